@@ -1,0 +1,27 @@
+#!/usr/bin/env python
+"""Django's command-line utility; `manage.py up` starts the whole product."""
+
+import os
+import sys
+
+
+def adopt_data_dir(argv: list[str]) -> None:
+    """Settings read the data directory once, at import, so `--data-dir` must reach them before Django starts."""
+    for index, word in enumerate(argv):
+        if word == "--data-dir" and index + 1 < len(argv):
+            os.environ["MCPADMIN_DATA_DIR"] = os.path.abspath(argv[index + 1])
+        elif word.startswith("--data-dir="):
+            os.environ["MCPADMIN_DATA_DIR"] = os.path.abspath(word.partition("=")[2])
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
+    adopt_data_dir(sys.argv[1:])
+    # Imported here: a Python without our dependencies should get Django's own explanation, not a traceback at line 1.
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""The Celery app. It knows no session host, so that web processes and beat stay free of transports."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
+
+app = Celery("mcpadmin")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()

@@ -1,0 +1,43 @@
+"""The two key files of an installation: Django's secret key and the key ring that seals credentials.
+
+Both live outside the database, in the data directory, readable by their owner only.
+"""
+
+import json
+import os
+import secrets
+from base64 import b64encode
+from pathlib import Path
+
+
+def _create(path: Path, text: str) -> str:
+    """Create `path` with mode 600; when another process was faster, its content wins."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return path.read_text()
+    finally:
+        draft.unlink()
+    return text
+
+
+def _new_keyring() -> str:
+    key_id = f"k{secrets.token_hex(4)}"
+    return json.dumps({"current": key_id, "keys": {key_id: b64encode(secrets.token_bytes(32)).decode()}})
+
+
+def read_or_create_secret_key(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else _create(path, secrets.token_urlsafe(48)).strip()
+
+
+def ensure_keyring(path: Path) -> None:
+    """A new ring where none exists. Whether it fits the database is judged by `servers.crypto.missing_keys`."""
+    if not path.exists():
+        _create(path, _new_keyring())

@@ -1,0 +1,239 @@
+"""All settings, read from the environment once. docs/configuration.md explains each for operators."""
+
+import secrets
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import environ
+
+from mcpadmin import keys
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = environ.Env()
+
+# --- where things live -------------------------------------------------------------------------------------------
+DATA_DIR = Path(env.str("MCPADMIN_DATA_DIR", default=str(BASE_DIR / "data"))).resolve()
+PUBLIC_URL = env.str("MCPADMIN_PUBLIC_URL", default="http://127.0.0.1:8000").rstrip("/")
+INSTANCE_NAME = env.str("MCPADMIN_INSTANCE_NAME", default="mcpadmin")
+
+# --- keys --------------------------------------------------------------------------------------------------------
+KEYRING_FILE = Path(env.str("MCPADMIN_KEYRING_FILE", default=str(DATA_DIR / "keyring.json")))
+KEY_PROBLEM = ""  # read by mcpadmin.checks and `up`, which turn it into one clear line
+try:
+    SECRET_KEY = env.str("MCPADMIN_SECRET_KEY", default="") or keys.read_or_create_secret_key(DATA_DIR / "secret_key")
+    keys.ensure_keyring(KEYRING_FILE)
+except OSError as problem:
+    SECRET_KEY = secrets.token_urlsafe(48)
+    KEY_PROBLEM = f"cannot write the key files in {DATA_DIR}: {problem.strerror}"
+
+# --- web ---------------------------------------------------------------------------------------------------------
+DEBUG = env.bool("MCPADMIN_DEBUG", default=False)
+_public = urlsplit(PUBLIC_URL)
+_https = _public.scheme == "https"
+ALLOWED_HOSTS = [_public.hostname or "127.0.0.1", "127.0.0.1", "localhost", *env.list("MCPADMIN_ALLOWED_HOSTS", default=[])]
+CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}", *env.list("MCPADMIN_TRUSTED_ORIGINS", default=[])]
+TRUSTED_PROXIES = env.int("MCPADMIN_TRUSTED_PROXIES", default=0)
+if _https and TRUSTED_PROXIES:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SECURE_SSL_REDIRECT = _https
+SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = _https
+SECURE_HSTS_PRELOAD = _https
+SECURE_REFERRER_POLICY = "no-referrer"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+# Load balancers and `up` ask for these over plain http.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+# Browsers take Secure cookies on a loopback http origin (measured in Chromium 156), never on a plain LAN address.
+_loopback = _public.hostname in {"127.0.0.1", "localhost", "::1"}
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https or _loopback
+SESSION_COOKIE_NAME = "__Host-session" if SESSION_COOKIE_SECURE else "mcpadmin_session"
+CSRF_COOKIE_NAME = "__Host-csrf" if CSRF_COOKIE_SECURE else "mcpadmin_csrf"
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = env.int("MCPADMIN_SESSION_SECONDS", default=8 * 3600)
+SESSION_SAVE_EVERY_REQUEST = False
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000  # a generated tool form of 2,000 nodes with its "send" boxes
+
+INSTALLED_APPS = [
+    "daphne",
+    "mcpadmin",
+    "servers",
+    "sessions",
+    "channels",
+    "allauth",
+    "allauth.account",
+    "django_htmx",
+    "csp",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+]
+MIDDLEWARE = [
+    "mcpadmin.middleware.RequestContextMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+]
+ROOT_URLCONF = "mcpadmin.urls"
+ASGI_APPLICATION = "mcpadmin.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "mcpadmin.context.instance",
+            ],
+        },
+    },
+]
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "media-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+
+# --- static files ------------------------------------------------------------------------------------------------
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = DATA_DIR / "static"
+# `up` collects once after an upgrade; without a collection (tests, plain manage.py) files come from their source.
+STATIC_COLLECTED = (STATIC_ROOT / "staticfiles.json").exists()
+WHITENOISE_USE_FINDERS = not STATIC_COLLECTED
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if STATIC_COLLECTED
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+
+# --- database ----------------------------------------------------------------------------------------------------
+_sqlite = {
+    "ENGINE": "django.db.backends.sqlite3",
+    "NAME": str(DATA_DIR / "mcpadmin.sqlite3"),
+    "OPTIONS": {
+        # IMMEDIATE: a deferred read-then-write transaction fails with "database is locked" whatever the time-out.
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        # FULL: the audit log must survive a power cut, not only a crash.
+        "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreign_keys=ON;",
+    },
+}
+_database_url = env.str("DATABASE_URL", default="")
+DATABASES = {"default": env.db_url_config(_database_url) if _database_url else _sqlite}
+if DATABASES["default"]["ENGINE"].endswith("postgresql"):
+    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = True
+# Under ASGI each request has a thread of its own: a kept connection would be a leaked descriptor.
+DATABASES["default"]["CONN_MAX_AGE"] = 0
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- Redis: broker, channel layer, cache -------------------------------------------------------------------------
+VALKEY_DIR = DATA_DIR / "valkey"
+VALKEY_SOCKET = Path(env.str("MCPADMIN_VALKEY_SOCKET", default=str(VALKEY_DIR / "valkey.sock")))
+REDIS_URL = env.str("REDIS_URL", default="")
+CELERY_BROKER_URL = REDIS_URL or f"redis+socket://{VALKEY_SOCKET}"
+_layer_url = REDIS_URL or f"unix://{VALKEY_SOCKET}?db=1"
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [_layer_url], "prefix": "mcpadmin"},
+    }
+}
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL or f"unix://{VALKEY_SOCKET}?db=2",
+        "KEY_PREFIX": "mcpadmin",
+        "OPTIONS": {"socket_timeout": 1, "socket_connect_timeout": 1},
+    }
+}
+
+# --- Celery ------------------------------------------------------------------------------------------------------
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = False
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_WORKER_POOL = "threads"
+CELERY_WORKER_CONCURRENCY = 4
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_DIRECT = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BEAT_SCHEDULE = {
+    "housekeeping": {"task": "sessions.housekeeping", "schedule": 300.0, "options": {"expires": 240}},
+}
+# Measured by default: a dead Redis blocks a publish for 6 s, a hung one for ever. A publish is a hint, so it fails fast.
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 3600,
+    "socket_timeout": 1,
+    "socket_connect_timeout": 1,
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0,
+    "interval_max": 0,
+}
+
+# --- sign-in -----------------------------------------------------------------------------------------------------
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "overview"
+ACCOUNT_ADAPTER = "mcpadmin.accounts.ClosedSignup"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
+ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
+
+# --- sessions with MCP servers -----------------------------------------------------------------------------------
+HEARTBEAT_SECONDS = env.float("MCPADMIN_HEARTBEAT_SECONDS", default=3.0)
+STALE_SECONDS = env.float("MCPADMIN_STALE_SECONDS", default=10.0)
+DRAIN_SECONDS = env.float("MCPADMIN_DRAIN_SECONDS", default=30.0)
+WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
+MESSAGE_LIMIT_BYTES = env.int("MCPADMIN_MESSAGE_LIMIT_BYTES", default=8 * 1024 * 1024)
+INLINE_PAYLOAD_BYTES = 64 * 1024
+RECONNECT_CEILING_SECONDS = env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)
+ALLOW_LOOPBACK = env.bool("MCPADMIN_ALLOW_LOOPBACK", default=_loopback)
+ALLOWED_NETWORKS = env.list("MCPADMIN_ALLOWED_NETWORKS", default=[])
+
+# --- language, time, logs ----------------------------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+LOG_LEVEL = env.str("MCPADMIN_LOG_LEVEL", default="INFO")
+LOG_FORMAT = env.str("MCPADMIN_LOG_FORMAT", default="auto")  # auto: words on a terminal, JSON elsewhere
+LOGGING_CONFIG = "mcpadmin.logging.configure"

@@ -1,0 +1,102 @@
+"""The closed vocabularies of this app. Values are stored and appear in exports: never rename one."""
+
+from django.db.models import TextChoices
+
+
+class TransportKind(TextChoices):
+    STDIO = "stdio", "stdio (local process)"
+    STREAMABLE_HTTP = "streamable_http", "Streamable HTTP"
+
+
+class EraChoice(TextChoices):
+    AUTO = "auto", "Automatic"
+    LEGACY = "legacy", "Legacy (up to 2025-11-25)"
+    MODERN = "modern", "Modern (2026-07-28)"
+
+
+class ConnectionPolicy(TextChoices):
+    ALWAYS_ON = "always_on", "Always on"
+    ON_DEMAND = "on_demand", "On demand"
+    IDLE_TIMEOUT = "idle_timeout", "Close when idle"
+
+
+class Environment(TextChoices):
+    PRODUCTION = "production", "Production"
+    STAGING = "staging", "Staging"
+    DEVELOPMENT = "development", "Development"
+    OTHER = "other", "Other"
+
+
+class ValueKind(TextChoices):
+    ENVIRONMENT = "environment", "Environment variable"
+    HEADER = "header", "HTTP header"
+
+
+class IdentityKind(TextChoices):
+    SHARED = "shared", "Shared"
+    PERSONAL = "personal", "Personal"
+
+
+class DefinitionKind(TextChoices):
+    TOOL = "tool", "Tool"
+    RESOURCE = "resource", "Resource"
+    RESOURCE_TEMPLATE = "resource_template", "Resource template"
+    PROMPT = "prompt", "Prompt"
+
+
+class PayloadKind(TextChoices):
+    ARGUMENTS = "arguments", "Arguments"
+    RESULT = "result", "Result"
+    CHANGE = "change", "Change"
+
+
+class DraftState(TextChoices):
+    REQUESTED = "requested", "Waiting for a worker"
+    RUNNING = "running", "Running"
+    SUCCEEDED = "succeeded", "Succeeded"
+    FAILED = "failed", "Failed"
+
+
+class AuditAction(TextChoices):
+    """source:subject:action"""
+
+    SIGN_IN = "account:session:sign_in", "Signed in"
+    SIGN_IN_FAILED = "account:session:sign_in_failed", "Sign-in failed"
+    SIGN_OUT = "account:session:sign_out", "Signed out"
+    PASSWORD_CHANGE = "account:password:change", "Password changed"
+    ADMINISTRATOR_CREATE = "account:administrator:create", "First administrator created"
+    USER_CREATE = "account:user:create", "User created"
+    USER_CHANGE = "account:user:change", "User changed"
+    USER_DELETE = "account:user:delete", "User deleted"
+    RIGHTS_CHANGE = "account:rights:change", "Rights changed"
+    PERMISSION_DENY = "account:permission:deny", "Permission denied"
+    SERVER_REGISTER = "server:registration:create", "Server registered"
+    SERVER_CHANGE = "server:registration:change", "Server changed"
+    SERVER_CLONE = "server:registration:clone", "Server cloned"
+    SERVER_ENABLE = "server:registration:enable", "Server enabled"
+    SERVER_DISABLE = "server:registration:disable", "Server disabled"
+    SERVER_ARCHIVE = "server:registration:archive", "Server archived"
+    SERVER_RESTORE = "server:registration:restore", "Server restored"
+    SERVER_DELETE = "server:registration:delete", "Server deleted"
+    CREDENTIAL_SET = "server:credential:set", "Credential set"
+    CREDENTIAL_REMOVE = "server:credential:remove", "Credential removed"
+    CONNECTION_TEST = "server:connection:test", "Connection tested"
+    SESSION_OPEN = "server:session:open", "Session requested"
+    SESSION_CLOSE = "server:session:close", "Session closed"
+    SESSION_READY = "server:session:ready", "Session ready"
+    SESSION_LOST = "server:session:lost", "Session lost"
+    CALL_REQUEST = "call:tool:request", "Call requested"
+    CALL_SEND = "call:tool:send", "Call sent"
+    CALL_FINISH = "call:tool:finish", "Call finished"
+    CALL_CANCEL = "call:tool:cancel", "Cancellation requested"
+
+
+class AuditOutcome(TextChoices):
+    OK = "ok", "OK"
+    DENIED = "denied", "Denied"
+    FAILED = "failed", "Failed"
+    TOOL_ERROR = "tool_error", "Tool error"
+    RPC_ERROR = "rpc_error", "JSON-RPC error"
+    CANCELLED = "cancelled", "Cancelled"
+    UNKNOWN = "outcome_unknown", "Outcome unknown"
+    PENDING = "pending", "Pending"

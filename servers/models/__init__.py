@@ -1,0 +1,18 @@
+from servers.models.audit import AuditEvent, AuditHead
+from servers.models.catalog import Definition, DefinitionVersion
+from servers.models.draft import ServerDraft
+from servers.models.identity import Identity
+from servers.models.payload import Payload
+from servers.models.server import Server, ServerValue
+
+__all__ = [
+    "AuditEvent",
+    "AuditHead",
+    "Definition",
+    "DefinitionVersion",
+    "Identity",
+    "Payload",
+    "Server",
+    "ServerDraft",
+    "ServerValue",
+]

@@ -1,0 +1,48 @@
+from django.db import models
+
+from servers.enums import AuditAction, AuditOutcome
+
+
+class AuditHead(models.Model):
+    """The one head of the one chain, locked as the last statements of each transaction that appends."""
+
+    chain = models.PositiveSmallIntegerField(primary_key=True)
+    seq = models.BigIntegerField(default=0)
+    hash = models.CharField(max_length=64, default="")
+
+    def __str__(self) -> str:
+        return f"{self.chain}:{self.seq}"
+
+
+class AuditEvent(models.Model):
+    """One link. Only `body` (canonical JSON text, RFC 8785) is hashed; the other columns are projections of it."""
+
+    seq = models.BigIntegerField(primary_key=True)
+    hash = models.CharField(max_length=64)
+    body = models.TextField()
+
+    at = models.DateTimeField(db_index=True)
+    action = models.CharField(max_length=60, choices=AuditAction)
+    outcome = models.CharField(max_length=20, choices=AuditOutcome)
+    actor_id = models.BigIntegerField(null=True)
+    actor_name = models.CharField(max_length=150, blank=True)
+    server_uid = models.UUIDField(null=True)
+    server_name = models.CharField(max_length=120, blank=True)
+    identity_name = models.CharField(max_length=120, blank=True)
+    subject = models.CharField(max_length=300, blank=True)  # tool name, user name, ... whatever the action is about
+    call_uid = models.UUIDField(null=True, db_index=True)
+    ip = models.CharField(max_length=45, blank=True)
+    request_id = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        ordering = ["-seq"]
+        permissions = [("verify_chain", "May verify the audit chain")]
+        indexes = [
+            models.Index(fields=["action", "-seq"], name="audit_by_action"),
+            models.Index(fields=["server_uid", "-seq"], name="audit_by_server"),
+            models.Index(fields=["actor_name", "-seq"], name="audit_by_actor"),
+            models.Index(fields=["outcome", "-seq"], name="audit_by_outcome"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.seq} {self.action}"

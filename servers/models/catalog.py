@@ -1,0 +1,40 @@
+from django.db import models
+
+from servers.enums import DefinitionKind
+from servers.models.server import Server
+
+
+class Definition(models.Model):
+    """A tool, resource, template or prompt as the server described it last. `body` is the server's JSON, verbatim."""
+
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="definitions")
+    kind = models.CharField(max_length=20, choices=DefinitionKind)
+    key = models.TextField()  # a tool's or prompt's name, a resource's URI, a template's URI template
+    title = models.TextField(blank=True)
+    description = models.TextField(blank=True)
+    position = models.PositiveIntegerField()
+    body = models.TextField()
+    digest = models.CharField(max_length=64)  # SHA-256 of the canonical JSON (RFC 8785) of `body`
+    first_seen_at = models.DateTimeField()
+    changed_at = models.DateTimeField()
+    removed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["position", "id"]
+        constraints = [models.UniqueConstraint(fields=["server", "kind", "key"], name="definition_once_a_server")]
+
+    def __str__(self) -> str:
+        return self.title or self.key
+
+
+class DefinitionVersion(models.Model):
+    definition = models.ForeignKey(Definition, on_delete=models.CASCADE, related_name="versions")
+    digest = models.CharField(max_length=64)
+    body = models.TextField()
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.definition_id}@{self.digest[:8]}"

@@ -1,0 +1,35 @@
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from servers.enums import IdentityKind
+from servers.models.server import Server
+
+
+class Identity(models.Model):
+    """Who we are to a server: the credential a session speaks with. One upstream session is never shared by two."""
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="identities")
+    kind = models.CharField(max_length=10, choices=IdentityKind, default=IdentityKind.SHARED)
+    name = models.CharField(max_length=120, default="shared")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name_plural = "identities"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["server"], condition=models.Q(kind=IdentityKind.SHARED), name="one_shared_identity_a_server"
+            ),
+            models.UniqueConstraint(
+                fields=["server", "user"],
+                condition=models.Q(kind=IdentityKind.PERSONAL),
+                name="one_personal_identity_a_user",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,80 @@
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
+
+
+class Server(models.Model):
+    """A registered MCP server. `version` rises with each save: the optimistic lock of two admins."""
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    version = models.PositiveIntegerField(default=1)
+    slug = models.SlugField(max_length=64, unique=True)
+    name = models.CharField(max_length=120)
+    description = models.CharField(max_length=500, blank=True)
+    notes = models.TextField(blank=True)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="owned_servers"
+    )
+    environment = models.CharField(max_length=20, choices=Environment, default=Environment.DEVELOPMENT)
+    tags = models.JSONField(default=list, blank=True)
+
+    transport = models.CharField(max_length=20, choices=TransportKind)
+    era = models.CharField(max_length=10, choices=EraChoice, default=EraChoice.AUTO)
+    command = models.CharField(max_length=1000, blank=True)
+    arguments = models.JSONField(default=list, blank=True)
+    working_directory = models.CharField(max_length=1000, blank=True)
+    url = models.CharField(max_length=2000, blank=True)
+
+    connection_policy = models.CharField(
+        max_length=20, choices=ConnectionPolicy, default=ConnectionPolicy.ALWAYS_ON
+    )
+    idle_timeout_seconds = models.PositiveIntegerField(default=900)
+    connect_timeout_seconds = models.PositiveIntegerField(default=30)
+    request_timeout_seconds = models.PositiveIntegerField(default=60)
+    total_timeout_seconds = models.PositiveIntegerField(default=1800)
+
+    enabled = models.BooleanField(default=True)
+    archived_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+
+    class Meta:
+        ordering = ["name", "id"]
+        permissions = [
+            ("manage_stdio", "May register commands that run on the workers"),
+            ("call_tool", "May call tools"),
+            ("view_payload", "May read arguments and results of calls"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def endpoint(self) -> str:
+        """The command line or URL, as lists show it."""
+        return self.url if self.transport != TransportKind.STDIO else " ".join([self.command, *self.arguments])
+
+
+class ServerValue(models.Model):
+    """One header or environment variable. A secret one stands in `sealed` only, a plain one in `plain` only."""
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="values")
+    kind = models.CharField(max_length=20, choices=ValueKind)
+    name = models.CharField(max_length=200)
+    secret = models.BooleanField(default=False)
+    plain = models.TextField(blank=True)
+    sealed = models.BinaryField(null=True)
+    key_id = models.CharField(max_length=40, blank=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["server", "kind", "name"], name="value_once_a_server")]
+
+    def __str__(self) -> str:
+        return self.name

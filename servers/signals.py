@@ -1,0 +1,7 @@
+"""What this app tells whoever listens, sent after commit; `sessions` listens, `servers` does not know it."""
+
+from django.dispatch import Signal
+
+audit_recorded = Signal()  # seqs: range of the sequence numbers just committed
+server_changed = Signal()  # server_uid: UUID, change: AuditAction
+draft_changed = Signal()  # draft_uid: UUID

@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class SessionsConfig(AppConfig):
+    name = "sessions"
+    label = "mcp_sessions"  # django.contrib.sessions owns the label "sessions"
+    verbose_name = "MCP sessions"

@@ -1,0 +1,54 @@
+"""The closed vocabularies of this app. Values are stored and appear in exports: never rename one."""
+
+from django.db.models import TextChoices
+
+
+class SessionState(TextChoices):
+    """The five states of the protocol core, the same in both eras."""
+
+    DISCONNECTED = "disconnected", "Disconnected"
+    CONNECTING = "connecting", "Connecting"
+    INITIALIZING = "initializing", "Initializing"
+    READY = "ready", "Ready"
+    DISCONNECTING = "disconnecting", "Disconnecting"
+
+
+class SessionCondition(TextChoices):
+    """Why a session is not where it should be."""
+
+    NONE = "none", ""
+    WAITING_WORKER = "waiting_worker", "Waiting for a worker"
+    BACKING_OFF = "backing_off", "Waiting before the next try"
+    NEEDS_AUTH = "needs_auth", "Needs authorization"
+    INCOMPATIBLE = "incompatible", "Incompatible"
+    PAUSED = "paused", "Paused"
+    FAILING = "failing", "Failing"
+
+
+class Desired(TextChoices):
+    OPEN = "open", "Open"
+    CLOSED = "closed", "Closed"
+
+
+class CallState(TextChoices):
+    REQUESTED = "requested", "Requested"
+    SENT = "sent", "Running"
+    SUCCEEDED = "succeeded", "Succeeded"
+    TOOL_ERROR = "tool_error", "Tool error"
+    RPC_ERROR = "rpc_error", "JSON-RPC error"
+    FAILED = "failed", "Failed"
+    CANCELLED = "cancelled", "Cancelled"
+    OUTCOME_UNKNOWN = "outcome_unknown", "Outcome unknown"
+    NOT_SENT = "not_sent", "Not sent"
+    REFUSED = "refused", "Refused"
+    EXPIRED = "expired", "Expired"
+
+    @property
+    def final(self) -> bool:
+        return self not in (CallState.REQUESTED, CallState.SENT)
+
+
+class LogSource(TextChoices):
+    SERVER = "server", "Server message"
+    STDERR = "stderr", "stderr"
+    HOST = "host", "mcpadmin"

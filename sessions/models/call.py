@@ -1,0 +1,76 @@
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from servers.models import Identity, Payload, Server
+from sessions.enums import CallState
+from sessions.models.session import McpSession
+
+
+class Call(models.Model):
+    """One operation asked of a server. States change only by conditional UPDATEs; names are kept when rows go."""
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    version = models.PositiveBigIntegerField(default=1)
+    session = models.ForeignKey(McpSession, null=True, on_delete=models.SET_NULL, related_name="calls")
+    server = models.ForeignKey(Server, null=True, on_delete=models.SET_NULL, related_name="calls")
+    server_name = models.CharField(max_length=120)
+    identity = models.ForeignKey(Identity, null=True, on_delete=models.SET_NULL, related_name="+")
+    identity_name = models.CharField(max_length=120)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    user_name = models.CharField(max_length=150)
+    method = models.CharField(max_length=60, default="tools/call")
+    target = models.TextField()  # the tool's name
+    definition_digest = models.CharField(max_length=64, blank=True)
+    arguments = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")
+    result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+")
+    late_result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+")
+    repeats = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="repeated_by")
+
+    state = models.CharField(max_length=16, choices=CallState, default=CallState.REQUESTED)
+    epoch = models.PositiveBigIntegerField(default=0)  # of the session when the call was claimed
+    worker_uid = models.UUIDField(null=True)
+    cancel_requested_at = models.DateTimeField(null=True)
+    cancel_requested_by = models.CharField(max_length=150, blank=True)
+    deadline = models.DateTimeField()  # the latest moment at which the call may be sent
+    created_at = models.DateTimeField(db_index=True)
+    sent_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    fault = models.CharField(max_length=40, blank=True)  # sessions.protocol.errors.Fault
+    detail = models.TextField(blank=True)
+    error_code = models.BigIntegerField(null=True)  # JSON-RPC
+    error_message = models.TextField(blank=True)
+    error_data = models.TextField(blank=True)  # JSON
+    progress = models.FloatField(null=True)
+    progress_total = models.FloatField(null=True)
+    progress_message = models.TextField(blank=True)
+    schema_violation = models.TextField(blank=True)  # the result broke the tool's output schema
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["server", "-id"], name="calls_by_server"),
+            models.Index(fields=["state", "deadline"], name="calls_by_state"),
+            models.Index(fields=["session", "state"], name="calls_by_session"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.pk} {self.target} {self.state}"
+
+
+class Attempt(models.Model):
+    """Committed before its bytes leave. A second one exists only after a definite rejection of the first."""
+
+    call = models.ForeignKey(Call, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveSmallIntegerField()
+    reason = models.CharField(max_length=60)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["call", "number"], name="attempt_once")]
+
+    def __str__(self) -> str:
+        return f"{self.call_id}.{self.number}"

@@ -1,0 +1,24 @@
+from django.db import models
+
+from servers.models import Server
+from sessions.enums import LogSource
+
+
+class LogLine(models.Model):
+    """A bounded ring for each server, numbered without gaps by its one owner."""
+
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="log_lines")
+    seq = models.BigIntegerField()
+    at = models.DateTimeField()
+    source = models.CharField(max_length=10, choices=LogSource)
+    level = models.CharField(max_length=12, default="info")  # the eight of RFC 5424
+    logger = models.CharField(max_length=200, blank=True)
+    text = models.TextField()
+    call_uid = models.UUIDField(null=True)
+
+    class Meta:
+        ordering = ["seq"]
+        constraints = [models.UniqueConstraint(fields=["server", "seq"], name="log_line_once")]
+
+    def __str__(self) -> str:
+        return self.text[:80]

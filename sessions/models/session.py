@@ -1,0 +1,56 @@
+import uuid
+
+from django.db import models
+
+from servers.models import Identity, Server
+from sessions.enums import Desired, SessionCondition, SessionState
+from sessions.models.worker import Worker
+
+
+class McpSession(models.Model):
+    """Our live handle on a server under one identity. Changed only by conditional UPDATEs of `domain.lifecycle`.
+
+    `epoch` fences owners: it rises with each change of owner and every write of a host names it.
+    `version` rises with every visible change: the sequence of the page's snapshot topic.
+    """
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    version = models.PositiveBigIntegerField(default=1)
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="sessions")
+    identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="sessions")
+    desired = models.CharField(max_length=8, choices=Desired, default=Desired.CLOSED)
+    state = models.CharField(max_length=16, choices=SessionState, default=SessionState.DISCONNECTED)
+    condition = models.CharField(max_length=16, choices=SessionCondition, default=SessionCondition.NONE)
+    state_since = models.DateTimeField()
+
+    owner = models.ForeignKey(Worker, null=True, on_delete=models.SET_NULL, related_name="sessions")
+    epoch = models.PositiveBigIntegerField(default=0)
+    restart_requested = models.PositiveIntegerField(default=0)  # raised by Reconnect and by a changed registration
+    restart_done = models.PositiveIntegerField(default=0)
+    refresh_requested = models.PositiveIntegerField(default=0)  # raised by Refresh of the catalogue
+    refresh_done = models.PositiveIntegerField(default=0)
+
+    attempts = models.PositiveIntegerField(default=0)
+    next_retry_at = models.DateTimeField(null=True)
+    fault = models.CharField(max_length=40, blank=True)  # sessions.protocol.errors.Fault
+    fault_step = models.CharField(max_length=20, blank=True)
+    fault_detail = models.TextField(blank=True)
+    fault_at = models.DateTimeField(null=True)
+    stderr_tail = models.TextField(blank=True)
+
+    connected_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    latency_ms = models.FloatField(null=True)
+    era = models.CharField(max_length=10, blank=True)
+    revision = models.CharField(max_length=20, blank=True)
+    server_info = models.JSONField(default=dict)
+    instructions = models.TextField(blank=True)
+    server_capabilities = models.JSONField(default=dict)
+    client_capabilities = models.JSONField(default=dict)
+    catalog_warnings = models.JSONField(default=list)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["server", "identity"], name="one_session_an_identity")]
+
+    def __str__(self) -> str:
+        return f"{self.server_id}/{self.identity_id} {self.state}"
