@@ -17,8 +17,7 @@ def adopt_data_dir(argv: list[str]) -> None:
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
     adopt_data_dir(sys.argv[1:])
-    # Imported here: a Python without our dependencies should get Django's own explanation, not a traceback at line 1.
-    from django.core.management import execute_from_command_line
+    from django.core.management import execute_from_command_line  # noqa: PLC0415 - after adopt_data_dir
 
     execute_from_command_line(sys.argv)
 

@@ -30,7 +30,12 @@ except OSError as problem:
 DEBUG = env.bool("MCPADMIN_DEBUG", default=False)
 _public = urlsplit(PUBLIC_URL)
 _https = _public.scheme == "https"
-ALLOWED_HOSTS = [_public.hostname or "127.0.0.1", "127.0.0.1", "localhost", *env.list("MCPADMIN_ALLOWED_HOSTS", default=[])]
+ALLOWED_HOSTS = [
+    _public.hostname or "127.0.0.1",
+    "127.0.0.1",
+    "localhost",
+    *env.list("MCPADMIN_ALLOWED_HOSTS", default=[]),
+]
 CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}", *env.list("MCPADMIN_TRUSTED_ORIGINS", default=[])]
 TRUSTED_PROXIES = env.int("MCPADMIN_TRUSTED_PROXIES", default=0)
 if _https and TRUSTED_PROXIES:

@@ -1,3 +1,5 @@
+from importlib import import_module
+
 from django.apps import AppConfig
 
 
@@ -5,3 +7,6 @@ class SessionsConfig(AppConfig):
     name = "sessions"
     label = "mcp_sessions"  # django.contrib.sessions owns the label "sessions"
     verbose_name = "MCP sessions"
+
+    def ready(self) -> None:
+        import_module("sessions.receivers")

@@ -14,7 +14,9 @@ class Identity(models.Model):
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="identities")
     kind = models.CharField(max_length=10, choices=IdentityKind, default=IdentityKind.SHARED)
     name = models.CharField(max_length=120, default="shared")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+"
+    )
     declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 

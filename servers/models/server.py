@@ -28,9 +28,7 @@ class Server(models.Model):
     working_directory = models.CharField(max_length=1000, blank=True)
     url = models.CharField(max_length=2000, blank=True)
 
-    connection_policy = models.CharField(
-        max_length=20, choices=ConnectionPolicy, default=ConnectionPolicy.ALWAYS_ON
-    )
+    connection_policy = models.CharField(max_length=20, choices=ConnectionPolicy, default=ConnectionPolicy.ALWAYS_ON)
     idle_timeout_seconds = models.PositiveIntegerField(default=900)
     connect_timeout_seconds = models.PositiveIntegerField(default=30)
     request_timeout_seconds = models.PositiveIntegerField(default=60)

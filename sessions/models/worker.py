@@ -16,7 +16,9 @@ class Worker(models.Model):
     heartbeat_at = models.DateTimeField(db_index=True)  # by the database's clock
     draining = models.BooleanField(default=False)
     session_count = models.PositiveIntegerField(default=0)
-    isolation = models.CharField(max_length=40, blank=True)  # how stdio children are kept: "pid namespace", "setpriv", "none"
+    isolation = models.CharField(
+        max_length=40, blank=True
+    )  # how stdio children are kept: "pid namespace", "setpriv", "none"
 
     def __str__(self) -> str:
         return f"{self.node} {self.uid}"

@@ -1,0 +1,21 @@
+from importlib import import_module
+
+from celery.signals import beat_init, worker_ready
+from django.apps import AppConfig
+
+from mcpadmin.up import ready
+
+
+class McpadminConfig(AppConfig):
+    name = "mcpadmin"
+    verbose_name = "mcpadmin"
+
+    def ready(self) -> None:
+        # They read settings and models, which exist only now; celery and checks register themselves.
+        import_module("mcpadmin.celery")
+        import_module("mcpadmin.checks")
+        import_module("mcpadmin.logging").configure()
+        import_module("mcpadmin.task_context").connect()
+        if ready.prepare():
+            worker_ready.connect(ready.announce)
+            beat_init.connect(ready.announce)

@@ -1,0 +1,116 @@
+"""System checks of an installation (`manage.py check --tag mcpadmin`); `up` refuses to start on an error."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+
+TAG = "mcpadmin"
+LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
+
+
+@register(TAG)
+def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
+    return [*_redis(), *_exposure(), *_keys(), *_consistency()]
+
+
+def _redis() -> Iterator[CheckMessage]:
+    url = _split(settings.REDIS_URL)
+    if url.scheme not in ("redis", "rediss") or (url.hostname or "") in LOOPBACK:
+        return
+    if not url.password:
+        yield Error(
+            f"REDIS_URL names the host {url.hostname} and no password: whoever reaches it can give orders to the workers.",
+            hint="Set a password or an ACL user there and put it into REDIS_URL (rediss://user:password@host:6379/0).",
+            id="mcpadmin.E001",
+        )
+    if url.scheme == "redis":
+        yield Warning(
+            f"REDIS_URL reaches {url.hostname} without TLS.",
+            hint="Use rediss://, or a network that nobody else can listen on.",
+            id="mcpadmin.W001",
+        )
+
+
+def _exposure() -> Iterator[CheckMessage]:
+    public = _split(settings.PUBLIC_URL)
+    if public.scheme not in ("http", "https") or not public.hostname:
+        yield Error(
+            f"MCPADMIN_PUBLIC_URL is no http or https address: {settings.PUBLIC_URL!r}.",
+            hint="Give the address that browsers use, such as https://mcp.example.org",
+            id="mcpadmin.E002",
+        )
+        return
+    local = public.hostname in LOOPBACK
+    if settings.DEBUG and not (local and set(settings.ALLOWED_HOSTS) <= LOOPBACK):
+        yield Error(
+            "DEBUG shows settings and source to visitors, and this installation can be reached from other machines.",
+            hint="Unset MCPADMIN_DEBUG, or keep MCPADMIN_PUBLIC_URL and MCPADMIN_ALLOWED_HOSTS on this machine.",
+            id="mcpadmin.E003",
+        )
+    yield from _transport_security(public, local)
+
+
+def _transport_security(public: SplitResult, local: bool) -> Iterator[CheckMessage]:
+    if public.scheme == "http" and not local:
+        yield Warning(
+            f"{settings.PUBLIC_URL} sends passwords and secrets over the network unencrypted.",
+            hint="Put a TLS proxy before mcpadmin and set MCPADMIN_PUBLIC_URL=https://… and MCPADMIN_TRUSTED_PROXIES=1.",
+            id="mcpadmin.W002",
+        )
+    if public.scheme == "https" and settings.TRUSTED_PROXIES < 1:
+        yield Warning(
+            "MCPADMIN_PUBLIC_URL is https, yet no proxy is trusted: each request would be redirected to https without end.",
+            hint="Set MCPADMIN_TRUSTED_PROXIES to the number of proxies before mcpadmin (usually 1).",
+            id="mcpadmin.W003",
+        )
+
+
+def _keys() -> Iterator[CheckMessage]:
+    if settings.KEY_PROBLEM:
+        yield Error(
+            settings.KEY_PROBLEM,
+            hint="Make the data directory and its key files readable and writable.",
+            id="mcpadmin.E004",
+        )
+    elif not Path(settings.KEYRING_FILE).is_file():
+        yield Error(
+            f"The key ring {settings.KEYRING_FILE} is gone: sealed credentials cannot be opened.",
+            hint="Put it back from your backup, or point MCPADMIN_KEYRING_FILE at it.",
+            id="mcpadmin.E005",
+        )
+
+
+def _consistency() -> Iterator[CheckMessage]:
+    if settings.STALE_SECONDS < 2 * settings.HEARTBEAT_SECONDS:
+        yield Error(
+            f"A worker counts as dead after {settings.STALE_SECONDS:g} s and sends a heartbeat every {settings.HEARTBEAT_SECONDS:g} s.",
+            hint="Set MCPADMIN_STALE_SECONDS to at least twice MCPADMIN_HEARTBEAT_SECONDS (three times is usual).",
+            id="mcpadmin.E006",
+        )
+    if settings.CELERY_ACCEPT_CONTENT != ["json"] or settings.CELERY_TASK_SERIALIZER != "json":
+        yield Error(
+            "Celery must speak JSON only: other serialisers run code from the queue.",
+            hint="Restore the setting.",
+            id="mcpadmin.E007",
+        )
+    if settings.CELERY_TASK_ACKS_LATE:
+        yield Error(
+            "Late acknowledgement delivers a task twice after a crash.", hint="Restore the setting.", id="mcpadmin.E008"
+        )
+    if not 0 <= settings.TRUSTED_PROXIES <= 10:
+        yield Error(
+            "MCPADMIN_TRUSTED_PROXIES must be between 0 and 10.",
+            hint="Count the proxies before mcpadmin.",
+            id="mcpadmin.E009",
+        )
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")

@@ -1,0 +1,129 @@
+"""Structured logs: JSON lines (words on a terminal), each with the request's or task's id, without secrets.
+
+structlog and the standard library's loggers end in one formatter. Redaction stands first, before anything can copy a
+value, and once more after tracebacks were rendered and on the finished line.
+"""
+
+import logging
+import logging.config
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from django.conf import settings
+from structlog.typing import EventDict, Processor
+
+from mcpadmin.redaction import MASK, is_secret_name, redact
+
+MAX_TEXT = 16_384
+_MAX_DEPTH = 6
+# C0, DEL, C1, and what turns the direction of text: none may reach a terminal or forge a line.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# Libraries that write each request's full URL, or one line a beat, at INFO.
+_QUIET = ("httpx", "httpcore", "daphne", "asyncio", "aiohttp", "celery.beat", "celery.utils.functional", "kombu")
+
+
+def redact_event(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Every value of the event, nested ones included; a value under a telling name goes whole."""
+    return {name: MASK if is_secret_name(name) else _clean(value, 0) for name, value in event.items()}
+
+
+def _clean(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return redact(value[:MAX_TEXT])
+    if isinstance(value, bytes):
+        return redact(value[:MAX_TEXT].decode(errors="backslashreplace"))
+    if depth < _MAX_DEPTH and isinstance(value, Mapping):
+        return {str(key): MASK if is_secret_name(str(key)) else _clean(item, depth + 1) for key, item in value.items()}
+    if depth < _MAX_DEPTH and isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_fields"):
+        return [_clean(item, depth + 1) for item in value]
+    return value
+
+
+def escape_controls(_logger: object, _method: str, event: EventDict) -> EventDict:
+    for name, value in event.items():
+        if isinstance(value, str):
+            pattern = _CONTROL_BUT_LINES if name in ("exception", "stack") else _CONTROL
+            event[name] = pattern.sub(_escape, value)
+    return event
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+class SafeFormatter(structlog.stdlib.ProcessorFormatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+_SHARED: list[Processor] = [
+    redact_event,
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+]
+
+
+def _rendering(form: str) -> list[Processor]:
+    prepare: list[Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        redact_event,
+        escape_controls,
+    ]
+    if form == "json" or (form == "auto" and not sys.stderr.isatty()):
+        return [
+            *prepare,
+            structlog.processors.EventRenamer("message"),
+            structlog.processors.JSONRenderer(default=_plainly),
+        ]
+    return [
+        *prepare,
+        structlog.dev.ConsoleRenderer(colors=form == "auto", exception_formatter=structlog.dev.plain_traceback),
+    ]
+
+
+def _plainly(value: object) -> str:
+    """What JSON does not know, as redacted text: a repr may hold what the value holds."""
+    return redact(str(value))
+
+
+def configure(_config: Mapping[str, Any] | None = None) -> None:
+    """Also the LOGGING_CONFIG of the settings. Calling it again changes nothing."""
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {
+                "safe": {
+                    "()": SafeFormatter,
+                    "processors": _rendering(settings.LOG_FORMAT),
+                    "foreign_pre_chain": _SHARED,
+                }
+            },
+            "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "safe"}},
+            "root": {"handlers": ["stderr"], "level": settings.LOG_LEVEL},
+            "loggers": {
+                "django": {"handlers": [], "level": "INFO", "propagate": True},
+                "django.server": {"handlers": [], "propagate": True},
+                **{name: {"level": "WARNING"} for name in _QUIET},
+            },
+        }
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_SHARED,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )

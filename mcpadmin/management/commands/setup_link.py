@@ -1,0 +1,18 @@
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from mcpadmin import setup
+from mcpadmin.up import lock
+
+
+class Command(BaseCommand):
+    help = "Print a new link on which the first administrator is created (works once, for 24 hours)."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if setup.administrator_exists():
+            raise CommandError(
+                "An administrator exists already. Sign in with that account; `manage.py changepassword <name>` sets a new password."
+            )
+        self.stdout.write(setup.link(lock.noted_url(settings.DATA_DIR) or settings.PUBLIC_URL))

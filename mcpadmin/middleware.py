@@ -1,0 +1,103 @@
+"""What each request carries: an id, the address of its client, the headers that nothing else sets."""
+
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+
+import structlog
+from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+
+from mcpadmin import health
+
+log = structlog.get_logger("mcpadmin.request")
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+_FEATURES = """accelerometer camera display-capture geolocation gyroscope magnetometer microphone midi payment
+    publickey-credentials-get screen-wake-lock serial usb xr-spatial-tracking"""
+HEADERS = {
+    "Permissions-Policy": ", ".join(f"{feature}=()" for feature in _FEATURES.split()),
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class RequestContextMiddleware:
+    """Sets `request.request_id` and `request.client_ip`, binds both to the logs, and writes the access log.
+
+    Health probes are answered here, before the check of the Host header: a load balancer asks by address.
+    """
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]) -> None:
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        if iscoroutinefunction(self):
+            return self._answer(request)
+        if probe := health.PROBES.get(request.path):
+            return async_to_sync(probe)(request)
+        started = _begin(request)
+        return _finish(request, self.get_response(request), started)
+
+    async def _answer(self, request: HttpRequest) -> HttpResponseBase:
+        if probe := health.PROBES.get(request.path):
+            return await probe(request)
+        started = _begin(request)
+        return _finish(request, await self.get_response(request), started)
+
+
+def _begin(request: HttpRequest) -> float:
+    request.request_id = request_id(request)
+    request.client_ip = client_ip(request)
+    request.META["REMOTE_ADDR"] = request.client_ip
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(request_id=request.request_id)
+    return time.perf_counter()
+
+
+def _finish(request: HttpRequest, response: HttpResponseBase, started: float) -> HttpResponseBase:
+    response.headers["X-Request-ID"] = request.request_id
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    if not request.path.startswith(settings.STATIC_URL):
+        response.headers.setdefault("Cache-Control", "no-store")
+        _log(request, response, time.perf_counter() - started)
+    return response
+
+
+def _log(request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
+    user = getattr(request, "_cached_user", None)  # request.user would cost a query where nobody asked for it
+    log.info(
+        "request",
+        method=request.method,
+        path=request.path,
+        status=response.status_code,
+        ms=round(seconds * 1000, 1),
+        ip=request.client_ip,
+        user_id=user.pk if user is not None else None,
+    )
+
+
+def request_id(request: HttpRequest) -> str:
+    given = request.headers.get("X-Request-ID", "")
+    return given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def client_ip(request: HttpRequest) -> str:
+    """The address that the outermost of our own proxies saw; without proxies, the peer's.
+
+    X-Forwarded-For grows to the right: entry -n was written by the n-th proxy from us, all left of it by strangers.
+    """
+    peer = request.META.get("REMOTE_ADDR") or ""
+    count = settings.TRUSTED_PROXIES
+    if count < 1:
+        return peer
+    hops = [hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",") if hop.strip()]
+    return hops[-count] if len(hops) >= count else peer

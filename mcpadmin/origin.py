@@ -1,0 +1,75 @@
+"""The door of every websocket: only pages of this very site may open one (security W1).
+
+Browsers send cookies with a cross-site handshake, so the Origin header is the only thing that tells our pages from
+others'. A missing one is refused: no browser leaves it out.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+_PORTS = {"http": "80", "https": "443"}
+_LONGEST = 512
+
+
+class SameOriginOnly:
+    """Refuses a handshake with 403, before it is accepted, unless its Origin is this site or a trusted one."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if allowed(scope):
+            return await self.application(scope, receive, send)
+        await receive()  # websocket.connect
+        await send({"type": "websocket.close", "code": 4403})
+
+
+def allowed(scope: Scope) -> bool:
+    origins, hosts = _values(scope, b"origin"), _values(scope, b"host")
+    if len(origins) != 1 or len(hosts) != 1:
+        return False
+    return origins[0] in settings.CSRF_TRUSTED_ORIGINS or _same(origins[0], _scheme(scope), hosts[0])
+
+
+def _same(origin: str, scheme: str, host: str) -> bool:
+    """Scheme, host and port of an Origin (RFC 6454) against those of the request's own Host, if we serve that host."""
+    parts = _origin_parts(origin)
+    if parts is None or parts.scheme != scheme:
+        return False
+    name, port = split_domain_port(host)
+    if not name or not validate_host(name, settings.ALLOWED_HOSTS):
+        return False
+    origin_name, origin_port = split_domain_port(parts.netloc)
+    return (origin_name, origin_port or _PORTS[scheme]) == (name, port or _PORTS[scheme])
+
+
+def _origin_parts(origin: str) -> SplitResult | None:
+    """None for what is no serialized origin: `null`, another scheme, a path, user information."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return None
+    plain = f"{parts.scheme}://{parts.netloc}" == origin and "@" not in parts.netloc
+    return parts if plain and parts.scheme in _PORTS else None
+
+
+def _scheme(scope: Scope) -> str:
+    """http or https as the browser saw it; a proxy's word counts only where the settings say so."""
+    if settings.SECURE_PROXY_SSL_HEADER:
+        name, secure_value = settings.SECURE_PROXY_SSL_HEADER
+        header = name.removeprefix("HTTP_").replace("_", "-").lower().encode()
+        told = _values(scope, header)
+        return "https" if told and told[0].split(",")[0].strip() == secure_value else "http"
+    return "https" if scope.get("scheme") == "wss" else "http"
+
+
+def _values(scope: Scope, header: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == header and len(value) <= _LONGEST]

@@ -1,0 +1,54 @@
+"""Static files with hashes in their names, compressed, collected once after each change of their sources."""
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
+from whitenoise.storage import CompressedManifestStaticFilesStorage
+
+FINGERPRINT = ".fingerprint"
+MANIFEST = "staticfiles.json"
+
+
+def collect() -> int:
+    """The number of files collected; 0 when the last collection still fits. A broken one never replaces a whole one."""
+    root = Path(settings.STATIC_ROOT)
+    found = {path: storage for finder in get_finders() for path, storage in finder.list([])}
+    fingerprint = _fingerprint(found)
+    if (root / MANIFEST).exists() and _read(root / FINGERPRINT) == fingerprint:
+        return 0
+    draft = root.with_name(f"{root.name}.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    _build(found, draft)
+    (draft / FINGERPRINT).write_text(fingerprint)
+    shutil.rmtree(root, ignore_errors=True)
+    draft.rename(root)
+    return len(found)
+
+
+def _build(found: dict[str, Any], draft: Path) -> None:
+    target = CompressedManifestStaticFilesStorage(location=str(draft), base_url=settings.STATIC_URL)
+    for path, source in found.items():
+        with source.open(path) as file:
+            target.save(path, file)
+    for original, _hashed, processed in target.post_process({path: (target, path) for path in found}):
+        if isinstance(processed, Exception):
+            raise RuntimeError(f"static file {original} cannot be prepared") from processed
+
+
+def _fingerprint(found: dict[str, Any]) -> str:
+    stats = [
+        (path, (stat := Path(storage.path(path)).stat()).st_size, stat.st_mtime_ns)
+        for path, storage in sorted(found.items())
+    ]
+    return hashlib.sha256(repr(stats).encode()).hexdigest()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

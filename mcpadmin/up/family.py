@@ -1,0 +1,70 @@
+"""Every child of `up`: reaps what ends, tells its keeper, kills what fell to us from a part that died."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+
+from mcpadmin.up import process
+from mcpadmin.up.keeper import Keeper
+from mcpadmin.up.sentry import Sentry
+
+SWEEP_SECONDS = 5.0
+
+
+class Family:
+    def __init__(self, sentry: Sentry) -> None:
+        self.keepers: list[Keeper] = []
+        self.outsiders: set[int] = set()  # started by us and none of our business (the browser)
+        self._sentry = sentry
+        self._loop = asyncio.get_running_loop()
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        self._sweep()
+
+    def _children(self) -> dict[int, Keeper]:
+        return {keeper.child.pid: keeper for keeper in self.keepers if keeper.child}
+
+    def _reap(self) -> None:
+        children = self._children()
+        for pid, status in process.reap():
+            if pid == self._sentry.pid:
+                self._sentry.revive(status)
+            elif pid in children:
+                self._end(children[pid], pid, status)
+            self.outsiders.discard(pid)
+
+    def _end(self, keeper: Keeper, pid: int, status: int) -> None:
+        process.kill_group(pid, signal.SIGKILL)  # what it left in its group
+        self._sentry.ended(pid)
+        if keeper.child:
+            keeper.child.ended(status)
+        self._kill_adopted()
+
+    def _sweep(self) -> None:
+        """A stdio server's grandchild may fall to us while its worker lives on; no signal tells of that."""
+        self._kill_adopted()
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _kill_adopted(self) -> list[int]:
+        known = {*self._children(), self._sentry.pid, *self.outsiders}
+        orphans = process.adopted(known)
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return orphans
+
+    async def stop(self, order: Iterable[str], hurry: asyncio.Event) -> None:
+        for name in order:
+            await asyncio.gather(
+                *(keeper.stop(hurry) for keeper in self.keepers if keeper.part.name.partition("-")[0] == name)
+            )
+        self._loop.remove_signal_handler(signal.SIGCHLD)
+        if self._sweeping:
+            self._sweeping.cancel()
+        deadline = time.monotonic() + 0.5
+        while self._kill_adopted() and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+            list(process.reap())

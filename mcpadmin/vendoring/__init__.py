@@ -1,0 +1,1 @@
+"""Copies third-party browser files from npm packages into the repository, pinned by hash (development only)."""

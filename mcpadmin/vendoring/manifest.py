@@ -1,0 +1,42 @@
+"""vendor.toml as values: which files of which package at which version end up where."""
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFEST_FILE = Path(__file__).with_name("vendor.toml")
+VENDOR_DIR = ROOT / "static" / "vendor"
+LOCK_FILE = VENDOR_DIR / "vendor.lock.json"
+SPRITE_FILE = ROOT / "templates" / "kit" / "icons.svg"
+
+
+@dataclass(frozen=True)
+class Package:
+    name: str
+    version: str
+    integrity: str
+    """sha512 of the package archive, as npm writes it: ``sha512-<base64>``."""
+    folder: str
+    """Below static/vendor/."""
+    license: str
+    """Path inside the package, or ``licenses/<file>`` beside vendor.toml when the package ships none."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Path inside the package -> file name below ``folder``."""
+    icons: tuple[str, ...] = ()
+    """Names of outline icons that make the sprite."""
+
+    @property
+    def spec(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+def read_manifest(path: Path = MANIFEST_FILE) -> list[Package]:
+    entries = tomllib.loads(path.read_text())["package"]
+    return [_package(entry) for entry in entries]
+
+
+def _package(entry: dict[str, Any]) -> Package:
+    icons = tuple(sorted(set(entry.pop("icons", ()))))
+    return Package(**entry, icons=icons)

@@ -1,0 +1,126 @@
+"""Sign-ins, accounts and rights: Django's signals become audit events. Connected when the app is ready.
+
+Each event is appended in the transaction of its change, so a change of rights that cannot be audited does not happen.
+"""
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, Permission
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.db import transaction
+from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
+from django.dispatch import receiver
+from django.http import HttpRequest
+
+from servers.audit.record import SYSTEM, Actor, Event, client_ip, record
+from servers.enums import AuditAction, AuditOutcome
+
+User = get_user_model()
+_RIGHTS = ("is_superuser", "is_staff", "is_active")
+_FACTS = (User.USERNAME_FIELD, "email", "first_name", "last_name")
+_BEFORE = "_audit_before"
+
+
+def _append(
+    action: AuditAction, actor: Actor, subject: str, outcome: AuditOutcome = AuditOutcome.OK, **details: Any
+) -> None:
+    with transaction.atomic():
+        record(Event(action, outcome, actor, subject=subject, details=details))
+
+
+# --- signing in and out ------------------------------------------------------------------------------------------------
+def _visitor(request: HttpRequest | None, user: Any = None) -> Actor:
+    if request is None:
+        return SYSTEM if user is None else Actor.of_user(user)
+    return Actor.of_user(user, client_ip(request), getattr(request, "request_id", ""))
+
+
+@receiver(user_logged_in, dispatch_uid="audit.sign_in")
+def signed_in(sender: Any, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
+    _append(AuditAction.SIGN_IN, _visitor(request, user), user.get_username())
+
+
+@receiver(user_logged_out, dispatch_uid="audit.sign_out")
+def signed_out(sender: Any, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
+    if user is not None:  # a sign-out without a sign-in is nothing that happened
+        _append(AuditAction.SIGN_OUT, _visitor(request, user), user.get_username())
+
+
+@receiver(user_login_failed, dispatch_uid="audit.sign_in_failed")
+def sign_in_failed(sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
+    """An unknown name is not kept: people type their password into the wrong field."""
+    name = str(credentials.get(User.USERNAME_FIELD) or credentials.get("username") or credentials.get("email") or "")
+    known = User._default_manager.filter(**{User.USERNAME_FIELD: name}).exists()
+    subject = name if known else "(unknown user)"
+    _append(AuditAction.SIGN_IN_FAILED, _visitor(request), subject, AuditOutcome.FAILED)
+
+
+# --- accounts ----------------------------------------------------------------------------------------------------------
+@receiver(pre_save, sender=User, dispatch_uid="audit.user_before")
+def remember_user(sender: Any, instance: Any, raw: bool = False, update_fields: Any = None, **_: Any) -> None:
+    if raw or instance.pk is None or (update_fields is not None and not {*_RIGHTS, *_FACTS} & set(update_fields)):
+        setattr(instance, _BEFORE, None)
+        return
+    setattr(instance, _BEFORE, User._default_manager.filter(pk=instance.pk).values(*_RIGHTS, *_FACTS).first())
+
+
+@receiver(post_save, sender=User, dispatch_uid="audit.user_saved")
+def user_saved(sender: Any, instance: Any, created: bool, raw: bool = False, **_: Any) -> None:
+    if raw:  # a fixture
+        return
+    actor, name = Actor.current(), instance.get_username()
+    if created:
+        given = {right: True for right in _RIGHTS if getattr(instance, right)}
+        _append(AuditAction.USER_CREATE, actor, name, **given)
+        return
+    before = getattr(instance, _BEFORE, None) or {}
+    changes = {key: _change(old, getattr(instance, key)) for key, old in before.items() if old != getattr(instance, key)}
+    for action, keys in ((AuditAction.RIGHTS_CHANGE, _RIGHTS), (AuditAction.USER_CHANGE, _FACTS)):
+        if changed := {key: changes[key] for key in keys if key in changes}:
+            _append(action, actor, name, changes=changed)
+    # Set by set_password() until the end of save(); a silent upgrade of the hash at sign-in clears it before.
+    if getattr(instance, "_password", None) is not None:
+        _append(AuditAction.PASSWORD_CHANGE, actor, name)
+
+
+@receiver(post_delete, sender=User, dispatch_uid="audit.user_deleted")
+def user_deleted(sender: Any, instance: Any, **_: Any) -> None:
+    _append(AuditAction.USER_DELETE, Actor.current(), instance.get_username())
+
+
+def _change(before: Any, after: Any) -> dict[str, Any]:
+    return {"before": before, "after": after}
+
+
+# --- groups and permissions --------------------------------------------------------------------------------------------
+@receiver(post_save, sender=Group, dispatch_uid="audit.group_saved")
+def group_saved(sender: Any, instance: Group, created: bool, raw: bool = False, **_: Any) -> None:
+    if not raw:
+        word = "created" if created else "renamed"
+        _append(AuditAction.RIGHTS_CHANGE, Actor.current(), f"group {instance.name}", group=word)
+
+
+@receiver(post_delete, sender=Group, dispatch_uid="audit.group_deleted")
+def group_deleted(sender: Any, instance: Group, **_: Any) -> None:
+    _append(AuditAction.RIGHTS_CHANGE, Actor.current(), f"group {instance.name}", group="deleted")
+
+
+@receiver(m2m_changed, sender=User.groups.through, dispatch_uid="audit.user_groups")
+@receiver(m2m_changed, sender=User.user_permissions.through, dispatch_uid="audit.user_permissions")
+@receiver(m2m_changed, sender=Group.permissions.through, dispatch_uid="audit.group_permissions")
+def rights_changed(
+    sender: Any, instance: Any, action: str, reverse: bool, model: Any, pk_set: set[Any] | None, **_: Any
+) -> None:
+    """`instance` gained or lost rows of `model`; with `reverse` it is the row that was gained or lost."""
+    word = {"post_add": "added", "post_remove": "removed", "pre_clear": "cleared"}.get(action)
+    if word is None or (word != "cleared" and not pk_set):
+        return
+    others = sorted(_name(other) for other in model._default_manager.filter(pk__in=pk_set or ()))
+    _append(AuditAction.RIGHTS_CHANGE, Actor.current(), _name(instance), **{word: others or ["all"]})
+
+
+def _name(row: Any) -> str:
+    if isinstance(row, Permission):
+        return f"{row.content_type.app_label}.{row.codename}"
+    return f"group {row.name}" if isinstance(row, Group) else str(row.get_username())

@@ -1,0 +1,208 @@
+"""Appending to the one hash chain. The only writer of AuditEvent and AuditHead.
+
+A link's body names the hash of the link before it and is hashed itself, so that whatever is changed, removed, moved or
+slipped in later breaks the chain at that place (see verify.py). The head row is locked as the last statement but two of
+a transaction: everything else is written before, so that the one lock that all writers share is held for the shortest
+time and never while waiting for another.
+"""
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.http import HttpRequest
+from django.utils import timezone
+
+from servers.audit.canonical import canonical, clean, sha256
+from servers.enums import AuditAction, AuditOutcome
+from servers.models import AuditEvent, AuditHead, Server
+from servers.signals import audit_recorded
+
+CHAIN = 1
+BODY_VERSION = 1
+#: the request that this task of the web process answers; set by the middleware, read where signals carry no request
+current_request: ContextVar[HttpRequest | None] = ContextVar("current_request", default=None)
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who acts. `name` is kept when the account goes."""
+
+    id: int | None
+    name: str
+    ip: str = ""
+    request_id: str = ""
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> "Actor":
+        user = getattr(request, "user", None)
+        return cls.of_user(user, client_ip(request), getattr(request, "request_id", ""))
+
+    @classmethod
+    def of_user(cls, user: Any, ip: str = "", request_id: str = "") -> "Actor":
+        """Of a signed-in user; of an anonymous visitor or None, an actor without id and name."""
+        if user is None or not user.is_authenticated:
+            return cls(None, "", ip, request_id)
+        return cls(user.pk, user.get_username(), ip, request_id)
+
+    @classmethod
+    def current(cls) -> "Actor":
+        """Whoever sent the request that is being answered; outside of a request the product itself."""
+        request = current_request.get()
+        return SYSTEM if request is None else cls.of(request)
+
+
+#: the product itself: housekeeping, session hosts, management commands
+SYSTEM = Actor(None, "mcpadmin")
+
+
+@dataclass(frozen=True)
+class ServerRef:
+    uid: UUID
+    name: str
+
+    @classmethod
+    def of(cls, server: Server) -> "ServerRef":
+        return cls(server.uid, server.name)
+
+
+@dataclass(frozen=True)
+class Event:
+    """`details` are shown as they are: never put a secret or a payload in; `digests` name payloads by their digest."""
+
+    action: AuditAction
+    outcome: AuditOutcome
+    actor: Actor
+    server: ServerRef | None = None
+    identity_name: str = ""
+    subject: str = ""
+    call_uid: UUID | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+
+def client_ip(request: HttpRequest) -> str:
+    """The peer, or with TRUSTED_PROXIES=n the address that the outermost of our own n proxies saw."""
+    if (known := getattr(request, "client_ip", None)) is not None:
+        return str(known)
+    peer = str(request.META.get("REMOTE_ADDR") or "")
+    count = settings.TRUSTED_PROXIES
+    hops = [hop.strip() for hop in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if hop.strip()]
+    return hops[-count] if 0 < count <= len(hops) else peer
+
+
+def record(event: Event) -> int:
+    """Append one event in the current transaction, as its last statements. Returns its sequence number."""
+    return record_many([event])[0]
+
+
+def record_many(events: Sequence[Event]) -> range:
+    """Append in the given order. Raises TransactionManagementError outside of a transaction."""
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError("an audit event is appended in the transaction of its act")
+    if not events:
+        return range(0)
+    seq, prev = _locked_head()
+    links = []
+    for number, event in enumerate(events, seq + 1):
+        link = _link(event, number, prev)
+        links.append(link)
+        prev = link["hash"]
+    _insert(links)
+    _move_head(links[-1]["seq"], prev)
+    seqs = range(seq + 1, seq + 1 + len(links))
+    transaction.on_commit(partial(audit_recorded.send_robust, sender=AuditEvent, seqs=seqs), robust=True)
+    return seqs
+
+
+# --- one link -----------------------------------------------------------------------------------------------------
+def _link(event: Event, seq: int, prev: str) -> dict[str, Any]:
+    """The row of `event`: body, hash and the columns that project the body."""
+    columns = _columns(event, seq, timezone.now())
+    body = canonical(body_of(columns, prev, event.details, event.digests))
+    return {**columns, "hash": sha256(body), "body": body}
+
+
+def _columns(event: Event, seq: int, at: datetime) -> dict[str, Any]:
+    actor, server = event.actor, event.server
+    return {
+        "seq": seq,
+        "at": at,
+        "action": str(event.action.value),
+        "outcome": str(event.outcome.value),
+        "actor_id": actor.id,
+        "actor_name": clean(actor.name)[:150],
+        "server_uid": server.uid if server else None,
+        "server_name": clean(server.name)[:120] if server else "",
+        "identity_name": clean(event.identity_name)[:120],
+        "subject": clean(event.subject)[:300],
+        "call_uid": event.call_uid,
+        "ip": clean(actor.ip)[:45],
+        "request_id": clean(actor.request_id)[:64],
+    }
+
+
+def body_of(columns: dict[str, Any], prev: str, details: Any, digests: Any) -> dict[str, Any]:
+    """What is hashed. verify.py builds it again from a row's columns and compares."""
+    server = {"uid": str(columns["server_uid"]), "name": columns["server_name"]} if columns["server_uid"] else None
+    return {
+        "v": BODY_VERSION,
+        "seq": columns["seq"],
+        "prev": prev,
+        "at": columns["at"].strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "action": columns["action"],
+        "outcome": columns["outcome"],
+        "actor": {
+            "id": columns["actor_id"],
+            "name": columns["actor_name"],
+            "ip": columns["ip"],
+            "request_id": columns["request_id"],
+        },
+        "server": server,
+        "identity": columns["identity_name"],
+        "subject": columns["subject"],
+        "call": str(columns["call_uid"]) if columns["call_uid"] else None,
+        "details": details,
+        "digests": digests,
+    }
+
+
+# --- SQL: through the ORM these three statements cost four times as much, on the path of every call -------------------
+_FIELDS = [field for field in AuditEvent._meta.concrete_fields if field.column]
+_EVENTS, _HEAD = AuditEvent._meta.db_table, AuditHead._meta.db_table
+_INSERT_EVENT = "INSERT INTO {} ({}) VALUES ({})".format(  # noqa: S608  # names of our own models, no input
+    _EVENTS, ", ".join(f'"{field.column}"' for field in _FIELDS), ", ".join(["%s"] * len(_FIELDS))
+)
+_READ_HEAD = f"SELECT seq, hash FROM {_HEAD} WHERE chain = %s"  # noqa: S608  # the same
+_FIRST_HEAD = f"INSERT INTO {_HEAD} (chain, seq, hash) VALUES (%s, 0, '') ON CONFLICT DO NOTHING"  # noqa: S608  # same
+_MOVE_HEAD = f"UPDATE {_HEAD} SET seq = %s, hash = %s WHERE chain = %s"  # noqa: S608  # the same
+
+
+def _locked_head() -> tuple[int, str]:
+    """On SQLite the IMMEDIATE transaction is the lock; PostgreSQL locks the row."""
+    read = _READ_HEAD + (" FOR UPDATE" if connection.vendor == "postgresql" else "")
+    with connection.cursor() as cursor:
+        cursor.execute(read, [CHAIN])
+        row = cursor.fetchone()
+        if row is None:
+            cursor.execute(_FIRST_HEAD, [CHAIN])
+            cursor.execute(read, [CHAIN])
+            row = cursor.fetchone()
+    return int(row[0]), str(row[1])
+
+
+def _insert(links: list[dict[str, Any]]) -> None:
+    rows = [[field.get_db_prep_save(link[field.name], connection) for field in _FIELDS] for link in links]
+    with connection.cursor() as cursor:
+        cursor.executemany(_INSERT_EVENT, rows)
+
+
+def _move_head(seq: int, digest: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_MOVE_HEAD, [seq, digest, CHAIN])

@@ -1,0 +1,313 @@
+"""The one writer thread of a process: group commit for everything that is on the path of a call.
+
+    AuditUnavailable     the database did not take it in time: the act must not happen
+    └── WriterBusy       the queue is full, said at once
+
+A *work* is a function that writes rows, and a function that names the events of what it wrote. All works that wait are
+committed in ONE transaction: the functions run first, then all their events are appended, so that the head of the chain
+is locked last. A function may run more than once (each time after a rollback), so it must not do anything but write.
+
+A future stays cancellable until the moment of the commit: cancelling it is how a caller who stops waiting makes sure that
+nothing was, and will be, written for it.
+"""
+
+import asyncio
+import atexit
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import structlog
+from django.db import DatabaseError, InterfaceError, connection, transaction
+
+from servers.audit.acts import Trail, audited
+from servers.audit.record import Event, record_many
+
+__all__ = ["AuditUnavailable", "Trail", "Writer", "WriterBusy", "audited", "reset", "writer"]
+
+log = structlog.get_logger("mcpadmin.audit")
+
+T = TypeVar("T")
+QUEUE_LIMIT = 2_000
+BATCH_LIMIT = 256
+#: a commit that has begun cannot be taken back: how long a caller whose time is over still waits for it
+COMMIT_GRACE_SECONDS = 3.0
+#: SQLite is not fair: without a pause, a process that commits back to back starves every other writer for seconds
+FAIRNESS_SECONDS = 0.001
+
+
+class AuditUnavailable(Exception):
+    """Not durable in time."""
+
+
+class WriterBusy(AuditUnavailable):
+    """More works wait than the queue may hold."""
+
+
+class _Abandoned(Exception):
+    """A caller gave up while its batch was under way: the batch is rolled back and run without it."""
+
+
+class _Down(Exception):
+    """The database itself refuses: no use in trying the works of the batch one by one."""
+
+
+@dataclass(eq=False)
+class _Work(Generic[T]):
+    fn: Callable[[], T]
+    events: Callable[[T], list[Event]] | None
+    future: "Future[T]" = field(default_factory=Future)
+    committing: bool = False
+
+    def begin_commit(self) -> bool:
+        """From here on the future cannot be cancelled. False when it was."""
+        self.committing = self.committing or self.future.set_running_or_notify_cancel()
+        return self.committing
+
+
+class Writer:
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._urgent: deque[_Work[Any]] = deque()
+        self._queue: deque[_Work[Any]] = deque()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    # --- for callers ----------------------------------------------------------------------------------------------
+    def submit(
+        self, fn: Callable[[], T], events: Callable[[T], list[Event]] | None = None, *, urgent: bool = False
+    ) -> "Future[T]":
+        """The future of `fn`'s result, done when result and events are durable. Never blocks; raises WriterBusy.
+
+        The future fails with what `fn` raised, or with AuditUnavailable when the database refused.
+        """
+        work = _Work(fn, events)
+        with self._condition:
+            if self._stopping:
+                raise WriterBusy("This process is stopping.")
+            if len(self._queue) + len(self._urgent) >= QUEUE_LIMIT:
+                raise WriterBusy("Too many changes wait for the audit log.")
+            (self._urgent if urgent else self._queue).append(work)
+            self._ensure_thread()
+            self._condition.notify()
+        return work.future
+
+    def submit_and_wait(
+        self, fn: Callable[[], T], events: Callable[[T], list[Event]] | None = None, timeout: float = 2.0
+    ) -> T:
+        """For callers that may block. Raises AuditUnavailable when it is not durable in `timeout` seconds.
+
+        Not inside of `atomic()`: the writer would wait for the very lock that this transaction holds.
+        """
+        if connection.in_atomic_block:
+            raise transaction.TransactionManagementError("the writer commits on its own: call it outside of atomic()")
+        future = self.submit(fn, events)
+        try:
+            return future.result(timeout)
+        except FutureTimeout:
+            return self._late(future)
+
+    async def submit_and_await(
+        self, fn: Callable[[], T], events: Callable[[T], list[Event]] | None = None, timeout: float = 2.0
+    ) -> T:
+        """`submit_and_wait` for a loop."""
+        future = self.submit(fn, events)
+        try:
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), timeout)
+        except TimeoutError as exc:
+            if future.cancel():
+                raise _too_late() from exc
+        try:
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), COMMIT_GRACE_SECONDS)
+        except TimeoutError as exc:
+            raise _too_late() from exc
+
+    def stop(self, timeout: float = 5.0) -> bool:
+        """Write what waits and end the thread, which closes its connection. False when it did not end in time."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+            thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def _late(self, future: "Future[T]") -> T:
+        if future.cancel():
+            raise _too_late()
+        try:
+            return future.result(COMMIT_GRACE_SECONDS)
+        except FutureTimeout as exc:
+            raise _too_late() from exc
+
+    # --- the thread -----------------------------------------------------------------------------------------------
+    def _ensure_thread(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while batch := self._next():
+                self._flush(batch)
+                if connection.vendor == "sqlite" and (self._queue or self._urgent):
+                    time.sleep(FAIRNESS_SECONDS)
+        finally:
+            connection.close()
+
+    def _next(self) -> list[_Work[Any]]:
+        """Waits; empty when the writer stops and nothing is left."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._queue or self._urgent or self._stopping)
+            batch: list[_Work[Any]] = []
+            while (self._urgent or self._queue) and len(batch) < BATCH_LIMIT:
+                batch.append((self._urgent or self._queue).popleft())
+            return batch
+
+    def _flush(self, batch: list[_Work[Any]], *, again: bool = True) -> None:
+        batch = [work for work in batch if work.committing or not work.future.cancelled()]
+        if not batch:
+            return
+        try:
+            results = _commit(batch)
+        except _Abandoned:
+            self._flush(batch, again=again)
+        except _Down as exc:
+            connection.close()
+            _fail(batch, exc.__cause__)
+        except Exception as exc:  # whatever one function of the batch raised is its own caller's affair
+            self._isolate(batch, exc, again)
+        else:
+            for work, result in zip(batch, results, strict=True):
+                work.future.set_result(result)
+
+    def _isolate(self, batch: list[_Work[Any]], exc: Exception, again: bool) -> None:
+        """One by one, so that only the failing work fails; a single one again when its connection had broken."""
+        broken = _close_if_broken()
+        if len(batch) == 1 and not (broken and again):
+            _settle(batch[0], exc)
+            return
+        for work in batch:
+            self._flush([work], again=again and not broken)
+
+
+def _commit(batch: list[_Work[Any]]) -> list[Any]:
+    """Run and commit. Raises _Abandoned, _Down, or what a function raised; in each case nothing was written."""
+    block, committed = transaction.atomic(durable=True), []
+    with _down():
+        _prepare_connection()
+        block.__enter__()
+    try:
+        transaction.on_commit(lambda: committed.append(True))  # first of all hooks: tells a failed commit from a failed hook
+        results = _run(batch)
+    except BaseException as exc:
+        block.__exit__(type(exc), exc, exc.__traceback__)
+        raise
+    try:
+        with _down():
+            block.__exit__(None, None, None)
+    except Exception:  # after the commit, a hook's error must not undo what the callers are told
+        if not committed:
+            raise
+        log.exception("a hook after the commit failed")
+    return results
+
+
+def _run(batch: list[_Work[Any]]) -> list[Any]:
+    _prepare_transaction()
+    results = [work.fn() for work in batch]
+    events = [event for work, result in zip(batch, results, strict=True) if work.events for event in work.events(result)]
+    with _down():
+        record_many(events)
+    if not all([work.begin_commit() for work in batch]):  # a list: each one must be asked
+        raise _Abandoned
+    return results
+
+
+class _down:
+    """Turns a refusal of the database into _Down. A lost connection at commit is one: it must not be tried again."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, exc: BaseException | None, trace: Any) -> None:
+        if isinstance(exc, DatabaseError | InterfaceError):
+            raise _Down from exc
+
+
+def _prepare_connection() -> None:
+    if connection.connection is None:
+        connection.ensure_connection()
+        if connection.vendor == "sqlite":
+            with connection.cursor() as cursor:
+                cursor.execute("PRAGMA busy_timeout=2000")
+
+
+def _prepare_transaction() -> None:
+    """Per transaction and local to it: with a pool the connection is not ours alone."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout='2s'; SET LOCAL idle_in_transaction_session_timeout='5s'")
+
+
+def _close_if_broken() -> bool:
+    if connection.connection is None or connection.is_usable():
+        return connection.connection is None
+    connection.close()
+    return True
+
+
+def _fail(batch: list[_Work[Any]], cause: BaseException | None) -> None:
+    log.error("the audit log cannot be written", works=len(batch), problem=str(cause)[:300])
+    for work in batch:
+        problem = AuditUnavailable("The audit log cannot be written, so this was not done. Try again in a moment.")
+        problem.__cause__ = cause
+        _settle(work, problem)
+
+
+def _settle(work: _Work[Any], exc: BaseException) -> None:
+    if work.begin_commit():
+        work.future.set_exception(exc)
+
+
+def _too_late() -> AuditUnavailable:
+    return AuditUnavailable("The audit log could not be written in time, so this was not done. Try again.")
+
+
+# --- one a process ----------------------------------------------------------------------------------------------------
+_writer: Writer | None = None
+_guard = threading.Lock()
+
+
+def writer() -> Writer:
+    global _writer
+    with _guard:
+        if _writer is None:
+            _writer = Writer()
+        return _writer
+
+
+def reset(timeout: float = 5.0) -> None:
+    """End this process's writer and its connection; the next `writer()` is a new one. For tests and shutdown."""
+    global _writer
+    with _guard:
+        old, _writer = _writer, None
+    if old is not None:
+        old.stop(timeout)
+
+
+def _forget_after_fork() -> None:
+    """A thread does not survive a fork, and its connection belongs to the parent."""
+    global _writer, _guard
+    _writer, _guard = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
+atexit.register(reset, 2.0)

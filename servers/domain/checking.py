@@ -1,0 +1,66 @@
+"""The rules of a registration, applied on every road: what the form says kindly, a command line is told too."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+from servers import validators
+from servers.domain.form_data import Registration, ValueInput
+from servers.enums import TransportKind, ValueKind
+
+_VALUE_RULES: dict[str, tuple[Callable[[str], None], Callable[[str], None]]] = {
+    ValueKind.HEADER: (validators.validate_header_name, validators.validate_header_value),
+    ValueKind.ENVIRONMENT: (validators.validate_variable_name, validators.validate_variable_value),
+}
+
+
+def check(registration: Registration) -> None:
+    """Raises ValidationError with messages by field."""
+    problems: dict[str, list[ValidationError]] = {}
+    if not registration.name.strip():
+        problems["name"] = [ValidationError("Enter a name.", code="required")]
+    for field, rule in _rules(registration):
+        _collect(problems, field, rule, getattr(registration, field))
+    for value in registration.used_values():
+        _collect(problems, "values", _check_value, value)
+    _refuse_doubles(problems, registration.used_values())
+    if problems:
+        raise ValidationError(problems)
+
+
+def _rules(registration: Registration) -> list[tuple[str, Callable[[Any], None]]]:
+    if registration.transport != TransportKind.STDIO:
+        return [("url", validators.validate_url)]
+    rules: list[tuple[str, Callable[[Any], None]]] = [
+        ("command", validators.validate_command),
+        ("arguments", validators.validate_arguments),
+    ]
+    if registration.working_directory:
+        rules.append(("working_directory", validators.validate_working_directory))
+    return rules
+
+
+def _check_value(value: ValueInput) -> None:
+    check_name, check_text = _VALUE_RULES[value.kind]
+    check_name(value.name)
+    if value.value is not None:
+        check_text(value.text())
+
+
+def _refuse_doubles(problems: dict[str, list[ValidationError]], values: list[ValueInput]) -> None:
+    seen: set[tuple[str, str]] = set()
+    for value in values:
+        if value.key in seen:
+            problem = ValidationError(f"{value.name} is given twice.", code="double")
+            problems.setdefault("values", []).append(problem)
+        seen.add(value.key)
+
+
+def _collect(
+    problems: dict[str, list[ValidationError]], field: str, rule: Callable[[Any], None], value: Any
+) -> None:
+    try:
+        rule(value)
+    except ValidationError as problem:
+        problems.setdefault(field, []).append(problem)

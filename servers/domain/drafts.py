@@ -1,0 +1,77 @@
+"""Drafts: a configuration that is tried before it is saved. All of it is sealed, and it expires in an hour."""
+
+import json
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from servers import crypto
+from servers.audit.record import Actor
+from servers.domain import rights
+from servers.domain.checking import check
+from servers.domain.form_data import Registration, ValueInput
+from servers.domain.stdio import require_stdio_right
+from servers.domain.values import merged, require_reentered
+from servers.enums import TransportKind, ValueKind
+from servers.models import Server, ServerDraft
+from servers.secret import Secret
+from servers.signals import draft_changed
+
+LIFETIME = timedelta(hours=1)
+TABLE, FIELD = ServerDraft._meta.db_table, "sealed"
+_WORKER_FIELDS = frozenset({"state", "steps", "report", "fault", "detail", "stderr_tail"})
+
+
+def create_draft(actor: Actor, user: Any, registration: Registration, server: Server | None = None) -> ServerDraft:
+    """Raises access.Denied, ValidationError and crypto.SealError. With `server`, its kept secrets are merged in."""
+    rights.require(user, actor, "change_server" if server else "add_server", server, subject=registration.name)
+    if registration.transport == TransportKind.STDIO:
+        require_stdio_right(user, actor, registration.name, server)
+    check(registration)
+    if server is not None:
+        require_reentered(server, registration)
+        registration = replace(registration, values=merged(server, registration))
+    purge_drafts()
+    uid = uuid.uuid4()
+    sealed, key_id = crypto.seal(json.dumps(registration.plain_data()), table=TABLE, uid=uid, field=FIELD)
+    return ServerDraft.objects.create(
+        uid=uid,
+        user=user,
+        transport=registration.transport,
+        sealed=sealed,
+        key_id=key_id,
+        expires_at=timezone.now() + LIFETIME,
+    )
+
+
+def open_draft(draft: ServerDraft) -> Registration:
+    """In a worker. Raises crypto.SealError."""
+    opened = crypto.open_sealed(draft.sealed, key_id=draft.key_id, table=TABLE, uid=draft.uid, field=FIELD)
+    data = json.loads(opened.reveal())
+    values = [
+        ValueInput(ValueKind(v["kind"]), v["name"], v["secret"], Secret(v["value"]) if v["secret"] else v["value"])
+        for v in data["values"]
+    ]
+    return Registration.of({**data, "transport": TransportKind(data["transport"]), "values": values})
+
+
+def update_draft(uid: uuid.UUID, **fields: Any) -> bool:
+    """What the worker found out so far: any of state, steps, report, fault, detail, stderr_tail. False once it is gone."""
+    if unknown := fields.keys() - _WORKER_FIELDS:
+        raise ValueError(f"not a worker's to write: {sorted(unknown)}")
+    with transaction.atomic():
+        changed = ServerDraft.objects.filter(uid=uid).update(version=F("version") + 1, **fields)
+        if changed:
+            transaction.on_commit(partial(draft_changed.send_robust, sender=ServerDraft, draft_uid=uid), robust=True)
+    return bool(changed)
+
+
+def purge_drafts() -> int:
+    """Delete what has expired. Returns how many."""
+    return ServerDraft.objects.filter(expires_at__lte=timezone.now()).delete()[0]

@@ -1,0 +1,35 @@
+"""Rights where the verbs are: whatever road leads to a verb, a refusal is in the audit log before it is said."""
+
+from typing import Any
+
+from django.db import transaction
+
+from servers import access
+from servers.audit.record import Actor, Event, ServerRef, record
+from servers.enums import AuditAction, AuditOutcome
+from servers.models import Server
+
+
+def require(user: Any, actor: Actor, right: str, server: Server | None = None, subject: str = "") -> None:
+    """Raises access.Denied, recorded. Call it before the verb's transaction, never inside."""
+    try:
+        access.require(user, right, server)
+    except access.Denied as denied:
+        record_denial(actor, denied, subject)
+        raise
+
+
+def record_denial(actor: Actor, denied: access.Denied, subject: str = "", **details: Any) -> None:
+    """In a commit of its own: the act that was refused leaves no other trace."""
+    server = ServerRef.of(denied.server) if denied.server else None
+    event = Event(
+        AuditAction.PERMISSION_DENY,
+        AuditOutcome.DENIED,
+        actor,
+        server,
+        subject=subject or (server.name if server else denied.right),
+        details={"right": denied.right, **details},
+    )
+    with transaction.atomic(durable=True):
+        record(event)
+    denied.recorded = True

@@ -1,0 +1,65 @@
+"""Makes characters visible that hide text from people or reorder it (controls, bidi, zero width, tags)."""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from html import escape
+
+# Bidirectional controls and isolates, zero width, invisible operators, soft hyphen, fillers, interlinear marks, BOM,
+# tag characters, variation selectors, surrogates, and the C0/C1 controls except tab and newline.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
+_TAG_BASE = 0xE0000
+_SHOWN_OF_A_RUN = 4
+# Joins and colours emoji; it hides nothing where it follows a pictograph.
+_EMOJI_GLUE = {"\u200d", "\ufe0f"}
+
+
+def visible_html(text: str) -> str:
+    """Escaped text with a marked span for each run of hidden characters; for element content only."""
+    return _replace(text, _marker, escape)
+
+
+def visible_text(text: str) -> str:
+    """The same as plain text (not escaped): for attributes, where markup may not stand."""
+    return _replace(text, lambda run: f"[{_codes(run)}]", str)
+
+
+def has_hidden(text: str) -> bool:
+    return any(not _is_glue(text, match) for match in _HIDDEN.finditer(text))
+
+
+def _replace(text: str, mark: Callable[[str], str], plain: Callable[[str], str]) -> str:
+    parts, end = [], 0
+    for match in _HIDDEN.finditer(text):
+        if _is_glue(text, match):
+            continue
+        parts += [plain(text[end : match.start()]), mark(match[0])]
+        end = match.end()
+    return "".join([*parts, plain(text[end:])])
+
+
+def _is_glue(text: str, match: re.Match[str]) -> bool:
+    before = text[match.start() - 1] if match.start() else ""
+    return set(match[0]) <= _EMOJI_GLUE and bool(before) and unicodedata.category(before) in {"So", "Sk"}
+
+
+def _marker(run: str) -> str:
+    names = "; ".join(_name(character) for character in run[:_SHOWN_OF_A_RUN])
+    title = f"{len(run)} hidden characters: {names}" if len(run) > 1 else f"hidden character: {names}"
+    return f'<span class="hid" title="{escape(title)}">{escape(_codes(run))}</span>'
+
+
+def _codes(run: str) -> str:
+    tagged = "".join(chr(ord(c) - _TAG_BASE) for c in run if 0xE0020 <= ord(c) <= 0xE007E)
+    if len(tagged) > 1:
+        return f"hidden text: {tagged[:200]}"
+    codes = " ".join(f"U+{ord(c):04X}" for c in run[:_SHOWN_OF_A_RUN])
+    return f"{codes} ×{len(run)}" if len(run) > _SHOWN_OF_A_RUN else codes
+
+
+def _name(character: str) -> str:
+    return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"

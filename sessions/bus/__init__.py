@@ -1,0 +1,97 @@
+"""The words between processes: topics, hints, and the bell of a worker.
+
+Everything here is a hint: the database row is the truth, and whoever hears a hint reads the row again. So losing
+Redis, or all of its content, costs time and never an event.
+
+Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "draft.<uid>";
+         "users" is internal to web processes: rights or sign-in of somebody changed.
+Hints    publish(topic, seq, kind, rows): rows carry ids and progress only, never a result.
+Bell     ring(worker uid, verb, uid): JSON {"v", "verb", "id", "epoch", "expires"} on queue host.<worker uid>.
+
+Nothing here may be called before the transaction that it tells of is committed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from sessions.bus.bell import Bell, Verb, queue_name, ring, send_task
+from sessions.bus.publisher import Publisher
+
+AUDIT, SERVERS, USERS = "audit", "servers", "users"
+
+__all__ = [
+    "AUDIT",
+    "SERVERS",
+    "USERS",
+    "Verb",
+    "call_changed",
+    "call_progress",
+    "draft_changed",
+    "dropped",
+    "later",
+    "log_appended",
+    "publish",
+    "queue_name",
+    "ring",
+    "ring_later",
+    "send_task",
+    "session_changed",
+    "user_changed",
+]
+
+_publisher = Publisher()
+_bell = Bell()
+
+
+def publish(topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] | None = None) -> None:
+    """Tell every web process that `topic` moved. From any thread; never blocks, never raises."""
+    _publisher.put({"type": "hint", "t": topic, "seq": seq, "kind": kind, "rows": rows})
+
+
+def dropped() -> int:
+    """Hints that this process gave up: the queue was full, or Redis did not take them in time."""
+    return _publisher.dropped
+
+
+def later(job: Callable[[], object]) -> None:
+    """Run `job` (a ring, a task to send) in the bell's own thread. Bounded: when full, the worker's tick finds the row."""
+    _bell.put(job)
+
+
+def ring_later(worker_uid: UUID | str, verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None) -> None:
+    """`ring` without waiting for Redis: for loops, and for threads that others wait on."""
+    later(lambda: ring(worker_uid, verb, uid, epoch, expires))
+
+
+# --- the hints by name, so that both sides agree on their rows -------------------------------------------------------
+def session_changed(server_uid: UUID | str, version: int | None = None, kind: str = "session") -> None:
+    """A session, its registration (kind "session") or the lists of its server (kind "catalog") changed."""
+    publish(f"server.{server_uid}", version, kind)
+    publish(SERVERS, version, kind, [{"server": str(server_uid)}])
+
+
+def call_changed(call_uid: UUID | str, version: int, server_uid: UUID | str | None = None) -> None:
+    """A call's row changed. With `server_uid` the pages of that server hear of it too."""
+    publish(f"call.{call_uid}", version, "call")
+    if server_uid is not None:
+        publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}])
+
+
+def call_progress(call_uid: UUID | str, progress: float, total: float | None, message: str | None) -> None:
+    """Lossy: only the newest counts."""
+    publish(f"call.{call_uid}", None, "progress", [{"progress": progress, "total": total, "message": (message or "")[:500]}])
+
+
+def log_appended(server_uid: UUID | str, seq: int) -> None:
+    """`seq` is the newest line's."""
+    publish(f"log.{server_uid}", seq, "line")
+
+
+def draft_changed(draft_uid: UUID | str, version: int | None = None) -> None:
+    publish(f"draft.{draft_uid}", version, "draft")
+
+
+def user_changed(user_id: int | None) -> None:
+    """Sign-out, password, activity or rights of a user (None: of anybody) changed: open sockets are judged again."""
+    publish(USERS, None, "user", [{"user": user_id}])

@@ -1,0 +1,82 @@
+"""Ringing a worker: a message that only says "look at this row". Lost messages cost one tick of the worker (3 s)."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal
+from uuid import UUID
+
+import structlog
+from celery import current_app
+from celery.utils.nodenames import worker_direct
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+Verb = Literal["call", "cancel", "session", "test"]
+QUEUE_LIMIT = 10_000
+EXPIRES_SECONDS = 60.0
+_UNREACHABLE = (OperationalError, RedisError, OSError)
+log = structlog.get_logger(__name__)
+
+
+def queue_name(worker_uid: UUID | str) -> str:
+    return f"host.{worker_uid}"
+
+
+def ring(worker_uid: UUID | str, verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None) -> bool:
+    """Put one message on the worker's own queue. Waits for Redis up to 2 s: never in a loop thread.
+
+    `expires` is a Unix time, by default a minute from now. False when Redis did not take it.
+    """
+    body = {"v": 1, "verb": verb, "id": str(uid), "epoch": epoch, "expires": expires or time.time() + EXPIRES_SECONDS}
+    try:
+        with current_app.producer_or_acquire() as producer:
+            producer.publish(body, routing_key=queue_name(worker_uid), exchange="", serializer="json", retry=False)
+    except _UNREACHABLE as problem:
+        log.warning("bus.ring_failed", verb=verb, id=str(uid), problem=type(problem).__name__)
+        return False
+    return True
+
+
+def send_task(name: str, args: list[Any], *, node: str | None, expires: float = EXPIRES_SECONDS) -> bool:
+    """Send a Celery task by name, to the direct queue of `node` when one is known. Waits for Redis up to 2 s."""
+    route = {"queue": worker_direct(node)} if node else {}
+    try:
+        current_app.send_task(name, args=args, expires=expires, retry=False, argsrepr="-", ignore_result=True, **route)
+    except _UNREACHABLE as problem:
+        log.warning("bus.task_not_sent", task=name, problem=type(problem).__name__)
+        return False
+    return True
+
+
+class Bell:
+    """One thread that rings for threads and loops that may not wait for Redis."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._jobs: deque[Callable[[], object]] = deque()
+        self._ready = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def put(self, job: Callable[[], object]) -> None:
+        with self._ready:
+            if len(self._jobs) >= QUEUE_LIMIT:
+                self._jobs.popleft()
+                self.dropped += 1
+            self._jobs.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="bus-bell", daemon=True)
+                self._thread.start()
+            self._ready.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._ready:
+                while not self._jobs:
+                    self._ready.wait()
+                job = self._jobs.popleft()
+            try:
+                job()
+            except Exception:  # the thread serves everybody: one bad job may not end it
+                log.exception("bus.bell_job_failed")

@@ -1,0 +1,69 @@
+"""The way out of one socket: a bounded queue and one task, so that a slow browser waits alone."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from sessions.consumers.limits import BUFFER_BYTES
+
+ROOM_BYTES = BUFFER_BYTES // 4
+_LOOK_AGAIN_SECONDS = 0.05
+
+
+class Outbox:
+    """`backlog` says how many bytes the server under us still holds for this socket (0 where it cannot tell)."""
+
+    def __init__(
+        self,
+        send: Callable[[str], Awaitable[None]],
+        backlog: Callable[[], int],
+        too_slow: Callable[[], None],
+    ) -> None:
+        self._send, self._backlog, self._too_slow = send, backlog, too_slow
+        self._queue: deque[str] = deque()
+        self._bytes = 0
+        self._open = True
+        self._ready, self._room = asyncio.Event(), asyncio.Event()
+        self._room.set()
+        self._task = asyncio.create_task(self._run())
+
+    def put(self, text: str) -> None:
+        """Never waits. A socket that leaves more than its bound unread is given up; the page reads its rows again."""
+        if not self._open:
+            return
+        if self._bytes + self._backlog() > BUFFER_BYTES:
+            self._open = False
+            self._too_slow()
+            return
+        self._queue.append(text)
+        self._bytes += len(text)
+        self._ready.set()
+        if self._bytes > ROOM_BYTES:
+            self._room.clear()
+
+    async def room(self) -> None:
+        """Wait until a catch-up may go on without driving the socket over its bound."""
+        await self._room.wait()
+
+    async def _run(self) -> None:
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            while self._queue:
+                await self._until_taken()
+                text = self._queue.popleft()
+                await self._send(text)
+                self._bytes -= len(text)
+                if self._bytes <= ROOM_BYTES:
+                    self._room.set()
+
+    async def _until_taken(self) -> None:
+        while self._backlog() > ROOM_BYTES:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # ASGI has no signal for a drained socket
+
+    async def close(self) -> None:
+        self._open = False
+        self._queue.clear()
+        self._room.set()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)

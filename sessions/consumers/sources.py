@@ -1,0 +1,156 @@
+"""From a topic to frames: reads the rows once for everybody and renders what pages swap in. In reader threads only."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Max
+from django.template.loader import render_to_string
+
+from servers.audit import query as audit_query
+from servers.models import AuditEvent, AuditHead, Server, ServerDraft
+from sessions.consumers.frames import Frame, encode
+from sessions.domain import queries
+from sessions.domain.diagnosis import explain
+from sessions.domain.draft_page import draft_context
+from sessions.domain.topics import Topic, TopicKind
+from sessions.enums import CallState, LogSource
+from sessions.models import Call, LogLine, McpSession
+
+FEED_ROWS = 200
+Row = dict[str, Any]
+
+
+# --- feeds -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class FeedPart:
+    """Rows after a cursor in order of `seq`; `more` when there was no room for all."""
+
+    rows: list[Row]
+    more: bool
+
+
+def feed_after(topic: Topic, seq: int) -> FeedPart:
+    rows = _audit_after(seq) if topic.kind is TopicKind.AUDIT else _log_after(topic.row, seq)
+    return FeedPart(rows, len(rows) == FEED_ROWS)
+
+
+def feed_head(topic: Topic) -> int:
+    """The newest sequence number, 0 before the first row."""
+    if topic.kind is TopicKind.AUDIT:
+        return AuditHead.objects.filter(chain=1).values_list("seq", flat=True).first() or 0
+    return LogLine.objects.filter(server__uid=topic.row).aggregate(newest=Max("seq"))["newest"] or 0
+
+
+def _audit_after(seq: int) -> list[Row]:
+    return [audit_query.event_row(event) for event in audit_query.rows_after(seq, FEED_ROWS)]
+
+
+def _log_after(server_uid: UUID, seq: int) -> list[Row]:
+    lines = LogLine.objects.filter(server__uid=server_uid, seq__gt=seq).order_by("seq")[:FEED_ROWS]
+    return [
+        {
+            "seq": line.seq,
+            "at": line.at.isoformat(),
+            "level": line.level,
+            "source": " · ".join(filter(None, [LogSource(line.source).label, line.logger])),
+            "text": line.text,
+            "call": str(line.call_uid) if line.call_uid else None,
+        }
+        for line in lines
+    ]
+
+
+# --- snapshots -------------------------------------------------------------------------------------------------------
+def server_list_frames(uids: Iterable[UUID] | None) -> list[Frame]:
+    """Topic `servers`: one frame a server, for all or for some; a deleted one says so."""
+    wanted = None if uids is None else list(uids)
+    found = queries.servers_with_sessions(wanted)
+    frames = [_list_frame(server, session) for server, session in found]
+    gone = set(wanted or []) - {server.uid for server, _ in found}
+    return frames + [_gone_frame(uid) for uid in gone]
+
+
+def _list_frame(server: Server, session: McpSession | None) -> Frame:
+    row = queries.server_row(server, session) | {"pill": _pill(server, session)}
+    # Two counters, so the older of each never overwrites the newer; registrations change rarely.
+    return Frame(encode("servers", None, "session", [row]), str(server.uid), row["version"])
+
+
+def _gone_frame(uid: UUID) -> Frame:
+    return Frame(encode("servers", None, "session", [{"server": str(uid), "deleted": True}]), str(uid), 1 << 62)
+
+
+def _pill(server: Server, session: McpSession | None) -> str:
+    return render_to_string("sessions/live/_pill.html", {"server": server, "mcp_session": session}).strip()
+
+
+def server_frames(uids: list[UUID]) -> dict[UUID, Frame]:
+    """Kind "session" of topics `server.<uid>`: the row and the live part of the page's head."""
+    return {server.uid: _server_frame(server, session) for server, session in queries.servers_with_sessions(uids)}
+
+
+def _server_frame(server: Server, session: McpSession | None) -> Frame:
+    row = queries.server_row(server, session)
+    explanation = explain(session.fault, session.fault_detail, server) if session and session.fault else None
+    context = {"server": server, "mcp_session": session, "explanation": explanation}
+    html = render_to_string("sessions/servers/_session.html", context)
+    return Frame(encode(f"server.{server.uid}", row["version"], "session", [row], html), "session", row["version"])
+
+
+def catalog_frame(server_uid: UUID) -> Frame:
+    counts = queries.definition_counts(server_uid)
+    return Frame(encode(f"server.{server_uid}", None, "catalog", [counts]), "catalog")
+
+
+def server_call_frame(server_uid: UUID, call_uids: Iterable[UUID]) -> Frame:
+    """Kind "call" of topics `server.<uid>`: calls that were placed or changed, without what went in or came out."""
+    rows = [queries.call_row(call) for call in queries.calls_by_uid(call_uids)]
+    return Frame(encode(f"server.{server_uid}", None, "call", rows), "call")
+
+
+CallKey = tuple[UUID, bool]
+
+
+def call_frames(keys: list[CallKey]) -> dict[CallKey, Frame]:
+    """Topics `call.<uid>`, in one query. The flag asks for a second rendering without arguments and result."""
+    calls = {call.uid: call for call in queries.calls_by_uid({uid for uid, _ in keys})}
+    return {key: _call_frame(calls[key[0]], key[1]) for key in keys if key[0] in calls}
+
+
+def _call_frame(call: Call, reserved_too: bool) -> Frame:
+    topic, row = f"call.{call.uid}", queries.call_row(call)
+
+    def text(may_read: bool) -> str:
+        return encode(topic, call.version, "call", [row], card_html(call, may_read))
+
+    return Frame(
+        text(True),
+        "call",
+        call.version,
+        reserved=text(False) if reserved_too else None,
+        owner_id=call.user_id,
+        final=CallState(call.state).final,
+    )
+
+
+def card_html(call: Call, may_read: bool) -> str:
+    return render_to_string("sessions/calls/_card.html", {"call": call, "may_read": may_read})
+
+
+def draft_frames(uids: list[UUID]) -> dict[UUID, Frame]:
+    return {draft.uid: _draft_frame(draft) for draft in ServerDraft.objects.filter(uid__in=uids)}
+
+
+def _draft_frame(draft: ServerDraft) -> Frame:
+    row = {"uid": str(draft.uid), "version": draft.version, "state": draft.state}
+    html = render_to_string("sessions/servers/_test.html", draft_context(draft))
+    return Frame(encode(f"draft.{draft.uid}", draft.version, "draft", [row], html), "draft", draft.version)
+
+
+# --- the database behind it all --------------------------------------------------------------------------------------
+def epoch() -> str:
+    """Names this database: pages drop their cursors when it is another one (a restored backup, a new installation)."""
+    first = AuditEvent.objects.order_by("seq").values_list("hash", flat=True).first()
+    return (first or "empty")[:16]

@@ -1,0 +1,252 @@
+"""One topic in this process: who listens, what was sent, what has to be read again.
+
+Feeds: every row once and in order, by their gap-free sequence. Snapshots: only what is newer or different.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import structlog
+
+from sessions.consumers.frames import Frame, encode, message
+from sessions.consumers.sources import FeedPart
+from sessions.consumers.viewers import Viewer
+from sessions.domain.topics import Topic
+
+WINDOW_SECONDS = 0.1
+#: a page that is further behind is told to load again instead of being fed row by row
+FEED_BEHIND = 2_000
+Dirt = tuple[str, str]  # kind of a hint, subject within the topic
+EVERYTHING: Dirt = ("*", "")
+log = structlog.get_logger(__name__)
+
+
+class Member(Protocol):
+    """A socket as the hub sees it. While `suspended` (its rights are being judged) nothing is sent to it."""
+
+    viewer: Viewer
+    suspended: bool
+
+    def put(self, text: str) -> None: ...
+    async def room(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Subscription:
+    member: Member
+    topic: Topic
+    cursor: int | None
+    live: bool = False
+    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    task: "asyncio.Task[None] | None" = None
+
+    def offer(self, frame: Frame) -> None:
+        """Send a snapshot frame unless this socket has it, or has something newer."""
+        if self.member.suspended:
+            return
+        viewer = self.member.viewer
+        text = frame.for_viewer(viewer.user_id, viewer.reads_payloads)
+        version, digest = self.seen.get(frame.key, (-1, 0))
+        if frame.version < version or digest == hash(text):
+            return
+        self.seen[frame.key] = (frame.version, hash(text))
+        self.member.put(text)
+
+
+class Stream(ABC):
+    window = WINDOW_SECONDS
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self.joined = False
+        self.subscriptions: set[Subscription] = set()
+        self.idle_since: float | None = None
+        self._dirt: set[Dirt] = set()
+        self._sent_at = float("-inf")
+        self._pump: asyncio.Task[None] | None = None
+
+    def hint(self, hint: dict[str, Any]) -> None:
+        self._soil({(str(hint["kind"]), "")})
+
+    def recheck(self) -> None:
+        """Compare with the database: a hint may have been lost."""
+        self._soil({EVERYTHING})
+
+    def _soil(self, dirt: set[Dirt]) -> None:
+        self._dirt |= dirt
+        if self.subscriptions and (self._pump is None or self._pump.done()):
+            self._pump = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        """At once when the last frame is older than the window, else merged at its end."""
+        loop = asyncio.get_running_loop()
+        while self._dirt and self.subscriptions:
+            if (wait := self._sent_at + self.window - loop.time()) > 0:
+                await asyncio.sleep(wait)
+            dirt, self._dirt = self._dirt, set()
+            try:
+                await self._refresh(dirt)
+            except Exception:  # whatever the read raised, the slow timer tries again; the other topics live on
+                log.exception("live.read_failed", topic=self.topic.name)
+            self._sent_at = loop.time()
+
+    @abstractmethod
+    async def _refresh(self, dirt: set[Dirt]) -> None: ...
+
+    @abstractmethod
+    async def catch_up(self, subscription: Subscription) -> None:
+        """Bring a new listener to the present; from then on it is live. Ends with `synced`."""
+
+    def _synced(self, subscription: Subscription, seq: int | None) -> None:
+        if not subscription.member.suspended:
+            subscription.member.put(message({"op": "synced", "t": self.topic.name, "seq": seq}))
+
+    async def close(self) -> None:
+        if self._pump is not None:
+            self._pump.cancel()
+            await asyncio.gather(self._pump, return_exceptions=True)
+
+
+class FeedStream(Stream):
+    def __init__(
+        self,
+        topic: Topic,
+        read_after: Callable[[int], Awaitable[FeedPart]],
+        read_head: Callable[[], Awaitable[int]],
+        kind: str,
+    ) -> None:
+        super().__init__(topic)
+        self._read_after, self._read_head, self._kind = read_after, read_head, kind
+        self.head = 0
+
+    async def _refresh(self, dirt: set[Dirt]) -> None:
+        more = True
+        while more and (listeners := [one for one in self.subscriptions if one.live]):
+            part = await self._read_after(self.head)
+            if part.rows:
+                self._deliver(part.rows, listeners)
+                self.head = max(self.head, part.rows[-1]["seq"])
+            more = part.more
+
+    def _deliver(self, rows: list[dict[str, Any]], listeners: list[Subscription]) -> None:
+        texts: dict[int, str] = {}
+        for listener in listeners:
+            cursor = listener.cursor or 0
+            if listener.member.suspended or not listener.live or cursor >= rows[-1]["seq"]:
+                continue
+            skip = next(index for index, row in enumerate(rows) if row["seq"] > cursor)
+            if skip not in texts:
+                texts[skip] = self._encode(rows[skip:])
+            listener.member.put(texts[skip])
+            listener.cursor = rows[-1]["seq"]
+
+    def _encode(self, rows: list[dict[str, Any]]) -> str:
+        return encode(self.topic.name, rows[-1]["seq"], self._kind, rows)
+
+    async def catch_up(self, subscription: Subscription) -> None:
+        newest = await self._read_head()
+        if subscription.cursor is None or subscription.cursor > newest:
+            subscription.cursor = newest
+        if newest - subscription.cursor > FEED_BEHIND:
+            subscription.cursor = newest
+            subscription.member.put(encode(self.topic.name, newest, "reload", []))
+        await self._replay(subscription)
+        self._synced(subscription, subscription.cursor)
+
+    async def _replay(self, subscription: Subscription) -> None:
+        """Read until nothing is left that the live listeners have had already; between that and `live` no await."""
+        while True:
+            await subscription.member.room()
+            part = await self._read_after(subscription.cursor or 0)
+            if part.rows and not subscription.member.suspended:
+                subscription.member.put(self._encode(part.rows))
+                subscription.cursor = part.rows[-1]["seq"]
+            if not part.more and (subscription.cursor or 0) >= self.head or subscription.member.suspended:
+                break
+        if not any(one.live for one in self.subscriptions):
+            self.head = subscription.cursor or 0
+        subscription.live = True
+
+
+class SnapshotStream(Stream):
+    """`read` turns what is dirty into frames; `also` is asked for what a hint carries itself (progress)."""
+
+    def __init__(self, topic: Topic, read: Callable[[set[Dirt], "SnapshotStream"], Awaitable[list[Frame]]]) -> None:
+        super().__init__(topic)
+        self._read = read
+        self.over = False
+        self._progress: dict[str, Any] | None = None
+
+    @property
+    def has_reserved_listeners(self) -> bool:
+        return any(not one.member.viewer.reads_payloads for one in self.subscriptions)
+
+    def hint(self, hint: dict[str, Any]) -> None:
+        if hint["kind"] == "progress":
+            self._later(_progress_row(hint.get("rows")))
+            return
+        rows = hint.get("rows") or [{}]
+        self._soil({(str(hint["kind"]), _subject(row)) for row in rows})
+
+    def recheck(self) -> None:
+        if not self.over:
+            super().recheck()
+
+    async def _refresh(self, dirt: set[Dirt]) -> None:
+        for frame in await self._read(dirt, self):
+            self.over = frame.final
+            for subscription in list(self.subscriptions):
+                if subscription.live:
+                    subscription.offer(frame)
+
+    async def catch_up(self, subscription: Subscription) -> None:
+        subscription.live = True
+        newest: int | None = None
+        for frame in await self._read({EVERYTHING}, self):
+            newest = max(newest or 0, frame.version)
+            self.over = frame.final
+            if frame.version != subscription.cursor or not frame.version:
+                await subscription.member.room()
+                subscription.offer(frame)
+        self._synced(subscription, newest)
+
+    def _later(self, row: dict[str, Any] | None) -> None:
+        """Progress is lossy: the newest one of each window."""
+        if row is None or not self.subscriptions:
+            return
+        if self._progress is None:
+            asyncio.get_running_loop().call_later(self._progress_wait(), self._send_progress)
+        self._progress = row
+
+    def _progress_wait(self) -> float:
+        return max(0.0, self._sent_at + WINDOW_SECONDS - asyncio.get_running_loop().time())
+
+    def _send_progress(self) -> None:
+        row, self._progress = self._progress, None
+        if row is None or self.over:
+            return
+        self._sent_at = asyncio.get_running_loop().time()
+        text = encode(self.topic.name, None, "progress", [row])
+        for subscription in self.subscriptions:
+            if subscription.live and not subscription.member.suspended:
+                subscription.member.put(text)
+
+
+def _subject(row: dict[str, Any]) -> str:
+    return str(row.get("call") or row.get("server") or "")
+
+
+def _progress_row(rows: Any) -> dict[str, Any] | None:
+    """Only what a progress may be: whoever can write to Redis could say anything."""
+    row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    done, total, text = row.get("progress"), row.get("total"), row.get("message")
+    if not isinstance(done, int | float):
+        return None
+    return {
+        "progress": done,
+        "total": total if isinstance(total, int | float) else None,
+        "message": text[:500] if isinstance(text, str) else None,
+    }

@@ -1,0 +1,69 @@
+"""Who sits at a socket: judged at the door, every 15 s and whenever sign-in or rights of the user change."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
+from django.contrib.sessions.models import Session
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare
+
+from servers.models import ServerDraft
+from sessions.domain.calls import PAYLOAD_RIGHT
+from sessions.domain.topics import Topic, TopicKind
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """`user` carries its rights as they were when it was judged; a new judgement is a new viewer."""
+
+    user: Any
+    session_key: str
+
+    @property
+    def user_id(self) -> int:
+        return int(self.user.pk)
+
+    def may_join(self, topic: Topic) -> bool:
+        return bool(self.user.has_perm(topic.right))
+
+    @property
+    def reads_payloads(self) -> bool:
+        return bool(self.user.has_perm(PAYLOAD_RIGHT))
+
+    @property
+    def rights(self) -> frozenset[str]:
+        return frozenset({"*"}) if self.user.is_superuser else frozenset(self.user.get_all_permissions())
+
+
+Seat = tuple[int, str]  # user id, session key
+
+
+def judge(seats: Iterable[Seat]) -> dict[Seat, Viewer]:
+    """The viewers whose sign-in still holds, with their present rights. In a reader thread."""
+    wanted = set(seats)
+    users = {user.pk: user for user in get_user_model().objects.filter(pk__in={seat[0] for seat in wanted}, is_active=True)}
+    keys = {key for _, key in wanted}
+    sessions = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
+    contents = {session.session_key: session.get_decoded() for session in sessions}
+    found = {}
+    for seat in wanted:
+        user, content = users.get(seat[0]), contents.get(seat[1])
+        if user is not None and content is not None and _signed_in(user, content):
+            user.get_all_permissions()  # cached on the user: the loop may ask without a query
+            found[seat] = Viewer(user, seat[1])
+    return found
+
+
+def _signed_in(user: Any, content: dict[str, Any]) -> bool:
+    """As django.contrib.auth.get_user: the session names this user and was made under the present password."""
+    proof = content.get(HASH_SESSION_KEY, "")
+    return content.get(SESSION_KEY) == str(user.pk) and constant_time_compare(proof, user.get_session_auth_hash())
+
+
+def owns_draft(viewer: Viewer, topic: Topic) -> bool:
+    """A draft holds what one person typed. In a reader thread; True for every other topic."""
+    if topic.kind is not TopicKind.DRAFT:
+        return True
+    return ServerDraft.objects.filter(uid=topic.row, user_id=viewer.user_id).exists()

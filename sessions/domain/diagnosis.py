@@ -1,0 +1,90 @@
+"""What a fault means and what to do about it, in words for the person who runs the server. The one table."""
+
+from dataclasses import dataclass
+
+from servers.enums import TransportKind
+from servers.models import Server
+from sessions.protocol.errors import Fault
+
+
+@dataclass(frozen=True)
+class Explanation:
+    title: str
+    cause: str
+    remedy: str
+
+
+# fault: (title, what to do). The cause is the fault's own detail.
+_TABLE: dict[str, tuple[str, str]] = {
+    Fault.COMMAND_NOT_FOUND: (
+        "The command was not found",
+        "Install the program on the machine of the worker, or give its full path in the command field.",
+    ),
+    Fault.SPAWN_FAILED: (
+        "The command could not be started",
+        "Check that the file is executable and that the working directory exists on the worker's machine.",
+    ),
+    Fault.PROCESS_EXITED: (
+        "The process ended",
+        "Read what it wrote to stderr below: a missing argument, module or credential is the usual reason.",
+    ),
+    Fault.STDOUT_NOISE: (
+        "The program prints something else than MCP messages",
+        "An MCP server must keep stdout for JSON-RPC. Check that the command starts the MCP server itself, and send logs to stderr.",
+    ),
+    Fault.DNS_FAILED: ("The host name could not be resolved", "Check the spelling of the URL and the DNS of the worker's machine."),
+    Fault.ADDRESS_REFUSED: (
+        "The address is not allowed",
+        "The outbound guard refuses this network. An operator can allow it with MCPADMIN_ALLOWED_NETWORKS.",
+    ),
+    Fault.CONNECTION_REFUSED: (
+        "The connection was refused",
+        "Nothing listens at this address and port. Start the server, or correct the URL.",
+    ),
+    Fault.CONNECTION_LOST: ("The connection was lost", "mcpadmin reconnects by itself. When it happens again, read the server's own log."),
+    Fault.TLS_FAILED: ("The TLS handshake failed", "Check the server's certificate: its name, its expiry and who issued it."),
+    Fault.TIMEOUT: (
+        "No answer in time",
+        "The server accepted the connection but did not answer. Check that it is healthy, or raise the time-outs under Settings.",
+    ),
+    Fault.REDIRECTED: (
+        "The server redirects to another address",
+        "A call is never sent on to a redirect. Register the final URL instead.",
+    ),
+    Fault.UNAUTHORIZED: (
+        "The server asks for a credential",
+        "Add the header it expects (often Authorization) under Settings, ticked as secret, then reconnect.",
+    ),
+    Fault.FORBIDDEN: ("The server refuses this credential", "The credential is known but lacks the right. Use another one, or ask its issuer."),
+    Fault.RATE_LIMITED: ("The server limits the rate", "Wait before you try again; the server said too many requests."),
+    Fault.SESSION_GONE: ("The server forgot the session", "mcpadmin opens a new one by itself."),
+    Fault.HTTP_STATUS: ("The server answered with an HTTP error", "Check that the URL is the MCP endpoint (often it ends in /mcp) and read the server's log."),
+    Fault.NOT_MCP: ("This is not an MCP endpoint", "The address answers, but not with MCP: check the path of the URL (often /mcp)."),
+    Fault.NO_ANSWER: ("The server closed the stream without an answer", "Read the server's log; the request reached it."),
+    Fault.INVALID_MESSAGE: ("The server sent an invalid message", "This is a fault of the server: report it with the text above."),
+    Fault.INVALID_RESULT: ("The server sent an unusable result", "This is a fault of the server: report it with the text above."),
+    Fault.INPUT_REQUIRED: ("The server asks for input", "This server needs an answer from a person, which this version does not offer."),
+    Fault.MESSAGE_LIMIT: (
+        "Refused: message limit",
+        "The answer was larger than the message limit, so it was not read. The tool may have run. Ask for less, or raise MCPADMIN_MESSAGE_LIMIT_BYTES.",
+    ),
+    Fault.HEADER_LIMIT: ("Refused: header limit", "The server's HTTP headers are too many or too large."),
+    Fault.DEPTH_LIMIT: ("Refused: nesting limit", "The answer is nested too deeply to be read safely."),
+    Fault.LIST_LIMIT: ("Refused: list limit", "The server lists more than can be shown; what was read is kept."),
+    Fault.PENDING_LIMIT: ("Too many calls are waiting", "Wait until some of the running calls have ended."),
+    Fault.RPC_ERROR: ("The server answered with an error", "The message above is the server's own."),
+    Fault.INCOMPATIBLE_VERSION: ("No common protocol revision", "The server speaks a revision of MCP that mcpadmin does not know. Update one of them."),
+    Fault.NOT_READY: ("The session is not open", "Connect the server first."),
+    Fault.NOT_OFFERED: ("The server does not offer this", "It did not declare the capability when it connected."),
+    Fault.INVALID_REQUEST: ("This cannot be sent", "Correct the arguments."),
+    Fault.CANCELLED: ("Cancelled", "Run it again if you still need it."),
+    Fault.CLOSED: ("The session was closed", "Connect the server to go on."),
+}  # fmt: skip
+
+
+def explain(fault: str, detail: str, server: Server | None = None) -> Explanation:
+    """Words for `fault`; `server` sharpens the remedy to its transport. An unknown fault keeps its own detail."""
+    title, remedy = _TABLE.get(fault, ("Something failed", "Read the detail above; reconnect to try again."))
+    if fault == Fault.CONNECTION_LOST and server is not None and server.transport == TransportKind.STDIO:
+        remedy = "mcpadmin starts the command again by itself. Its last words are in the log."
+    return Explanation(title, detail, remedy)

@@ -1,0 +1,215 @@
+"""Every change of a session's status, each one conditional UPDATE that names its owner and epoch.
+
+A verb returns False when it changed nothing: somebody else owns the session now, and whoever asked has to close what
+it holds without a word. Verbs run inside the caller's transaction; pages hear of them once it is committed.
+
+    disconnected -> connecting -> initializing -> ready -> disconnecting -> disconnected      (protocol section 4.1)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from servers.audit.record import SYSTEM, Event, ServerRef
+from servers.enums import AuditAction, AuditOutcome
+from sessions import bus
+from sessions.enums import CallState, Desired, SessionCondition, SessionState
+from sessions.models import Call, McpSession
+
+DETAIL_CHARS, TAIL_CHARS, WARNINGS = 4_000, 8_000, 50
+_NO_FAULT: Mapping[str, Any] = {"fault": "", "fault_step": "", "fault_detail": "", "fault_at": None, "stderr_tail": ""}
+_OPEN_CALLS = [CallState.REQUESTED, CallState.SENT]
+_LEADING_TO: Mapping[SessionState, tuple[SessionState, ...]] = {
+    SessionState.CONNECTING: (SessionState.DISCONNECTED,),
+    SessionState.INITIALIZING: (SessionState.CONNECTING, SessionState.READY),
+    SessionState.READY: (SessionState.CONNECTING, SessionState.INITIALIZING),
+    SessionState.DISCONNECTING: (SessionState.CONNECTING, SessionState.INITIALIZING, SessionState.READY),
+    SessionState.DISCONNECTED: tuple(SessionState),
+}
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Proof of ownership: worker and epoch. Every write about a session names it."""
+
+    session_id: int
+    session_uid: UUID
+    server_id: int
+    server_uid: UUID
+    server_name: str
+    identity_name: str
+    worker_id: int
+    worker_uid: UUID
+    epoch: int
+
+    @property
+    def server(self) -> ServerRef:
+        return ServerRef(uid=self.server_uid, name=self.server_name)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a session is not open, as its page shows it."""
+
+    fault: str
+    detail: str
+    step: str = ""
+    stderr_tail: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "fault": self.fault,
+            "fault_step": self.step,
+            "fault_detail": storable(self.detail, DETAIL_CHARS),
+            "fault_at": timezone.now(),
+            "stderr_tail": storable(self.stderr_tail[-TAIL_CHARS:], TAIL_CHARS),
+        }
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What the server said of itself when the session opened."""
+
+    era: str
+    revision: str
+    server_info: dict[str, Any]
+    instructions: str
+    server_capabilities: dict[str, Any]
+    client_capabilities: dict[str, Any]
+
+    def fields(self) -> dict[str, Any]:
+        return {name: storable_json(value) for name, value in vars(self).items()}
+
+
+def storable(text: str, limit: int) -> str:
+    """A server's words as text that any database takes: without NUL and lone surrogates."""
+    return text[:limit].replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def storable_json(value: Any) -> Any:
+    """The same for a JSON value that a server sent."""
+    if isinstance(value, str):
+        return storable(value, len(value))
+    if isinstance(value, Mapping):
+        return {storable(str(name), 1_000): storable_json(item) for name, item in value.items()}
+    return [storable_json(item) for item in value] if isinstance(value, list) else value
+
+
+def held(hold: Hold) -> QuerySet[McpSession]:
+    return McpSession.objects.filter(pk=hold.session_id, owner_id=hold.worker_id, epoch=hold.epoch)
+
+
+def connecting(hold: Hold, attempt: int, restarts: int) -> bool:
+    """`restarts`: the order to restart that this attempt fulfils."""
+    fields = {"attempts": attempt, "restart_done": restarts, "next_retry_at": None}
+    return _enter(hold, SessionState.CONNECTING, **fields)
+
+
+def initializing(hold: Hold) -> bool:
+    return _enter(hold, SessionState.INITIALIZING)
+
+
+def ready(hold: Hold, greeting: Greeting) -> bool:
+    now = timezone.now()
+    return _enter(hold, SessionState.READY, connected_at=now, **_NO_FAULT, **greeting.fields())
+
+
+def ready_again(hold: Hold) -> bool:
+    """After the server forgot its wire session and took a new one."""
+    return _enter(hold, SessionState.READY)
+
+
+def disconnecting(hold: Hold) -> bool:
+    return _enter(hold, SessionState.DISCONNECTING)
+
+
+def disconnected(hold: Hold) -> bool:
+    """Closed as ordered, so no fault is left to show."""
+    return _enter(hold, SessionState.DISCONNECTED, attempts=0, next_retry_at=None, **_NO_FAULT)
+
+
+def backing_off(hold: Hold, failure: Failure, delay: float) -> bool:
+    """The next try follows in `delay` seconds."""
+    retry: datetime = timezone.now() + timedelta(seconds=delay)
+    fields = {"condition": SessionCondition.BACKING_OFF, "next_retry_at": retry}
+    return _enter(hold, SessionState.DISCONNECTED, **fields, **failure.fields())
+
+
+def waiting_for_person(hold: Hold, condition: SessionCondition, failure: Failure) -> bool:
+    return _enter(hold, SessionState.DISCONNECTED, condition=condition, next_retry_at=None, **failure.fields())
+
+
+def close_when_idle(hold: Hold) -> bool:
+    """Take back the wish for the session, unless a call arrived meanwhile."""
+    waiting = Call.objects.filter(session_id=OuterRef("pk"), state__in=_OPEN_CALLS)
+    return _change(hold, ~Exists(waiting) & Q(desired=Desired.OPEN), desired=Desired.CLOSED)
+
+
+def catalog_read(hold: Hold, order: int, warnings: list[str]) -> bool:
+    """The lists were read and stored. `order`: the wish to refresh that this fulfils."""
+    kept = [storable(warning, 500) for warning in warnings[:WARNINGS]]
+    return _change(hold, Q(), "catalog", refresh_done=order, catalog_warnings=kept)
+
+
+def measured(hold: Hold, latency_ms: float) -> bool:
+    return _change(hold, Q(), latency_ms=latency_ms)
+
+
+def used(hold: Hold, at: datetime) -> None:
+    """No visible change, hence no new version."""
+    held(hold).update(last_used_at=at)
+
+
+def release(hold: Hold) -> bool:
+    """Give the session up, so that any worker may claim it at once when it is still wanted."""
+    closed = Q(desired=Desired.CLOSED) | Q(server__enabled=False) | Q(server__archived_at__isnull=False)
+    wanted = not held(hold).filter(closed).exists()
+    condition = SessionCondition.WAITING_WORKER if wanted else SessionCondition.NONE
+    fields = {"owner": None, "condition": condition, "state": SessionState.DISCONNECTED, "next_retry_at": None}
+    return _change(hold, Q(), state_since=timezone.now(), **fields)
+
+
+def _enter(hold: Hold, state: SessionState, **fields: Any) -> bool:
+    known = {"state": state, "state_since": timezone.now(), "condition": SessionCondition.NONE}
+    return _change(hold, Q(state__in=_LEADING_TO[state]), **(known | fields))
+
+
+def _change(hold: Hold, only: Q, kind: str = "session", /, **fields: Any) -> bool:
+    changed = held(hold).filter(only).update(version=F("version") + 1, **fields) == 1
+    if changed:
+        announce(hold.session_id, hold.server_uid, kind)
+    return changed
+
+
+def announce(session_id: int, server_uid: UUID, kind: str = "session") -> None:
+    """Tell the pages once the current transaction is committed."""
+    version = McpSession.objects.values_list("version", flat=True).get(pk=session_id)
+    transaction.on_commit(lambda: bus.session_changed(server_uid, version, kind))
+
+
+# --- audit ---------------------------------------------------------------------------------------------------------
+def ready_event(hold: Hold, greeting: Greeting) -> Event:
+    details = {"revision": greeting.revision, "epoch": hold.epoch}
+    return _event(hold, AuditAction.SESSION_READY, AuditOutcome.OK, details)
+
+
+def lost_event(hold: Hold, failure: Failure) -> Event:
+    details = {"fault": failure.fault, "detail": failure.detail[:500], "epoch": hold.epoch}
+    return _event(hold, AuditAction.SESSION_LOST, AuditOutcome.FAILED, details)
+
+
+def _event(hold: Hold, action: AuditAction, outcome: AuditOutcome, details: dict[str, Any]) -> Event:
+    return Event(
+        action=action,
+        outcome=outcome,
+        actor=SYSTEM,
+        server=hold.server,
+        identity_name=hold.identity_name,
+        details=details,
+    )

@@ -1,0 +1,61 @@
+"""The numbers of the overview: a handful of bounded queries, whatever the size of the tables."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count, Q, QuerySet
+from django.utils import timezone
+
+from servers.models import Server
+from sessions.domain.diagnosis import Explanation, explain
+from sessions.enums import CallState, Desired, SessionState
+from sessions.models import Call, McpSession, Worker
+
+_NOT_SUCCEEDED = [
+    state for state in CallState if state.final and state not in (CallState.SUCCEEDED, CallState.CANCELLED)
+]
+
+
+@dataclass(frozen=True)
+class Attention:
+    server: Server
+    explanation: Explanation
+
+
+def numbers(servers: QuerySet[Server]) -> dict[str, Any]:
+    """Counts of servers, of the calls of the last 24 hours and of live workers."""
+    now = timezone.now()
+    found = servers.filter(archived_at=None).aggregate(
+        enabled=Count("id", filter=Q(enabled=True), distinct=True),
+        disabled=Count("id", filter=Q(enabled=False), distinct=True),
+        ready=Count("id", filter=Q(enabled=True, sessions__state=SessionState.READY), distinct=True),
+    )
+    found |= Call.objects.filter(created_at__gt=now - timedelta(hours=24)).aggregate(
+        calls=Count("id"),
+        running=Count("id", filter=Q(state__in=[CallState.REQUESTED, CallState.SENT])),
+        failed=Count("id", filter=Q(state__in=_NOT_SUCCEEDED)),
+        unknown=Count("id", filter=Q(state=CallState.OUTCOME_UNKNOWN)),
+    )
+    alive = Worker.objects.filter(heartbeat_at__gt=now - timedelta(seconds=settings.STALE_SECONDS))
+    found["workers"] = alive.count()
+    found["held"] = McpSession.objects.filter(owner__in=alive).count()
+    found["failed_percent"] = round(100 * found["failed"] / found["calls"], 1) if found["calls"] else 0
+    return found
+
+
+def attention(servers: QuerySet[Server], count: int = 8) -> list[Attention]:
+    """Sessions that should be open and are not."""
+    failing = (
+        McpSession.objects.filter(server__in=servers, desired=Desired.OPEN, server__enabled=True)
+        .exclude(fault="")
+        .exclude(state=SessionState.READY)
+        .select_related("server")
+        .order_by("-fault_at")[:count]
+    )
+    return [Attention(item.server, explain(item.fault, item.fault_detail, item.server)) for item in failing]
+
+
+def latest_calls(servers: QuerySet[Server], count: int = 10) -> list[Call]:
+    return list(Call.objects.filter(server__in=servers).select_related("server")[:count])

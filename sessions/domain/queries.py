@@ -1,0 +1,225 @@
+"""What pages and the live socket read of servers, sessions and calls: rows as plain JSON values, never a result."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Prefetch, Q, QuerySet
+
+from servers.enums import DefinitionKind, IdentityKind
+from servers.models import Server
+from sessions.enums import CallState, Desired, SessionCondition, SessionState
+from sessions.models import Call, McpSession
+
+_OPEN_CALLS = [CallState.REQUESTED, CallState.SENT]
+_SEARCH_CAP = 500
+_STATE_TONES = {
+    SessionState.READY: "ok",
+    SessionState.CONNECTING: "run",
+    SessionState.INITIALIZING: "run",
+    SessionState.DISCONNECTING: "run",
+    SessionState.DISCONNECTED: "",
+}
+_CONDITION_TONES = {
+    SessionCondition.WAITING_WORKER: "warn",
+    SessionCondition.BACKING_OFF: "warn",
+    SessionCondition.NEEDS_AUTH: "warn",
+    SessionCondition.INCOMPATIBLE: "bad",
+    SessionCondition.PAUSED: "",
+    SessionCondition.FAILING: "bad",
+}
+_CALL_TONES = {
+    CallState.REQUESTED: "run",
+    CallState.SENT: "run",
+    CallState.SUCCEEDED: "ok",
+    CallState.TOOL_ERROR: "bad",
+    CallState.RPC_ERROR: "bad",
+    CallState.FAILED: "bad",
+    CallState.REFUSED: "viol",
+}
+
+
+@dataclass(frozen=True)
+class ServerRow:
+    """A line of the list of servers. `mcp_session` is the shared identity's, None before the first connection."""
+
+    server: Server
+    mcp_session: McpSession | None
+    tools: int
+
+
+@dataclass(frozen=True)
+class Dependents:
+    """What is touched when a server is disabled, archived or deleted."""
+
+    session_word: str
+    open_calls: int
+    calls: int
+    definitions: int
+    credentials: int
+    subscriptions: int = 0
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+# --- sessions and servers ------------------------------------------------------------------------------------------
+def session_word(server: Server, session: McpSession | None) -> tuple[str, str]:
+    """(word, tone) of the state pill."""
+    if server.archived_at is not None:
+        return "Archived", ""
+    if not server.enabled:
+        return "Disabled", ""
+    if session is None:
+        return SessionState.DISCONNECTED.label, ""
+    condition = SessionCondition(session.condition)
+    if condition is not SessionCondition.NONE and session.state != SessionState.READY:
+        return condition.label, _CONDITION_TONES[condition]
+    state = SessionState(session.state)
+    return state.label, _STATE_TONES[state]
+
+
+def server_row(server: Server, session: McpSession | None) -> dict[str, Any]:
+    """The JSON row of topics `servers` and `server.<uid>`."""
+    word, tone = session_word(server, session)
+    row = {
+        "server": str(server.uid),
+        "slug": server.slug,
+        "name": server.name,
+        "enabled": server.enabled,
+        "archived": server.archived_at is not None,
+        "word": word,
+        "tone": tone,
+        "version": 0,
+        "desired": Desired.CLOSED.value,
+        "state": SessionState.DISCONNECTED.value,
+        "condition": SessionCondition.NONE.value,
+        "since": _time(server.created_at),
+    }
+    return row if session is None else row | _session_part(session)
+
+
+def session_row(session: McpSession) -> dict[str, Any]:
+    return server_row(session.server, session)
+
+
+def _session_part(session: McpSession) -> dict[str, Any]:
+    return {
+        "version": session.version,
+        "desired": session.desired,
+        "state": session.state,
+        "condition": session.condition,
+        "since": _time(session.state_since),
+        "fault": session.fault,
+        "revision": session.revision,
+        "latency_ms": session.latency_ms,
+        "next_retry_at": _time(session.next_retry_at),
+    }
+
+
+def with_session(servers: QuerySet[Server]) -> QuerySet[Server]:
+    """Each with its shared session (identity and owner too) in `shared_sessions`: two queries for any number."""
+    shared = McpSession.objects.filter(identity__kind=IdentityKind.SHARED).select_related("identity", "owner")
+    return servers.prefetch_related(Prefetch("sessions", queryset=shared, to_attr="shared_sessions"))
+
+
+def session_of(server: Server) -> McpSession | None:
+    """Of a server read by `with_session`."""
+    sessions: list[McpSession] = server.shared_sessions  # type: ignore[attr-defined]  # set by Prefetch(to_attr)
+    for session in sessions:
+        session.server = server
+        return session
+    return None
+
+
+def servers_with_sessions(uids: Iterable[UUID] | None = None) -> list[tuple[Server, McpSession | None]]:
+    servers = Server.objects.all() if uids is None else Server.objects.filter(uid__in=list(uids))
+    return [(server, session_of(server)) for server in with_session(servers)]
+
+
+_SHOWN = {
+    "active": Q(archived_at=None),
+    "enabled": Q(archived_at=None, enabled=True),
+    "disabled": Q(archived_at=None, enabled=False),
+    "archived": Q(archived_at__isnull=False),
+    "all": Q(),
+}
+
+
+def server_rows(servers: QuerySet[Server], criteria: Mapping[str, str]) -> list[ServerRow]:
+    """Servers of a list page. Criteria: show (see _SHOWN), text (name, slug, tag, URL, command), environment."""
+    servers = servers.filter(_SHOWN.get(criteria.get("show") or "active", _SHOWN["active"]))
+    if environment := criteria.get("environment"):
+        servers = servers.filter(environment=environment)
+    if text := (criteria.get("text") or "").strip():
+        servers = servers.filter(_matches(text))
+    tools = Count("definitions", filter=Q(definitions__kind=DefinitionKind.TOOL, definitions__removed_at=None))
+    found = with_session(servers.select_related("owner").annotate(tool_count=tools))[:_SEARCH_CAP]
+    return [ServerRow(server, session_of(server), server.tool_count) for server in found]
+
+
+def _matches(text: str) -> Q:
+    fields = ("name", "slug", "description", "url", "command", "tags")
+    found = Q()
+    for field in fields:
+        found |= Q(**{f"{field}__icontains": text})
+    return found
+
+
+def dependents(server: Server) -> Dependents:
+    session = server.sessions.filter(identity__kind=IdentityKind.SHARED).first()
+    calls = server.calls.aggregate(all=Count("id"), open=Count("id", filter=Q(state__in=_OPEN_CALLS)))
+    return Dependents(
+        session_word=session_word(server, session)[0],
+        open_calls=calls["open"],
+        calls=calls["all"],
+        definitions=server.definitions.filter(removed_at=None).count(),
+        credentials=server.values.filter(secret=True).count(),
+    )
+
+
+def definition_counts(server_uid: UUID) -> dict[str, int]:
+    """How many of each kind the server offers now."""
+    server = Server.objects.filter(uid=server_uid)
+    counts = server.values_list("definitions__kind").filter(definitions__removed_at=None).annotate(Count("definitions"))
+    return {kind.value: 0 for kind in DefinitionKind} | {kind: count for kind, count in counts if kind}
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+def call_row(call: Call) -> dict[str, Any]:
+    """The JSON row of topic `call.<uid>`. Needs `server` joined. Arguments and result stay in their payloads."""
+    state = CallState(call.state)
+    return {
+        "uid": str(call.uid),
+        "number": call.pk,
+        "version": call.version,
+        "server": str(call.server.uid) if call.server else None,
+        "server_name": call.server_name,
+        "tool": call.target,
+        "user": call.user_name,
+        "state": state.value,
+        "final": state.final,
+        "word": state.label,
+        "tone": _CALL_TONES.get(state, "warn"),
+        "created_at": _time(call.created_at),
+        "sent_at": _time(call.sent_at),
+        "finished_at": _time(call.finished_at),
+        "fault": call.fault,
+        "error_code": call.error_code,
+        "cancel_requested_at": _time(call.cancel_requested_at),
+        "progress": call.progress,
+        "progress_total": call.progress_total,
+        "progress_message": call.progress_message,
+    }
+
+
+def calls_by_uid(uids: Iterable[UUID]) -> list[Call]:
+    """With everything that a card shows, in one query."""
+    return list(
+        Call.objects.filter(uid__in=list(uids)).select_related(
+            "server", "session__owner", "arguments", "result", "late_result", "repeats"
+        )
+    )

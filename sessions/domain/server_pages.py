@@ -1,0 +1,172 @@
+"""What the pages of one server read. Everything comes from the database: a dead server's page opens as fast as a live one's."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import Count, QuerySet
+
+from servers.enums import DefinitionKind
+from servers.models import Definition, Server
+from sessions.domain.diagnosis import Explanation, explain
+from sessions.models import Call, LogLine, McpSession
+
+PAGE = 50
+
+
+@dataclass(frozen=True)
+class ServerHeader:
+    server: Server
+    mcp_session: McpSession | None
+    explanation: Explanation | None
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class ToolEntry:
+    """One line of the tool list. `hints` are the annotations that the server set to true or, for destructive, implied."""
+
+    name: str
+    title: str
+    description: str
+    hints: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ToolGroup:
+    title: str
+    tools: list[ToolEntry]
+
+
+def header(server: Server) -> ServerHeader:
+    """Two queries: the shared session and the counts of what the server offers."""
+    mcp_session = server.sessions.select_related("identity", "owner").order_by("id").first()
+    kinds = server.definitions.filter(removed_at=None).values_list("kind").annotate(Count("id"))
+    explanation = (
+        explain(mcp_session.fault, mcp_session.fault_detail, server) if mcp_session and mcp_session.fault else None
+    )
+    return ServerHeader(server, mcp_session, explanation, dict(kinds))
+
+
+def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:
+    return server.definitions.filter(kind=kind, removed_at=None).order_by("position", "id")
+
+
+def body(definition: Definition) -> dict[str, Any]:
+    """The server's own JSON. A hostile one may hold anything below the top level, which is always an object."""
+    value = json.loads(definition.body)
+    return value if isinstance(value, dict) else {}
+
+
+def hints(tool: dict[str, Any]) -> list[str]:
+    """The tool's annotations as words, by the defaults of the specification (2025-03-26, ToolAnnotations)."""
+    annotations = tool.get("annotations")
+    if not isinstance(annotations, dict):
+        return []
+    read_only = annotations.get("readOnlyHint") is True
+    found = ["read-only"] if read_only else []
+    if not read_only and annotations.get("destructiveHint") is True:
+        found.append("destructive")
+    if annotations.get("idempotentHint") is True:
+        found.append("idempotent")
+    if annotations.get("openWorldHint") is True:
+        found.append("open world")
+    return found
+
+
+def tool_entry(definition: Definition) -> ToolEntry:
+    return ToolEntry(definition.key, definition.title, definition.description, hints(body(definition)))
+
+
+def tool_groups(server: Server) -> list[ToolGroup]:
+    """Tools in the server's order, grouped by what they say they do."""
+    groups: dict[str, list[ToolEntry]] = {"Read": [], "Write": [], "Destructive": []}
+    for definition in definitions(server, DefinitionKind.TOOL):
+        entry = tool_entry(definition)
+        group = "Read" if "read-only" in entry.hints else "Destructive" if "destructive" in entry.hints else "Write"
+        groups[group].append(entry)
+    present = {title: tools for title, tools in groups.items() if tools}
+    if set(present) == {"Write"}:
+        return [ToolGroup("Tools", present["Write"])]
+    return [ToolGroup(title, tools) for title, tools in present.items()]
+
+
+def recent_calls(server: Server, tool: str, count: int = 5) -> list[Call]:
+    return list(server.calls.filter(target=tool).select_related("server", "arguments", "result", "late_result")[:count])
+
+
+@dataclass(frozen=True)
+class Page:
+    rows: list[Any]
+    newer: int | None
+    older: int | None
+
+
+def _keyset(rows: QuerySet[Any], key: str, before: int | None) -> Page:
+    """Newest first; `older` is the cursor of the next page."""
+    if before is not None:
+        rows = rows.filter(**{f"{key}__lt": before})
+    found = list(rows.order_by(f"-{key}")[: PAGE + 1])
+    older = getattr(found[PAGE - 1], key) if len(found) > PAGE else None
+    return Page(found[:PAGE], None if before is None else before, older)
+
+
+def history(server: Server, before: int | None) -> Page:
+    return _keyset(server.calls.select_related("user"), "id", before)
+
+
+def log_lines(server: Server, level: str, before: int | None) -> Page:
+    lines: QuerySet[LogLine] = server.log_lines.all()
+    if level:
+        lines = lines.filter(level__in=levels_from(level))
+    return _keyset(lines, "seq", before)
+
+
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+def levels_from(level: str) -> list[str]:
+    """`level` and all that are graver, in the order of RFC 5424; everything for an unknown word."""
+    return LEVELS[LEVELS.index(level) :] if level in LEVELS else LEVELS
+
+
+def resource_entries(server: Server, kind: DefinitionKind) -> list[dict[str, Any]]:
+    return [{"definition": definition, "body": body(definition)} for definition in definitions(server, kind)]
+
+
+def capability_words(server_side: dict[str, Any], client_side: dict[str, Any]) -> list[dict[str, str]]:
+    """Each capability with what it switches on, for *Connection info*."""
+    return [
+        {"side": side, "name": name, "effect": effect}
+        for side, declared in (("Server", server_side), ("Client", client_side))
+        for name, effect in _declared(declared)
+    ]
+
+
+_EFFECTS = {
+    "tools": "Tools can be listed and run.",
+    "tools.listChanged": "The tool list refreshes by itself.",
+    "resources": "Resources and templates can be listed and read.",
+    "resources.subscribe": "The server tells when a resource changes.",
+    "resources.listChanged": "The resource list refreshes by itself.",
+    "prompts": "Prompts can be listed and used.",
+    "prompts.listChanged": "The prompt list refreshes by itself.",
+    "logging": "Server messages arrive on the Logs tab; their level can be set.",
+    "completions": "Arguments of prompts and templates can be completed.",
+    "tasks": "Long calls can run as tasks.",
+    "roots": "The server may ask which folders it may use.",
+    "sampling": "The server may ask for a model's answer.",
+    "elicitation": "The server may ask a person for input.",
+    "experimental": "Extensions outside the specification.",
+    "extensions": "Extensions of the specification.",
+}
+
+
+def _declared(declared: dict[str, Any]) -> list[tuple[str, str]]:
+    found = []
+    for name, options in declared.items():
+        found.append((name, _EFFECTS.get(name, "Not known to this version of mcpadmin.")))
+        if isinstance(options, dict):
+            inner = [key for key, value in options.items() if value is not False and f"{name}.{key}" in _EFFECTS]
+            found += [(f"{name}.{key}", _EFFECTS[f"{name}.{key}"]) for key in inner]
+    return found

@@ -1,0 +1,72 @@
+"""The topics of the live socket: what each is about, who may join it, and how its sequence is made.
+
+Feeds have a gap-free sequence by their only writer, so a page can prove that it missed nothing. Snapshots carry the
+row's version: only the newest matters.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+
+class TopicKind(StrEnum):
+    AUDIT = "audit"
+    SERVERS = "servers"
+    SERVER = "server"
+    CALL = "call"
+    LOG = "log"
+    DRAFT = "draft"
+
+
+FEEDS = frozenset({TopicKind.AUDIT, TopicKind.LOG})
+_KINDS = {kind.value: kind for kind in TopicKind}
+_WITHOUT_UID = frozenset({TopicKind.AUDIT, TopicKind.SERVERS})
+_RIGHTS = {
+    TopicKind.AUDIT: "servers.view_auditevent",
+    TopicKind.SERVERS: "servers.view_server",
+    TopicKind.SERVER: "servers.view_server",
+    TopicKind.CALL: "servers.view_server",
+    TopicKind.LOG: "servers.view_server",
+    TopicKind.DRAFT: "servers.view_server",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    kind: TopicKind
+    uid: UUID | None = None
+
+    @property
+    def name(self) -> str:
+        return self.kind.value if self.uid is None else f"{self.kind.value}.{self.uid}"
+
+    @property
+    def feed(self) -> bool:
+        return self.kind in FEEDS
+
+    @property
+    def right(self) -> str:
+        """The permission that everybody who joins needs; a draft moreover belongs to one user."""
+        return _RIGHTS[self.kind]
+
+    @property
+    def row(self) -> UUID:
+        """The uid of the row that the topic is about; ValueError for a topic without one."""
+        if self.uid is None:
+            raise ValueError(f"{self.name} is about no single row")
+        return self.uid
+
+
+def parse(name: str) -> Topic | None:
+    """None for everything that is no topic in its one spelling (lower case uid with hyphens)."""
+    word, _, uid_text = name.partition(".")
+    kind = _KINDS.get(word)
+    if kind is None:
+        return None
+    if kind in _WITHOUT_UID:
+        return Topic(kind) if name == word else None
+    try:
+        uid = UUID(uid_text)
+    except ValueError:
+        return None
+    return Topic(kind, uid) if str(uid) == uid_text else None

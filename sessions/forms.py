@@ -1,0 +1,147 @@
+"""The forms of pages about servers and calls. Arguments of a tool come from its own JSON Schema (see schemas/)."""
+
+import json
+from base64 import urlsafe_b64decode
+from functools import cached_property
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from servers.enums import Environment
+from servers.models import Definition
+from sessions.domain import server_pages
+from sessions.schemas import checker, jsontext, render
+from sessions.schemas.compile import compile_form
+from sessions.schemas.operations import apply
+from sessions.schemas.parse import Parsed, parse_form, parse_json
+from sessions.schemas.values import ABSENT, loose
+
+SHOWN = [("active", "Active"), ("enabled", "Enabled"), ("disabled", "Disabled"), ("archived", "Archived"), ("all", "All")]
+
+
+class ServerListFilter(forms.Form):
+    """Every filter stands in the URL; a value that is not offered counts as none."""
+
+    text = forms.CharField(
+        required=False,
+        max_length=200,
+        widget=forms.TextInput(
+            attrs={
+                "class": "form-control",
+                "type": "search",
+                "placeholder": "Name, tag, URL or command",
+                "data-shortcut-filter": "",
+            }
+        ),
+    )
+    environment = forms.ChoiceField(
+        required=False,
+        choices=[("", "All environments"), *Environment.choices],
+        widget=forms.Select(attrs={"class": "form-select fit"}),
+    )
+    show = forms.ChoiceField(required=False, choices=SHOWN, widget=forms.Select(attrs={"class": "form-select fit"}))
+
+    def criteria(self) -> dict[str, str]:
+        self.is_valid()
+        found = {name: str(value) for name, value in self.cleaned_data.items() if value}
+        return {"show": "active"} | found
+
+    def active(self) -> bool:
+        return self.criteria() != {"show": "active"}
+
+
+class ToolForm:
+    """The form of one tool in one of two modes: fields generated from its schema, or the arguments as JSON.
+
+    Unposted, `?args=` (base64url JSON) fills it in and never runs anything. Posted, it is the form again after a
+    structural edit (`_op`), a switch of mode (`_switch`) or a check (`_validate`).
+    """
+
+    def __init__(self, definition: Definition, data: QueryDict, *, posted: bool) -> None:
+        self._data = data
+        self._posted = posted
+        self.tool = server_pages.body(definition)
+        self.name = definition.key
+        self.title = definition.title or definition.key
+        self.description = definition.description
+        self.hints = server_pages.hints(self.tool)
+        self.destructive = "destructive" in self.hints
+        self.has_output_schema = "outputSchema" in self.tool
+        self.schema: Any = self.tool.get("inputSchema", {"type": "object"})
+
+    @cached_property
+    def mode(self) -> str:
+        wanted = self._data.get("_switch") or self._data.get("_mode") or self._data.get("mode") or "form"
+        return "json" if wanted == "json" else "form"
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        if not self._posted:
+            return Parsed(ABSENT, draft=_prefilled(self._data.get("args", "")))
+        if self._data.get("_mode") == "json":
+            return parse_json(self._data.get("_json", "") or "{}")
+        return parse_form(self.schema, dict(self._data.lists()))
+
+    @cached_property
+    def verdict(self) -> checker.Verdict | None:
+        """Only when asked for, and only what can be read is checked."""
+        if self._posted and "_validate" in self._data and self.parsed.ok:
+            return checker.check(self.schema, self.parsed.value)
+        return None
+
+    @cached_property
+    def errors(self) -> dict[str, list[str]]:
+        """None after a switch of mode or an edit: what is half typed is no error yet."""
+        if "_validate" not in self._data:
+            return {}
+        if self.verdict is None:
+            return self.parsed.errors
+        found: dict[str, list[str]] = {}
+        for violation in self.verdict.violations:
+            found.setdefault(violation.pointer, []).append(violation.message)
+        return found
+
+    @property
+    def unchecked(self) -> bool:
+        return self.verdict is not None and self.verdict.unable
+
+    @property
+    def notice(self) -> str:
+        if self.mode == "form" and self._posted and self._data.get("_switch") == "form" and not self.parsed.ok:
+            return "The JSON could not be read, so the form starts empty. Switch back to find your text."
+        return self.verdict.reason if self.verdict is not None and self.verdict.unable else ""
+
+    @cached_property
+    def node(self) -> Any:
+        draft = self.parsed.draft
+        if self.parsed.op is not None:
+            draft = apply(self.parsed.op, self.schema, draft)
+        return compile_form(self.schema, draft, self.errors)
+
+    @property
+    def error_summary(self) -> SafeString:
+        return render.render_errors(self.node) if self.mode == "form" and self.errors else SafeString("")
+
+    @property
+    def fields(self) -> SafeString:
+        if self.mode == "form":
+            return render.render_form(self.node)
+        context = {"text": self._json_text(), "errors": [line for lines in self.errors.values() for line in lines]}
+        return render_to_string("sessions/catalog/_json_field.html", context)
+
+    def _json_text(self) -> str:
+        if self._posted and self._data.get("_mode") == "json":
+            return str(self._data.get("_json", ""))
+        value = loose(self.parsed.draft)
+        return jsontext.dumps({} if value is ABSENT else value)
+
+
+def _prefilled(word: str) -> Any:
+    """The value of `?args=`; what cannot be read is as if it was not there."""
+    try:
+        return json.loads(urlsafe_b64decode(word + "=" * (-len(word) % 4))) if word else ABSENT
+    except ValueError:
+        return ABSENT

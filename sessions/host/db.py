@@ -1,0 +1,110 @@
+"""The loop's way to the database: reads by a few threads of our own, writes by the process's one writer thread."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import structlog
+from django.db import DatabaseError, InterfaceError, connections
+
+from servers.audit.record import Event
+from servers.audit.writer import AuditUnavailable, writer
+
+T = TypeVar("T")
+Events = Callable[[Any], list[Event]]
+READERS = 3
+READ_LIMIT = 2_000
+READ_SECONDS = 20.0
+WRITE_SECONDS = 10.0
+RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+_REFUSALS = (AuditUnavailable, DatabaseError, InterfaceError)
+log = structlog.get_logger(__name__)
+
+
+class DatabaseAway(Exception):
+    """The database did not take or give it in time."""
+
+
+class Readers:
+    """A few threads, each with a connection of its own that it closes itself."""
+
+    def __init__(self, count: int = READERS) -> None:
+        self._jobs: queue.Queue[tuple[Future[Any], Callable[[], Any]] | None] = queue.Queue(READ_LIMIT)
+        self._threads = [threading.Thread(target=self._serve, name=f"host-reader-{n}", daemon=True) for n in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: Callable[[], T]) -> "Future[T]":
+        future: Future[T] = Future()
+        try:
+            self._jobs.put_nowait((future, job))
+        except queue.Full as exc:
+            raise DatabaseAway("too many reads wait") from exc
+        return future
+
+    def stop(self, timeout: float = 2.0) -> None:
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join(timeout)
+
+    def _serve(self) -> None:
+        while (work := self._jobs.get()) is not None:
+            future, job = work
+            if future.set_running_or_notify_cancel():
+                _run(future, job)
+        connections.close_all()
+
+
+def _run(future: "Future[Any]", job: Callable[[], Any]) -> None:
+    try:
+        future.set_result(job())
+    except (DatabaseError, InterfaceError) as exc:
+        connections.close_all()  # it may be broken; the next job opens another
+        future.set_exception(exc)
+    except BaseException as exc:  # whatever it is, it belongs to the coroutine that waits
+        future.set_exception(exc)
+
+
+class Database:
+    def __init__(self) -> None:
+        self._readers = Readers()
+
+    async def read(self, job: Callable[[], T]) -> T:
+        """Run `job` in a reader thread. Raises DatabaseAway."""
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self._readers.submit(job)), READ_SECONDS)
+        except (*_REFUSALS, TimeoutError) as exc:
+            raise DatabaseAway(str(exc)) from exc
+
+    async def write(self, fn: Callable[[], T], events: Events | None = None, *, urgent: bool = False) -> T:
+        """Commit once. Raises DatabaseAway; then it may still have been committed."""
+        try:
+            future = writer().submit(fn, events, urgent=urgent)
+            return await asyncio.wait_for(asyncio.wrap_future(future), WRITE_SECONDS)
+        except (*_REFUSALS, TimeoutError) as exc:
+            raise DatabaseAway(str(exc)) from exc
+
+    async def persist(self, fn: Callable[[], T], events: Events | None = None) -> T:
+        """Commit, waiting for the database as long as it takes. `fn` must bear to be repeated."""
+        for attempt in range(1_000_000):
+            try:
+                return await asyncio.wrap_future(writer().submit(fn, events))
+            except _REFUSALS as exc:
+                if attempt == 0:
+                    log.warning("host.database_away", problem=str(exc)[:200])
+                await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
+        raise DatabaseAway("given up")
+
+    def post(self, fn: Callable[[], object]) -> None:
+        """Commit when there is time; lost without a word when the writer is busy (progress, latency)."""
+        try:
+            writer().submit(fn)
+        except AuditUnavailable:
+            return
+
+    def stop(self) -> None:
+        self._readers.stop()

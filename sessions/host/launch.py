@@ -1,0 +1,153 @@
+"""From a registration to something that can be opened. Secrets are opened here, in a worker, right before a connect."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_network
+from typing import Literal, cast
+from uuid import UUID
+
+from django.conf import settings
+
+from servers.crypto import SealError
+from servers.domain.drafts import open_draft
+from servers.domain.form_data import Registration
+from servers.domain.launch import LaunchValues, draft_launch_values, launch_values
+from servers.enums import ConnectionPolicy, TransportKind
+from servers.models import Server, ServerDraft
+from servers.secret import Secret
+from sessions.domain.lifecycle import Failure
+from sessions.protocol.capabilities import Implementation
+from sessions.protocol.limits import KIB, Limits
+from sessions.protocol.results import Timeouts
+from sessions.transports.egress import Allow, Policy
+from sessions.transports.registry import HttpSpec, Spec, StdioSpec
+
+Values = Mapping[str, str | Secret]
+PROBE_SECONDS = 10.0
+ON_DEMAND_IDLE_SECONDS = 60.0
+
+
+class LaunchProblem(Exception):
+    """The registration cannot be opened as it stands; a person has to change something."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything that one connection needs. Holds secrets: lives as long as the connection, never in a row or a log."""
+
+    spec: Spec = field(repr=False)
+    limits: Limits
+    timeouts: Timeouts
+    era: Literal["auto", "legacy", "modern"]
+    policy: str
+    idle_seconds: float
+    secrets: tuple[Secret, ...] = field(repr=False)
+
+    @property
+    def connect_seconds(self) -> float:
+        """The longest that opening may take: connecting, then the handshake."""
+        return self.timeouts.connect + self.timeouts.initialize + 5.0
+
+
+def client_info() -> Implementation:
+    try:
+        return Implementation("mcpadmin", version("mcpadmin"), "mcpadmin")
+    except PackageNotFoundError:  # run from a checkout that was never installed
+        return Implementation("mcpadmin", "0", "mcpadmin")
+
+
+def load(server_id: int) -> Launch:
+    """Read a server and open its secrets. In a reader thread. Raises LaunchProblem."""
+    server = Server.objects.get(pk=server_id)
+    try:
+        values = launch_values(server)
+    except SealError as exc:
+        raise _unreadable(exc) from exc
+    return _launch(server, values)
+
+
+def load_draft(uid: UUID) -> Launch:
+    """Open a sealed draft. In a reader thread. Raises LaunchProblem."""
+    try:
+        registration = open_draft(ServerDraft.objects.get(uid=uid))
+    except SealError as exc:
+        raise _unreadable(exc) from exc
+    return _launch(registration, draft_launch_values(registration))
+
+
+def _unreadable(exc: SealError) -> LaunchProblem:
+    return LaunchProblem(Failure("secret_unreadable", str(exc), step="resolve"))
+
+
+def _launch(source: Server | Registration, values: LaunchValues) -> Launch:
+    limits = _limits()
+    connect = float(source.connect_timeout_seconds)
+    timeouts = Timeouts(
+        connect=connect,
+        probe=min(PROBE_SECONDS, connect),
+        probe_cap=connect,
+        initialize=connect,
+        request=float(source.request_timeout_seconds),
+        tool=float(source.request_timeout_seconds),
+        total=float(source.total_timeout_seconds),
+    )
+    return Launch(
+        spec=_spec(source, values, limits, connect),
+        limits=limits,
+        timeouts=timeouts,
+        era=cast(Literal["auto", "legacy", "modern"], str(source.era)),
+        policy=str(source.connection_policy),
+        idle_seconds=_idle_seconds(source),
+        secrets=_secrets(values),
+    )
+
+
+def _secrets(values: LaunchValues) -> tuple[Secret, ...]:
+    given = (*values.environment.values(), *values.headers.values())
+    return tuple(value for value in given if isinstance(value, Secret))
+
+
+def _limits() -> Limits:
+    size = settings.MESSAGE_LIMIT_BYTES
+    return Limits(message_bytes=size, sse_event_bytes=size + 64 * KIB, inflated_bytes=2 * size)
+
+
+def _idle_seconds(source: Server | Registration) -> float:
+    """How long a session may be unused before it is closed; infinite for one that is always on."""
+    if source.connection_policy == ConnectionPolicy.ON_DEMAND:
+        return ON_DEMAND_IDLE_SECONDS
+    if source.connection_policy == ConnectionPolicy.IDLE_TIMEOUT:
+        return float(source.idle_timeout_seconds)
+    return float("inf")
+
+
+def _spec(source: Server | Registration, values: LaunchValues, limits: Limits, connect: float) -> Spec:
+    if source.transport == TransportKind.STDIO:
+        return StdioSpec(
+            command=source.command,
+            args=tuple(source.arguments),
+            cwd=source.working_directory or None,
+            env=lambda: _revealed(values.environment),
+            limits=limits,
+        )
+    return HttpSpec(
+        url=source.url,
+        headers=lambda: _revealed(values.headers),
+        policy=egress_policy(),
+        limits=limits,
+        connect_timeout=connect,
+    )
+
+
+def _revealed(values: Values) -> dict[str, str]:
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}
+
+
+def egress_policy() -> Policy:
+    allow = tuple(Allow(ip_network(name.strip(), strict=False)) for name in settings.ALLOWED_NETWORKS)
+    return Policy(allow_loopback=settings.ALLOW_LOOPBACK, allow=allow)

@@ -1,0 +1,124 @@
+"""The log of a server: its notifications, its stderr and what the host did, as a numbered ring of KEPT rows.
+
+Lines are written in batches. What a server sends faster than the database takes is shed, oldest first, and the exact
+number of lines shed stands in the ring itself.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from sessions import bus
+from sessions.domain.lifecycle import Hold, held, storable
+from sessions.enums import LogSource
+from sessions.host.db import Database, DatabaseAway
+from sessions.models import LogLine
+
+KEPT = 2_000
+PENDING_LIMIT = 1_000
+FLUSH_SECONDS = 0.2
+LINE_CHARS = 8_000
+#: trimming each time would cost a DELETE a batch
+TRIM_EVERY = 100
+LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    source: LogSource
+    level: str
+    text: str
+    logger: str = ""
+    call_uid: UUID | None = None
+    at: datetime = field(default_factory=timezone.now)
+
+    def row(self, server_id: int, seq: int) -> LogLine:
+        return LogLine(
+            server_id=server_id,
+            seq=seq,
+            at=self.at,
+            source=self.source,
+            level=self.level if self.level in LEVELS else "info",
+            logger=storable(self.logger, 200),
+            text=storable(self.text, LINE_CHARS),
+            call_uid=self.call_uid,
+        )
+
+
+class ServerLog:
+    """The log of one session that this worker holds."""
+
+    def __init__(self, db: Database, hold: Hold) -> None:
+        self._db = db
+        self._hold = hold
+        self._pending: deque[Line] = deque()
+        self._shed = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, line: Line) -> None:
+        """From the loop; never waits."""
+        if len(self._pending) >= PENDING_LIMIT:
+            self._pending.popleft()
+            self._shed += 1
+        self._pending.append(line)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._flush_later())
+
+    def host(self, text: str, level: str = "info") -> None:
+        """A line of our own."""
+        self.add(Line(LogSource.HOST, level, text))
+
+    def shed(self, count: int) -> None:
+        """`count` lines were dropped before they came here."""
+        self._shed += count
+
+    async def close(self) -> None:
+        """Write what waits."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        await self._flush()
+
+    async def _flush_later(self) -> None:
+        await asyncio.sleep(FLUSH_SECONDS)
+        while self._pending:
+            await self._flush()
+            await asyncio.sleep(FLUSH_SECONDS)
+        self._task = None
+
+    async def _flush(self) -> None:
+        lines, shed = list(self._pending), self._shed
+        self._pending.clear()
+        self._shed = 0
+        if not lines and not shed:
+            return
+        if shed:
+            words = f"{shed} lines were dropped: the server sent more than the log takes."
+            lines.append(Line(LogSource.HOST, "warning", words))
+        try:
+            await self._db.write(partial(append, self._hold, lines))
+        except DatabaseAway:
+            self._shed += len(lines)
+
+
+def append(hold: Hold, lines: list[Line]) -> None:
+    """Number and store `lines` in the current transaction, if the session is still ours."""
+    if not held(hold).exists():
+        return
+    newest = LogLine.objects.filter(server_id=hold.server_id).aggregate(Max("seq"))["seq__max"] or 0
+    last = newest + len(lines)
+    LogLine.objects.bulk_create([line.row(hold.server_id, seq) for seq, line in enumerate(lines, newest + 1)])
+    if newest // TRIM_EVERY != last // TRIM_EVERY:
+        trim(hold.server_id, last)
+    transaction.on_commit(lambda: bus.log_appended(hold.server_uid, last))
+
+
+def trim(server_id: int, last: int) -> None:
+    LogLine.objects.filter(server_id=server_id, seq__lte=last - KEPT).delete()

@@ -1,0 +1,112 @@
+"""Which request an answer belongs to: ids, deadlines, progress tokens, and what was given up.
+
+No clock: every moment is a number of seconds handed in.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import TooManyPending
+from .jsonrpc import RequestId
+
+
+@dataclass(slots=True)
+class Deadline:
+    """`idle` seconds, renewed by progress, never beyond `total_at`."""
+
+    idle: float
+    expires_at: float
+    total_at: float
+
+    @classmethod
+    def starting(cls, now: float, idle: float, total: float) -> "Deadline":
+        return cls(idle, min(now + idle, now + total), now + total)
+
+    def extend(self, now: float) -> float:
+        self.expires_at = min(now + self.idle, self.total_at)
+        return self.expires_at
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """One request in flight. `waiter` belongs to whoever waits; this module never looks at it."""
+
+    id: RequestId
+    method: str
+    tag: Any = None
+    waiter: Any = None
+    wants_progress: bool = False
+    last_progress: float = field(default=float("-inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    method: str
+    tag: Any
+
+
+class Correlation:
+    """Requests in flight and a bounded memory of those given up."""
+
+    def __init__(self, max_pending: int, max_tombstones: int = 1024) -> None:
+        self._max_pending = max_pending
+        self._max_tombstones = max_tombstones
+        self._pending: dict[RequestId, Pending] = {}
+        self._tombstones: OrderedDict[RequestId, Tombstone] = OrderedDict()
+        self._next = 1
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, method: str, tag: Any, *, wants_progress: bool, identity: RequestId | None = None) -> Pending:
+        """A new request; ids are integers counting up unless given. TooManyPending at the bound."""
+        if len(self._pending) >= self._max_pending:
+            raise TooManyPending(f"{self._max_pending} requests to this server are already in flight.")
+        if identity is None:
+            identity = self._next
+            self._next += 1
+        pending = Pending(identity, method, tag, None, wants_progress)
+        self._pending[identity] = pending
+        return pending
+
+    def take(self, identity: RequestId | None) -> Pending | None:
+        """The request that this id answers, now no longer in flight. Types are matched strictly."""
+        pending = self._pending.get(identity) if identity is not None else None
+        if pending is None or type(pending.id) is not type(identity):
+            return None
+        del self._pending[pending.id]
+        return pending
+
+    def find(self, identity: RequestId) -> Pending | None:
+        pending = self._pending.get(identity)
+        return pending if pending is not None and type(pending.id) is type(identity) else None
+
+    def drop(self, pending: Pending) -> None:
+        """Forget a request whose answer cannot come any more."""
+        self._pending.pop(pending.id, None)
+
+    def give_up(self, pending: Pending) -> None:
+        """Forget a request whose answer may still come; it is remembered as late."""
+        if self._pending.pop(pending.id, None) is None:
+            return
+        self._tombstones[pending.id] = Tombstone(pending.method, pending.tag)
+        if len(self._tombstones) > self._max_tombstones:
+            self._tombstones.popitem(last=False)
+
+    def take_tombstone(self, identity: RequestId | None) -> Tombstone | None:
+        return self._tombstones.pop(identity, None) if identity is not None else None
+
+    def progressed(self, token: Any, progress: float) -> Pending | None:
+        """The request whose token this is, if it wants progress and the value increased."""
+        pending = self.find(token) if isinstance(token, (int, str)) else None
+        if pending is None or not pending.wants_progress or not progress > pending.last_progress:
+            return None
+        pending.last_progress = progress
+        return pending
+
+    def drain(self) -> list[Pending]:
+        """All requests in flight, now none."""
+        everything = list(self._pending.values())
+        self._pending.clear()
+        return everything

@@ -1,0 +1,211 @@
+"""What can go wrong between us and an MCP server, by what a caller would do differently.
+
+    McpError
+      LocalError                  this side refused or failed; the server did nothing wrong
+        LaunchError               the command cannot be started
+        AddressRefused            the egress policy forbids the address
+        NotReady                  the session is not open (or was closed by us)
+        InvalidRequest            what the caller gave cannot be put on the wire
+        TooManyPending            our own bound on requests in flight
+      RemoteError                 the server, or the way to it
+        TransportError            no (complete) answer: refused, lost, timed out, process gone
+        HttpError                 an HTTP answer that is not an MCP answer
+        ProtocolError             an answer that breaks the protocol or one of our limits
+          IncompatibleVersion     no common protocol revision
+        RpcError                  a well-formed JSON-RPC error
+
+Every one carries `fault` (stable machine word), `may_have_run` (False only when it is certain that the
+request was not executed) and `detail` (may be shown to whoever may edit the server: never holds header
+or environment values).
+"""
+
+from enum import StrEnum
+from typing import Any
+
+
+class Fault(StrEnum):
+    COMMAND_NOT_FOUND = "command_not_found"
+    SPAWN_FAILED = "spawn_failed"
+    PROCESS_EXITED = "process_exited"
+    STDOUT_NOISE = "stdout_noise"
+    DNS_FAILED = "dns_failed"
+    ADDRESS_REFUSED = "address_refused"
+    CONNECTION_REFUSED = "connection_refused"
+    CONNECTION_LOST = "connection_lost"
+    TLS_FAILED = "tls_failed"
+    TIMEOUT = "timeout"
+    REDIRECTED = "redirected"
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    RATE_LIMITED = "rate_limited"
+    SESSION_GONE = "session_gone"
+    HTTP_STATUS = "http_status"
+    NOT_MCP = "not_mcp"
+    NO_ANSWER = "no_answer"
+    INVALID_MESSAGE = "invalid_message"
+    INVALID_RESULT = "invalid_result"
+    INPUT_REQUIRED = "input_required"
+    MESSAGE_LIMIT = "message_limit"
+    HEADER_LIMIT = "header_limit"
+    DEPTH_LIMIT = "depth_limit"
+    LIST_LIMIT = "list_limit"
+    PENDING_LIMIT = "pending_limit"
+    RPC_ERROR = "rpc_error"
+    INCOMPATIBLE_VERSION = "incompatible_version"
+    NOT_READY = "not_ready"
+    NOT_OFFERED = "not_offered"
+    INVALID_REQUEST = "invalid_request"
+    CANCELLED = "cancelled"
+    CLOSED = "closed"
+
+
+#: Faults that another try cannot mend: a person has to change something first.
+PERMANENT = frozenset(
+    {
+        Fault.COMMAND_NOT_FOUND,
+        Fault.ADDRESS_REFUSED,
+        Fault.REDIRECTED,
+        Fault.UNAUTHORIZED,
+        Fault.FORBIDDEN,
+        Fault.NOT_MCP,
+        Fault.INCOMPATIBLE_VERSION,
+        Fault.INVALID_REQUEST,
+        Fault.NOT_OFFERED,
+    }
+)
+
+
+class McpError(Exception):
+    """Root of the tree. `detail` is the sentence to show."""
+
+    def __init__(self, fault: Fault, detail: str, *, may_have_run: bool = False) -> None:
+        super().__init__(detail)
+        self.fault = fault
+        self.detail = detail
+        self.may_have_run = may_have_run
+
+    @property
+    def permanent(self) -> bool:
+        """True when trying again without a person's change is pointless."""
+        return self.fault in PERMANENT
+
+    def __str__(self) -> str:
+        return f"{self.fault}: {self.detail}"
+
+
+class LocalError(McpError):
+    """This side refused or failed."""
+
+
+class LaunchError(LocalError):
+    """The command of a stdio server cannot be started."""
+
+
+class AddressRefused(LocalError):
+    """The egress policy forbids the address that the name or URL leads to."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(Fault.ADDRESS_REFUSED, detail)
+
+
+class NotReady(LocalError):
+    """The session is not open, or was closed by this side."""
+
+    def __init__(self, detail: str, fault: Fault = Fault.NOT_READY, *, may_have_run: bool = False) -> None:
+        super().__init__(fault, detail, may_have_run=may_have_run)
+
+
+class InvalidRequest(LocalError):
+    """What the caller gave cannot be sent: not JSON, over a limit, or not offered by the server."""
+
+    def __init__(self, detail: str, fault: Fault = Fault.INVALID_REQUEST) -> None:
+        super().__init__(fault, detail)
+
+
+class TooManyPending(LocalError):
+    """Our own bound on requests in flight is reached."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(Fault.PENDING_LIMIT, detail)
+
+
+class RemoteError(McpError):
+    """The server, or the way to it."""
+
+
+class TransportError(RemoteError):
+    """No complete answer came: refused, lost, timed out, process gone.
+
+    `exit_code` and `stderr_tail` are set for a child process that ended.
+    """
+
+    def __init__(
+        self,
+        fault: Fault,
+        detail: str,
+        *,
+        may_have_run: bool,
+        exit_code: int | None = None,
+        stderr_tail: str = "",
+    ) -> None:
+        super().__init__(fault, detail, may_have_run=may_have_run)
+        self.exit_code = exit_code
+        self.stderr_tail = stderr_tail
+
+
+class HttpError(RemoteError):
+    """An HTTP answer that is not an MCP answer. `challenges` are the WWW-Authenticate values of a 401 or 403."""
+
+    def __init__(
+        self,
+        fault: Fault,
+        detail: str,
+        *,
+        status: int,
+        may_have_run: bool,
+        retry_after: float | None = None,
+        challenges: tuple[str, ...] = (),
+        location: str = "",
+    ) -> None:
+        super().__init__(fault, detail, may_have_run=may_have_run)
+        self.status = status
+        self.retry_after = retry_after
+        self.challenges = challenges
+        self.location = location
+
+
+class ProtocolError(RemoteError):
+    """An answer that breaks the protocol or one of our limits."""
+
+    def __init__(self, fault: Fault, detail: str, *, may_have_run: bool = True) -> None:
+        super().__init__(fault, detail, may_have_run=may_have_run)
+
+
+class IncompatibleVersion(ProtocolError):
+    """No common protocol revision; `supported` is what the server named."""
+
+    def __init__(self, detail: str, supported: tuple[str, ...] = ()) -> None:
+        super().__init__(Fault.INCOMPATIBLE_VERSION, detail, may_have_run=False)
+        self.supported = supported
+
+
+class RpcError(RemoteError):
+    """A JSON-RPC error answer. `http_status` is set when it came with an HTTP status other than 200."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        data: Any = None,
+        *,
+        http_status: int | None = None,
+        may_have_run: bool = True,
+    ) -> None:
+        super().__init__(Fault.RPC_ERROR, message, may_have_run=may_have_run)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.http_status = http_status
+
+    def __str__(self) -> str:
+        return f"{self.fault}: {self.code} {self.message}"

@@ -1,0 +1,113 @@
+"""What the answer to the probe `server/discover` says about the server's era: one pure function.
+
+Source: 2026-07-28 *Lifecycle / Backwards compatibility*; behaviour of real servers.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import jsonrpc, versions
+from .errors import Fault, HttpError, IncompatibleVersion, McpError, ProtocolError, RpcError, TransportError
+
+Outcome = dict[str, Any] | McpError
+
+
+@dataclass(frozen=True, slots=True)
+class Modern:
+    revision: str
+    discovered: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """`fresh`: the peer may be dead already; use a new connection. `because` is for people."""
+
+    because: str
+    fresh: bool = False
+    doubt: McpError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAgain:
+    revision: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fatal:
+    error: McpError
+
+
+Verdict = Modern | Legacy | ProbeAgain | Fatal
+
+
+def judge(outcome: Outcome, *, asked: str, exchange: bool) -> Verdict:
+    """The verdict over one probe. `asked`: the revision that we probed with; `exchange`: HTTP, where silence
+    and loss say nothing about the era."""
+    if isinstance(outcome, dict):
+        return _result(outcome)
+    if isinstance(outcome, RpcError):
+        return _rpc_error(outcome, asked)
+    if isinstance(outcome, HttpError):
+        return _http(outcome)
+    if isinstance(outcome, ProtocolError):
+        return Legacy(f"the probe was answered with no MCP message ({outcome.fault})")
+    if isinstance(outcome, TransportError) and not exchange and outcome.fault is not Fault.STDOUT_NOISE:
+        return Legacy(f"the probe ended in {outcome.fault}", fresh=True, doubt=outcome)
+    return Fatal(outcome)
+
+
+def _result(result: dict[str, Any]) -> Verdict:
+    offered = result.get("supportedVersions")
+    if not isinstance(offered, list):
+        return Legacy("the answer to the probe is no discovery result")
+    modern = versions.best_mutual(offered, versions.MODERN)
+    if modern:
+        return Modern(modern, result)
+    if versions.best_mutual(offered, versions.LEGACY):
+        return Legacy("the server lists only legacy revisions")
+    return Fatal(_incompatible(offered))
+
+
+def _rpc_error(error: RpcError, asked: str) -> Verdict:
+    if error.code == jsonrpc.UNSUPPORTED_VERSION:
+        return _unsupported(error, asked)
+    if error.code == jsonrpc.HEADER_MISMATCH:
+        return ProbeAgain(asked, "our headers arrived altered; a proxy may change MCP headers")
+    if error.code == jsonrpc.MISSING_CAPABILITY:
+        return Fatal(error)
+    doubt = error if (error.http_status or 0) >= 500 else None
+    return Legacy(f"the probe was answered with error {error.code}", doubt=doubt)
+
+
+def _unsupported(error: RpcError, asked: str) -> Verdict:
+    offered = error.data.get("supported") if isinstance(error.data, dict) else None
+    if not isinstance(offered, list) or not offered:
+        return Legacy("the server does not know our modern revision and names none")
+    modern = versions.best_mutual(offered, versions.MODERN)
+    if modern:
+        return ProbeAgain(modern, "the server named the revisions that it supports")
+    if versions.best_mutual(offered, versions.LEGACY):
+        return Legacy("the server lists only legacy revisions")
+    return Fatal(_incompatible(offered))
+
+
+def _http(error: HttpError) -> Verdict:
+    decided_elsewhere = error.status in (401, 403, 429) or error.status < 400 or error.status >= 500
+    return Fatal(error) if decided_elsewhere else Legacy(f"the probe was answered with HTTP {error.status}")
+
+
+def _incompatible(offered: list[Any]) -> IncompatibleVersion:
+    names = tuple(str(name)[:32] for name in offered[:10])
+    ours = ", ".join((*versions.MODERN, *versions.LEGACY))
+    return IncompatibleVersion(f"The server speaks {', '.join(names) or 'no revision'}; we speak {ours}.", names)
+
+
+def legacy_revision(result: dict[str, Any]) -> str:
+    """The revision of an `initialize` result, or IncompatibleVersion."""
+    name = result.get("protocolVersion")
+    if isinstance(name, str) and name in versions.LEGACY:
+        return name
+    raise _incompatible([name])
+
+

@@ -1,0 +1,174 @@
+"""The opening of a session as a generator: it yields what to do and is sent what came of it.
+
+Drive it with `next()` and `send()`; it returns Opened or raises McpError. Nothing here waits.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from . import jsonrpc, versions
+from .capabilities import META, Implementation, in_force
+from .errors import IncompatibleVersion, McpError, RpcError
+from .negotiation import Fatal, Legacy, Modern, Outcome, ProbeAgain, judge, legacy_revision
+from .versions import REVISIONS, Revision
+
+EraSetting = Literal["auto", "legacy", "modern"]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Send `server/discover` of this revision; its outcome comes back."""
+
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Close this connection and open a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Initialize:
+    """Send `initialize` with these parameters; its outcome comes back."""
+
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Initialized:
+    """Send `notifications/initialized` under this revision."""
+
+    revision: Revision
+
+
+Action = Probe | Renew | Initialize | Initialized
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    revision: Revision
+    server_info: dict[str, Any]
+    instructions: str
+    server_capabilities: dict[str, Any]
+    client_capabilities: dict[str, Any]
+    decided_by: str
+
+
+Opening = Generator[Action, Outcome | None, Opened]
+
+
+def opening(era: EraSetting, info: Implementation, capabilities: Mapping[str, Any], *, exchange: bool) -> Opening:
+    """Settle the era (by a probe unless `era` is "legacy") and open the session."""
+    if era == "legacy":
+        return (yield from _legacy(info, capabilities, "the server's setting"))
+    verdict = yield from _probe(exchange=exchange)
+    if isinstance(verdict, Modern):
+        return _discovered(verdict, capabilities)
+    if era == "modern":
+        raise IncompatibleVersion(f"The server is set to the modern era, but {verdict.because}.")
+    if verdict.fresh:
+        yield Renew()
+    return (yield from _fall_back(verdict, info, capabilities, exchange=exchange))
+
+
+def reopening(info: Implementation, capabilities: Mapping[str, Any]) -> Opening:
+    """A legacy session that the server forgot: initialise again on the same transport."""
+    return _legacy(info, capabilities, "the session before it")
+
+
+def _probe(*, exchange: bool) -> Generator[Action, Outcome | None, Modern | Legacy]:
+    revision = versions.PREFERRED_MODERN
+    for last in (False, True):
+        outcome = yield Probe(REVISIONS[revision])
+        assert outcome is not None  # noqa: S101  the driver always sends the outcome of a probe
+        verdict = judge(outcome, asked=revision, exchange=exchange)
+        if isinstance(verdict, Fatal):
+            raise verdict.error
+        if not isinstance(verdict, ProbeAgain):
+            return verdict
+        if last:
+            raise _stuck(outcome, verdict)
+        revision = verdict.revision
+    raise AssertionError("unreachable: the second round returns or raises")
+
+
+def _stuck(outcome: Outcome, verdict: ProbeAgain) -> McpError:
+    if isinstance(outcome, RpcError):
+        outcome.detail = f"{outcome.message} ({verdict.because})"
+        return outcome
+    return IncompatibleVersion(f"The server refuses the revision that it offered: {verdict.because}.")
+
+
+def _fall_back(
+    verdict: Legacy, info: Implementation, capabilities: Mapping[str, Any], *, exchange: bool
+) -> Opening:
+    try:
+        return (yield from _legacy(info, capabilities, verdict.because))
+    except RpcError as exc:
+        if not _turned_modern(exc):
+            raise _with_doubt(exc, verdict) from exc
+    except McpError as exc:
+        raise _with_doubt(exc, verdict) from exc
+    if not exchange:
+        yield Renew()
+    again = yield from _probe(exchange=exchange)
+    if isinstance(again, Modern):
+        return _discovered(again, capabilities)
+    raise IncompatibleVersion(f"The server refuses initialize, and {again.because}.")
+
+
+def _turned_modern(error: RpcError) -> bool:
+    """A slow start or a rolling deploy: the server answers `initialize` as only a modern one does."""
+    return error.code == jsonrpc.UNSUPPORTED_VERSION or (
+        error.code == jsonrpc.METHOD_NOT_FOUND and error.http_status == 404
+    )
+
+
+def _with_doubt(error: McpError, verdict: Legacy) -> McpError:
+    if verdict.doubt is not None and verdict.doubt.detail not in error.detail:
+        error.detail = f"{error.detail} Before that: {verdict.doubt.detail}"
+    return error
+
+
+def _legacy(info: Implementation, capabilities: Mapping[str, Any], because: str) -> Opening:
+    outcome = yield Initialize(
+        {
+            "protocolVersion": versions.PREFERRED_LEGACY,
+            "capabilities": {name: value for name, value in capabilities.items() if name != "extensions"},
+            "clientInfo": info.wire(),
+        }
+    )
+    if isinstance(outcome, McpError):
+        raise outcome
+    assert outcome is not None  # noqa: S101  the driver always sends the outcome of an initialize
+    revision = REVISIONS[legacy_revision(outcome)]
+    yield Initialized(revision)
+    return Opened(
+        revision,
+        _object(outcome.get("serverInfo")),
+        _text(outcome.get("instructions")),
+        _object(outcome.get("capabilities")),
+        in_force(capabilities, revision),
+        because,
+    )
+
+
+def _discovered(verdict: Modern, capabilities: Mapping[str, Any]) -> Opened:
+    result, revision = verdict.discovered, REVISIONS[verdict.revision]
+    return Opened(
+        revision,
+        _object(_object(result.get("_meta")).get(META + "serverInfo")),
+        _text(result.get("instructions")),
+        _object(result.get("capabilities")),
+        in_force(capabilities, revision),
+        "the answer to the probe",
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,88 @@
+"""Values that the client hands out."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .errors import McpError
+from .jsonrpc import RequestId
+from .versions import Era
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds. `request` and `tool` are idle times that progress extends; `total` is never extended."""
+
+    connect: float = 10.0
+    probe: float = 10.0
+    #: ceiling of the wait for a child's first byte (cold `npx` and `uvx` starts)
+    probe_cap: float = 60.0
+    initialize: float = 60.0
+    request: float = 60.0
+    tool: float = 300.0
+    total: float = 1_800.0
+    keepalive_idle: float = 15.0
+    keepalive_answer: float = 10.0
+    keepalive_misses: int = 2
+
+
+StepName = Literal["resolve", "connect", "handshake"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of the page *Test connection*; `seconds` is None while started."""
+
+    name: StepName
+    status: Literal["started", "finished", "failed"]
+    seconds: float | None = None
+    detail: str = ""
+    error: McpError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    era: Era
+    revision: str
+    #: `{"name": ..., "version": ...}` verbatim; empty when a modern server named none
+    server_info: dict[str, Any]
+    instructions: str
+    server_capabilities: dict[str, Any]
+    client_capabilities: dict[str, Any]
+    transport: str
+    #: empty for stdio
+    url: str
+    #: how the era was found, in words
+    decided_by: str
+    #: wire session of a legacy HTTP server in use (the id itself is a secret and not shown)
+    has_wire_session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """`items` as the server wrote them, first of equal names only."""
+
+    items: list[dict[str, Any]]
+    truncated: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """`raw` is the result object verbatim. `attempts`: how often the call was sent (see decisions G5)."""
+
+    raw: dict[str, Any]
+    request_id: RequestId
+    attempts: int = 1
+
+    @property
+    def is_error(self) -> bool:
+        return self.raw.get("isError") is True
+
+    @property
+    def content(self) -> list[Any]:
+        value = self.raw.get("content")
+        return value if isinstance(value, list) else []
+
+    @property
+    def structured(self) -> Any:
+        return self.raw.get("structuredContent")

@@ -1,0 +1,81 @@
+"""Guards against keywords of a wrong type: a server's schema is a stranger's text."""
+
+from typing import Any
+
+Schema = Any  # dict | bool when sane; anything at all when not
+
+
+class Unsupported(Exception):
+    """This part of the schema cannot become a form; the sentence says why, for the person who edits JSON instead."""
+
+
+_MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions", "dependencies")
+_NONEMPTY_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SCHEMAS = ("additionalProperties", "additionalItems", "if", "then", "else")
+_TYPES = {"string", "number", "integer", "boolean", "null", "array", "object"}
+
+
+def require_sane(schema: dict[str, Any]) -> None:
+    """Raises Unsupported when a keyword that the form reads has a shape that JSON Schema forbids."""
+    for key in _MAPS:
+        if key in schema and not isinstance(schema[key], dict):
+            raise Unsupported(f"The schema is not valid here: “{key}” must be an object.")
+    for key in _NONEMPTY_LISTS:
+        if key in schema and not (isinstance(schema[key], list) and schema[key]):
+            raise Unsupported(f"The schema is not valid here: “{key}” must be a list.")
+    for key in _SCHEMAS:
+        if key in schema and not isinstance(schema[key], dict | bool):
+            raise Unsupported(f"The schema is not valid here: “{key}” must be a schema.")
+    _require_sane_words(schema)
+
+
+def _require_sane_words(schema: dict[str, Any]) -> None:
+    if "required" in schema and not _strings(schema["required"]) and not isinstance(schema["required"], bool):
+        raise Unsupported("The schema is not valid here: “required” must be a list of names.")
+    if "enum" in schema and not isinstance(schema["enum"], list):
+        raise Unsupported("The schema is not valid here: “enum” must be a list.")
+    if "items" in schema and not isinstance(schema["items"], dict | bool | list):
+        raise Unsupported("The schema is not valid here: “items” must be a schema.")
+    if "type" in schema and not _types(schema["type"]):
+        raise Unsupported("The schema is not valid here: “type” names no JSON type.")
+
+
+def _strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _types(value: object) -> bool:
+    names = value if isinstance(value, list) else [value]
+    return bool(names) and all(isinstance(item, str) and item in _TYPES for item in names)
+
+
+def types_of(schema: dict[str, Any]) -> list[str]:
+    """The declared types in order; empty when any is allowed."""
+    declared = schema.get("type")
+    if declared is None:
+        return []
+    return list(dict.fromkeys(declared)) if isinstance(declared, list) else [declared]
+
+
+def required_of(schema: dict[str, Any]) -> list[str]:
+    names = schema.get("required")
+    return list(names) if isinstance(names, list) else []
+
+
+def text_of(schema: dict[str, Any], key: str, limit: int) -> str:
+    """A text keyword, cut; "" for anything else a server put there."""
+    value = schema.get(key)
+    if not isinstance(value, str):
+        return ""
+    value = value.strip()
+    return value if len(value) <= limit else value[: limit - 1] + "…"
+
+
+def number_of(schema: dict[str, Any], key: str) -> int | float | None:
+    value = schema.get(key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def count_of(schema: dict[str, Any], key: str) -> int | None:
+    value = number_of(schema, key)
+    return int(value) if value is not None and 0 <= value < 2**53 else None

@@ -1,0 +1,24 @@
+"""How long to wait before the next try: exponential with full jitter and a ceiling, without end."""
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Seconds. `delay()` draws from 0 to min(ceiling, first * 2^n); a server's Retry-After wins."""
+
+    first: float = 1.0
+    ceiling: float = 60.0
+    attempts: int = 0
+
+    def delay(self, retry_after: float | None = None) -> float:
+        bound = min(self.ceiling, self.first * 2.0 ** min(self.attempts, 32))
+        self.attempts += 1
+        if retry_after is not None:
+            return min(max(retry_after, 0.0), 3_600.0)
+        return random.uniform(0.0, bound)  # noqa: S311  spreading load, no secret
+
+    def reset(self) -> None:
+        """After the connection held for a while (60 s ready)."""
+        self.attempts = 0

@@ -1,0 +1,157 @@
+"""One child process: started in a session of its own, and ended for certain.
+
+Written against the loop's subprocess protocol instead of streams: a stream would add a task, a copy and a
+wake-up to each message.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from .isolation import PREFIXES, isolation, resolved
+
+#: seconds: after closing stdin, after SIGTERM, after SIGKILL
+PATIENCE: Final = (2.0, 2.0, 2.0)
+#: seconds that output may still come after the exit (a grandchild can hold the pipe open), or the exit after
+#: the end of the output
+_AFTERMATH: Final = 0.5
+
+
+class Child(asyncio.SubprocessProtocol):
+    """`on_end(exit code or None)` is called once, after the last output, unless `stop()` was called."""
+
+    def __init__(
+        self,
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+        on_end: Callable[[int | None], None],
+    ) -> None:
+        self._on_output = {1: on_stdout, 2: on_stderr}
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._exited = asyncio.Event()
+        self._resumed: asyncio.Future[None] | None = None
+        self._aftermath: asyncio.TimerHandle | None = None
+        self._open_outputs = {1, 2}
+        self._stopping = False
+        self._ended = False
+        self.pid = 0
+
+    async def start(self, argv: tuple[str, ...], *, cwd: str | None, env: Mapping[str, str]) -> None:
+        """OSError or ValueError when the program cannot be started."""
+        prefix = resolved(PREFIXES[await isolation()])
+        transport, _ = await self._loop.subprocess_exec(
+            lambda: self, *prefix, *argv, cwd=cwd, env=env, start_new_session=True
+        )
+        self.pid = transport.get_pid()
+
+    # -- writing
+
+    async def writable(self) -> None:
+        """Wait while the child does not read. The caller's deadline bounds it."""
+        while self._resumed is not None:
+            await asyncio.shield(self._resumed)
+
+    def write(self, data: bytes) -> None:
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    # -- ending
+
+    async def stop(self) -> None:
+        """Close stdin, SIGTERM, SIGKILL, each after its time; then kill what is left of the group."""
+        self._stopping = True
+        self._resume()
+        if self._aftermath is not None:
+            self._aftermath.cancel()
+        try:
+            await self._descend()
+        finally:
+            self._kill(signal.SIGKILL)
+            if self._transport is not None:
+                self._transport.close()
+
+    async def _descend(self) -> None:
+        if self._stdin is not None:
+            self._stdin.close()
+        for patience, step in zip(PATIENCE, (signal.SIGTERM, signal.SIGKILL, None), strict=True):
+            if await self._gone(patience):
+                return
+            if step is not None:
+                self._kill(step)
+
+    async def _gone(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _kill(self, number: signal.Signals) -> None:
+        """Signal the whole group: its id is the child's, which leads a session of its own."""
+        if self.pid <= 0:
+            return
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass  # nobody left: what we wanted
+        except PermissionError:
+            pass  # the group's last member is a zombie that nobody may signal
+
+    # -- called by the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._stdin = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
+
+    def pipe_data_received(self, fd: int, data: Any) -> None:
+        if not self._stopping:
+            self._on_output[fd](data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open_outputs.discard(fd)
+        if fd == 0:
+            self._resume()
+        if fd != 2:
+            self._wind_up()
+
+    def process_exited(self) -> None:
+        self._exited.set()
+        self._resume()
+        self._wind_up()
+
+    def pause_writing(self) -> None:
+        if self._resumed is None and not self._stopping:
+            self._resumed = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._resumed is not None:
+            if not self._resumed.done():
+                self._resumed.set_result(None)
+            self._resumed = None
+
+    def _wind_up(self) -> None:
+        """End at once when the process and both outputs are gone; otherwise give the rest a moment."""
+        if self._stopping or self._ended:
+            return
+        if self._exited.is_set() and not self._open_outputs:
+            self._finish()
+        elif self._aftermath is None and (self._exited.is_set() or 1 not in self._open_outputs):
+            self._aftermath = self._loop.call_later(_AFTERMATH, self._finish)
+
+    def _finish(self) -> None:
+        if self._stopping or self._ended:
+            return
+        self._ended = True
+        if self._aftermath is not None:
+            self._aftermath.cancel()
+        returncode = self._transport.get_returncode() if self._transport else None
+        self._on_end(returncode)

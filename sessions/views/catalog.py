@@ -1,0 +1,92 @@
+"""The tabs of a server that show what it offers and what it did."""
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+from django.views.decorators.http import require_POST, require_safe
+
+from servers import access
+from servers.enums import DefinitionKind
+from servers.models import Definition, Server
+from sessions.domain import server_pages
+from sessions.forms import ToolForm
+from sessions.views.servers import server_context
+
+
+def _cursor(request: HttpRequest) -> int | None:
+    word = request.GET.get("before", "")
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 19 else None
+
+
+def _tool(server: Server, name: str) -> Definition:
+    definition = server_pages.definitions(server, DefinitionKind.TOOL).filter(key=name).first()
+    if definition is None:
+        raise Http404("No such tool")
+    return definition
+
+
+@require_safe
+def tools(request: HttpRequest, slug: str) -> HttpResponse:
+    """The list at the left, the form of `?tool=` (or of the first one) in the middle, its calls at the right."""
+    server = access.server_for(request.user, slug)
+    groups = server_pages.tool_groups(server)
+    context = server_context(request, server_pages.header(server), "tools") | {"groups": groups}
+    name = request.GET.get("tool") or (groups[0].tools[0].name if groups else "")
+    if name:
+        context |= _tool_context(server, _tool(server, name), request.GET)
+    return render(request, "sessions/catalog/tools.html", context)
+
+
+def _tool_context(server: Server, definition: Definition, data: QueryDict) -> dict[str, Any]:
+    form = ToolForm(definition, data, posted=False)
+    return {
+        "definition": definition,
+        "entry": server_pages.tool_entry(definition),
+        "tool": server_pages.body(definition),
+        "form": form,
+        "calls": server_pages.recent_calls(server, definition.key),
+    }
+
+
+@require_POST
+def tool_form(request: HttpRequest, slug: str) -> HttpResponse:
+    """The form again after a structural edit, a switch of mode or a refused call: nothing is run here."""
+    server = access.server_for(request.user, slug)
+    form = ToolForm(_tool(server, request.GET.get("tool", "")), request.POST, posted=True)
+    return render(request, "sessions/catalog/_tool_form.html", {"server": server, "form": form})
+
+
+def _definitions(request: HttpRequest, slug: str, tab: str, *kinds: DefinitionKind) -> HttpResponse:
+    server = access.server_for(request.user, slug)
+    lists = {kind.value: server_pages.resource_entries(server, kind) for kind in kinds}
+    context = server_context(request, server_pages.header(server), tab) | {"lists": lists}
+    return render(request, f"sessions/catalog/{tab}.html", context)
+
+
+@require_safe
+def resources(request: HttpRequest, slug: str) -> HttpResponse:
+    return _definitions(request, slug, "resources", DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
+
+
+@require_safe
+def prompts(request: HttpRequest, slug: str) -> HttpResponse:
+    return _definitions(request, slug, "prompts", DefinitionKind.PROMPT)
+
+
+@require_safe
+def logs(request: HttpRequest, slug: str) -> HttpResponse:
+    server = access.server_for(request.user, slug)
+    level = request.GET.get("level", "")
+    page = server_pages.log_lines(server, level, _cursor(request))
+    context = server_context(request, server_pages.header(server), "logs")
+    context |= {"page": page, "level": level, "levels": server_pages.LEVELS}
+    return render(request, "sessions/catalog/logs.html", context)
+
+
+@require_safe
+def history(request: HttpRequest, slug: str) -> HttpResponse:
+    server = access.server_for(request.user, slug)
+    context = server_context(request, server_pages.header(server), "history")
+    context |= {"page": server_pages.history(server, _cursor(request))}
+    return render(request, "sessions/catalog/history.html", context)

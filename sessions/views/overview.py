@@ -1,0 +1,23 @@
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from servers import access
+from sessions.domain import overview as reading
+from sessions.domain import queries
+
+SERVERS_SHOWN = 12
+
+
+@require_safe
+def overview(request: HttpRequest) -> HttpResponse:
+    servers = access.visible_servers(request.user)
+    context = {
+        "nav": "overview",
+        "numbers": reading.numbers(servers),
+        "servers": queries.server_rows(servers, {"show": "active"})[:SERVERS_SHOWN],
+        "calls": reading.latest_calls(servers),
+        "attention": reading.attention(servers),
+        "rights": access.rights(request.user),
+    }
+    return render(request, "sessions/overview/overview.html", context)

@@ -1,0 +1,54 @@
+"""The list of servers and the pages about one server as a whole."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_safe
+
+from servers import access
+from sessions.domain import queries, server_pages
+from sessions.forms import ServerListFilter
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    filters = ServerListFilter(request.GET)
+    rows = queries.server_rows(access.visible_servers(request.user), filters.criteria())
+    context = {
+        "nav": "servers",
+        "rows": rows,
+        "filters": filters,
+        "filtered": filters.active(),
+        "any_server": bool(rows) or access.visible_servers(request.user).exists(),
+        "rights": access.rights(request.user),
+    }
+    return render(request, "sessions/servers/index.html", context)
+
+
+@require_safe
+def detail(request: HttpRequest, slug: str) -> HttpResponse:
+    access.server_for(request.user, slug)
+    return redirect("servers:tools", slug)
+
+
+@require_safe
+def info(request: HttpRequest, slug: str) -> HttpResponse:
+    """*Connection info*: what the two sides told each other when they connected."""
+    server = access.server_for(request.user, slug)
+    header = server_pages.header(server)
+    session = header.mcp_session
+    words = server_pages.capability_words(session.server_capabilities, session.client_capabilities) if session else []
+    context = server_context(request, header, "info") | {"capabilities": words}
+    return render(request, "sessions/servers/info.html", context)
+
+
+def server_context(request: HttpRequest, header: server_pages.ServerHeader, tab: str) -> dict[str, object]:
+    """What templates/sessions/servers/base.html needs on every tab."""
+    return {
+        "nav": "servers",
+        "tab": tab,
+        "server": header.server,
+        "mcp_session": header.mcp_session,
+        "explanation": header.explanation,
+        "counts": header.counts,
+        "rights": access.rights(request.user),
+    }

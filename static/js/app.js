@@ -1,0 +1,35 @@
+/* Starts what every signed-in page has. Modules of single pages are loaded by their templates. */
+import { startCopy } from './copy.js';
+import { startDialogs } from './dialogs.js';
+import { startDirty } from './dirty.js';
+import { startKeys } from './keys.js';
+import { live } from './live.js';
+import { startLists } from './live-list.js';
+import { startPill } from './live-pill.js';
+import { startPalette } from './palette.js';
+import { startTimes } from './time.js';
+import { startToasts, toast } from './toast.js';
+
+startTimes();
+startToasts();
+startDialogs();
+startCopy();
+startDirty();
+startPalette();
+startKeys();
+startPill(live);
+startLists(live);
+live.start();
+
+document.body.addEventListener('htmx:response:error', (event) => {
+  const status = event.detail.ctx.response.status;
+  if (status === 422) return; // a form with its errors, shown where it belongs
+  toast({
+    tone: 'bad',
+    title: status === 403 ? 'You may not do this' : `The server answered ${status}`,
+    text: status >= 500 ? 'Nothing was changed on this page. The reason is in the log.' : 'Reload the page and try again.',
+  });
+});
+document.body.addEventListener('htmx:error', (event) => {
+  if (event.detail.ctx) toast({ tone: 'bad', title: 'No answer', text: 'Check the connection and try again.' });
+});

@@ -1,0 +1,10 @@
+/* Pages without a signed-in user: no socket, no palette. */
+import { startCopy } from './copy.js';
+import { startDialogs } from './dialogs.js';
+import { startTimes } from './time.js';
+import { startToasts } from './toast.js';
+
+startTimes();
+startToasts();
+startDialogs();
+startCopy();

@@ -1,0 +1,35 @@
+/* data-copy="text" or data-copy-from="#selector": copies, and says so on the button for a moment. */
+import { announce } from './dom.js';
+
+async function write(text) {
+  if (navigator.clipboard && isSecureContext) return navigator.clipboard.writeText(text);
+  const area = document.createElement('textarea'); // plain http on a LAN address has no clipboard API
+  area.value = text;
+  area.className = 'vh';
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand('copy');
+  area.remove();
+  if (!done) throw new Error('copying was refused by the browser');
+}
+
+function textOf(button) {
+  const source = button.dataset.copyFrom ? document.querySelector(button.dataset.copyFrom) : null;
+  return source ? (source.value ?? source.textContent) : (button.dataset.copy ?? '');
+}
+
+export function startCopy() {
+  document.addEventListener('click', async (event) => {
+    const button = event.target.closest('[data-copy], [data-copy-from]');
+    if (!button) return;
+    let words = 'Copied';
+    try {
+      await write(textOf(button));
+    } catch (problem) {
+      words = `Not copied: ${problem.message}`;
+    }
+    button.dataset.copied = words;
+    announce(words);
+    setTimeout(() => delete button.dataset.copied, 1_800);
+  });
+}

@@ -1,0 +1,49 @@
+/* Dialogs, the phone's navigation drawer, shown passwords, words typed to confirm. */
+
+function openDrawer() {
+  const drawer = document.getElementById('drawer');
+  const sidebar = document.getElementById('sidebar');
+  const home = sidebar.parentElement;
+  drawer.append(sidebar);
+  drawer.showModal();
+  drawer.addEventListener('close', () => home.prepend(sidebar), { once: true });
+}
+
+function reveal(button) {
+  const input = document.getElementById(button.dataset.reveal);
+  const shown = input.type === 'password';
+  input.type = shown ? 'text' : 'password';
+  button.setAttribute('aria-pressed', String(shown));
+}
+
+function onClick(event) {
+  const opener = event.target.closest('[data-open-dialog]');
+  if (opener) document.getElementById(opener.dataset.openDialog).showModal();
+  if (event.target.closest('[data-close-dialog]')) event.target.closest('dialog')?.close();
+  if (event.target.closest('[data-drawer]')) openDrawer();
+  const revealer = event.target.closest('[data-reveal]');
+  if (revealer) reveal(revealer);
+  /* The dialog itself is hit only where its backdrop is. */
+  if (event.target instanceof HTMLDialogElement && outside(event, event.target)) event.target.close();
+}
+
+function outside(event, dialog) {
+  const box = dialog.getBoundingClientRect();
+  return event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom;
+}
+
+function guardConfirmation(input) {
+  const buttons = input.form?.querySelectorAll('[type=submit]') ?? [];
+  const check = () => {
+    for (const button of buttons) button.disabled = input.value.trim() !== input.dataset.confirmWord;
+  };
+  input.addEventListener('input', check);
+  check();
+}
+
+export function startDialogs() {
+  document.addEventListener('click', onClick);
+  for (const input of document.querySelectorAll('[data-confirm-word]')) guardConfirmation(input);
+  document.querySelector('[data-focus-first]')?.focus();
+  matchMedia('(min-width: 1101px)').addEventListener('change', () => document.getElementById('drawer')?.close());
+}

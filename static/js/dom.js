@@ -1,0 +1,50 @@
+/* Small helpers of the other modules. */
+
+export function fromTemplate(name) {
+  const template = document.querySelector(`template[data-template="${name}"]`);
+  return template ? template.content.firstElementChild.cloneNode(true) : null;
+}
+
+export function slot(root, name) {
+  return root.querySelector(`[data-slot="${name}"]`);
+}
+
+export function csrfToken() {
+  return document.body.dataset.csrf ?? document.querySelector('input[name=csrfmiddlewaretoken]')?.value ?? '';
+}
+
+export function storage(key, value) {
+  try {
+    if (value === undefined) return localStorage.getItem(key);
+    localStorage.setItem(key, value);
+  } catch {
+    /* Storage may be forbidden: the choice then lasts for this page only. */
+  }
+  return value ?? null;
+}
+
+/* One polite sentence for screen readers, at most one in five seconds; the last one wins. */
+let region = null;
+let waiting = null;
+let timer = 0;
+
+export function announce(words) {
+  waiting = words;
+  if (timer) return;
+  speak();
+  timer = setTimeout(() => {
+    timer = 0;
+    if (waiting !== null) announce(waiting);
+  }, 5000);
+}
+
+function speak() {
+  if (!region) {
+    region = document.createElement('div');
+    region.className = 'vh';
+    region.setAttribute('role', 'status');
+    document.body.append(region);
+  }
+  region.textContent = waiting;
+  waiting = null;
+}

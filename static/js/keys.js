@@ -1,0 +1,113 @@
+/* Keyboard shortcuts. Keys without Ctrl never fire in inputs and can be switched off (WCAG 2.1.4). */
+import { storage } from './dom.js';
+import { openPalette } from './palette.js';
+
+const GO = { o: 'overview', s: 'servers', a: 'audit' };
+const ROWS = '.tbl tbody tr, .tl li, [data-row-nav] > *';
+const CHORD_MS = 1_200;
+let chord = 0;
+
+function isTyping(target) {
+  return target.isContentEditable || target.matches?.('input, textarea, select, [role=combobox]');
+}
+
+function focusFilter() {
+  const visible = (element) => element.checkVisibility();
+  const found = [...document.querySelectorAll('[data-shortcut-filter], main [role=search] input, main input[type=search]')];
+  const input = found.find(visible);
+  input?.focus();
+  input?.select?.();
+  return Boolean(input);
+}
+
+function go(key) {
+  const link = [...document.querySelectorAll('.side nav a')].find((a) => a.dataset.section === GO[key]);
+  if (link) location.assign(link.href);
+  return Boolean(link);
+}
+
+function moveRow(step) {
+  const rows = [...document.querySelectorAll(ROWS)].filter((row) => row.checkVisibility() && row.querySelector('a, button'));
+  if (!rows.length) return false;
+  const current = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = current < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(current + step, 0), rows.length - 1);
+  rows[next].querySelector('a, button').focus();
+  rows[next].scrollIntoView({ block: 'nearest' });
+  return true;
+}
+
+function moveTab(step) {
+  const tabs = [...document.querySelectorAll('.tabs a')];
+  const current = tabs.findIndex((tab) => tab.hasAttribute('aria-current'));
+  if (current < 0) return false;
+  location.assign(tabs[(current + step + tabs.length) % tabs.length].href);
+  return true;
+}
+
+function submitPrimary(target) {
+  const form = target.closest?.('form[data-primary]') ?? document.querySelector('form[data-primary]') ?? target.closest?.('form');
+  const button = form?.querySelector('[data-run], button[data-primary], [type=submit]:not([data-form-op])');
+  if (!form || button?.disabled) return false;
+  form.requestSubmit(button ?? undefined);
+  return true;
+}
+
+function cancelRunning() {
+  const form = document.querySelector('form[data-cancel-call]');
+  const button = document.querySelector('[data-cancel]:not(:disabled)');
+  if (form) form.requestSubmit();
+  else button?.click();
+  return Boolean(form ?? button);
+}
+
+function withControl(event) {
+  if (event.key === 'k') return openPalette();
+  if (event.key === 'Enter') return submitPrimary(event.target);
+  if (event.key === '.') return cancelRunning();
+  return false;
+}
+
+function single(key) {
+  if (Date.now() < chord) {
+    chord = 0;
+    return key in GO && go(key);
+  }
+  switch (key) {
+    case 'g':
+      chord = Date.now() + CHORD_MS;
+      return true;
+    case '/':
+      return focusFilter();
+    case '?':
+      document.getElementById('shortcuts')?.showModal();
+      return true;
+    case 'j':
+      return moveRow(1);
+    case 'k':
+      return moveRow(-1);
+    case '[':
+      return moveTab(-1);
+    case ']':
+      return moveTab(1);
+    default:
+      return false;
+  }
+}
+
+function onKey(event) {
+  if (event.defaultPrevented || event.isComposing || event.altKey) return;
+  let done = false;
+  if (event.ctrlKey || event.metaKey) done = !document.querySelector('dialog[open]') && withControl(event);
+  else if (storage('single-keys') !== 'off' && !isTyping(event.target) && !document.querySelector('dialog[open]')) {
+    done = single(event.key);
+  }
+  if (done) event.preventDefault();
+}
+
+export function startKeys() {
+  document.addEventListener('keydown', onKey);
+  const box = document.querySelector('[data-single-keys]');
+  if (!box) return;
+  box.checked = storage('single-keys') !== 'off';
+  box.addEventListener('change', () => storage('single-keys', box.checked ? 'on' : 'off'));
+}

@@ -1,0 +1,181 @@
+/* Topics on the one socket of this tab: subscribes, drops what was seen, hands frames to pages, asks and awaits answers. */
+import { Connection } from './live-connection.js';
+
+const ANSWER_MS = 15_000;
+const ANY = '*';
+
+function isFeed(topic) {
+  return topic === 'audit' || topic.startsWith('log.');
+}
+
+function numberOrNull(text) {
+  return text === undefined || text === '' ? null : Number(text);
+}
+
+class Live extends EventTarget {
+  epoch = null;
+  #connection = null;
+  #topics = new Map(); // topic -> { seen: highest seq or null, kinds: Map(kind -> highest seq), handlers: Map(kind -> Set) }
+  #taken = new WeakMap(); // element -> the topic it declared when it was taken up
+  #answers = new Map(); // ref -> { resolve, reject, timer }
+  #ref = 0;
+
+  get state() {
+    return this.#connection?.state ?? 'offline';
+  }
+
+  get connection() {
+    return this.#connection;
+  }
+
+  /* Without a ticket address (a page outside the product, a test) it stays offline and the page works without it. */
+  start() {
+    const ticketUrl = document.body.dataset.liveTicket;
+    this.scan(document.body);
+    if (!ticketUrl || this.#connection) return;
+    this.#connection = new Connection(ticketUrl);
+    this.#connection.addEventListener('state', () => this.dispatchEvent(new Event('state')));
+    this.#connection.addEventListener('ready', (event) => this.#ready(event.detail));
+    this.#connection.addEventListener('lost', () => this.#lost());
+    this.#connection.addEventListener('message', (event) => this.#receive(event.detail));
+    this.#connection.start();
+  }
+
+  /* on('call.<uid>', 'progress' | '*', frame => …) -> function that ends it. Kind "denied" tells of a refused topic. */
+  on(topic, kind, handler) {
+    const { handlers } = this.#want(topic, null);
+    if (!handlers.has(kind)) handlers.set(kind, new Set());
+    handlers.get(kind).add(handler);
+    return () => handlers.get(kind).delete(handler);
+  }
+
+  /* Resolves with the message that carries the same ref (accepted or rejected); rejects when none can come any more. */
+  request(message) {
+    return new Promise((resolve, reject) => {
+      this.#ref += 1;
+      const ref = this.#ref;
+      if (!this.#connection?.send({ ...message, ref })) {
+        reject(new Error('there is no live connection'));
+        return;
+      }
+      const timer = setTimeout(() => this.#settle(ref, null, new Error('no answer in time')), ANSWER_MS);
+      this.#answers.set(ref, { resolve, reject, timer });
+    });
+  }
+
+  /* Takes up the topics that elements below `root` declare, and drops those that nobody wants any more. */
+  scan(root) {
+    const declared = [...root.querySelectorAll('[data-live-topic]')];
+    if (root.matches('[data-live-topic]')) declared.push(root);
+    for (const element of declared) this.#take(element);
+    this.#prune();
+  }
+
+  /* Once an element: its data-live-since is as old as its markup and must not rewind the topic later. */
+  #take(element) {
+    const { liveTopic, liveSince } = element.dataset;
+    if (this.#taken.get(element) === liveTopic) return;
+    this.#taken.set(element, liveTopic);
+    this.#want(liveTopic, numberOrNull(liveSince));
+  }
+
+  #want(topic, since) {
+    const known = this.#topics.get(topic);
+    if (known && (since === null || (known.seen ?? -1) <= since)) {
+      if (since !== null) known.seen = since;
+      return known;
+    }
+    if (known) known.seen = since; // an element older than what was seen: its missing frames are asked for
+    const entry = known ?? { seen: since, kinds: new Map(), handlers: new Map() };
+    entry.kinds.clear();
+    this.#topics.set(topic, entry);
+    this.#connection?.send({ op: 'sub', topics: { [topic]: entry.seen } });
+    return entry;
+  }
+
+  #prune() {
+    for (const [topic, { handlers }] of this.#topics) {
+      const heard = [...handlers.values()].some((set) => set.size);
+      if (heard || document.querySelector(`[data-live-topic="${CSS.escape(topic)}"]`)) continue;
+      this.#topics.delete(topic);
+      this.#connection?.send({ op: 'unsub', topics: [topic] });
+    }
+  }
+
+  #ready(welcome) {
+    this.epoch = welcome.epoch ?? null;
+    const topics = Object.fromEntries([...this.#topics].map(([topic, { seen }]) => [topic, seen]));
+    if (this.#topics.size) this.#connection.send({ op: 'sub', topics });
+  }
+
+  #lost() {
+    for (const ref of [...this.#answers.keys()]) this.#settle(ref, null, new Error('the connection was lost'));
+  }
+
+  #receive(message) {
+    if (this.#answers.has(message.ref)) this.#settle(message.ref, message);
+    else if (message.op === 'synced') this.#synced(message);
+    else if (message.op === 'denied') this.#denied(message.t);
+    else if (message.t) this.#frame(message);
+  }
+
+  #settle(ref, message, problem) {
+    const answer = this.#answers.get(ref);
+    if (!answer) return;
+    this.#answers.delete(ref);
+    clearTimeout(answer.timer);
+    if (problem) answer.reject(problem);
+    else answer.resolve(message);
+  }
+
+  #synced({ t, seq }) {
+    const entry = this.#topics.get(t);
+    if (entry && seq !== null && seq !== undefined) entry.seen = Math.max(entry.seen ?? 0, seq);
+    this.#tell(t, 'synced', { t, seq, kind: 'synced', rows: [] });
+  }
+
+  #denied(topic) {
+    this.#tell(topic, 'denied', { t: topic, seq: null, kind: 'denied', rows: [] });
+    this.#topics.delete(topic);
+  }
+
+  #frame(frame) {
+    const entry = this.#topics.get(frame.t);
+    if (!entry) return;
+    const fresh = isFeed(frame.t) ? this.#newOfFeed(entry, frame) : this.#newOfSnapshot(entry, frame);
+    if (!fresh) return;
+    if (fresh.html !== undefined) this.#swap(fresh);
+    this.#tell(fresh.t, fresh.kind, fresh);
+  }
+
+  /* A feed's numbers have no gaps: what is not above the highest seen is a repetition. */
+  #newOfFeed(entry, frame) {
+    if (frame.seq === null || frame.seq === undefined) return frame;
+    const seen = entry.seen ?? -1;
+    if (frame.seq <= seen) return null;
+    entry.seen = frame.seq;
+    return { ...frame, rows: (frame.rows ?? []).filter((row) => row.seq === undefined || row.seq > seen) };
+  }
+
+  /* A snapshot's number is its row's version; `servers` carries rows of many servers, so it has no order of its own. */
+  #newOfSnapshot(entry, frame) {
+    if (frame.seq === null || frame.seq === undefined || frame.t === 'servers') return frame;
+    if (frame.seq < (entry.kinds.get(frame.kind) ?? -1)) return null;
+    entry.kinds.set(frame.kind, frame.seq);
+    entry.seen = Math.max(entry.seen ?? 0, frame.seq);
+    return frame;
+  }
+
+  #swap(frame) {
+    for (const target of document.querySelectorAll(`[data-live-target="${CSS.escape(frame.t)}"]`)) {
+      htmx.swap({ target, text: frame.html, swap: target.dataset.liveSwap ?? 'innerMorph' }).then(() => this.scan(target));
+    }
+  }
+
+  #tell(topic, kind, frame) {
+    const handlers = this.#topics.get(topic)?.handlers;
+    for (const handler of [...(handlers?.get(kind) ?? []), ...(handlers?.get(ANY) ?? [])]) handler(frame);
+  }
+}
+
+export const live = new Live();

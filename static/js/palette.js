@@ -1,0 +1,104 @@
+/* Ctrl K: pages from the side bar at once, servers and tools from the server while one types. */
+import { fromTemplate } from './dom.js';
+
+const WAIT_MS = 120;
+let found = [];
+let selected = 0;
+let timer = 0;
+let request = null;
+
+const dialog = () => document.getElementById('palette');
+const input = () => dialog().querySelector('input');
+const list = () => document.getElementById('palette-list');
+
+export function openPalette() {
+  if (!dialog()) return false;
+  input().value = '';
+  dialog().showModal();
+  search();
+  return true;
+}
+
+function pages(words) {
+  return [...document.querySelectorAll('.side nav a')]
+    .map((link) => ({ kind: 'Page', label: link.textContent.trim(), hint: '', url: link.href }))
+    .filter((page) => page.label.toLowerCase().includes(words.toLowerCase()));
+}
+
+async function search() {
+  const words = input().value.trim();
+  const local = pages(words);
+  show(local, '');
+  const url = document.querySelector('[data-palette-open]').dataset.paletteUrl;
+  if (!url) return;
+  request?.abort();
+  request = new AbortController();
+  try {
+    const response = await fetch(`${url}?q=${encodeURIComponent(words)}`, { signal: request.signal });
+    if (!response.ok) throw new Error(String(response.status));
+    const answer = await response.json();
+    show([...local, ...answer.results], '');
+  } catch (problem) {
+    if (problem.name !== 'AbortError') show(local, 'Servers cannot be searched right now; the pages above still open.');
+  }
+}
+
+function show(results, note) {
+  found = results;
+  selected = 0;
+  list().replaceChildren(...results.map(row));
+  dialog().querySelector('[data-palette-note]').textContent = note || (results.length ? '' : 'Nothing has that name.');
+  mark();
+}
+
+function row(result, index) {
+  const item = document.createElement('li');
+  item.id = `palette-${index}`;
+  item.setAttribute('role', 'option');
+  const label = document.createElement('span');
+  label.className = 'ell';
+  label.textContent = result.label;
+  const hint = document.createElement('span');
+  hint.className = 'dim ell';
+  hint.textContent = result.hint || result.kind;
+  item.append(fromTemplate(`icon-${result.kind.toLowerCase()}`) ?? '', label, hint);
+  item.addEventListener('click', () => open(result));
+  return item;
+}
+
+/* Results are this site's own pages; anything else is not followed. */
+function open(result) {
+  const url = new URL(result.url, location.href);
+  if (url.origin === location.origin) location.assign(url.href);
+}
+
+function mark() {
+  [...list().children].forEach((item, index) => {
+    item.setAttribute('aria-selected', String(index === selected));
+    if (index === selected) item.scrollIntoView({ block: 'nearest' });
+  });
+  if (found.length) input().setAttribute('aria-activedescendant', `palette-${selected}`);
+  else input().removeAttribute('aria-activedescendant');
+}
+
+function onKey(event) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step && found.length) {
+    event.preventDefault();
+    selected = (selected + step + found.length) % found.length;
+    mark();
+  } else if (event.key === 'Enter' && found[selected]) {
+    event.preventDefault();
+    open(found[selected]);
+  }
+}
+
+export function startPalette() {
+  if (!dialog()) return;
+  document.querySelector('[data-palette-open]')?.addEventListener('click', openPalette);
+  input().addEventListener('keydown', onKey);
+  input().addEventListener('input', () => {
+    clearTimeout(timer);
+    timer = setTimeout(search, WAIT_MS);
+  });
+}

@@ -1,0 +1,89 @@
+/* Live state of servers: pills in lists, the actions of a server's head, changed catalogues, the connection test. */
+import { live } from './live.js';
+
+function paintPill(cell, row) {
+  if (row.pill) htmx.swap({ target: cell, swap: 'innerHTML', text: row.pill });
+}
+
+if (document.querySelector('[data-server-rows]')) {
+  live.on('servers', 'session', (frame) => {
+    for (const row of frame.rows ?? []) {
+      for (const cell of document.querySelectorAll(`[data-server-row="${row.server}"] [data-server-state]`)) paintPill(cell, row);
+    }
+  });
+}
+
+const actions = document.querySelector('[data-session-actions]');
+if (actions) {
+  const topic = `server.${actions.dataset.server}`;
+  live.on(topic, 'session', (frame) => {
+    for (const row of frame.rows ?? []) actions.dataset.desired = row.desired;
+  });
+  live.on(topic, 'catalog', () => {
+    const notice = document.querySelector('[data-catalog-changed]');
+    if (notice) notice.hidden = false;
+    /* A page without any definition has nothing to lose by loading again. */
+    else if (document.querySelector('[data-reload-on-catalog]')) location.reload();
+  });
+}
+
+const history = document.querySelector('[data-calls-of]');
+if (history) {
+  live.on(`server.${history.dataset.callsOf}`, 'call', () => {
+    const notice = document.querySelector('[data-newer-calls]');
+    if (notice) notice.hidden = false;
+    else location.reload();
+  });
+}
+
+/* Verbs whose effect arrives on the socket need no new page. */
+document.addEventListener('submit', async (event) => {
+  const form = event.target;
+  if (!form.matches('form[data-quiet]') || live.state !== 'live') return;
+  event.preventDefault();
+  const button = form.querySelector('button');
+  button.disabled = true;
+  try {
+    const response = await fetch(form.action, { method: 'POST', body: new FormData(form), headers: { 'HX-Request': 'true' } });
+    if (!response.ok) form.submit();
+  } catch {
+    form.submit();
+  } finally {
+    button.disabled = false;
+  }
+});
+
+/* Test connection keeps the form as it is and shows the steps below it. */
+document.addEventListener('submit', async (event) => {
+  const button = event.submitter;
+  if (!button?.hasAttribute('data-test-connection')) return;
+  event.preventDefault();
+  const slot = document.getElementById('test-result');
+  button.disabled = true;
+  try {
+    const body = new FormData(event.target, button);
+    const response = await fetch(button.formAction, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
+    htmx.swap({ target: slot, swap: 'innerHTML', text: await response.text() });
+    live.scan(slot);
+    slot.scrollIntoView({ block: 'nearest' });
+  } finally {
+    button.disabled = false;
+  }
+});
+
+for (const select of document.querySelectorAll('[data-submit-on-change]')) {
+  select.addEventListener('change', () => select.form.requestSubmit());
+}
+
+for (const input of document.querySelectorAll('[data-filter-list]')) {
+  const list = document.querySelector(input.dataset.filterList);
+  input.addEventListener('input', () => {
+    const words = input.value.trim().toLowerCase();
+    let shown = 0;
+    for (const item of list.querySelectorAll('[data-filter-text]')) {
+      item.hidden = !item.dataset.filterText.includes(words);
+      shown += item.hidden ? 0 : 1;
+    }
+    list.querySelector('[data-filter-empty]').hidden = shown > 0;
+  });
+}

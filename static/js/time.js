@@ -1,0 +1,93 @@
+/* Rewrites every <time data-time> in the reader's zone; the server wrote UTC. Works for whatever is added later, too. */
+import { storage } from './dom.js';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const SELECTOR = 'time[data-time]';
+
+function zone() {
+  return storage('zone') === 'utc' ? 'UTC' : undefined;
+}
+
+function parts(date, options) {
+  return new Intl.DateTimeFormat('en-GB', { timeZone: zone(), hourCycle: 'h23', ...options }).format(date);
+}
+
+function exact(date) {
+  const day = parts(date, { day: 'numeric', month: 'short', year: 'numeric' });
+  const milliseconds = String(date.getUTCMilliseconds()).padStart(3, '0');
+  return `${day}, ${clock(date)}.${milliseconds}`;
+}
+
+function clock(date) {
+  return parts(date, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+}
+
+function sameDay(a, b) {
+  const options = { day: 'numeric', month: 'numeric', year: 'numeric' };
+  return parts(a, options) === parts(b, options);
+}
+
+function logStamp(date) {
+  const milliseconds = String(date.getUTCMilliseconds()).padStart(3, '0');
+  const time = `${clock(date)}.${milliseconds}`;
+  return sameDay(date, new Date()) ? time : `${parts(date, { day: 'numeric', month: 'short' })}, ${time}`;
+}
+
+function relative(date) {
+  const difference = date - Date.now();
+  const away = Math.abs(difference);
+  const say = (count, unit) => (difference > 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`);
+  if (away < 5_000) return 'now';
+  if (away < MINUTE) return say(Math.round(away / 1000), 's');
+  if (away < HOUR) return say(Math.round(away / MINUTE), 'min');
+  if (away < DAY) return say(Math.round(away / HOUR), 'h');
+  if (away < 7 * DAY) return say(Math.round(away / DAY), away < 1.5 * DAY ? 'day' : 'days');
+  return parts(date, { day: 'numeric', month: 'short', year: 'numeric' });
+}
+
+const FORMS = {
+  relative,
+  exact: logStamp,
+  time: clock,
+  date: (date) => parts(date, { day: 'numeric', month: 'short', year: 'numeric' }),
+};
+
+export function paintTime(element) {
+  const date = new Date(element.dateTime);
+  if (Number.isNaN(date.getTime())) return;
+  const words = (FORMS[element.dataset.time] ?? relative)(date);
+  if (element.textContent !== words) element.textContent = words;
+  const zoneName = zone() ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const title = `${exact(date)} ${zoneName} · ${date.toISOString()}`;
+  if (element.title !== title) element.title = title;
+}
+
+function paintAll(root) {
+  if (root.matches?.(SELECTOR)) paintTime(root);
+  for (const element of root.querySelectorAll?.(SELECTOR) ?? []) paintTime(element);
+}
+
+function onMutations(mutations) {
+  for (const { target, addedNodes } of mutations) {
+    const owner = (target.nodeType === Node.TEXT_NODE ? target.parentElement : target)?.closest?.(SELECTOR);
+    if (owner) paintTime(owner);
+    for (const node of addedNodes) if (node.nodeType === Node.ELEMENT_NODE) paintAll(node);
+  }
+}
+
+export function startTimes() {
+  paintAll(document.body);
+  new MutationObserver(onMutations).observe(document.body, { childList: true, subtree: true, characterData: true });
+  setInterval(() => {
+    for (const element of document.querySelectorAll('time[data-time=relative]')) paintTime(element);
+  }, 10_000);
+  addEventListener('storage', () => paintAll(document.body));
+  document.addEventListener('click', (event) => {
+    const button = event.target.closest('[data-zone-choice]');
+    if (!button) return;
+    storage('zone', button.dataset.zoneChoice);
+    paintAll(document.body);
+  });
+}

@@ -1,0 +1,46 @@
+/* Messages in the corner. Success leaves after five seconds; what went wrong stays until it is dismissed. */
+import { fromTemplate, slot } from './dom.js';
+
+const SHOWN_MS = 5_000;
+const MOST = 5;
+
+/* toast({ title, text, tone: 'info' | 'ok' | 'warn' | 'bad', action: { label, url } }) */
+export function toast({ title, text = '', tone = 'info', action = null }) {
+  const urgent = tone === 'bad';
+  const region = document.querySelector(urgent ? '[data-toasts-assertive]' : '[data-toasts-polite]');
+  const element = fromTemplate('toast');
+  if (!region || !element) return;
+  element.classList.add(tone);
+  slot(element, 'icon').replaceWith(fromTemplate(`icon-${tone}`));
+  slot(element, 'title').textContent = title;
+  slot(element, 'text').textContent = text;
+  if (action) {
+    const link = slot(element, 'action');
+    link.hidden = false;
+    link.href = action.url;
+    link.textContent = action.label;
+  }
+  while (region.childElementCount >= MOST) region.firstElementChild.remove();
+  region.append(element);
+  if (!urgent && tone !== 'warn') leaveLater(element);
+}
+
+function leaveLater(element) {
+  let timer = setTimeout(() => element.remove(), SHOWN_MS);
+  const stay = () => clearTimeout(timer);
+  const go = () => {
+    stay();
+    timer = setTimeout(() => element.remove(), SHOWN_MS);
+  };
+  element.addEventListener('pointerenter', stay);
+  element.addEventListener('focusin', stay);
+  element.addEventListener('pointerleave', go);
+  element.addEventListener('focusout', go);
+}
+
+export function startToasts() {
+  for (const element of document.querySelectorAll('[data-toast=success], [data-toast=info]')) leaveLater(element);
+  document.addEventListener('click', (event) => {
+    event.target.closest('[data-toast-close]')?.closest('.toast2')?.remove();
+  });
+}

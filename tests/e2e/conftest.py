@@ -1,0 +1,36 @@
+"""People in browsers, for tests that need more than one."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.e2e.walk import Walk
+from tests.tools.browser import sign_in, watched_context
+from tests.tools.stack import Stack
+
+
+@pytest.fixture
+def fresh_stack(make_stack: Callable[..., Stack]) -> Stack:
+    """A product on its first day: no user, no server."""
+    return make_stack().start()
+
+
+@pytest.fixture
+def walker(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Walk]]:
+    """`walker(stack, signed_in=False)`: a person with a browser of their own; every complaint of a page fails the test."""
+    collected = []
+    with ExitStack() as closing:
+
+        def make(stack: Stack, *, signed_in: bool = False, **options: object) -> Walk:
+            window = {"viewport": {"width": 1440, "height": 900}} | options
+            context, complaints = closing.enter_context(watched_context(browser, stack.base_url, **window))
+            collected.append(complaints)
+            walk = Walk(context.new_page(), stack.base_url, complaints)
+            if signed_in:
+                sign_in(walk.page)
+            return walk
+
+        yield make
+    assert [line for complaints in collected for line in complaints.unexpected()] == []

@@ -1,0 +1,146 @@
+"""500 calls by 50 callers through 50 real sockets: nothing lost, nothing twice, nothing left behind."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import time
+
+import httpx
+import pytest
+import websockets
+
+from tests.peers.peers import peer_command
+from tests.tools.stack import ADMIN, Stack
+
+pytestmark = [pytest.mark.up, pytest.mark.slow]
+CALLERS, CALLS_EACH, SETTLE_SECONDS = 50, 10, 10
+HOLDINGS = re.compile(r"holdings.*")
+
+
+@pytest.fixture
+def effects(tmp_path):
+    return tmp_path / "effects"
+
+
+@pytest.fixture
+def product(make_stack) -> Stack:
+    # Ten sockets are what one person may have; this one plays fifty.
+    stack = make_stack(env={"MCPADMIN_SOCKETS_A_USER": str(CALLERS)}).start()
+    stack.create_admin()
+    return stack
+
+
+def signed_in(stack: Stack) -> httpx.Client:
+    client = httpx.Client(base_url=stack.base_url, follow_redirects=True, trust_env=False)
+    page = client.get("/accounts/login/").text
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)[1]
+    form = {"login": ADMIN[0], "password": ADMIN[1], "csrfmiddlewaretoken": token}
+    answer = client.post("/accounts/login/", data=form, headers={"Referer": stack.base_url})
+    assert answer.url.path == "/"
+    return client
+
+
+def ticket(client: httpx.Client) -> str:
+    token = next(value for name, value in client.cookies.items() if "csrf" in name)
+    headers = {"X-CSRFToken": token, "Referer": str(client.base_url)}
+    return client.post("/live/ticket/", headers=headers).json()["ticket"]
+
+
+async def caller(stack: Stack, client: httpx.Client, number: int, server: str, start: asyncio.Event) -> list[str]:
+    cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    url = stack.base_url.replace("http", "ws") + "/ws/"
+    headers = {"Cookie": cookies}
+    async with websockets.connect(url, origin=stack.base_url, additional_headers=headers, max_size=None) as socket:
+        given = await asyncio.to_thread(ticket, client)
+        await socket.send(json.dumps({"op": "hello", "ticket": given, "v": 1}))
+        await answer(socket, lambda frame: frame.get("op") == "welcome")
+        await start.wait()
+        return [await one_call(socket, server, f"{number}-{index}", index) for index in range(CALLS_EACH)]
+
+
+async def one_call(socket, server: str, effect: str, ref: int) -> str:
+    order = {"op": "call", "server": server, "tool": "counter", "args": {"id": effect}, "ref": ref, "confirm": ""}
+    await socket.send(json.dumps(order))
+    accepted = await answer(socket, lambda frame: frame.get("ref") == ref)
+    assert accepted["op"] == "accepted", accepted
+    topic = f"call.{accepted['call']}"
+    await socket.send(json.dumps({"op": "sub", "topics": {topic: None}}))
+    await answer(socket, lambda frame: frame.get("t") == topic and any(row.get("final") for row in frame.get("rows") or []))
+    return accepted["call"]
+
+
+async def answer(socket, wanted) -> dict:
+    async with asyncio.timeout(90):
+        async for text in socket:
+            frame = json.loads(text)
+            if wanted(frame):
+                return frame
+    raise AssertionError("the socket closed")
+
+
+async def everybody(stack: Stack, server: str) -> list[str]:
+    client = await asyncio.to_thread(signed_in, stack)
+    start = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(caller(stack, client, number, server, start)) for number in range(CALLERS)]
+        await asyncio.sleep(1)
+        start.set()
+    client.close()
+    return [uid for task in tasks for uid in task.result()]
+
+
+def holdings(stack: Stack) -> dict[str, dict[str, int]]:
+    """What web and worker say of themselves on SIGUSR2, after a moment of quiet."""
+    found = {}
+    for part, word in (("web", "daphne"), ("worker", "mcpadmin.worker")):
+        since = len(stack.lines)
+        process = stack.part(word)[-1]
+        os.kill(process.pid, signal.SIGUSR2)
+        line = stack.wait_for(HOLDINGS, since=since)[0]
+        counts = re.findall(r"\W?(descriptors|threads|tasks|children)\W+?(-?\d+)", line)
+        found[part] = {name: int(number) for name, number in counts}
+    return found
+
+
+def register_counter(stack: Stack, effects) -> str:
+    command, arguments = peer_command("sdk1", "stdio")
+    stack.manage(
+        "register_server", "--user", ADMIN[0], "--name", "Counter", "--transport", "stdio", "--command", command,
+        *[f"--argument={argument}" for argument in arguments], "--environment", f"EFFECT_LOG={effects}",
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        rows = stack.rows("SELECT state FROM mcp_sessions_mcpsession")
+        if rows and rows[0]["state"] == "ready" and stack.rows("SELECT 1 FROM servers_definition WHERE key = 'counter'"):
+            return stack.shell("from servers.models import Server; print(Server.objects.get().uid)").strip()
+        time.sleep(0.2)
+    raise AssertionError(f"the counter never became ready:\n{stack.output[-3000:]}")
+
+
+def test_five_hundred_calls_of_fifty_callers_happen_once_each_and_leave_nothing_behind(product, effects) -> None:
+    server = register_counter(product, effects)
+    before = holdings(product)
+    began = time.monotonic()
+    uids = asyncio.run(everybody(product, server))
+    seconds = time.monotonic() - began
+    time.sleep(SETTLE_SECONDS)
+    after = holdings(product)
+    total = CALLERS * CALLS_EACH
+
+    print(f"\n{total} calls in {seconds:.1f} s; before {before}, after {after}")
+    assert len(set(uids)) == total
+    states = product.rows("SELECT state, count(*) AS n FROM mcp_sessions_call GROUP BY state")
+    assert [(row["state"], row["n"]) for row in states] == [("succeeded", total)]
+    events = product.rows("SELECT action, count(*) AS n FROM servers_auditevent WHERE call_uid IS NOT NULL GROUP BY action")
+    assert {row["action"]: row["n"] for row in events} == {
+        "call:tool:request": total,
+        "call:tool:send": total,
+        "call:tool:finish": total,
+    }
+    lines = effects.read_text().splitlines()
+    assert len(lines) == total
+    assert len({line.split("\t")[0] for line in lines}) == total
+    assert after == before
+    assert "chain is intact" in product.manage("verify_audit").lower() or product.manage("verify_audit")

@@ -1,0 +1,105 @@
+"""What a person does in the browser, as sentences. Each step waits for what the person would see."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.tools.browser import Complaints
+
+SECONDS = 1000
+
+
+class Walk:
+    """One person in one browser window."""
+
+    def __init__(self, page: Page, base_url: str, complaints: Complaints) -> None:
+        self.page = page
+        self.complaints = complaints
+        self.base_url = base_url.rstrip("/")
+        page.set_default_timeout(20 * SECONDS)
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.base_url + path)
+
+    # --- account -----------------------------------------------------------------------------------------------------
+    def use_setup_link(self, link: str, name: str, password: str) -> None:
+        self.page.goto(link)
+        self.page.get_by_label("Username").fill(name)
+        self.page.get_by_label("Password", exact=True).fill(password)
+        self.page.get_by_label("Password confirmation").fill(password)
+        self.page.get_by_role("button", name="Create administrator").click()
+        expect(self.page.get_by_role("heading", name="Overview")).to_be_visible()
+
+    def sign_in(self, name: str, password: str) -> None:
+        self.open("/accounts/login/")
+        self.page.get_by_label("Username").fill(name)
+        self.page.get_by_label("Password", exact=True).fill(password)
+        self.page.get_by_role("button", name="Sign in").click()
+        expect(self.page.get_by_role("heading", name="Overview")).to_be_visible()
+
+    # --- registering ---------------------------------------------------------------------------------------------------
+    def fill_stdio(self, name: str, command: str, arguments: list[str], **environment: str) -> None:
+        self.open("/servers/add/")
+        self.page.get_by_label("Name", exact=True).first.fill(name)
+        self.page.get_by_label("stdio").check()
+        self.page.get_by_label("Command").fill(command)
+        self.page.get_by_label("Arguments").fill("\n".join(arguments))
+        self._fill_values("environment", environment)
+
+    def fill_http(self, name: str, url: str, **headers: str) -> None:
+        self.open("/servers/add/")
+        self.page.get_by_label("Name", exact=True).first.fill(name)
+        self.page.get_by_label("Streamable HTTP").check()
+        self.page.get_by_label("URL").fill(url)
+        self._fill_values("header", headers)
+
+    def _fill_values(self, kind: str, values: dict[str, str]) -> None:
+        for index, (name, value) in enumerate(values.items()):
+            row = self.page.locator("[data-value-row]").nth(index)
+            row.locator("select").select_option(kind)
+            row.locator("input[name$=-name]").fill(name)
+            row.locator("input[name$=-value], textarea[name$=-value]").fill(value)
+
+    def test_connection(self) -> Locator:
+        self.page.get_by_role("button", name="Test connection").click()
+        return self.page.locator("#test-result")
+
+    def save(self) -> None:
+        self.page.get_by_role("button", name="Register server").click()
+
+    def register_stdio(self, name: str, command: str, arguments: list[str], **environment: str) -> None:
+        self.fill_stdio(name, command, arguments, **environment)
+        self.save()
+        expect(self.page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+
+    def register_http(self, name: str, url: str, **headers: str) -> None:
+        self.fill_http(name, url, **headers)
+        self.save()
+        expect(self.page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+
+    # --- one server ------------------------------------------------------------------------------------------------------
+    def open_tool(self, slug: str, tool: str) -> None:
+        self.open(f"/servers/{slug}/tools/?tool={tool}")
+        expect(self.page.locator("#tool-form")).to_be_visible()
+        expect(self.page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
+
+    def state(self) -> Locator:
+        return self.page.locator("[data-live-target^='server.'] .title .tag")
+
+    def wait_for_state(self, word: str, seconds: int = 40) -> None:
+        expect(self.state()).to_contain_text(word, timeout=seconds * SECONDS)
+
+    def run_tool(self) -> None:
+        self.page.get_by_role("button", name="Run tool").click()
+
+    def result(self) -> Locator:
+        """The newest call's card."""
+        return self.page.locator("#results .call-slot").first
+
+    def until(self, condition: Callable[[], bool], seconds: int = 20) -> None:
+        """Wait for something outside of the page, while the page goes on living."""
+        for _ in range(seconds * 10):
+            if condition():
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError("it never came true")
