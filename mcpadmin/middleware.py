@@ -3,7 +3,8 @@
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction
@@ -12,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from mcpadmin import health
+from servers.audit.record import current_request
 
 log = structlog.get_logger("mcpadmin.request")
 
@@ -43,23 +45,29 @@ class RequestContextMiddleware:
             return self._answer(request)
         if probe := health.PROBES.get(request.path):
             return async_to_sync(probe)(request)
-        started = _begin(request)
-        return _finish(request, self.get_response(request), started)
+        with _context(request) as started:
+            return _finish(request, self.get_response(request), started)
 
     async def _answer(self, request: HttpRequest) -> HttpResponseBase:
         if probe := health.PROBES.get(request.path):
             return await probe(request)
-        started = _begin(request)
-        return _finish(request, await self.get_response(request), started)
+        with _context(request) as started:
+            return _finish(request, await self.get_response(request), started)
 
 
-def _begin(request: HttpRequest) -> float:
+@contextmanager
+def _context(request: HttpRequest) -> Iterator[float]:
+    """Yields when the request began. Within it, logs and audit events know the request without being handed it."""
     request.request_id = request_id(request)
     request.client_ip = client_ip(request)
-    request.META["REMOTE_ADDR"] = request.client_ip
+    request.META["REMOTE_ADDR"] = request.client_ip  # what allauth's limits count by
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(request_id=request.request_id)
-    return time.perf_counter()
+    token = current_request.set(request)
+    try:
+        yield time.perf_counter()
+    finally:
+        current_request.reset(token)
 
 
 def _finish(request: HttpRequest, response: HttpResponseBase, started: float) -> HttpResponseBase:

@@ -5,6 +5,7 @@ others'. A missing one is refused: no browser leaves it out.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -20,14 +21,18 @@ _LONGEST = 512
 
 
 class SameOriginOnly:
-    """Refuses a handshake with 403, before it is accepted, unless its Origin is this site or a trusted one."""
+    """Refuses a handshake with 403, before it is accepted, unless its Origin is this site or a trusted one.
+
+    Adds to the scope: `client_ip`, and `backlog`, which says how many bytes the browser has not taken yet.
+    """
 
     def __init__(self, application: Application) -> None:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if allowed(scope):
-            return await self.application(scope, receive, send)
+            inner = {**scope, "client_ip": _client_ip(scope), "backlog": _backlog_of(send)}
+            return await self.application(inner, receive, send)
         await receive()  # websocket.connect
         await send({"type": "websocket.close", "code": 4403})
 
@@ -73,3 +78,24 @@ def _scheme(scope: Scope) -> str:
 
 def _values(scope: Scope, header: bytes) -> list[str]:
     return [value.decode("latin-1") for name, value in scope["headers"] if name == header and len(value) <= _LONGEST]
+
+
+def _client_ip(scope: Scope) -> str:
+    """As mcpadmin.middleware.client_ip: the peer, or what the outermost of our own proxies saw."""
+    peer = str((scope.get("client") or [""])[0])
+    hops = [hop.strip() for value in _values(scope, b"x-forwarded-for") for hop in value.split(",") if hop.strip()]
+    count = settings.TRUSTED_PROXIES
+    return hops[-count] if 0 < count <= len(hops) else peer
+
+
+def _backlog_of(send: Send) -> Callable[[], int]:
+    """ASGI cannot say how much of what was sent is still unread; Daphne's `send` is bound to a Twisted transport that
+    can. Under another server the bound on our own queue remains."""
+    protocol = send.args[0] if isinstance(send, partial) and send.args else None
+    transport = getattr(protocol, "transport", None)
+
+    def backlog() -> int:
+        buffered = len(getattr(transport, "dataBuffer", b"")) - getattr(transport, "offset", 0)
+        return max(0, buffered) + int(getattr(transport, "_tempDataLen", 0))
+
+    return backlog

@@ -1,6 +1,7 @@
 """All settings, read from the environment once. docs/configuration.md explains each for operators."""
 
 import secrets
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -233,6 +234,9 @@ INLINE_PAYLOAD_BYTES = 64 * 1024
 RECONNECT_CEILING_SECONDS = env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)
 ALLOW_LOOPBACK = env.bool("MCPADMIN_ALLOW_LOOPBACK", default=_loopback)
 ALLOWED_NETWORKS = env.list("MCPADMIN_ALLOWED_NETWORKS", default=[])
+
+# Run by the interpreter of the worker, from the folder that holds this package.
+DEMO_COMMAND = [sys.executable, "-m", "mcpadmin.demo_server"]
 
 # --- language, time, logs ----------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en"

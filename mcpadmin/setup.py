@@ -5,6 +5,7 @@ nothing is stored, and each start of `up` may print a new one.
 """
 
 import secrets
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -13,6 +14,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model, login
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import BaseUserCreationForm
+from django.contrib.auth.password_validation import password_validators_help_texts
 from django.core import signing
 from django.core.cache import cache
 from django.db import connection, transaction
@@ -23,8 +25,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 from redis.exceptions import RedisError
-from servers.audit.record import Actor, Event, record
 
+from servers.audit.record import Actor, Event, client_ip, record
 from servers.enums import AuditAction, AuditOutcome
 
 log = structlog.get_logger("mcpadmin.setup")
@@ -41,8 +43,28 @@ class AdministratorExists(Exception):
     """Someone was faster."""
 
 
+@dataclass(frozen=True)
+class Refusal:
+    status: int
+    title: str
+    text: str
+    command: str = ""
+    sign_in: bool = False
+
+
+_NEW_LINK = "Print a new one on the machine that runs mcpadmin, or start it again:"
+_COMMAND = "python manage.py setup_link"
+USED = Refusal(410, "This link has been used", "An administrator exists already.", sign_in=True)
+EXPIRED = Refusal(410, "This link has expired", f"Set-up links work for 24 hours. {_NEW_LINK}", _COMMAND)
+INVALID = Refusal(404, "This link is not valid", f"It was cut short or belongs elsewhere. {_NEW_LINK}", _COMMAND)
+LIMITED = Refusal(429, "Too many attempts", "Wait ten minutes, then open the link again.")
+UNCOUNTED = Refusal(
+    503, "Set-up has to wait", "Redis does not answer; open the link again once mcpadmin reports it ready."
+)
+
+
 class AdministratorForm(BaseUserCreationForm):
-    email = forms.EmailField(required=False, help_text="Optional.")
+    email = forms.EmailField(required=False, label="E-mail", help_text="Optional.")
 
     class Meta(BaseUserCreationForm.Meta):
         fields = ("username", "email")
@@ -50,8 +72,10 @@ class AdministratorForm(BaseUserCreationForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.order_fields(["username", "email", "password1", "password2"])
-        for name, complete in (("username", "username"), ("email", "email")):
-            self.fields[name].widget.attrs["autocomplete"] = complete
+        self.fields["username"].help_text = "Letters, digits and @ . + - _"
+        self.fields["email"].widget.attrs["autocomplete"] = "email"
+        self.fields["password1"].help_text = " ".join(password_validators_help_texts())
+        self.fields["password2"].help_text = ""
 
 
 def administrator_exists() -> bool:
@@ -68,15 +92,15 @@ def link(base_url: str) -> str:
 @sensitive_post_parameters("password1", "password2")
 @require_http_methods(["GET", "POST"])
 def first_administrator(request: HttpRequest, token: str) -> HttpResponse:
-    if reason := _refusal(request, token):
-        return _refuse(request, reason)
+    if refusal := _refusal(request, token):
+        return _refuse(request, refusal)
     form = AdministratorForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
             user = create_administrator(form, request)
         except AdministratorExists:
-            return _refuse(request, "used")
-        # cycle_key inside: whoever planted a session id before has nothing.
+            return _refuse(request, USED)
+        # It also gives the browser session a new key: whoever planted one before holds nothing.
         login(request, user, backend=settings.AUTHENTICATION_BACKENDS[0])
         return redirect("/")
     return render(request, "mcpadmin/setup.html", {"form": form}, status=422 if form.errors else 200)
@@ -91,10 +115,8 @@ def create_administrator(form: AdministratorForm, request: HttpRequest) -> Any:
         user = form.save(commit=False)
         user.is_staff = user.is_superuser = True
         user.save()
-        ip, request_id = getattr(request, "client_ip", ""), getattr(request, "request_id", "")
-        actor = Actor.of_user(user, ip, request_id)
-        event = Event(AuditAction.ADMINISTRATOR_CREATE, AuditOutcome.OK, actor, None, subject=user.get_username())
-        record(event)
+        actor = Actor.of_user(user, client_ip(request), getattr(request, "request_id", ""))
+        record(Event(AuditAction.ADMINISTRATOR_CREATE, AuditOutcome.OK, actor, subject=user.get_username()))
     return user
 
 
@@ -105,29 +127,30 @@ def _one_at_a_time() -> None:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_ID])
 
 
-def _refusal(request: HttpRequest, token: str) -> str:
-    if _too_many(request):
-        return "limited"
+def _refusal(request: HttpRequest, token: str) -> Refusal | None:
+    if limit := _limit(request):
+        return limit
     try:
         signing.loads(token, salt=SALT, max_age=MAX_AGE_SECONDS)
     except signing.SignatureExpired:
-        return "used" if administrator_exists() else "expired"
+        return USED if administrator_exists() else EXPIRED
     except signing.BadSignature:
-        return "invalid"
-    return "used" if administrator_exists() else ""
+        return INVALID
+    return USED if administrator_exists() else None
 
 
-def _too_many(request: HttpRequest) -> bool:
-    """By address; when Redis cannot count, nobody is let in: sign-in needs it too."""
-    key = f"setup:{getattr(request, 'client_ip', '') or request.META.get('REMOTE_ADDR', '')}"
+def _limit(request: HttpRequest) -> Refusal | None:
+    """Attempts are counted by address. While Redis cannot count nobody is let in; signing in needs it too."""
+    key = f"setup:{client_ip(request)}"
     try:
         cache.add(key, 0, ATTEMPTS_SECONDS)
-        return cache.incr(key) > ATTEMPTS
-    except (RedisError, ValueError) as problem:  # ValueError: the key expired between the two commands
+        return LIMITED if cache.incr(key) > ATTEMPTS else None
+    except ValueError:
+        return None  # the key expired between the two commands: a new period begins
+    except RedisError as problem:
         log.warning("set-up attempts cannot be counted", problem=type(problem).__name__)
-        return not isinstance(problem, ValueError)
+        return UNCOUNTED
 
 
-def _refuse(request: HttpRequest, reason: str) -> HttpResponse:
-    status = {"limited": 429, "used": 410, "expired": 410, "invalid": 404}[reason]
-    return render(request, "mcpadmin/setup_refused.html", {"reason": reason}, status=status)
+def _refuse(request: HttpRequest, refusal: Refusal) -> HttpResponse:
+    return render(request, "mcpadmin/setup_refused.html", {"refusal": refusal}, status=refusal.status)

@@ -2,6 +2,8 @@ from django.urls import include, path
 
 from mcpadmin import health, setup
 
+handler403 = "servers.views.denied.permission_denied"
+
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

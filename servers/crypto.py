@@ -15,7 +15,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -56,7 +56,9 @@ class _Ring:
         try:
             return self.ciphers[key_id]
         except KeyError:
-            raise UnknownKey(f"The key ring has no key {key_id!r}. Restore the key ring that this database used.") from None
+            raise UnknownKey(
+                f"The key ring has no key {key_id!r}. Restore the key ring that this database used."
+            ) from None
 
 
 _cached: tuple[object, _Ring] | None = None
@@ -85,8 +87,10 @@ def open_sealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str
 
 def missing_keys() -> list[str]:
     """Ids of keys that rows were sealed with and that the ring lacks. Raises KeyRingMissing without a readable ring."""
-    used: set[str] = set(_sealed_rows("ServerValue").filter(sealed__isnull=False).values_list("key_id", flat=True).distinct())
-    living = _sealed_rows("ServerDraft").filter(expires_at__gt=datetime.now(timezone.utc))
+    used: set[str] = set(
+        _sealed_rows("ServerValue").filter(sealed__isnull=False).values_list("key_id", flat=True).distinct()
+    )
+    living = _sealed_rows("ServerDraft").filter(expires_at__gt=datetime.now(UTC))
     used.update(living.values_list("key_id", flat=True).distinct())
     return sorted(used - _ring().ciphers.keys())
 

@@ -18,11 +18,32 @@ _SECRET_NAME = re.compile(
 _SECRET_PARAMETER = re.compile(r"token|secret|passw|api[-_]?key|^key$|^sig$|signature|auth", re.IGNORECASE)
 # Ours to set: the connection's own (RFC 9110 section 7.6.1) and what the protocol core writes on each request.
 _OWN_HEADERS = frozenset(
-    "accept accept-encoding connection content-encoding content-length content-type expect host keep-alive last-event-id "
-    "mcp-method mcp-name mcp-protocol-version mcp-session-id origin proxy-authenticate proxy-authorization proxy-connection "
-    "te trailer transfer-encoding upgrade".split()
+    {
+        *(
+            "accept",
+            "accept-encoding",
+            "connection",
+            "content-encoding",
+            "content-length",
+            "content-type",
+            "expect",
+            "host",
+        ),
+        *("keep-alive", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "origin"),
+        *(
+            "proxy-authenticate",
+            "proxy-authorization",
+            "proxy-connection",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+        ),
+    }
 )
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+# Words of our own addresses under /servers/.
+RESERVED_SLUGS = frozenset({"add", "demo", "test", "import", "export", "new"})
 MAX_VALUE_LENGTH = 16_384
 MAX_ARGUMENTS = 200
 
@@ -121,7 +142,9 @@ def looks_secret(name: str) -> bool:
 # --- commands ----------------------------------------------------------------------------------------------------------
 def validate_command(command: str) -> None:
     if not command.strip():
-        raise ValidationError("Enter the program to start, for example npx or /usr/local/bin/my-server.", code="required")
+        raise ValidationError(
+            "Enter the program to start, for example npx or /usr/local/bin/my-server.", code="required"
+        )
     if _CONTROL.search(command):
         raise ValidationError("The command is one line without control characters.", code="command")
 
@@ -151,3 +174,29 @@ def split_command_line(line: str) -> tuple[str, list[str]]:
     if not words:
         raise ValidationError("Enter the program to start.", code="required")
     return words[0], words[1:]
+
+
+# --- names and times -----------------------------------------------------------------------------------------------------
+def validate_slug(slug: str) -> None:
+    if slug in RESERVED_SLUGS:
+        raise ValidationError(f"“{slug}” is a word of our own addresses. Choose another short name.", code="reserved")
+
+
+def validate_tags(tags: list[str]) -> None:
+    if len(tags) > 20 or any(len(tag) > 40 for tag in tags):
+        raise ValidationError("At most 20 tags of 40 characters.", code="tags")
+
+
+#: seconds: (least, most) by field of Server
+TIMES = {
+    "connect_timeout_seconds": (1, 600),
+    "request_timeout_seconds": (1, 86_400),
+    "total_timeout_seconds": (1, 604_800),
+    "idle_timeout_seconds": (10, 604_800),
+}
+
+
+def validate_seconds(field: str, seconds: int) -> None:
+    least, most = TIMES[field]
+    if not least <= seconds <= most:
+        raise ValidationError(f"Between {least} and {most:,} seconds.", code="seconds")

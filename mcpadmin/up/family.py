@@ -64,7 +64,12 @@ class Family:
         self._loop.remove_signal_handler(signal.SIGCHLD)
         if self._sweeping:
             self._sweeping.cancel()
-        deadline = time.monotonic() + 0.5
-        while self._kill_adopted() and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
+        await self._bury()
+
+    async def _bury(self) -> None:
+        """A killed orphan leaves us its own children a moment later: twice nobody is the end."""
+        deadline, quiet = time.monotonic() + 1.0, 0
+        while quiet < 2 and time.monotonic() < deadline:
+            quiet = 0 if self._kill_adopted() else quiet + 1
+            await asyncio.sleep(0.01)
             list(process.reap())

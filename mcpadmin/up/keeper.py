@@ -41,7 +41,7 @@ class Keeper:
             child = self.child = Child(self.part, self._env, self._output)
             self._on_start(child.pid)
             waiting = asyncio.create_task(self._say_ready(child))
-            status = await child.exited
+            status = await asyncio.shield(child.exited)  # a stop cancels this task, not the end it waits for
             waiting.cancel()
             await asyncio.sleep(self._after_death(child, status))
 

@@ -75,7 +75,9 @@ def user_saved(sender: Any, instance: Any, created: bool, raw: bool = False, **_
         _append(AuditAction.USER_CREATE, actor, name, **given)
         return
     before = getattr(instance, _BEFORE, None) or {}
-    changes = {key: _change(old, getattr(instance, key)) for key, old in before.items() if old != getattr(instance, key)}
+    changes = {
+        key: _change(old, getattr(instance, key)) for key, old in before.items() if old != getattr(instance, key)
+    }
     for action, keys in ((AuditAction.RIGHTS_CHANGE, _RIGHTS), (AuditAction.USER_CHANGE, _FACTS)):
         if changed := {key: changes[key] for key in keys if key in changes}:
             _append(action, actor, name, changes=changed)

@@ -62,4 +62,6 @@ def _unpacked(payload: Payload) -> bytes:
 
 def _storable(text: str) -> bool:
     """PostgreSQL's text takes neither NUL nor lone surrogates; such content stands in the blob."""
-    return text.isascii() and "\0" not in text or not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text)
+    if text.isascii():
+        return "\0" not in text
+    return not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text)

@@ -114,12 +114,12 @@ class Writer:
             return self._late(future)
 
     async def submit_and_await(
-        self, fn: Callable[[], T], events: Callable[[T], list[Event]] | None = None, timeout: float = 2.0
+        self, fn: Callable[[], T], events: Callable[[T], list[Event]] | None = None, seconds: float = 2.0
     ) -> T:
         """`submit_and_wait` for a loop."""
         future = self.submit(fn, events)
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), timeout)
+            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
         except TimeoutError as exc:
             if future.cancel():
                 raise _too_late() from exc
@@ -175,6 +175,7 @@ class Writer:
         batch = [work for work in batch if work.committing or not work.future.cancelled()]
         if not batch:
             return
+        used = connection.connection
         try:
             results = _commit(batch)
         except _Abandoned:
@@ -183,19 +184,18 @@ class Writer:
             connection.close()
             _fail(batch, exc.__cause__)
         except Exception as exc:  # whatever one function of the batch raised is its own caller's affair
-            self._isolate(batch, exc, again)
+            self._isolate(batch, exc, again and _broken(used))
         else:
             for work, result in zip(batch, results, strict=True):
                 work.future.set_result(result)
 
-    def _isolate(self, batch: list[_Work[Any]], exc: Exception, again: bool) -> None:
+    def _isolate(self, batch: list[_Work[Any]], exc: Exception, broken: bool) -> None:
         """One by one, so that only the failing work fails; a single one again when its connection had broken."""
-        broken = _close_if_broken()
-        if len(batch) == 1 and not (broken and again):
+        if len(batch) == 1 and not broken:
             _settle(batch[0], exc)
             return
         for work in batch:
-            self._flush([work], again=again and not broken)
+            self._flush([work], again=not broken)
 
 
 def _commit(batch: list[_Work[Any]]) -> list[Any]:
@@ -205,7 +205,9 @@ def _commit(batch: list[_Work[Any]]) -> list[Any]:
         _prepare_connection()
         block.__enter__()
     try:
-        transaction.on_commit(lambda: committed.append(True))  # first of all hooks: tells a failed commit from a failed hook
+        transaction.on_commit(
+            lambda: committed.append(True)
+        )  # first of all hooks: tells a failed commit from a failed hook
         results = _run(batch)
     except BaseException as exc:
         block.__exit__(type(exc), exc, exc.__traceback__)
@@ -223,10 +225,13 @@ def _commit(batch: list[_Work[Any]]) -> list[Any]:
 def _run(batch: list[_Work[Any]]) -> list[Any]:
     _prepare_transaction()
     results = [work.fn() for work in batch]
-    events = [event for work, result in zip(batch, results, strict=True) if work.events for event in work.events(result)]
+    events = [
+        event for work, result in zip(batch, results, strict=True) if work.events for event in work.events(result)
+    ]
     with _down():
         record_many(events)
-    if not all([work.begin_commit() for work in batch]):  # a list: each one must be asked
+    begun = [work.begin_commit() for work in batch]
+    if not all(begun):
         raise _Abandoned
     return results
 
@@ -257,9 +262,10 @@ def _prepare_transaction() -> None:
             cursor.execute("SET LOCAL lock_timeout='2s'; SET LOCAL idle_in_transaction_session_timeout='5s'")
 
 
-def _close_if_broken() -> bool:
-    if connection.connection is None or connection.is_usable():
-        return connection.connection is None
+def _broken(used: Any) -> bool:
+    """Whether the connection that was used is gone: the server was restarted, or closed it while it was idle."""
+    if used is None or (connection.connection is used and connection.is_usable()):
+        return False
     connection.close()
     return True
 

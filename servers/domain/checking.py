@@ -1,6 +1,7 @@
 """The rules of a registration, applied on every road: what the form says kindly, a command line is told too."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -22,20 +23,26 @@ def check(registration: Registration) -> None:
         problems["name"] = [ValidationError("Enter a name.", code="required")]
     for field, rule in _rules(registration):
         _collect(problems, field, rule, getattr(registration, field))
+    for field in validators.TIMES:
+        _collect(problems, field, partial(validators.validate_seconds, field), getattr(registration, field))
     for value in registration.used_values():
         _collect(problems, "values", _check_value, value)
     _refuse_doubles(problems, registration.used_values())
+    if registration.total_timeout_seconds < registration.request_timeout_seconds:
+        problem = ValidationError("At least as long as the request time-out.", code="total")
+        problems.setdefault("total_timeout_seconds", []).append(problem)
     if problems:
         raise ValidationError(problems)
 
 
 def _rules(registration: Registration) -> list[tuple[str, Callable[[Any], None]]]:
-    if registration.transport != TransportKind.STDIO:
-        return [("url", validators.validate_url)]
     rules: list[tuple[str, Callable[[Any], None]]] = [
-        ("command", validators.validate_command),
-        ("arguments", validators.validate_arguments),
+        ("slug", validators.validate_slug),
+        ("tags", validators.validate_tags),
     ]
+    if registration.transport != TransportKind.STDIO:
+        return [*rules, ("url", validators.validate_url)]
+    rules += [("command", validators.validate_command), ("arguments", validators.validate_arguments)]
     if registration.working_directory:
         rules.append(("working_directory", validators.validate_working_directory))
     return rules
@@ -57,9 +64,7 @@ def _refuse_doubles(problems: dict[str, list[ValidationError]], values: list[Val
         seen.add(value.key)
 
 
-def _collect(
-    problems: dict[str, list[ValidationError]], field: str, rule: Callable[[Any], None], value: Any
-) -> None:
+def _collect(problems: dict[str, list[ValidationError]], field: str, rule: Callable[[Any], None], value: Any) -> None:
     try:
         rule(value)
     except ValidationError as problem:

@@ -90,7 +90,9 @@ class Registration:
 
 
 def _without_values(registration: Registration) -> Registration:
-    return Registration(**{item.name: getattr(registration, item.name) for item in fields(registration)} | {"values": []})
+    return Registration(
+        **{item.name: getattr(registration, item.name) for item in fields(registration)} | {"values": []}
+    )
 
 
 COLUMNS = tuple(item.name for item in fields(Registration) if item.name != "values")

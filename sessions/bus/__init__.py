@@ -29,6 +29,7 @@ __all__ = [
     "call_progress",
     "draft_changed",
     "dropped",
+    "flush",
     "later",
     "log_appended",
     "publish",
@@ -36,6 +37,7 @@ __all__ = [
     "ring",
     "ring_later",
     "send_task",
+    "start",
     "session_changed",
     "user_changed",
 ]
@@ -47,6 +49,17 @@ _bell = Bell()
 def publish(topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] | None = None) -> None:
     """Tell every web process that `topic` moved. From any thread; never blocks, never raises."""
     _publisher.put({"type": "hint", "t": topic, "seq": seq, "kind": kind, "rows": rows})
+
+
+def start() -> None:
+    """Start both threads now, so that the first call does not pay for them."""
+    _publisher.start()
+    _bell.start()
+
+
+def flush(seconds: float = 1.0) -> bool:
+    """Wait for the hints put so far; False when that took longer."""
+    return _publisher.flush(seconds)
 
 
 def dropped() -> int:

@@ -10,6 +10,7 @@ from uuid import UUID
 import structlog
 from celery import current_app
 from celery.utils.nodenames import worker_direct
+from django.db import connections
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
@@ -65,10 +66,14 @@ class Bell:
                 self._jobs.popleft()
                 self.dropped += 1
             self._jobs.append(job)
+            self._ready.notify()
+        self.start()
+
+    def start(self) -> None:
+        with self._ready:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="bus-bell", daemon=True)
                 self._thread.start()
-            self._ready.notify()
 
     def _run(self) -> None:
         while True:
@@ -80,3 +85,5 @@ class Bell:
                 job()
             except Exception:  # the thread serves everybody: one bad job may not end it
                 log.exception("bus.bell_job_failed")
+            finally:
+                connections.close_all()  # a job may read rows; between jobs this thread holds no connection

@@ -51,32 +51,31 @@ class Publisher:
             self._queue.append(hint)
             self._idle.clear()
             first = len(self._queue) == 1
-            if self._thread is None:
-                self._start()
+        self.start()
         if first:
             self._nudge()
+
+    def start(self) -> None:
+        with self._guard:
+            if self._thread is not None:
+                return
+            self._thread = threading.Thread(target=self._run, name="bus-publisher", daemon=True)
+            self._thread.start()
+        atexit.register(self.flush)
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
         """Wait until everything put so far was sent or given up; False when that took longer than `seconds`."""
         return self._thread is None or self._idle.wait(seconds)
 
-    def _start(self) -> None:
-        started = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(started,), name="bus-publisher", daemon=True)
-        self._thread.start()
-        atexit.register(self.flush)
-        started.wait(5)
-
     def _nudge(self) -> None:
         if self._loop is not None and self._wake is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
 
-    def _run(self, started: threading.Event) -> None:
-        asyncio.run(self._serve(started))
+    def _run(self) -> None:
+        asyncio.run(self._serve())
 
-    async def _serve(self, started: threading.Event) -> None:
-        self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
-        started.set()
+    async def _serve(self) -> None:
+        self._wake, self._loop = asyncio.Event(), asyncio.get_running_loop()
         while True:
             hints = self._take()
             if not hints:

@@ -14,9 +14,9 @@ class Frame:
     """
 
     text: str
-    key: str = ""
+    reserved: str | None
+    key: str
     version: int = 0
-    reserved: str | None = None
     owner_id: int | None = None
     final: bool = False
 

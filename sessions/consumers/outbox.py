@@ -58,8 +58,8 @@ class Outbox:
                     self._room.set()
 
     async def _until_taken(self) -> None:
-        while self._backlog() > ROOM_BYTES:
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # ASGI has no signal for a drained socket
+        while self._backlog() > ROOM_BYTES:  # noqa: ASYNC110 - ASGI has no signal for a drained socket
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def close(self) -> None:
         self._open = False

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from sessions.enums import CallState, LogSource
 from sessions.models import Call, LogLine, McpSession
 
 FEED_ROWS = 200
+HTML_CHARS = 700_000
 Row = dict[str, Any]
 
 
@@ -75,11 +77,11 @@ def server_list_frames(uids: Iterable[UUID] | None) -> list[Frame]:
 def _list_frame(server: Server, session: McpSession | None) -> Frame:
     row = queries.server_row(server, session) | {"pill": _pill(server, session)}
     # Two counters, so the older of each never overwrites the newer; registrations change rarely.
-    return Frame(encode("servers", None, "session", [row]), str(server.uid), row["version"])
+    return Frame(encode("servers", None, "session", [row]), None, str(server.uid), row["version"])
 
 
 def _gone_frame(uid: UUID) -> Frame:
-    return Frame(encode("servers", None, "session", [{"server": str(uid), "deleted": True}]), str(uid), 1 << 62)
+    return Frame(encode("servers", None, "session", [{"server": str(uid), "deleted": True}]), None, str(uid), 1 << 62)
 
 
 def _pill(server: Server, session: McpSession | None) -> str:
@@ -96,18 +98,25 @@ def _server_frame(server: Server, session: McpSession | None) -> Frame:
     explanation = explain(session.fault, session.fault_detail, server) if session and session.fault else None
     context = {"server": server, "mcp_session": session, "explanation": explanation}
     html = render_to_string("sessions/servers/_session.html", context)
-    return Frame(encode(f"server.{server.uid}", row["version"], "session", [row], html), "session", row["version"])
+    return Frame(encode(f"server.{server.uid}", row["version"], "session", [row], html), None, "session", row["version"])
 
 
 def catalog_frame(server_uid: UUID) -> Frame:
-    counts = queries.definition_counts(server_uid)
-    return Frame(encode(f"server.{server_uid}", None, "catalog", [counts]), "catalog")
+    return Frame(encode(f"server.{server_uid}", None, "catalog", [queries.catalog_row(server_uid)]), None, "catalog")
 
 
-def server_call_frame(server_uid: UUID, call_uids: Iterable[UUID]) -> Frame:
-    """Kind "call" of topics `server.<uid>`: calls that were placed or changed, without what went in or came out."""
-    rows = [queries.call_row(call) for call in queries.calls_by_uid(call_uids)]
-    return Frame(encode(f"server.{server_uid}", None, "call", rows), "call")
+def server_call_frames(server_uid: UUID, call_uids: list[UUID] | None, since: datetime) -> list[Frame]:
+    """Kind "call" of topics `server.<uid>`: one frame a call that changed, without what went in or came out.
+
+    None: the newest calls made after `since`, for whoever may have missed a hint.
+    """
+    calls = queries.calls_since(server_uid, since) if call_uids is None else queries.calls_by_uid(call_uids)
+    topic = f"server.{server_uid}"
+    return [
+        Frame(encode(topic, None, "call", [queries.call_row(call)]), None, f"call.{call.uid}", call.version)
+        for call in calls
+        if call.server and call.server.uid == server_uid
+    ]
 
 
 CallKey = tuple[UUID, bool]
@@ -120,23 +129,31 @@ def call_frames(keys: list[CallKey]) -> dict[CallKey, Frame]:
 
 
 def _call_frame(call: Call, reserved_too: bool) -> Frame:
-    topic, row = f"call.{call.uid}", queries.call_row(call)
+    row = queries.call_row(call)
+    texts = _texts(call, reserved_too, call.version, "call", [row])
+    return Frame(*texts, "call", call.version, call.user_id, CallState(call.state).final)
 
-    def text(may_read: bool) -> str:
-        return encode(topic, call.version, "call", [row], card_html(call, may_read))
 
-    return Frame(
-        text(True),
-        "call",
-        call.version,
-        reserved=text(False) if reserved_too else None,
-        owner_id=call.user_id,
-        final=CallState(call.state).final,
-    )
+def progress_frame(call_uid: UUID, row: Row, reserved_too: bool) -> Frame | None:
+    """The card with a progress that the row does not have yet; None once the call is over."""
+    call = next(iter(queries.calls_by_uid([call_uid])), None)
+    if call is None or CallState(call.state).final:
+        return None
+    call.progress, call.progress_total, call.progress_message = row["progress"], row["total"], row["message"] or ""
+    return Frame(*_texts(call, reserved_too, None, "progress", [row]), "progress", owner_id=call.user_id)
+
+
+def _texts(call: Call, reserved_too: bool, seq: int | None, kind: str, rows: list[Row]) -> tuple[str, str | None]:
+    topic = f"call.{call.uid}"
+    full = encode(topic, seq, kind, rows, card_html(call, True))
+    return full, encode(topic, seq, kind, rows, card_html(call, False)) if reserved_too else None
 
 
 def card_html(call: Call, may_read: bool) -> str:
-    return render_to_string("sessions/calls/_card.html", {"call": call, "may_read": may_read})
+    """Within what one socket may hold: a result that grows in markup is shown as the beginning of its text."""
+    context = {"call": call, "may_read": may_read}
+    html = render_to_string("sessions/calls/_card.html", context)
+    return html if len(html) <= HTML_CHARS else render_to_string("sessions/calls/_card.html", {**context, "brief": True})
 
 
 def draft_frames(uids: list[UUID]) -> dict[UUID, Frame]:
@@ -146,7 +163,7 @@ def draft_frames(uids: list[UUID]) -> dict[UUID, Frame]:
 def _draft_frame(draft: ServerDraft) -> Frame:
     row = {"uid": str(draft.uid), "version": draft.version, "state": draft.state}
     html = render_to_string("sessions/servers/_test.html", draft_context(draft))
-    return Frame(encode(f"draft.{draft.uid}", draft.version, "draft", [row], html), "draft", draft.version)
+    return Frame(encode(f"draft.{draft.uid}", draft.version, "draft", [row], html), None, "draft", draft.version)
 
 
 # --- the database behind it all --------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from sessions.domain.topics import Topic
 
 WINDOW_SECONDS = 0.1
 #: a page that is further behind is told to load again instead of being fed row by row
-FEED_BEHIND = 2_000
+FEED_BEHIND = 20_000
 Dirt = tuple[str, str]  # kind of a hint, subject within the topic
 EVERYTHING: Dirt = ("*", "")
 log = structlog.get_logger(__name__)
@@ -158,27 +158,38 @@ class FeedStream(Stream):
 
     async def _replay(self, subscription: Subscription) -> None:
         """Read until nothing is left that the live listeners have had already; between that and `live` no await."""
-        while True:
+        behind = True
+        while behind and not subscription.member.suspended:
             await subscription.member.room()
             part = await self._read_after(subscription.cursor or 0)
             if part.rows and not subscription.member.suspended:
                 subscription.member.put(self._encode(part.rows))
                 subscription.cursor = part.rows[-1]["seq"]
-            if not part.more and (subscription.cursor or 0) >= self.head or subscription.member.suspended:
-                break
+            behind = bool(part.rows) and (part.more or (subscription.cursor or 0) < self.head)
+        if subscription.member.suspended:
+            return
         if not any(one.live for one in self.subscriptions):
             self.head = subscription.cursor or 0
         subscription.live = True
 
 
-class SnapshotStream(Stream):
-    """`read` turns what is dirty into frames; `also` is asked for what a hint carries itself (progress)."""
+Row = dict[str, Any]
 
-    def __init__(self, topic: Topic, read: Callable[[set[Dirt], "SnapshotStream"], Awaitable[list[Frame]]]) -> None:
+
+class SnapshotStream(Stream):
+    """`read` turns what is dirty into frames; `read_progress` draws what a hint of progress carries itself."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        read: Callable[[set[Dirt], "SnapshotStream"], Awaitable[list[Frame]]],
+        read_progress: Callable[[Row, "SnapshotStream"], Awaitable[Frame | None]] | None = None,
+    ) -> None:
         super().__init__(topic)
-        self._read = read
+        self._read, self._read_progress = read, read_progress
         self.over = False
-        self._progress: dict[str, Any] | None = None
+        self._progress: Row | None = None
+        self._progress_task: asyncio.Task[None] | None = None
 
     @property
     def has_reserved_listeners(self) -> bool:
@@ -213,33 +224,42 @@ class SnapshotStream(Stream):
                 subscription.offer(frame)
         self._synced(subscription, newest)
 
-    def _later(self, row: dict[str, Any] | None) -> None:
+    def _later(self, row: Row | None) -> None:
         """Progress is lossy: the newest one of each window."""
-        if row is None or not self.subscriptions:
+        if row is None or not self.subscriptions or self._read_progress is None:
             return
-        if self._progress is None:
-            asyncio.get_running_loop().call_later(self._progress_wait(), self._send_progress)
         self._progress = row
+        if self._progress_task is None or self._progress_task.done():
+            self._progress_task = asyncio.create_task(self._send_progress())
 
-    def _progress_wait(self) -> float:
-        return max(0.0, self._sent_at + WINDOW_SECONDS - asyncio.get_running_loop().time())
+    async def _send_progress(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._progress is not None and not self.over and self._read_progress is not None:
+            row, self._progress = self._progress, None
+            try:
+                frame = await self._read_progress(row, self)
+            except Exception:  # lossy by its nature: the next one tries again
+                log.exception("live.progress_failed", topic=self.topic.name)
+                frame = None
+            if frame is not None and not self.over:
+                for subscription in self.subscriptions:
+                    if subscription.live:
+                        subscription.offer(frame)
+            self._sent_at = loop.time()
+            await asyncio.sleep(WINDOW_SECONDS)
 
-    def _send_progress(self) -> None:
-        row, self._progress = self._progress, None
-        if row is None or self.over:
-            return
-        self._sent_at = asyncio.get_running_loop().time()
-        text = encode(self.topic.name, None, "progress", [row])
-        for subscription in self.subscriptions:
-            if subscription.live and not subscription.member.suspended:
-                subscription.member.put(text)
+    async def close(self) -> None:
+        await super().close()
+        if self._progress_task is not None:
+            self._progress_task.cancel()
+            await asyncio.gather(self._progress_task, return_exceptions=True)
 
 
 def _subject(row: dict[str, Any]) -> str:
     return str(row.get("call") or row.get("server") or "")
 
 
-def _progress_row(rows: Any) -> dict[str, Any] | None:
+def _progress_row(rows: Any) -> Row | None:
     """Only what a progress may be: whoever can write to Redis could say anything."""
     row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
     done, total, text = row.get("progress"), row.get("total"), row.get("message")

@@ -6,12 +6,14 @@ from typing import Any
 
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.contrib.sessions.models import Session
+from django.db.models import Q
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
+from servers import access
 from servers.models import ServerDraft
-from sessions.domain.calls import PAYLOAD_RIGHT
 from sessions.domain.topics import Topic, TopicKind
+from sessions.models import Call
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Viewer:
 
     @property
     def reads_payloads(self) -> bool:
-        return bool(self.user.has_perm(PAYLOAD_RIGHT))
+        return access.may_read_payloads(self.user)
 
     @property
     def rights(self) -> frozenset[str]:
@@ -62,8 +64,13 @@ def _signed_in(user: Any, content: dict[str, Any]) -> bool:
     return content.get(SESSION_KEY) == str(user.pk) and constant_time_compare(proof, user.get_session_auth_hash())
 
 
-def owns_draft(viewer: Viewer, topic: Topic) -> bool:
-    """A draft holds what one person typed. In a reader thread; True for every other topic."""
-    if topic.kind is not TopicKind.DRAFT:
-        return True
-    return ServerDraft.objects.filter(uid=topic.row, user_id=viewer.user_id).exists()
+def sees_row(viewer: Viewer, topic: Topic) -> bool:
+    """Whether the row behind the topic exists for this viewer (security W3). In a reader thread."""
+    servers = access.visible_servers(viewer.user)
+    if topic.kind in (TopicKind.SERVER, TopicKind.LOG):
+        return servers.filter(uid=topic.row).exists()
+    if topic.kind is TopicKind.CALL:
+        return Call.objects.filter(Q(server__in=servers) | Q(server=None), uid=topic.row).exists()
+    if topic.kind is TopicKind.DRAFT:  # it holds what one person typed
+        return ServerDraft.objects.filter(uid=topic.row, user_id=viewer.user_id).exists()
+    return True

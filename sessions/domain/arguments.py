@@ -1,6 +1,5 @@
 """From what a door was given (form fields, JSON text, a value) to arguments that fit the tool's schema, or to words why not."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,3 +26,41 @@ class Given:
     value: Any = None
     confirm: str | bool = ""
 
+
+def read_arguments(schema: Any, given: Given) -> tuple[Any, str]:
+    """The arguments, and why they could not be checked ("" when they were, and fit). Raises Rejected.
+
+    May wait for the schema checker: never in a loop.
+    """
+    value = _value(schema, given)
+    if not isinstance(value, dict):
+        raise Rejected("The arguments must be a JSON object.", {"": ["Enter a JSON object: { … }."]})
+    verdict = checker.check(schema, value)
+    if verdict.state == "invalid":
+        raise Rejected(_summary(verdict.errors), verdict.errors)
+    return value, verdict.reason if verdict.state == "unable" else ""
+
+
+def _value(schema: Any, given: Given) -> Any:
+    if given.form is None and given.text is None:
+        return given.value
+    parsed = _parsed(schema, given)
+    if parsed.op is not None:
+        raise Rejected("The form asks for another field, not for a call. Use its own buttons for that.")
+    if not parsed.ok:
+        raise Rejected(_summary(parsed.errors), parsed.errors)
+    return parsed.value
+
+
+def _parsed(schema: Any, given: Given) -> parse.Parsed:
+    """The page's form has two modes; in JSON mode its one field holds everything."""
+    if given.form is None:
+        return parse.parse_json(given.text or "")
+    if list(given.form.get("_mode", [])) == ["json"]:
+        return parse.parse_json("".join(given.form.get("_json", [])) or "{}")
+    return parse.parse_form(schema, given.form)
+
+
+def _summary(errors: Mapping[str, list[str]]) -> str:
+    count = sum(len(messages) for messages in errors.values())
+    return "One argument needs another look." if count == 1 else f"{count} arguments need another look."

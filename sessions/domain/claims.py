@@ -85,7 +85,9 @@ class Outcome:
 
 def read_order(uid: UUID) -> Order | None:
     """The call if it still waits to be sent. Reads only."""
-    rows = Call.objects.select_related("arguments").filter(uid=uid, state=CallState.REQUESTED, deadline__gt=timezone.now())
+    rows = Call.objects.select_related("arguments").filter(
+        uid=uid, state=CallState.REQUESTED, deadline__gt=timezone.now()
+    )
     call = rows.first()
     if call is None or call.session_id is None:
         return None
@@ -229,4 +231,3 @@ def _event(
         details=details,
         digests=digests or {"arguments": order.arguments_digest},
     )
-

@@ -6,8 +6,10 @@ Each is a conditional UPDATE with its audit event in the same commit: where the 
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
@@ -49,28 +51,31 @@ CANCELLED_BEFORE = Ending(
     AuditOutcome.CANCELLED,
     "Cancelled before it was sent. It did not reach the server.",
 )
+SERVER_CLOSED_BEFORE = Ending(
+    CallState.REQUESTED,
+    CallState.CANCELLED,
+    AuditOutcome.CANCELLED,
+    "The server was disabled before the call was sent. It did not reach the server.",
+)
 SERVER_DELETED_BEFORE = Ending(
     CallState.REQUESTED,
     CallState.CANCELLED,
     AuditOutcome.CANCELLED,
     "The server was deleted before the call was sent. It did not reach the server.",
 )
-SERVER_DELETED_DURING = Ending(
-    CallState.SENT,
-    CallState.OUTCOME_UNKNOWN,
-    AuditOutcome.UNKNOWN,
-    "The server was deleted while the call ran. The tool may have run.",
-)
 
 
 def end(uids: Iterable[UUID], ending: Ending, actor: Actor = SYSTEM) -> "Future[list[Call]]":
     """Give up to BATCH calls their end; the future holds those that really changed."""
     wanted = list(uids)[:BATCH]
-    future: Future[list[Call]] = writer().submit(
-        lambda: end_now(wanted, ending), lambda calls: [finish_event(call, ending, actor) for call in calls]
-    )
-    future.add_done_callback(_tell)
-    return future
+
+    def write() -> list[Call]:
+        calls = end_now(wanted, ending)
+        for call in calls:
+            transaction.on_commit(partial(tell, call), robust=True)
+        return calls
+
+    return writer().submit(write, lambda calls: [finish_event(call, ending, actor) for call in calls])
 
 
 def end_now(uids: Iterable[UUID], ending: Ending) -> list[Call]:
@@ -83,6 +88,13 @@ def end_now(uids: Iterable[UUID], ending: Ending) -> list[Call]:
         if rows.update(**fields):
             changed.append(Call.objects.select_related("server").get(uid=uid))
     return changed
+
+
+def wish_cancelled(uids: Iterable[UUID], name: str) -> int:
+    """Write the wish of `name` to cancel into calls that run; inside the caller's transaction."""
+    running = Call.objects.filter(uid__in=list(uids), state=CallState.SENT, cancel_requested_at=None)
+    wish = {"cancel_requested_at": timezone.now(), "cancel_requested_by": name[:150]}
+    return running.update(version=F("version") + 1, **wish)
 
 
 def finish_event(call: Call, ending: Ending, actor: Actor = SYSTEM) -> Event:
@@ -103,11 +115,9 @@ def server_ref(call: Call) -> ServerRef | None:
     return None if call.server is None else ServerRef.of(call.server)
 
 
-def _tell(future: "Future[list[Call]]") -> None:
-    if future.cancelled() or future.exception() is not None:
-        return
-    for call in future.result():
-        bus.call_changed(call.uid, call.version, call.server.uid if call.server else None)
+def tell(call: Call) -> None:
+    """After the commit. `call` was read with its server."""
+    bus.call_changed(call.uid, call.version, call.server.uid if call.server else None)
 
 
 def expire_due() -> int:

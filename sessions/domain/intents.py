@@ -1,18 +1,17 @@
 """The intent of a call: written by the audit writer in one transaction, announced once it is committed."""
 
 import threading
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit.record import Actor, Event, ServerRef
-from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from sessions import bus
 from sessions.domain import commands, endings
@@ -24,16 +23,16 @@ Verdict = Literal["accepted", "refused"]
 
 
 class _Settlement:
-    """Who was first: the commit, or the caller who gave up waiting for it."""
+    """Who was first: the commit, or the caller who was told that the call is refused."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self.verdict: Verdict | None = None
+        self._verdict: Verdict | None = None
 
     def settle(self, verdict: Verdict) -> Verdict:
         with self._guard:
-            self.verdict = self.verdict or verdict
-            return self.verdict
+            self._verdict = self._verdict or verdict
+            return self._verdict
 
 
 @dataclass(frozen=True)
@@ -48,24 +47,13 @@ class Intent:
     details: dict[str, Any] = field(default_factory=dict)
     settlement: _Settlement = field(default_factory=_Settlement)
 
-
-def submit(intent: Intent) -> "Future[Call]":
-    """Raises WriterBusy at once when the writer's queue is full."""
-    future: Future[Call] = writer().submit(partial(_write, intent), lambda call: [_requested(intent, call)])
-    future.add_done_callback(partial(_announce, intent))
-    return future
+    def refuse(self) -> None:
+        """The caller was told that the call is not made: should its commit come true after all, it is taken back."""
+        self.settlement.settle("refused")
 
 
-def give_up(intent: Intent, future: "Future[Call]") -> Call:
-    """After waiting in vain: the call is refused, unless its commit was faster than this."""
-    if intent.settlement.settle("refused") == "accepted":
-        return future.result(0)
-    raise AuditUnavailable("The audit log could not be written within 2 seconds, so the call was not made.")
-
-
-def _write(intent: Intent) -> Call:
-    if intent.settlement.verdict == "refused":
-        raise AuditUnavailable("given up before it was written")
+def write(intent: Intent) -> Call:
+    """In the writer's transaction."""
     target, server = intent.target, intent.target.server
     if target.session.desired != Desired.OPEN:
         _want_open(target.session)
@@ -85,6 +73,7 @@ def _write(intent: Intent) -> Call:
         created_at=timezone.now(),
     )
     call.save(force_insert=True)
+    transaction.on_commit(partial(_announce, intent, call), robust=True)
     return call
 
 
@@ -94,31 +83,30 @@ def _want_open(session: McpSession) -> None:
     closed.update(desired=Desired.OPEN, version=F("version") + 1)
 
 
-def _requested(intent: Intent, call: Call) -> Event:
+def requested(intent: Intent, call: Call) -> list[Event]:
     repeats = {"repeats": str(intent.repeats.uid)} if intent.repeats else {}
-    return Event(
-        action=AuditAction.CALL_REQUEST,
-        outcome=AuditOutcome.PENDING,
-        actor=intent.actor,
-        server=ServerRef.of(intent.target.server),
-        identity_name=call.identity_name,
-        subject=call.target[:300],
-        call_uid=call.uid,
-        details={**repeats, **intent.details},
-        digests={"arguments": call.arguments.digest},
-    )
+    return [
+        Event(
+            action=AuditAction.CALL_REQUEST,
+            outcome=AuditOutcome.PENDING,
+            actor=intent.actor,
+            server=ServerRef.of(intent.target.server),
+            identity_name=call.identity_name,
+            subject=call.target[:300],
+            call_uid=call.uid,
+            details={**repeats, **intent.details},
+            digests={"arguments": call.arguments.digest},
+        )
+    ]
 
 
-def _announce(intent: Intent, future: "Future[Call]") -> None:
+def _announce(intent: Intent, call: Call) -> None:
     """In the writer's thread after the commit: nothing here may wait."""
-    if future.cancelled() or future.exception() is not None:
-        return
-    call = future.result()
     if intent.settlement.settle("accepted") == "refused":
         endings.end([call.uid], endings.REFUSED_LATE)
         return
-    bus.call_changed(call.uid, call.version, intent.target.server.uid)
     target = intent.target
+    bus.call_changed(call.uid, call.version, target.server.uid)
     if target.owner_uid is not None and target.session.desired == Desired.OPEN:
         bus.ring_later(target.owner_uid, "call", call.uid, target.session.epoch, call.deadline.timestamp())
     else:

@@ -24,8 +24,6 @@ from sessions.models import Call, McpSession, Worker
 
 CLAIM_LIMIT = 50
 CALL_BATCH = 200
-#: how long the row of a dead worker stays for people to see
-FORGET_AFTER = timedelta(hours=1)
 _OPENABLE = Q(desired=Desired.OPEN, server__enabled=True, server__archived_at=None)
 
 WORKER_GONE = Ending(
@@ -96,7 +94,7 @@ def namesakes(me: Incarnation) -> list[Worker]:
 
 
 def bury(dead: Iterable[Worker]) -> Burial:
-    """End what dead workers left: their sent calls become *outcome unknown*, their sessions free."""
+    """End what dead workers left: their sent calls become *outcome unknown*, their sessions free; their rows go."""
     bodies = list(dead)
     ids, uids = [body.pk for body in bodies], [body.uid for body in bodies]
     _free(McpSession.objects.filter(owner_id__in=ids))
@@ -104,6 +102,7 @@ def bury(dead: Iterable[Worker]) -> Burial:
     calls = end_now(list(left.values_list("uid", flat=True)[:CALL_BATCH]), WORKER_GONE)
     for call in calls:
         claims.announce(call)
+    Worker.objects.filter(pk__in=ids).delete()
     return Burial([finish_event(call, WORKER_GONE) for call in calls], uids)
 
 
@@ -129,12 +128,9 @@ def _free(sessions: QuerySet[McpSession]) -> None:
             lifecycle.announce(session.pk, session.server.uid)
 
 
-def forget_long_dead() -> list[UUID]:
-    """Delete rows of workers that died long ago and own nothing; returns their uids."""
-    old = Worker.objects.filter(heartbeat_at__lt=database_now() - FORGET_AFTER, sessions=None)
-    uids = list(old.values_list("uid", flat=True)[:CLAIM_LIMIT])
-    Worker.objects.filter(uid__in=uids).delete()
-    return uids
+def disown(worker_id: int, session_ids: Iterable[int]) -> None:
+    """Free sessions that are this worker's by the database and that it does not know of."""
+    _free(McpSession.objects.filter(owner_id=worker_id, pk__in=list(session_ids)))
 
 
 def lapse() -> list[Event]:

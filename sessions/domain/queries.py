@@ -6,15 +6,16 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, Max, Prefetch, Q, QuerySet
 
 from servers.enums import DefinitionKind, IdentityKind
-from servers.models import Server
+from servers.models import Definition, Server
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession
 
 _OPEN_CALLS = [CallState.REQUESTED, CallState.SENT]
 _SEARCH_CAP = 500
+_MISSED_CALLS = 20
 _STATE_TONES = {
     SessionState.READY: "ok",
     SessionState.CONNECTING: "run",
@@ -181,11 +182,13 @@ def dependents(server: Server) -> Dependents:
     )
 
 
-def definition_counts(server_uid: UUID) -> dict[str, int]:
-    """How many of each kind the server offers now."""
-    server = Server.objects.filter(uid=server_uid)
-    counts = server.values_list("definitions__kind").filter(definitions__removed_at=None).annotate(Count("definitions"))
-    return {kind.value: 0 for kind in DefinitionKind} | {kind: count for kind, count in counts if kind}
+def catalog_row(server_uid: UUID) -> dict[str, Any]:
+    """How many of each kind the server offers now, and when anything of it changed last."""
+    definitions = Definition.objects.filter(server__uid=server_uid)
+    counts = dict(definitions.filter(removed_at=None).values_list("kind").annotate(Count("id")).order_by())
+    moments = definitions.aggregate(changed=Max("changed_at"), removed=Max("removed_at"))
+    changed = max((moment for moment in moments.values() if moment), default=None)
+    return {kind.value: counts.get(kind.value, 0) for kind in DefinitionKind} | {"changed_at": _time(changed)}
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
@@ -223,3 +226,8 @@ def calls_by_uid(uids: Iterable[UUID]) -> list[Call]:
             "server", "session__owner", "arguments", "result", "late_result", "repeats"
         )
     )
+
+
+def calls_since(server_uid: UUID, since: datetime) -> list[Call]:
+    calls = Call.objects.filter(server__uid=server_uid, created_at__gt=since).select_related("server")
+    return list(calls.order_by("-id")[:_MISSED_CALLS])

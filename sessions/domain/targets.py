@@ -7,6 +7,9 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from servers import access
+from servers.audit.record import Actor
+from servers.domain import rights
 from servers.enums import DefinitionKind, IdentityKind
 from servers.models import Definition, Server
 from sessions.domain import commands
@@ -41,10 +44,15 @@ class Target:
         return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
 
 
-def find_target(server_uid: UUID, tool: str) -> Target:
-    """Two queries. Rejected for a server that takes no call now and for a tool that it does not offer."""
-    session = _session(server_uid)
+def find_target(user: Any, actor: Actor, server_uid: UUID, tool: str) -> Target:
+    """Two queries.
+
+    Raises Http404 for a server that `user` may not see, access.Denied (recorded) without the right to call, and Rejected
+    for a server that takes no call now or does not offer the tool.
+    """
+    session = _session(user, server_uid)
     server = session.server
+    rights.require(user, actor, "call_tool", server, subject=tool)
     if server.archived_at is not None:
         raise Rejected(f"{server.name} is archived. Restore and enable it before you call its tools.")
     if not server.enabled:
@@ -56,12 +64,9 @@ def find_target(server_uid: UUID, tool: str) -> Target:
     return Target(server, session, definition, owner.uid if owner else None)
 
 
-def _session(server_uid: UUID) -> McpSession:
+def _session(user: Any, server_uid: UUID) -> McpSession:
+    if not access.may(user, "view"):
+        return commands.shared_session(access.server_by_uid(user, server_uid))
     shared = McpSession.objects.filter(server__uid=server_uid, identity__kind=IdentityKind.SHARED)
     session = shared.select_related("server", "identity", "owner").first()
-    if session is not None:
-        return session
-    server = Server.objects.filter(uid=server_uid).first()
-    if server is None:
-        raise Rejected("This server does not exist any more.")
-    return commands.shared_session(server)
+    return session or commands.shared_session(access.server_by_uid(user, server_uid))

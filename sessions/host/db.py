@@ -33,7 +33,9 @@ class Readers:
 
     def __init__(self, count: int = READERS) -> None:
         self._jobs: queue.Queue[tuple[Future[Any], Callable[[], Any]] | None] = queue.Queue(READ_LIMIT)
-        self._threads = [threading.Thread(target=self._serve, name=f"host-reader-{n}", daemon=True) for n in range(count)]
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"host-reader-{n}", daemon=True) for n in range(count)
+        ]
         for thread in self._threads:
             thread.start()
 

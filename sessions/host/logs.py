@@ -12,7 +12,7 @@ from functools import partial
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Count, Max
 from django.utils import timezone
 
 from sessions import bus
@@ -122,3 +122,12 @@ def append(hold: Hold, lines: list[Line]) -> None:
 
 def trim(server_id: int, last: int) -> None:
     LogLine.objects.filter(server_id=server_id, seq__lte=last - KEPT).delete()
+
+
+def trim_all() -> int:
+    """Cut every ring that is longer than KEPT, whatever left it so. Returns the number of rings cut."""
+    long = LogLine.objects.values_list("server_id").annotate(last=Max("seq"), lines=Count("id")).filter(lines__gt=KEPT)
+    found = list(long.values_list("server_id", "last"))
+    for server_id, last in found:
+        trim(server_id, last)
+    return len(found)

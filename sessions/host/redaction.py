@@ -27,9 +27,14 @@ class Redactor:
     def json_text(self, value: Any) -> str:
         """`value` as JSON text without the secrets. The tree is only walked when one of them occurs."""
         text = _dumped(value)
-        if any(_dumped(secret)[1:-1] in text for secret in self._values()):
-            return _dumped(self._walked(value))
-        return text
+        return _dumped(self._walked(value)) if self._occurs(text) else text
+
+    def value(self, value: Any) -> Any:
+        """The JSON value itself, without the secrets."""
+        return self._walked(value) if self._secrets and self._occurs(_dumped(value)) else value
+
+    def _occurs(self, text: str) -> bool:
+        return any(_dumped(secret)[1:-1] in text for secret in self._values())
 
     def _walked(self, value: Any) -> Any:
         if isinstance(value, str):

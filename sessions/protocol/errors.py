@@ -20,7 +20,7 @@ or environment values).
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class Fault(StrEnum):
@@ -88,6 +88,13 @@ class McpError(Exception):
     def permanent(self) -> bool:
         """True when trying again without a person's change is pointless."""
         return self.fault in PERMANENT
+
+    def again(self, *, may_have_run: bool) -> Self:
+        """The same error for another request that it ended too: an exception has one traceback."""
+        other = type(self).__new__(type(self), *self.args)
+        other.__dict__.update(self.__dict__)
+        other.may_have_run = may_have_run
+        return other
 
     def __str__(self) -> str:
         return f"{self.fault}: {self.detail}"

@@ -19,6 +19,8 @@ class Limits:
     #: response headers: number of lines, and bytes of all together
     header_count: int = 200
     header_bytes: int = 100 * KIB
+    #: sockets of one session; requests beyond wait for one within their deadline
+    http_connections: int = 256
     #: entries of one listing (tools, resources, ...), and pages asked for
     list_items: int = 10_000
     list_pages: int = 500

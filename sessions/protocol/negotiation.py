@@ -109,5 +109,3 @@ def legacy_revision(result: dict[str, Any]) -> str:
     if isinstance(name, str) and name in versions.LEGACY:
         return name
     raise _incompatible([name])
-
-

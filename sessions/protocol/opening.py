@@ -100,9 +100,7 @@ def _stuck(outcome: Outcome, verdict: ProbeAgain) -> McpError:
     return IncompatibleVersion(f"The server refuses the revision that it offered: {verdict.because}.")
 
 
-def _fall_back(
-    verdict: Legacy, info: Implementation, capabilities: Mapping[str, Any], *, exchange: bool
-) -> Opening:
+def _fall_back(verdict: Legacy, info: Implementation, capabilities: Mapping[str, Any], *, exchange: bool) -> Opening:
     try:
         return (yield from _legacy(info, capabilities, verdict.because))
     except RpcError as exc:

@@ -18,7 +18,9 @@ from .limits import Limits
 from .state import State, Trigger, advance
 from .versions import Era, Revision
 
-_ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*[,}]')
+_ID_FIRST: Final = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*[,}]'
+)
 _ID_LAST: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 
 
@@ -234,7 +236,12 @@ class Session:
         ]
 
     def find(self, identity: RequestId) -> Pending | None:
+        """The request in flight with this id."""
         return self._correlation.find(identity)
+
+    def take(self, identity: RequestId | None) -> Pending | None:
+        """The same, and no longer in flight: the owner ends it itself."""
+        return self._correlation.take(identity)
 
 
 def check_result(result: dict[str, Any], method: str, revision: Revision) -> None:
@@ -245,9 +252,5 @@ def check_result(result: dict[str, Any], method: str, revision: Revision) -> Non
     if kind == "complete":
         return
     if kind == "input_required" and method in (methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ):
-        raise ProtocolError(
-            Fault.INPUT_REQUIRED, "The server asks for input that this client did not offer to give."
-        )
+        raise ProtocolError(Fault.INPUT_REQUIRED, "The server asks for input that this client did not offer to give.")
     raise ProtocolError(Fault.INVALID_RESULT, f"The result is of the unknown kind {str(kind)[:40]!r}.")
-
-

@@ -145,6 +145,4 @@ def chips_node(kind: Chips, draft: Draft, required: bool) -> Node:
     values = [] if draft is ABSENT else draft
     chosen = {kind.choice.index(item) for item in values}
     options = [OptionItem(str(i), option.label, i in chosen) for i, option in enumerate(kind.choice.options)]
-    return ChipsNode(
-        options=options, type_label="array of enum", draft=draft, sent=required or draft is not ABSENT
-    )
+    return ChipsNode(options=options, type_label="array of enum", draft=draft, sent=required or draft is not ABSENT)

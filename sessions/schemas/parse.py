@@ -156,7 +156,9 @@ class _Reader:
 
     def _text_value(self, kind: Text, at: Place) -> Draft:
         text = (self._text(at) or "").replace("\r\n", "\n")
-        decided = name(self._prefix, at.path, "empty") in self._data or name(self._prefix, at.path, "send") in self._data
+        decided = (
+            name(self._prefix, at.path, "empty") in self._data or name(self._prefix, at.path, "send") in self._data
+        )
         if text or decided:
             return text
         self._error(at, EMPTY_TEXT)

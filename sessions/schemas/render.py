@@ -123,8 +123,8 @@ class Shown:
 
     @property
     def described_by(self) -> str:
-        helped = [f"{self.id}-h"] if self.has_help else []
-        return " ".join([*helped, *([f"{self.id}-e"] if self.n.errors else [])])
+        helped = [f"{self.id}_help"] if self.has_help else []
+        return " ".join([*helped, *([f"{self.id}_error"] if self.n.errors else [])])
 
     @property
     def has_help(self) -> bool:
@@ -139,8 +139,18 @@ class Shown:
     @property
     def type_label(self) -> str:
         """With the key, where a title hides it: whoever debugs a server needs both."""
-        hidden = self.n.key and self.n.title and self.n.key.lower() != self.n.title.lower()
+        hidden = self.n.key and self.n.title and not self.in_union and self.n.key.lower() != self.n.title.lower()
         return f"{self.n.key} · {self.n.type_label}" if hidden else self.n.type_label
+
+    @property
+    def full_title(self) -> str:
+        """With the titles around it: "Filter 1 › op"."""
+        if self.outer is None:
+            return ""
+        around = self.outer.full_title
+        if self.in_union:
+            return around
+        return f"{around} › {self.title}" if around else self.title
 
     @property
     def starred(self) -> bool:
@@ -157,8 +167,9 @@ class Shown:
         return self.outer is not None and isinstance(self.outer.n, UnionNode)
 
     @property
-    def in_list(self) -> bool:
-        return self.n.removable
+    def compact(self) -> bool:
+        """Its label is told by what stands around it: an item of a list, a free key, the branch that was chosen."""
+        return self.leaf and (self.n.removable or self.in_union)
 
     @property
     def has_box(self) -> bool:
@@ -233,7 +244,7 @@ class Shown:
     @property
     def all_errors(self) -> list[tuple[str, str, str]]:
         """(id of the field, its label, sentence) in the order of the form."""
-        found = [(self.id, self.title if not self.root else "", error) for error in self.n.errors]
+        found = [(self.id, self.full_title, error) for error in self.n.errors]
         for part in [*([self.child] if self.child else []), *self.items, *self.members, *self.rows, *self.unsent]:
             found.extend(part.all_errors)
         return found

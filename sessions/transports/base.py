@@ -142,9 +142,7 @@ def connect_error(error: OSError) -> McpError:
     if isinstance(error, NameNotResolved):
         return TransportError(Fault.DNS_FAILED, str(error), may_have_run=False)
     reason = error.strerror or str(error) or type(error).__name__
-    return TransportError(
-        Fault.CONNECTION_REFUSED, f"No connection could be made: {reason[:200]}.", may_have_run=False
-    )
+    return TransportError(Fault.CONNECTION_REFUSED, f"No connection could be made: {reason[:200]}.", may_have_run=False)
 
 
 class NameNotResolved(OSError):

@@ -17,8 +17,8 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class StdioSpec:
-    """A command to run. `env` is called at each start and gives what was declared for this server;
-    PATH, HOME, LANG and TZ are added where not declared. Its values never appear in a repr."""
+    """A command to run. `env` is called at each start and gives what was declared for this server; PATH, HOME,
+    LANG and TZ are added where not declared. Its values never appear in a repr."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -29,8 +29,9 @@ class StdioSpec:
 
 @dataclass(frozen=True, slots=True)
 class HttpSpec:
-    """A Streamable HTTP endpoint. `headers` is called for each request. `tls`: a context of the server's
-    own (private CA, client certificate); None: the one shared by the process."""
+    """A Streamable HTTP endpoint. `headers` is called for each request. `tls`: a context of the server's own
+    (private CA, client certificate); None: the one shared by the process. `connect_timeout`: seconds, for the
+    lookup of the name and for each address tried."""
 
     url: str
     headers: Callable[[], Mapping[str, str]] = field(default=_nothing, repr=False)
@@ -46,9 +47,7 @@ Spec = StdioSpec | HttpSpec
 async def open_transport(spec: Spec) -> Transport:
     """A new, not yet connected transport; `functools.partial(open_transport, spec)` is what Client takes."""
     if isinstance(spec, StdioSpec):
-        return StdioTransport(
-            command=spec.command, args=spec.args, cwd=spec.cwd, env=spec.env, limits=spec.limits
-        )
+        return StdioTransport(command=spec.command, args=spec.args, cwd=spec.cwd, env=spec.env, limits=spec.limits)
     return StreamableHttpTransport(
         url=spec.url,
         headers=spec.headers,

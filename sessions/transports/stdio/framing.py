@@ -25,8 +25,7 @@ class Lines:
             return self._more(chunk)
         first, *middle, last = chunk.split(b"\n")
         whole: list[bytes | Oversized] = [*self._ended(first)]
-        for line in middle:
-            whole.append(line if len(line) <= self._max_bytes else Oversized(line[:512]))
+        whole += [line if len(line) <= self._max_bytes else Oversized(line[:512]) for line in middle]
         if last:
             whole += self._more(last)
         return whole

@@ -3,7 +3,6 @@
 Source: 2025-11-25 *Transports / stdio*. Bytes are handled in the loop's own pipe callbacks: no task reads.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 from ...protocol.errors import Fault, LaunchError, McpError, NotReady, ProtocolError, TransportError
@@ -117,8 +116,7 @@ class StdioTransport(Transport):
             self._lose(
                 TransportError(
                     Fault.STDOUT_NOISE,
-                    f"The server prints to stdout: {self._noise} lines and not one message. "
-                    "Its logs belong on stderr.",
+                    f"The server prints to stdout: {self._noise} lines and not one message. Its logs belong on stderr.",
                     may_have_run=True,
                     stderr_tail=self.stderr_tail,
                 )

@@ -1,0 +1,48 @@
+# `make run` starts mcpadmin, `make test` and `make check` judge a change. Each does all its own set-up.
+# Options are passed on by ARGS: make run ARGS="--port 9000", make test ARGS="-k audit".
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+ARGS ?=
+PY := .venv/bin/python
+export PYTHON
+
+.PHONY: help run test check screenshots bench faults lock clean deps dev-deps
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+
+run: deps ## start mcpadmin and print its address
+	@exec $(PY) manage.py up $(ARGS)
+
+test: dev-deps ## unit, integration and browser tests, with all their set-up
+	@exec $(PY) tests/tools/run_tests.py $(ARGS)
+
+check: dev-deps ## lint, types, import contracts, migrations, deployment settings, templates
+	@exec $(PY) tests/tools/run_checks.py $(ARGS)
+
+screenshots: dev-deps ## every page at two widths in two themes; fails on what a reader would stumble over
+	@sh tests/tools/setup_system.sh
+	@$(PY) tests/tools/setup_peers.py
+	@exec $(PY) -m pytest -q tests/screenshots/run_screenshots.py $(ARGS)
+
+bench: dev-deps ## benchmarks; each prints its numbers beside a floor measured in the same run
+	@$(PY) tests/tools/setup_peers.py
+	@exec $(PY) tests/tools/run_benchmarks.py $(ARGS)
+
+faults: dev-deps ## long fault tests: processes killed, full disks, slow networks
+	@$(PY) tests/tools/setup_peers.py
+	@exec $(PY) -m pytest tests/faults $(ARGS)
+
+lock: dev-deps ## write the lock files anew from pyproject.toml and tests/peers
+	@exec sh tests/tools/lock.sh $(ARGS)
+
+clean: ## remove all that can be made again; never the data directory
+	rm -rf .venv tests/peers/.venv-* tests/peers/node_modules tests/peers/.setup-in-progress tests/.notes
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis tests/screenshots/out tests/e2e/out
+	find mcpadmin servers sessions tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+deps:
+	@sh mcpadmin/bootstrap.sh run
+
+dev-deps:
+	@sh mcpadmin/bootstrap.sh dev

@@ -1,0 +1,80 @@
+"""The filters of the audit page. They stand in the URL; what cannot be a filter counts as none."""
+
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib.auth import get_user_model
+
+from servers.audit.query import GROUPS, Filters, actions_of
+from servers.enums import AuditOutcome
+from servers.models import AuditEvent, Server
+
+_SELECT = {"class": "form-select fit"}
+_MOMENT = "%Y-%m-%dT%H:%M"
+
+
+class AuditFilterForm(forms.Form):
+    text = forms.CharField(
+        required=False,
+        label="Tool, server, user, address, call or #number",
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": "Tool, server, user, address or #number"}),
+    )
+    kind = forms.ChoiceField(required=False, label="Kind", widget=forms.Select(attrs=_SELECT))
+    server = forms.ChoiceField(required=False, label="Server", widget=forms.Select(attrs=_SELECT))
+    user = forms.ChoiceField(required=False, label="User", widget=forms.Select(attrs=_SELECT))
+    outcome = forms.ChoiceField(
+        required=False,
+        label="Outcome",
+        choices=[("", "Any outcome"), *AuditOutcome.choices],
+        widget=forms.Select(attrs=_SELECT),
+    )
+    since = forms.DateTimeField(required=False, label="From (UTC)")
+    until = forms.DateTimeField(required=False, label="To (UTC)")
+
+    def __init__(self, params: Any, **kwargs: Any) -> None:
+        self.filters = Filters.read(params)
+        super().__init__(initial=self._initial(), **kwargs)
+        self.fields["kind"].choices = _kinds()
+        self.fields["server"].choices = _servers(self.filters.server)
+        self.fields["user"].choices = _users(self.filters.user)
+        for name in ("since", "until"):
+            self.fields[name].widget = forms.DateTimeInput(
+                attrs={"type": "datetime-local", "class": "form-control fit"}, format=_MOMENT
+            )
+
+    def _initial(self) -> dict[str, Any]:
+        return {name: getattr(self.filters, name) for name in self.base_fields}
+
+
+def _kinds() -> list[Any]:
+    groups = [("", "Any kind"), *((name, label) for name, (label, _) in GROUPS.items())]
+    single = [
+        (label, [(str(action), action.label) for action in actions_of(name)]) for name, (label, _) in GROUPS.items()
+    ]
+    return [*groups, *single]
+
+
+def _servers(wanted: str) -> list[tuple[str, str]]:
+    """Those registered now, and the wanted one when it is gone: its events keep its name."""
+    choices = [("", "Any server"), *((str(uid), name) for uid, name in Server.objects.values_list("uid", "name"))]
+    if wanted and wanted not in dict(choices):
+        choices.append((wanted, f"{_kept_name(wanted)} (not registered)"))
+    return choices
+
+
+def _kept_name(wanted: str) -> str:
+    try:
+        uid = UUID(wanted)
+    except ValueError:
+        return wanted
+    newest = AuditEvent.objects.filter(server_uid=uid).order_by("-seq").values_list("server_name", flat=True)
+    return newest.first() or wanted
+
+
+def _users(wanted: str) -> list[tuple[str, str]]:
+    users = get_user_model()._default_manager.order_by("username").values_list("username", flat=True)
+    names = [*users, "mcpadmin"]
+    if wanted and wanted not in names:
+        names.append(wanted)
+    return [("", "Any user"), *((name, name) for name in names)]

@@ -1,0 +1,249 @@
+"""The form of a server: registering, changing and testing one. It speaks to the domain in plain data only."""
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.http import QueryDict
+
+from servers import validators
+from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
+from servers.forms.suggestion import USE_HTTP, USE_STDIO, suggest
+from servers.forms.values import PREFIX, BaseValueFormSet, value_rows
+from servers.models import Server
+
+ADD_ROW = "_add_row"
+_MONO = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
+_PLAIN = (
+    *("name", "slug", "description", "notes", "environment", "era", "command", "working_directory", "url"),
+    *("connection_policy", *validators.TIMES),
+)
+
+
+def _seconds(name: str, label: str, initial: int, help_text: str) -> forms.IntegerField:
+    least, most = validators.TIMES[name]
+    widget = forms.NumberInput(attrs={"class": "form-control"})
+    return forms.IntegerField(
+        min_value=least, max_value=most, initial=initial, label=label, help_text=help_text, widget=widget
+    )
+
+
+def _text(
+    label: str, length: int, help_text: str = "", *, mono: bool = False, required: bool = False
+) -> forms.CharField:
+    widget = forms.TextInput(attrs=dict(_MONO) if mono else {"class": "form-control"})
+    return forms.CharField(label=label, max_length=length, required=required, help_text=help_text, widget=widget)
+
+
+def _select(label: str, choices: Any, initial: str, help_text: str = "") -> forms.ChoiceField:
+    widget = forms.Select(attrs={"class": "form-select"})
+    return forms.ChoiceField(label=label, choices=choices, initial=initial, help_text=help_text, widget=widget)
+
+
+class ServerForm(forms.Form):
+    """`ServerForm(data, user=…, server=…)`; `form.values` is the formset of headers and variables.
+
+    `wants_row` is true when *Add row* was pressed: the form then has one row more, and no errors.
+    `notes_for_user` says what was read into the input, such as a command line that was split.
+    """
+
+    name = _text("Name", 120, required=True)
+    slug = forms.SlugField(
+        label="Short name",
+        max_length=64,
+        required=False,
+        help_text="In addresses: letters, digits and hyphens. Left empty, it is made from the name.",
+        widget=forms.TextInput(attrs=dict(_MONO)),
+    )
+    description = _text("Description", 500)
+    transport = forms.ChoiceField(
+        label="Transport",
+        required=False,
+        choices=[("", "Choose by what I enter"), *TransportKind.choices],
+        help_text=f"{USE_HTTP} {USE_STDIO}",
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    url = _text("URL", 2000, "For example https://mcp.example.com/mcp.", mono=True)
+    command = _text("Command", 1000, "A program, or a whole command line such as npx -y @acme/mcp-server.", mono=True)
+    arguments = forms.CharField(
+        label="Arguments",
+        required=False,
+        strip=False,
+        max_length=100_000,
+        help_text="One on each line, without quotes.",
+        widget=forms.Textarea(attrs={**_MONO, "rows": 4}),
+    )
+    working_directory = _text("Working directory", 1000, "A whole path. Empty: a directory of its own.", mono=True)
+    era = _select("Protocol", EraChoice.choices, EraChoice.AUTO, "Automatic asks the server.")
+    connection_policy = _select("Connection", ConnectionPolicy.choices, ConnectionPolicy.ALWAYS_ON)
+    idle_timeout_seconds = _seconds("idle_timeout_seconds", "Idle time-out", 900, "Used by “Close when idle”.")
+    connect_timeout_seconds = _seconds("connect_timeout_seconds", "Connect time-out", 30, "To connect and shake hands.")
+    request_timeout_seconds = _seconds(
+        "request_timeout_seconds", "Request time-out", 60, "Without an answer or progress."
+    )
+    total_timeout_seconds = _seconds("total_timeout_seconds", "Total time-out", 1800, "Whatever progress is reported.")
+    environment = _select("Environment", Environment.choices, Environment.DEVELOPMENT)
+    owner = forms.ModelChoiceField(
+        label="Owner", queryset=None, required=False, widget=forms.Select(attrs={"class": "form-select"})
+    )
+    tags = _text("Tags", 1000, "Separated by commas.")
+    notes = forms.CharField(
+        label="Notes", required=False, widget=forms.Textarea(attrs={"class": "form-control", "rows": 4})
+    )
+    version = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, data: Any = None, *, user: Any, server: Server | None = None, **kwargs: Any) -> None:
+        self.server = server
+        self.notes_for_user: list[str] = []
+        self.wants_row = data is not None and ADD_ROW in data
+        data = _with_another_row(data) if self.wants_row else data
+        super().__init__(data, initial=_initial(server, user) | (kwargs.pop("initial", None) or {}), **kwargs)
+        self.fields["owner"].queryset = _people(server)
+        self.values: BaseValueFormSet = value_rows(data, server, self._blank_kind())
+        if self.wants_row:
+            self.values.hush()
+
+    def _blank_kind(self) -> ValueKind:
+        stdio = self["transport"].value() == TransportKind.STDIO or (
+            not self["url"].value() and self["command"].value()
+        )
+        return ValueKind.ENVIRONMENT if stdio else ValueKind.HEADER
+
+    def full_clean(self) -> None:
+        super().full_clean()
+        if self.wants_row:
+            self._errors = forms.utils.ErrorDict()
+
+    def is_valid(self) -> bool:
+        """Of the form and all its rows. False while rows are being added."""
+        if self.wants_row or not self.is_bound:
+            return False
+        own = super().is_valid()
+        rows_ok = self.values.is_valid()
+        if own and rows_ok:
+            self._check_together()
+        return own and self.values.is_valid() and all(not row.errors for row in self.values.rows())
+
+    # --- what was entered ----------------------------------------------------------------------------------------
+    def clean_slug(self) -> str:
+        slug = str(self.cleaned_data["slug"]).lower()
+        validators.validate_slug(slug)
+        others = Server.objects.filter(slug=slug).exclude(pk=self.server.pk if self.server else None)
+        if slug and others.exists():
+            raise ValidationError("Another server has this short name. Choose a different one.", code="unique")
+        return slug
+
+    def clean_tags(self) -> list[str]:
+        tags = list(dict.fromkeys(tag.strip() for tag in str(self.cleaned_data["tags"]).split(",") if tag.strip()))
+        validators.validate_tags(tags)
+        return tags
+
+    def clean_arguments(self) -> list[str]:
+        lines = str(self.cleaned_data["arguments"]).replace("\r\n", "\n").split("\n")
+        arguments = [line for line in lines if line.strip()]
+        validators.validate_arguments(arguments)
+        return arguments
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        if not data.get("transport"):
+            self._choose_transport(data)
+        if data.get("transport") == TransportKind.STDIO:
+            self._clean_stdio(data)
+        elif data.get("transport") == TransportKind.STREAMABLE_HTTP:
+            self._try("url", validators.validate_url, data.get("url") or "")
+        if (data.get("total_timeout_seconds") or 0) < (data.get("request_timeout_seconds") or 0):
+            self.add_error("total_timeout_seconds", "At least as long as the request time-out.")
+        return data
+
+    def _choose_transport(self, data: dict[str, Any]) -> None:
+        typed = data.get("url") or data.get("command") or ""
+        if not typed:
+            self.add_error("url", "Enter the URL of the server, or the command that starts it.")
+            return
+        suggestion = self._try("command", suggest, typed)
+        if suggestion is None:
+            return
+        data["transport"] = suggestion.transport
+        if suggestion.url:
+            data["url"] = suggestion.url
+        elif not data.get("command"):
+            data["command"], data["url"] = typed, ""
+        self.notes_for_user.append(f"Chosen by what was entered: {suggestion.reason}")
+
+    def _clean_stdio(self, data: dict[str, Any]) -> None:
+        command = data.get("command") or ""
+        self._try("command", validators.validate_command, command)
+        if data.get("working_directory"):
+            self._try("working_directory", validators.validate_working_directory, data["working_directory"])
+        if " " in command and not data.get("arguments") and "command" not in self.errors:
+            split = self._try("command", validators.split_command_line, command)
+            if split is not None:
+                data["command"], data["arguments"] = split
+                self.notes_for_user.append("The command line was split into the command and its arguments.")
+
+    def _try(self, field: str, rule: Any, value: str) -> Any:
+        try:
+            return rule(value)
+        except ValidationError as problem:
+            self.add_error(field, problem)
+            return None
+
+    def _check_together(self) -> None:
+        self.values.check_transport(self.cleaned_data["transport"])
+        if self._points_elsewhere():
+            self.values.refuse_kept()
+
+    def _points_elsewhere(self) -> bool:
+        if self.server is None or self.cleaned_data["transport"] != TransportKind.STREAMABLE_HTTP:
+            return False
+        before = self.server.url
+        return not before or validators.origin(before) != validators.origin(self.cleaned_data["url"])
+
+    # --- to and from the domain ----------------------------------------------------------------------------------
+    def registration_data(self) -> dict[str, Any]:
+        """What `Registration.of` takes. After is_valid()."""
+        data = {name: self.cleaned_data[name] for name in (*_PLAIN, "tags", "arguments")}
+        owner = self.cleaned_data["owner"]
+        return data | {
+            "transport": TransportKind(self.cleaned_data["transport"]),
+            "owner_id": owner.pk if owner else None,
+            "values": [row.data_for_registration() for row in self.values.rows()],
+        }
+
+    def refuse(self, problem: ValidationError) -> None:
+        """Show what the domain refused at the field that it is about."""
+        by_field = problem.error_dict if hasattr(problem, "error_dict") else {"__all__": problem.error_list}
+        for name, errors in by_field.items():
+            known = name if name in self.fields else None
+            self.add_error("owner" if name == "owner_id" else known, list(errors))
+
+
+def _initial(server: Server | None, user: Any) -> dict[str, Any]:
+    if server is None:
+        return {"owner": user.pk if user is not None else None}
+    initial = {name: getattr(server, name) for name in _PLAIN}
+    return initial | {
+        "transport": server.transport,
+        "owner": server.owner_id,
+        "tags": ", ".join(server.tags),
+        "arguments": "\n".join(server.arguments),
+        "version": server.version,
+    }
+
+
+def _people(server: Server | None) -> Any:
+    """Active accounts, and the present owner even when that one is not."""
+    people = get_user_model()._default_manager.filter(is_active=True)
+    if server is not None and server.owner_id is not None:
+        people |= get_user_model()._default_manager.filter(pk=server.owner_id)
+    return people.order_by("username")
+
+
+def _with_another_row(data: Any) -> QueryDict:
+    data = data.copy()
+    total = f"{PREFIX}-TOTAL_FORMS"
+    count = data.get(total, "0")
+    data[total] = str(int(count) + 1 if count.isascii() and count.isdigit() else 1)
+    return data

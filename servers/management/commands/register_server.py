@@ -1,0 +1,108 @@
+import os
+import sys
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from servers.audit.record import Actor
+from servers.crypto import SealError
+from servers.domain import registration
+from servers.domain.registration import Registration, ValueInput
+from servers.enums import ConnectionPolicy, Environment, TransportKind, ValueKind
+from servers.secret import Secret
+from servers.validators import looks_secret
+
+
+class Command(BaseCommand):
+    help = (
+        "Register a server as a user, who needs the rights that the page asks for. A secret is read from an environment "
+        "variable, so that it stands in no process list: --secret-header Authorization=MY_TOKEN."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--user", required=True, help="user name of the account that registers")
+        parser.add_argument("--name", required=True)
+        parser.add_argument("--slug", default="", help="short name in addresses; made from the name when absent")
+        parser.add_argument("--description", default="")
+        parser.add_argument("--environment", choices=Environment.values, default=Environment.DEVELOPMENT)
+        parser.add_argument("--tag", action="append", default=[], metavar="TAG")
+        parser.add_argument("--policy", choices=ConnectionPolicy.values, default=ConnectionPolicy.ALWAYS_ON)
+        parser.add_argument("--url", default="", help="of a Streamable HTTP server")
+        parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
+        parser.add_argument("--secret-header", action="append", default=[], metavar="NAME=VARIABLE")
+        parser.add_argument("--working-directory", default="")
+        parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+        parser.add_argument("--secret-env", action="append", default=[], metavar="NAME=VARIABLE")
+        parser.add_argument("--disabled", action="store_true", help="register without connecting")
+        parser.add_argument("command", nargs="*", help="of a stdio server: program and arguments, after --")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = get_user_model()._default_manager.filter(username=options["user"], is_active=True).first()
+        if user is None:
+            raise CommandError(f"There is no active user {options['user']!r}.")
+        data = _registration(options)
+        try:
+            server = registration.register(Actor.of_user(user), user, data, enabled=not options["disabled"])
+        except (PermissionDenied, SealError) as exc:
+            raise CommandError(str(exc)) from exc
+        except ValidationError as exc:
+            raise CommandError(_lines(exc)) from exc
+        self.stdout.write(self.style.SUCCESS(f"{server.name} is registered: /servers/{server.slug}/"))
+
+
+def _registration(options: dict[str, Any]) -> Registration:
+    command, url = options["command"], options["url"]
+    if bool(command) == bool(url):
+        raise CommandError("Give either --url or, after --, a command line.")
+    return Registration(
+        name=options["name"],
+        slug=options["slug"],
+        description=options["description"],
+        environment=Environment(options["environment"]),
+        tags=options["tag"],
+        transport=TransportKind.STDIO if command else TransportKind.STREAMABLE_HTTP,
+        command=command[0] if command else "",
+        arguments=command[1:],
+        working_directory=options["working_directory"],
+        url=url,
+        connection_policy=ConnectionPolicy(options["policy"]),
+        values=[
+            *_plain(ValueKind.HEADER, options["header"], "--secret-header"),
+            *_secret(ValueKind.HEADER, options["secret_header"]),
+            *_plain(ValueKind.ENVIRONMENT, options["env"], "--secret-env"),
+            *_secret(ValueKind.ENVIRONMENT, options["secret_env"]),
+        ],
+    )
+
+
+def _plain(kind: ValueKind, given: list[str], better: str) -> list[ValueInput]:
+    values = [ValueInput(kind, name, False, value) for name, value in map(_pair, given)]
+    for value in values:
+        if looks_secret(value.name):
+            sys.stderr.write(f"{value.name} looks like a secret and is stored in clear. {better} seals it.\n")
+    return values
+
+
+def _secret(kind: ValueKind, given: list[str]) -> list[ValueInput]:
+    return [ValueInput(kind, name, True, Secret(_variable(variable))) for name, variable in map(_pair, given)]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise CommandError(f"{text!r} is not NAME=VALUE.")
+    return name, value
+
+
+def _variable(name: str) -> str:
+    if not (value := os.environ.get(name, "")):
+        raise CommandError(f"The environment variable {name} is not set.")
+    return value
+
+
+def _lines(problem: ValidationError) -> str:
+    if not hasattr(problem, "error_dict"):
+        return " ".join(problem.messages)
+    return "\n".join(f"{name}: {' '.join(texts)}" for name, texts in problem.message_dict.items())

@@ -1,0 +1,156 @@
+"""The audit log: newest first, each filter in the URL, one event with its whole exchange beside the list."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from servers import access
+from servers.audit import payloads, query
+from servers.audit.verify import Verdict, verify, verify_last
+from servers.enums import PayloadKind
+from servers.forms import AuditFilterForm
+from servers.models import AuditEvent, Payload
+
+VERIFIED = 1_000
+_SESSION_KEY = "audit_verdict"
+_TREE_BYTES = 512 * 1024
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    events = access.audit_events(request.user)
+    form = AuditFilterForm(request.GET)
+    before, after = _number(request, "before"), _number(request, "after")
+    page = query.page(form.filters.apply(events), before, after)
+    first = before is None and after is None
+    context = {
+        "nav": "audit",
+        "form": form,
+        "filtered": bool(form.filters),
+        "page": page,
+        "rows": [query.event_row(event) for event in page.events],
+        "live": first and not form.filters,
+        "count_live": first and bool(form.filters),
+        "head": page.newest_seq if not form.filters else query.head_seq(),
+        "verdict": request.session.get(_SESSION_KEY),
+        "may_verify": access.may(request.user, "verify_chain"),
+        "selected": _selected(request, events),
+    }
+    return render(request, "servers/audit/list.html", context)
+
+
+@require_safe
+def detail(request: HttpRequest, seq: int) -> HttpResponse:
+    event = access.audit_events(request.user).filter(seq=seq).first()
+    if event is None:
+        raise Http404("There is no event of this number.")
+    return render(request, "servers/audit/detail.html", {"nav": "audit", "selected": _shown(request, event)})
+
+
+@require_POST
+def verify_newest(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, "view_auditevent")
+    access.require(request.user, "verify_chain")
+    verdict = verify_last(VERIFIED)
+    request.session[_SESSION_KEY] = {"ok": verdict.ok, "at": timezone.now().isoformat(), "reason": verdict.reason}
+    if verdict.ok:
+        messages.success(request, f"The chain holds: the newest {verdict.checked:,} events were verified.")
+    else:
+        messages.error(
+            request, f"The chain is broken. {verdict.reason} Run “manage.py verify_audit” for the whole chain."
+        )
+    return redirect("audit:list")
+
+
+# --- one event ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class ShownPayload:
+    """`value` is parsed JSON for the tree, else `text` is shown as it is. `missing` says why there is nothing."""
+
+    title: str
+    digest: str
+    value: Any = None
+    text: str = ""
+    size: int = 0
+    missing: str = ""
+    intact: bool = True
+
+
+def _selected(request: HttpRequest, events: Any) -> dict[str, Any] | None:
+    seq = _number(request, "sel")
+    event = events.filter(seq=seq).first() if seq is not None else None
+    return _shown(request, event) if event is not None else None
+
+
+def _shown(request: HttpRequest, event: AuditEvent) -> dict[str, Any]:
+    exchange = query.exchange(event)
+    body = json.loads(event.body)
+    details = dict(body.get("details") or {})
+    return {
+        "event": event,
+        "row": query.event_row(event),
+        "prev": body.get("prev", ""),
+        "changes": _changes(details),
+        "details": details,
+        "exchange": [query.event_row(other) | {"details": json.loads(other.body)["details"]} for other in exchange],
+        "payloads": _payloads(request, exchange),
+        "link": _link(event),
+    }
+
+
+def _link(event: AuditEvent) -> Verdict:
+    return verify(event.seq, event.seq)
+
+
+def _changes(details: dict[str, Any]) -> list[dict[str, Any]]:
+    """Before and after, taken out of the details; a form of its own on the page."""
+    changes = details.get("changes")
+    if not isinstance(changes, dict) or not all(isinstance(change, dict) for change in changes.values()):
+        return []
+    del details["changes"]
+    return [{"name": name.replace("_", " "), **change} for name, change in changes.items()]
+
+
+def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPayload]:
+    """Arguments and results that the events name by digest, each once."""
+    named: dict[str, str] = {}
+    for event in exchange:
+        for name, digest in (json.loads(event.body).get("digests") or {}).items():
+            named.setdefault(digest, name)
+    if not named:
+        return []
+    if not access.may_read_payloads(request.user):
+        missing = "You may not read arguments and results. Ask an administrator for the right."
+        return [ShownPayload(_title(name), digest, missing=missing) for digest, name in named.items()]
+    stored = {row.digest: row for row in Payload.objects.filter(digest__in=named)}
+    return [_payload(_title(name), digest, stored.get(digest)) for digest, name in named.items()]
+
+
+def _title(name: str) -> str:
+    return PayloadKind(name).label if name in PayloadKind.values else name.replace("_", " ").capitalize()
+
+
+def _payload(title: str, digest: str, row: Payload | None) -> ShownPayload:
+    if row is None:
+        return ShownPayload(title, digest, missing="Not stored any more.", intact=False)
+    text = payloads.read(row)
+    if text is None:
+        return ShownPayload(title, digest, size=row.size, missing=f"Erased {row.erased_at:%Y-%m-%d %H:%M} UTC.")
+    shown = ShownPayload(title, digest, size=row.size, intact=payloads.intact(row))
+    if row.size > _TREE_BYTES:
+        return ShownPayload(title, digest, text=text[:_TREE_BYTES], size=row.size, intact=shown.intact)
+    try:
+        return ShownPayload(title, digest, value=json.loads(text), size=row.size, intact=shown.intact)
+    except ValueError:
+        return ShownPayload(title, digest, text=text, size=row.size, intact=shown.intact)
+
+
+def _number(request: HttpRequest, name: str) -> int | None:
+    text = request.GET.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None

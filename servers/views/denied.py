@@ -1,0 +1,15 @@
+"""The answer 403. What a page refuses for want of a right is written into the audit log first."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views import defaults
+
+from servers.access import Denied
+from servers.audit.record import Actor
+from servers.domain.rights import record_denial
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """handler403 of the URLconf. A refusal that its verb recorded already is not recorded twice."""
+    if isinstance(exception, Denied) and not exception.recorded:
+        record_denial(Actor.of(request), exception, method=request.method, path=request.path)
+    return defaults.permission_denied(request, exception)

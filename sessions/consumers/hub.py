@@ -1,0 +1,241 @@
+"""The one listener of this web process: joins each topic's group once, reads once, encodes once, sends to its sockets.
+
+Hints may be lost (Redis away, or the silent moment between SUBSCRIBE and its effect), so a slow timer compares every
+listened topic with the database. The order is always: join first, then catch up.
+"""
+
+import asyncio
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import structlog
+from channels.layers import get_channel_layer
+
+from sessions import bus
+from sessions.consumers import viewers
+from sessions.consumers.limits import sockets_per_user
+from sessions.consumers.reader import Reader
+from sessions.consumers.socket import Socket
+from sessions.consumers.streams import Stream, Subscription
+from sessions.consumers.topic_reads import TopicReads
+from sessions.domain.calls import expire_due
+from sessions.domain.topics import Topic
+
+SLOW_SECONDS = 15.0
+LAYER_SECONDS = 2.0
+SETTLE_SECONDS = 0.5
+IDLE_SECONDS = 5.0
+log = structlog.get_logger(__name__)
+
+
+class Hub:
+    def __init__(self) -> None:
+        self.reader = Reader()
+        self.sockets: set[Socket] = set()
+        self.streams: dict[str, Stream] = {}
+        self._reads = TopicReads(self.reader)
+        self._channel: str | None = None
+        self._tasks = {asyncio.create_task(self._listen()), asyncio.create_task(self._tick())}
+        bus.start()
+
+    # --- sockets -------------------------------------------------------------------------------------------------
+    def add(self, socket: Socket) -> bool:
+        """False when this user has as many sockets in this process as one may."""
+        mine = sum(1 for other in self.sockets if other.viewer.user_id == socket.viewer.user_id)
+        if mine >= sockets_per_user():
+            return False
+        self.sockets.add(socket)
+        return True
+
+    def remove(self, socket: Socket) -> None:
+        self.sockets.discard(socket)
+        for name in list(socket.subscriptions):
+            self.unsubscribe(socket, name)
+
+    def subscribe(self, socket: Socket, topic: Topic, since: int | None) -> None:
+        self.unsubscribe(socket, topic.name)
+        subscription = Subscription(socket, topic, since)
+        socket.subscriptions[topic.name] = subscription
+        self._spawn_catch_up(subscription)
+
+    def unsubscribe(self, socket: Socket, name: str) -> None:
+        subscription = socket.subscriptions.pop(name, None)
+        if subscription is None:
+            return
+        if subscription.task is not None:
+            subscription.task.cancel()
+        stream = self.streams.get(name)
+        if stream is not None:
+            stream.subscriptions.discard(subscription)
+            if not stream.subscriptions:
+                stream.idle_since = asyncio.get_running_loop().time()
+
+    def _spawn_catch_up(self, subscription: Subscription) -> None:
+        subscription.task = self._spawn(self._catch_up(subscription))
+
+    async def _catch_up(self, subscription: Subscription) -> None:
+        socket, topic = subscription.member, subscription.topic
+        try:
+            if not await self.reader.run(partial(viewers.sees_row, socket.viewer, topic)):
+                self._deny(subscription)
+                return
+            stream = await self._stream(topic)
+            stream.subscriptions.add(subscription)
+            stream.idle_since = None
+            await stream.catch_up(subscription)
+        except Exception:  # the database may be away: the slow timer tries again, the socket stays
+            log.exception("live.catch_up_failed", topic=topic.name)
+
+    def _deny(self, subscription: Subscription) -> None:
+        socket = subscription.member
+        if isinstance(socket, Socket):
+            socket.subscriptions.pop(subscription.topic.name, None)
+            socket.send({"op": "denied", "t": subscription.topic.name})
+
+    def _spawn(self, work: Any) -> "asyncio.Task[None]":
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # --- the layer -----------------------------------------------------------------------------------------------
+    async def _stream(self, topic: Topic) -> Stream:
+        stream = self.streams.get(topic.name)
+        if stream is None:
+            stream = self.streams[topic.name] = self._reads.stream(topic)
+            await self._join(topic.name, stream)
+            asyncio.get_running_loop().call_later(SETTLE_SECONDS, stream.recheck)
+        return stream
+
+    async def _join(self, group: str, stream: Stream | None = None) -> None:
+        """A group that cannot be joined now is joined by the slow timer; until then it is read by that timer alone."""
+        if self._channel is None:
+            return
+        try:
+            await asyncio.wait_for(get_channel_layer().group_add(group, self._channel), LAYER_SECONDS)
+        except Exception as problem:  # whatever the layer raises without Redis
+            log.warning("live.group_not_joined", group=group, problem=type(problem).__name__)
+        else:
+            if stream is not None:
+                stream.joined = True
+
+    async def _leave(self, group: str) -> None:
+        if self._channel is None:
+            return
+        try:
+            await asyncio.wait_for(get_channel_layer().group_discard(group, self._channel), LAYER_SECONDS)
+        except Exception as problem:  # whatever the layer raises without Redis; a group too many costs a few hints
+            log.warning("live.group_not_left", group=group, problem=type(problem).__name__)
+
+    async def _listen(self) -> None:
+        layer = get_channel_layer()
+        while True:
+            try:
+                if self._channel is None:
+                    self._channel = await asyncio.wait_for(layer.new_channel("hub."), LAYER_SECONDS)
+                    await self._join_all()
+                self._hear(await layer.receive(self._channel))
+            except Exception as problem:  # the listener must outlive whatever the layer raises
+                log.warning("live.layer_away", problem=type(problem).__name__)
+                await asyncio.sleep(1)
+
+    async def _join_all(self) -> None:
+        await self._join(bus.USERS)
+        for name, stream in list(self.streams.items()):
+            await self._join(name, stream)
+            stream.recheck()
+
+    def _hear(self, hint: dict[str, Any]) -> None:
+        if hint["t"] == bus.USERS:
+            self._suspend(hint.get("rows") or [])
+        elif (stream := self.streams.get(hint["t"])) is not None:
+            stream.hint(hint)
+
+    # --- time ----------------------------------------------------------------------------------------------------
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(SLOW_SECONDS)
+            try:
+                await self._recheck()
+            except Exception:  # the timer outlives a database that is away
+                log.exception("live.slow_timer_failed")
+
+    async def _recheck(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for name, stream in list(self.streams.items()):
+            if stream.idle_since is not None and now - stream.idle_since > IDLE_SECONDS:
+                del self.streams[name]
+                await stream.close()
+                await self._leave(name)
+                continue
+            if not stream.joined:
+                await self._join(name, stream)
+            stream.recheck()
+        self._retry_catch_ups()
+        await self._judge(list(self.sockets))
+        await self.reader.work(expire_due)
+
+    def _retry_catch_ups(self) -> None:
+        for socket in self.sockets:
+            for subscription in socket.subscriptions.values():
+                if not subscription.live and subscription.task is not None and subscription.task.done():
+                    self._spawn_catch_up(subscription)
+
+    # --- rights --------------------------------------------------------------------------------------------------
+    def _suspend(self, rows: list[dict[str, Any]]) -> None:
+        """Nothing more leaves for the users of a hint until they were judged again."""
+        users = {row.get("user") for row in rows}
+        affected = [socket for socket in self.sockets if None in users or socket.viewer.user_id in users]
+        for socket in affected:
+            socket.suspended = True
+        self._spawn(self._judge_in_time(affected))
+
+    async def _judge_in_time(self, sockets: list[Socket]) -> None:
+        try:
+            await self._judge(sockets)
+        except Exception:  # the database is away: they stay suspended until the slow timer can judge them
+            log.exception("live.judging_failed")
+
+    async def _judge(self, sockets: list[Socket]) -> None:
+        if not sockets:
+            return
+        seats = {(socket.viewer.user_id, socket.viewer.session_key) for socket in sockets}
+        valid = await self.reader.run(partial(viewers.judge, seats))
+        for socket in sockets:
+            if socket in self.sockets:
+                self._apply(socket, valid.get((socket.viewer.user_id, socket.viewer.session_key)))
+
+    def _apply(self, socket: Socket, viewer: viewers.Viewer | None) -> None:
+        if viewer is None:
+            socket.give_up(4401)
+            return
+        changed, was_suspended = viewer.rights != socket.viewer.rights, socket.suspended
+        socket.viewer, socket.suspended = viewer, False
+        kept = [one for one in socket.subscriptions.values() if viewer.may_join(one.topic)]
+        lost = [one for one in socket.subscriptions.values() if not viewer.may_join(one.topic)]
+        for subscription in lost:
+            self.unsubscribe(socket, subscription.topic.name)
+            socket.send({"op": "denied", "t": subscription.topic.name})
+        if lost and not kept:
+            socket.give_up(4403)
+        elif changed or was_suspended:
+            self._resume(kept)
+
+    def _resume(self, subscriptions: list[Subscription]) -> None:
+        for subscription in subscriptions:
+            if subscription.task is not None:
+                subscription.task.cancel()
+            subscription.live = False
+            self._spawn_catch_up(subscription)
+
+
+_hubs: "WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = WeakKeyDictionary()
+
+
+def hub() -> Hub:
+    """The hub of the running loop; a web process has one loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]

@@ -1,0 +1,166 @@
+"""The live socket of a browser tab at /ws/: hello, topics, calls. Everything here is async; see hub.py for the rest.
+
+Close codes: 4401 not signed in (any more) or a bad ticket, 4403 no right left, 4408 no hello in time, 4008 too slow,
+4029 too many messages, 4030 too many sockets of this user, 4400 not the protocol, 1009 too big.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import structlog
+from channels.consumer import get_handler_name
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from servers.audit.record import Actor
+from sessions.consumers import limits, operations, sources, viewers
+from sessions.consumers.hub import hub
+from sessions.consumers.limits import Bucket
+from sessions.consumers.socket import Socket
+from sessions.domain import tickets
+from sessions.domain.topics import parse
+from sessions.schemas import jsontext
+from sessions.schemas.jsontext import JsonProblem
+
+log = structlog.get_logger(__name__)
+
+
+class LiveConsumer(AsyncWebsocketConsumer):
+    # The hub listens for the whole process: a subscription to Redis for each socket would cost ten times as much.
+    channel_layer_alias = "none"
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """As the base class, without a thread hop for each message: nothing here holds a database connection."""
+        await getattr(self, get_handler_name(message))(message)
+
+    async def connect(self) -> None:
+        self.socket: Socket | None = None
+        self._closing = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._bucket = Bucket(limits.MESSAGES_PER_SECOND, limits.MESSAGES_BURST, time.monotonic())
+        await self.accept()
+        self._hello_timer = asyncio.get_running_loop().call_later(limits.HELLO_SECONDS, self._no_hello)
+        if not self.scope["user"].is_authenticated:
+            self._shut(4401)
+
+    async def disconnect(self, code: int) -> None:
+        self._closing = True
+        self._hello_timer.cancel()
+        if self.socket is not None:
+            hub().remove(self.socket)
+            await self.socket.end()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self._closing:
+            return
+        if text_data is None or len(text_data) > limits.CALL_BYTES:
+            return self._shut(1009)
+        body = await self._decode(text_data)
+        if body is None:
+            return self._shut(4400)
+        if len(text_data) > limits.TEXT_BYTES and body.get("op") != "call":
+            return self._shut(1009)
+        if body.get("op") != "call" and not self._bucket.take(time.monotonic()):
+            return self._shut(4029)
+        await self._handle(body)
+
+    async def _decode(self, text: str) -> dict[str, Any] | None:
+        """Strict, so that arguments mean what the page wrote; a big message is decoded off the loop."""
+        try:
+            big = len(text) > limits.TEXT_BYTES
+            body = await hub().reader.work(partial(jsontext.loads, text)) if big else jsontext.loads(text)
+        except JsonProblem:
+            return None
+        return body if isinstance(body, dict) else None
+
+    async def _handle(self, body: dict[str, Any]) -> None:
+        if self.socket is None:
+            if body.get("op") == "hello":
+                return await self._hello(body)
+            return self._shut(4401)
+        handler = _HANDLERS.get(str(body.get("op")))
+        if handler is None:
+            return self._shut(4400)
+        handler(self, self.socket, body)
+
+    # --- hello ---------------------------------------------------------------------------------------------------
+    async def _hello(self, body: dict[str, Any]) -> None:
+        viewer = await self._viewer(str(body.get("ticket", "")))
+        if self._closing:
+            return
+        if viewer is None:
+            return self._shut(4401)
+        actor = Actor.of_user(viewer.user, str(self.scope.get("client_ip", "")), uuid.uuid4().hex)
+        backlog = self.scope.get("backlog", lambda: 0)
+        socket = Socket(viewer, actor, partial(self.send, None), self._shut, backlog)
+        if not hub().add(socket):
+            await socket.end()
+            return self._shut(4030)
+        self.socket = socket
+        self._hello_timer.cancel()
+        epoch = await hub().reader.run(sources.epoch)
+        socket.send({"op": "welcome", "epoch": epoch})
+
+    async def _viewer(self, ticket: str) -> viewers.Viewer | None:
+        session_key = self.scope["session"].session_key or ""
+        if not await hub().reader.work(partial(tickets.redeem, ticket, session_key)):
+            return None
+        seat = (int(self.scope["user"].pk), session_key)
+        return (await hub().reader.run(partial(viewers.judge, [seat]))).get(seat)
+
+    def _no_hello(self) -> None:
+        if self.socket is None:
+            self._shut(4408)
+
+    # --- operations ----------------------------------------------------------------------------------------------
+    def _sub(self, socket: Socket, body: dict[str, Any]) -> None:
+        wanted = body.get("topics")
+        for name, since in (wanted if isinstance(wanted, dict) else {}).items():
+            topic = parse(name)
+            crowded = len(socket.subscriptions) >= limits.TOPICS and name not in socket.subscriptions
+            if topic is None or crowded or not socket.viewer.may_join(topic):
+                socket.send({"op": "denied", "t": name[:120]})
+            else:
+                hub().subscribe(socket, topic, since if isinstance(since, int) and 0 <= since < 2**63 else None)
+
+    def _unsub(self, socket: Socket, body: dict[str, Any]) -> None:
+        names = body.get("topics")
+        for name in names if isinstance(names, list) else []:
+            hub().unsubscribe(socket, str(name))
+
+    def _ping(self, socket: Socket, body: dict[str, Any]) -> None:
+        socket.send({"op": "pong", "ref": body.get("ref")})
+
+    def _call(self, socket: Socket, body: dict[str, Any]) -> None:
+        self._spawn(operations.call(hub().reader, socket, body))
+
+    def _cancel(self, socket: Socket, body: dict[str, Any]) -> None:
+        self._spawn(operations.cancel(hub().reader, socket, body))
+
+    def _spawn(self, work: Any) -> None:
+        """A call goes on when its socket closes: what was accepted stays accepted."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- closing -------------------------------------------------------------------------------------------------
+    def _shut(self, code: int) -> None:
+        """Close once, from wherever; the hub forgets the socket at once, not when the browser has answered."""
+        if self._closing:
+            return
+        self._closing = True
+        if self.socket is not None:
+            hub().remove(self.socket)
+        self._spawn(self.close(code))
+
+
+_HANDLERS: dict[str, Callable[[LiveConsumer, Socket, dict[str, Any]], None]] = {
+    "sub": LiveConsumer._sub,
+    "unsub": LiveConsumer._unsub,
+    "ping": LiveConsumer._ping,
+    "call": LiveConsumer._call,
+    "cancel": LiveConsumer._cancel,
+}

@@ -1,0 +1,104 @@
+"""What a socket asks for besides topics: placing and cancelling calls. Each answer carries the `ref` of its question."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+
+from servers.audit.writer import WriterBusy
+from sessions.consumers import sources
+from sessions.consumers.reader import Reader
+from sessions.consumers.socket import Socket
+from sessions.domain import calls
+from sessions.domain.calls import AuditUnavailable, Given, Rejected
+from sessions.models import Call
+
+_NO_CALL = "There is no such call."
+_BUSY = "Too many calls of this page are being placed. Wait for their answers."
+log = structlog.get_logger(__name__)
+
+
+class _Malformed(Exception):
+    """The message is not the protocol; the text says what is missing."""
+
+
+async def call(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> None:
+    ref = body.get("ref")
+    if socket.busy:
+        return socket.send(_rejected(ref, _BUSY))
+    socket.calls_in_flight += 1
+    try:
+        socket.send(await _placed(reader, socket, body))
+    finally:
+        socket.calls_in_flight -= 1
+
+
+async def _placed(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> dict[str, Any]:
+    ref = body.get("ref")
+    try:
+        server, tool, given = _uid(body.get("server")), _text(body.get("tool")), _given(body)
+        placed = await calls.aplace(socket.actor, socket.viewer.user, server, tool, given, run=reader.work)
+        html = "" if body.get("html") is False else await reader.run(partial(sources.card_html, placed, True))
+    except Rejected as problem:
+        return _rejected(ref, problem.message, problem.errors, problem.confirm)
+    except (AuditUnavailable, PermissionDenied, Http404, _Malformed) as problem:
+        return _rejected(ref, str(problem) or "You may not call this server.")
+    except Exception:  # the page waits for an answer: it gets one whatever broke, and the log has the reason
+        log.exception("live.call_failed")
+        return _rejected(ref, "mcpadmin could not place the call. Look at the history before you run it again.")
+    return {
+        "op": "accepted",
+        "ref": ref,
+        "call": str(placed.uid),
+        "number": placed.pk,
+        "version": placed.version,
+        "topic": f"call.{placed.uid}",
+        "html": html,
+    }
+
+
+async def cancel(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> None:
+    ref = body.get("ref")
+    try:
+        uid = _uid(body.get("call"))
+        found = await reader.run(lambda: Call.objects.select_related("server").filter(uid=uid).first())
+        if found is None:
+            return socket.send(_rejected(ref, _NO_CALL))
+        asked = await reader.work(partial(calls.cancel, socket.actor, socket.viewer.user, found))
+    except (AuditUnavailable, PermissionDenied, WriterBusy, _Malformed) as problem:
+        return socket.send(_rejected(ref, str(problem)))
+    socket.send({"op": "cancelling" if asked else "cancelled", "ref": ref, "call": str(uid)})
+
+
+def _rejected(ref: Any, message: str, errors: Mapping[str, list[str]] | None = None, confirm: str = "") -> dict[str, Any]:
+    body = {"op": "rejected", "ref": ref, "message": message, "errors": dict(errors or {})}
+    return body | {"confirm": confirm} if confirm else body
+
+
+def _given(body: Mapping[str, Any]) -> Given:
+    confirm = body.get("confirm", "")
+    if isinstance(form := body.get("form"), dict):
+        fields = {str(name): [str(value) for value in values] for name, values in form.items() if isinstance(values, list)}
+        return Given(form=fields, confirm=confirm or next(iter(fields.get("_confirm", [])), ""))
+    if isinstance(text := body.get("json"), str):
+        return Given(text=text, confirm=confirm)
+    if "args" in body:
+        return Given(value=body["args"], confirm=confirm)
+    raise _Malformed("The message carries no arguments.")
+
+
+def _uid(value: Any) -> UUID:
+    try:
+        return UUID(str(value))
+    except ValueError as problem:
+        raise _Malformed("The message names no server or call.") from problem
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise _Malformed("The message names no tool.")
+    return value

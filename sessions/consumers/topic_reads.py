@@ -1,0 +1,93 @@
+"""How the hub reads each kind of topic: one read for all sockets, and one query for all topics that wait."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from django.utils import timezone
+
+from sessions.consumers import sources
+from sessions.consumers.frames import Frame
+from sessions.consumers.reader import Reader, Together
+from sessions.consumers.sources import CallKey
+from sessions.consumers.streams import EVERYTHING, Dirt, FeedStream, Row, SnapshotStream, Stream
+from sessions.domain.topics import Topic, TopicKind
+
+
+class TopicReads:
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self._calls: Together[CallKey, Frame] = Together(reader, sources.call_frames)
+        self._servers: Together[UUID, Frame] = Together(reader, sources.server_frames)
+        self._drafts: Together[UUID, Frame] = Together(reader, sources.draft_frames)
+
+    def stream(self, topic: Topic) -> Stream:
+        if topic.feed:
+            return self._feed(topic)
+        readers = {
+            TopicKind.SERVERS: self._read_list,
+            TopicKind.SERVER: partial(self._read_server, timezone.now()),
+            TopicKind.CALL: self._read_call,
+            TopicKind.DRAFT: self._read_draft,
+        }
+        is_call = topic.kind is TopicKind.CALL
+        stream = SnapshotStream(topic, readers[topic.kind], self._read_progress if is_call else None)
+        if is_call:
+            stream.window = 0.0  # three frames in its life: a result never waits for the window
+        return stream
+
+    def _feed(self, topic: Topic) -> FeedStream:
+        return FeedStream(
+            topic,
+            lambda seq: self.reader.run(partial(sources.feed_after, topic, seq)),
+            lambda: self.reader.run(partial(sources.feed_head, topic)),
+            "event" if topic.kind is TopicKind.AUDIT else "line",
+        )
+
+    async def _read_list(self, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
+        uids = _subjects(dirt)
+        return await self.reader.run(lambda: sources.server_list_frames(uids))
+
+    async def _read_server(self, since: datetime, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
+        """`since`: calls older than the first listener stand on its page already."""
+        uid = stream.topic.row
+        frames: list[Frame | None] = []
+        everything = EVERYTHING in dirt
+        if everything or any(kind == "session" for kind, _ in dirt):
+            frames.append(await self._servers.get(uid))
+        if everything or any(kind == "catalog" for kind, _ in dirt):
+            frames.append(await self.reader.run(partial(sources.catalog_frame, uid)))
+        called = _uids(subject for kind, subject in dirt if kind == "call")
+        if everything or called:
+            read = partial(sources.server_call_frames, uid, None if everything else called, since)
+            frames.extend(await self.reader.run(read))
+        return [frame for frame in frames if frame is not None]
+
+    async def _read_call(self, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
+        frame = await self._calls.get((stream.topic.row, stream.has_reserved_listeners))
+        return [frame] if frame else []
+
+    async def _read_progress(self, row: Row, stream: SnapshotStream) -> Frame | None:
+        read = partial(sources.progress_frame, stream.topic.row, row, stream.has_reserved_listeners)
+        return await self.reader.run(read)
+
+    async def _read_draft(self, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
+        frame = await self._drafts.get(stream.topic.row)
+        return [frame] if frame else []
+
+
+def _subjects(dirt: Iterable[Dirt]) -> list[UUID] | None:
+    """The rows that are dirty; None for all of them."""
+    uids = _uids(subject for _, subject in dirt)
+    return uids if len(uids) == len(set(dirt)) else None
+
+
+def _uids(words: Iterable[str]) -> list[UUID]:
+    found = set()
+    for word in words:
+        try:
+            found.add(UUID(word))
+        except ValueError:
+            continue
+    return list(found)

@@ -1,0 +1,119 @@
+"""What the card of a call shows: its outcome in words, its result block by block, each within a bound.
+
+Everything of the result is hostile: this file only sorts and cuts, the templates escape.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from servers.audit import payloads
+from servers.models import Payload
+from sessions.domain.call_outcome import Outcome, outcome_of
+from sessions.domain.result_blocks import Block, blocks_of
+from sessions.enums import CallState
+from sessions.models import Call, LogLine
+
+#: a larger result is shown as the beginning of its text only
+PARSED_BYTES = 2 * 1024 * 1024
+RAW_CHARS = 200_000
+STRUCTURED_CHARS = 200_000
+_LINES_LOOKED_AT = 200
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Result:
+    """`structured` is shown when `has_structured`; `cut` when `raw` is only the beginning."""
+
+    size: int
+    raw: str
+    cut: bool
+    blocks: list[Block] = field(default_factory=list)
+    has_structured: bool = False
+    structured: Any = None
+
+
+@dataclass(frozen=True)
+class Card:
+    call: Call
+    outcome: Outcome | None
+    result: Result | None
+    erased: bool
+    hidden: bool
+    late: bool
+    lines: list[dict[str, Any]]
+    brief: bool
+
+    @property
+    def running(self) -> bool:
+        return not CallState(self.call.state).final
+
+    @property
+    def waiting(self) -> bool:
+        return self.call.state == CallState.REQUESTED
+
+    @property
+    def repeatable(self) -> bool:
+        return not self.running and self.call.server_id is not None
+
+    @property
+    def percent(self) -> int | None:
+        done, total = self.call.progress, self.call.progress_total
+        return None if done is None or not total or total <= 0 else max(0, min(100, round(100 * done / total)))
+
+    @property
+    def duration_ms(self) -> float | None:
+        if self.call.finished_at is None:
+            return None
+        return (self.call.finished_at - (self.call.sent_at or self.call.created_at)).total_seconds() * 1000
+
+
+def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
+    """`brief` leaves out everything but the beginning of the text: for results whose markup would be too large."""
+    payload = call.result or call.late_result
+    readable = payload is not None and may_read and payload.erased_at is None
+    return Card(
+        call=call,
+        outcome=outcome_of(call),
+        result=_result(payload, brief) if readable and payload is not None else None,
+        erased=payload is not None and payload.erased_at is not None,
+        hidden=payload is not None and not may_read,
+        late=call.late_result is not None,
+        lines=call_lines(call),
+        brief=brief,
+    )
+
+
+def _result(payload: Payload, brief: bool) -> Result:
+    text = payloads.read(payload) or ""
+    value = _parsed(text) if payload.size <= PARSED_BYTES and not brief else None
+    if not isinstance(value, dict):
+        return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS)
+    pretty = json.dumps(value, indent=2, ensure_ascii=False)
+    structured = value.get("structuredContent", _ABSENT)
+    shown = structured is not _ABSENT and len(json.dumps(structured)) <= STRUCTURED_CHARS
+    return Result(
+        size=payload.size,
+        raw=pretty[:RAW_CHARS],
+        cut=len(pretty) > RAW_CHARS,
+        blocks=blocks_of(value.get("content")),
+        has_structured=shown,
+        structured=structured if shown else None,
+    )
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def call_lines(call: Call) -> list[dict[str, Any]]:
+    """The log lines of a call, among the newest of its server: an index read of bounded length."""
+    if call.server_id is None or call.sent_at is None:
+        return []
+    newest = LogLine.objects.filter(server_id=call.server_id).order_by("-seq")[:_LINES_LOOKED_AT]
+    rows = newest.values("at", "level", "text", "call_uid")
+    return [row for row in reversed(rows) if row["call_uid"] == call.uid]

@@ -1,0 +1,225 @@
+"""One open session: its client, its lists, its log and the calls in flight."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Protocol
+
+from django.utils import timezone
+
+from sessions.domain import claims, lifecycle
+from sessions.domain.lifecycle import Failure, Hold
+from sessions.enums import LogSource
+from sessions.host import outcomes
+from sessions.host.catalog import Catalog
+from sessions.host.db import Database
+from sessions.host.launch import Launch
+from sessions.host.logs import Line, ServerLog
+from sessions.host.opening import Diagnosis, make_client
+from sessions.host.redaction import Redactor
+from sessions.protocol.errors import Fault, McpError, TransportError
+from sessions.protocol.events import (
+    DiagnosticLine,
+    Event,
+    EventsDropped,
+    LateAnswer,
+    ListChanged,
+    LogMessage,
+    ProtocolViolation,
+    RequestRefused,
+    StateChanged,
+)
+from sessions.protocol.results import Connected
+from sessions.protocol.state import State
+
+CONCURRENCY = 16
+#: calls of one session that wait for a slot; more stay in their rows until the next tick
+LINE_LIMIT = 256
+CLOSE_SECONDS = 15.0
+PING_SECONDS = 10.0
+
+
+class Run(Protocol):
+    """A call in flight, as a session sees it."""
+
+    def cancel(self) -> None: ...
+
+
+class Live:
+    def __init__(self, db: Database, hold: Hold, launch: Launch, log: ServerLog) -> None:
+        self.hold, self.launch, self.log = hold, launch, log
+        self.redactor = Redactor(launch.secrets)
+        self.diagnosis = Diagnosis(self.redactor, step="handshake")
+        self.client = make_client(launch, self._on_event)
+        self.catalog = Catalog(db, hold, self.client, self.redactor)
+        self.runs: set[Run] = set()
+        self.accepting = False
+        self.over: asyncio.Future[McpError | None] = asyncio.get_running_loop().create_future()
+        self._db = db
+        self._slots = asyncio.Semaphore(CONCURRENCY)
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle_since = self._now()
+
+    # --- opening and closing -------------------------------------------------------------------------------------
+    async def open(self) -> Connected:
+        """Raises McpError; never takes longer than the launch allows."""
+        try:
+            async with asyncio.timeout(self.launch.connect_seconds):
+                connected = await self.client.connect()
+        except TimeoutError as exc:
+            words = f"The session was not open after {self.launch.connect_seconds:.0f} s."
+            raise TransportError(Fault.TIMEOUT, words, may_have_run=False) from exc
+        self.client.closed.add_done_callback(lambda future: self._end(future.result()))
+        return connected
+
+    def serve(self, connected: Connected, refresh_order: int) -> None:
+        """The session is ready and said so in its row: take calls, read the lists."""
+        self.accepting = True
+        self.diagnosis.step = ""
+        self._idle_since = self._now()
+        self.catalog.opened(connected, refresh_order)
+        self._spawn(self._measure())
+
+    async def close(self) -> None:
+        """End the connection and everything that depends on it; calls in flight hear it from the client."""
+        self.accepting = False
+        self._end(None)
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self.client.close()
+        except TimeoutError:
+            self.log.host("The connection did not close in time.", "warning")
+        await self.catalog.close()
+
+    def suspect(self, error: McpError) -> None:
+        """A call learned that the session is of no more use (its credential was refused)."""
+        self._end(error)
+
+    def failure(self, error: McpError | None) -> Failure:
+        lost = error or TransportError(Fault.CONNECTION_LOST, "The connection was closed.", may_have_run=True)
+        return self.diagnosis.failure(lost)
+
+    def _end(self, error: McpError | None) -> None:
+        if not self.over.done():
+            self.over.set_result(error)
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+    @asynccontextmanager
+    async def slot(self, run: Run) -> AsyncIterator[bool]:
+        """A place among the calls in flight; yields False when the waiting line is full."""
+        if len(self.runs) >= CONCURRENCY + LINE_LIMIT:
+            yield False
+            return
+        self.runs.add(run)
+        self._quiet.clear()
+        try:
+            async with self._slots:
+                yield True
+        finally:
+            self.runs.discard(run)
+            self._idle_since = self._now()
+            if not self.runs:
+                self._quiet.set()
+                self._db.post(partial(lifecycle.used, self.hold, timezone.now()))
+
+    def idle_left(self) -> float | None:
+        """Seconds until the session counts as unused; None when it never does."""
+        if self.launch.idle_seconds == float("inf"):
+            return None
+        return self.launch.idle_seconds if self.runs else self._idle_since + self.launch.idle_seconds - self._now()
+
+    def touch(self) -> None:
+        self._idle_since = self._now()
+
+    async def quiet(self, seconds: float) -> bool:
+        """Wait until no call is in flight. False when some are left."""
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._quiet.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def cancel_calls(self) -> None:
+        for run in list(self.runs):
+            run.cancel()
+
+    # --- what the server tells ---------------------------------------------------------------------------------------
+    def _on_event(self, event: Event) -> None:
+        """Called from the client's reader: returns at once."""
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+
+    def _log_message(self, event: LogMessage) -> None:
+        redact = self.redactor
+        text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
+        self.log.add(Line(LogSource.SERVER, event.level, text, redact.text(event.logger or "")))
+
+    def _diagnostic(self, event: DiagnosticLine) -> None:
+        self.diagnosis.hear(event)
+        level = "info" if event.stream == "stderr" else "warning"
+        self.log.add(Line(LogSource.STDERR, level, self.redactor.text(event.text), event.stream))
+
+    def _late_answer(self, event: LateAnswer) -> None:
+        if isinstance(event.tag, claims.Order):
+            self._spawn(self._keep_late(event.tag, event))
+
+    def _violation(self, event: ProtocolViolation) -> None:
+        self.log.host(self.redactor.text(f"The server broke the protocol: {event.detail}"), "warning")
+
+    def _refused(self, event: RequestRefused) -> None:
+        self.log.host(self.redactor.text(f"Refused the server's request {event.method} ({event.code})."), "notice")
+
+    def _dropped(self, event: EventsDropped) -> None:
+        self.log.shed(event.count)
+
+    def _list_changed(self, event: ListChanged) -> None:
+        self.catalog.changed()
+
+    def _state_changed(self, event: StateChanged) -> None:
+        """While it is ready, a server may forget its wire session; the client takes a new one by itself."""
+        if event.new is State.INITIALIZING:
+            self._db.post(partial(lifecycle.initializing, self.hold))
+            if self.accepting:
+                self.log.host("The server forgot the session; taking a new one.", "notice")
+        elif self.accepting and event.new is State.READY:
+            self._db.post(partial(lifecycle.ready_again, self.hold))
+
+    async def _keep_late(self, order: claims.Order, event: LateAnswer) -> None:
+        if event.result is not None:
+            outcome = outcomes.of_result(event.result, self.redactor)
+        else:
+            outcome = outcomes.of_error_object(event.error or {}, self.redactor)
+        await self._db.persist(partial(claims.late, order, self.hold, outcome), list)
+
+    async def _measure(self) -> None:
+        try:
+            seconds = await self.client.ping(timeout=PING_SECONDS)
+        except McpError:
+            return  # the client's keep-alive judges the connection; this is only a number for the page
+        self._db.post(partial(lifecycle.measured, self.hold, round(seconds * 1000, 2)))
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+_HANDLERS: dict[type, Callable[[Live, Any], None]] = {
+    LogMessage: Live._log_message,
+    DiagnosticLine: Live._diagnostic,
+    LateAnswer: Live._late_answer,
+    ProtocolViolation: Live._violation,
+    RequestRefused: Live._refused,
+    EventsDropped: Live._dropped,
+    ListChanged: Live._list_changed,
+    StateChanged: Live._state_changed,
+}

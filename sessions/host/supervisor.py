@@ -1,0 +1,321 @@
+"""One task for each owned session: opens it, keeps it open, closes it as ordered, and never gives up by itself.
+
+Orders stand in the row and come by `ordered()`. Whatever is waited for, an order interrupts it. A write that finds
+somebody else's epoch in the row ends the supervisor without another word (Overtaken).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import structlog
+from django.core.exceptions import ObjectDoesNotExist
+
+from servers.audit.record import Event
+from sessions.domain import lifecycle
+from sessions.domain.lifecycle import Failure, Greeting, Hold
+from sessions.enums import SessionCondition
+from sessions.host.db import Database, DatabaseAway
+from sessions.host.launch import Launch, LaunchProblem, load
+from sessions.host.live import Live
+from sessions.host.logs import ServerLog
+from sessions.host.orders import Orders
+from sessions.host.redaction import Redactor
+from sessions.host.shared import Shared
+from sessions.protocol.errors import Fault, McpError
+from sessions.protocol.results import Connected
+from sessions.transports.backoff import Backoff
+
+#: a session that was ready this long was healthy: the next failure counts as the first
+HEALTHY_SECONDS = 60.0
+#: between two tries at least, however the jitter falls
+FLOOR_SECONDS = 0.1
+CANCEL_SECONDS = 3.0
+SETTLE_SECONDS = 5.0
+LOG_EVERY_SECONDS = 60.0
+_NEEDS_PERSON: dict[str, SessionCondition] = {
+    Fault.UNAUTHORIZED: SessionCondition.NEEDS_AUTH,
+    Fault.FORBIDDEN: SessionCondition.NEEDS_AUTH,
+    Fault.INCOMPATIBLE_VERSION: SessionCondition.INCOMPATIBLE,
+}
+log = structlog.get_logger(__name__)
+
+
+class Overtaken(Exception):
+    """Somebody else owns the session now."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why a connection is over that nobody ordered to be closed. `clean`: the server closed it in order."""
+
+    failure: Failure
+    was_ready: bool = False
+    clean: bool = False
+
+
+class Supervisor:
+    def __init__(self, hold: Hold, orders: Orders, db: Database, shared: Shared) -> None:
+        self.hold = hold
+        self.orders = orders
+        self.live: Live | None = None
+        self._db, self._shared = db, shared
+        self._log = ServerLog(db, hold)
+        self._backoff = Backoff(ceiling=shared.ceiling)
+        self._news = asyncio.Event()
+        self._overtaken = False
+        self._restarts = orders.restart_done
+        self._refreshes = orders.refresh_done
+        self._last_words: tuple[str, float] = ("", 0.0)
+        self._idle_from = self._now()
+        self._idle_seconds = float("inf")
+
+    # --- for the service -------------------------------------------------------------------------------------------
+    def ordered(self, orders: Orders | None) -> None:
+        """What the row says now; None when it is not ours any more."""
+        self._overtaken = orders is None or orders.epoch != self.hold.epoch
+        if orders is not None:
+            self.orders = orders
+        self._news.set()
+
+    def look(self) -> None:
+        """Something that concerns every session changed: the worker drains."""
+        self._news.set()
+
+    async def run(self) -> None:
+        try:
+            while self._wanted():
+                ending = await self._connection()
+                if ending is not None:
+                    await self._rest(ending)
+            await self._give_back()
+        except Overtaken:
+            log.info("host.overtaken", session=str(self.hold.session_uid), epoch=self.hold.epoch)
+        finally:
+            await self._log.close()
+
+    # --- one connection --------------------------------------------------------------------------------------------
+    async def _connection(self) -> Ending | None:
+        """From connecting to closed; None when it was closed as ordered."""
+        self._restarts = self.orders.restart_requested
+        await self._must(partial(lifecycle.connecting, self.hold, self._backoff.attempts + 1, self._restarts))
+        try:
+            launch = await self._load()
+        except LaunchProblem as problem:
+            return Ending(problem.failure)
+        self._idle_seconds = launch.idle_seconds
+        self._live = live = Live(self._db, self.hold, launch, self._log)
+        try:
+            connected = await self._opened(live)
+            return None if connected is None else await self._serve(live, connected)
+        except McpError as error:
+            return Ending(live.failure(error))
+        except (Overtaken, DatabaseAway):
+            raise
+        except Exception as exc:  # a fault of ours: shown on the page and tried again, never a silent stop
+            log.exception("host.connection_failed", session=str(self.hold.session_uid))
+            words = f"mcpadmin failed while it held this session ({type(exc).__name__}). Its own log has the details."
+            return Ending(Failure("internal_error", words))
+        finally:
+            self.live = None
+            await live.close()
+
+    async def _load(self) -> Launch:
+        while True:
+            try:
+                return await self._db.read(partial(load, self.hold.server_id))
+            except DatabaseAway:
+                await asyncio.sleep(1.0)
+            except ObjectDoesNotExist as exc:
+                raise Overtaken from exc
+
+    async def _opened(self, live: Live) -> Connected | None:
+        """None when an order came first."""
+        if not await self._interruptible(self._shared.gate.acquire()):
+            await self._closed(live)
+            return None
+        try:
+            opening = asyncio.ensure_future(live.open())
+            done = await self._interruptible(opening)
+        finally:
+            self._shared.gate.release()
+        if not done:
+            await self._closed(live)
+            return None
+        connected = opening.result()
+        greeting = _greeting(connected, live.redactor)
+        await self._must(
+            partial(lifecycle.ready, self.hold, greeting),
+            lambda ok: [lifecycle.ready_event(self.hold, greeting)] if ok else [],
+        )
+        self._say(f"Session ready: revision {connected.revision}, {connected.decided_by}", always=True)
+        return connected
+
+    async def _serve(self, live: Live, connected: Connected) -> Ending | None:
+        since = self._now()
+        self._refreshes = self.orders.refresh_requested
+        live.serve(connected, self._refreshes)
+        self.live = live
+        self._shared.on_ready(self.hold.session_id)
+        while not live.over.done():
+            if self._interrupted():
+                await self._closed(live)
+                return None
+            self._pass_on_refresh(live)
+            await self._idle_or_news(live)
+        error = live.over.result()
+        await self._settled(live)
+        if self._now() - since >= HEALTHY_SECONDS:
+            self._backoff.reset()
+        return Ending(live.failure(error), was_ready=True, clean=getattr(error, "exit_code", None) == 0)
+
+    def _pass_on_refresh(self, live: Live) -> None:
+        if self.orders.refresh_requested > self._refreshes:
+            self._refreshes = self.orders.refresh_requested
+            live.catalog.want(self._refreshes)
+
+    async def _idle_or_news(self, live: Live) -> None:
+        """Wait for an order, the end of the connection, or the moment at which the session counts as unused."""
+        left = live.idle_left()
+        if left is not None and left <= 0:
+            await self._close_when_idle()
+            live.touch()
+            return
+        await self._wait_for_news({live.over}, left)
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+    async def _closed(self, live: Live) -> None:
+        """Close as ordered: calls are awaited when the worker drains, cancelled when the session shall be closed."""
+        self.live = None
+        if self._shared.draining:
+            await live.quiet(self._shared.drain_left())
+        elif not self.orders.open:
+            live.cancel_calls()
+            await live.quiet(CANCEL_SECONDS)
+        await self._must(partial(lifecycle.disconnecting, self.hold))
+        await live.close()
+        await live.quiet(SETTLE_SECONDS)
+        await self._must(partial(lifecycle.disconnected, self.hold))
+        self._say(self._closing_words(), always=True)
+        self._backoff.reset()
+
+    def _closing_words(self) -> str:
+        if self._shared.draining:
+            return "Session closed: the worker stops."
+        return "Session closed to open it again." if self.orders.open else "Session closed."
+
+    async def _settled(self, live: Live) -> None:
+        """After a loss: the calls in flight learn it from the client and write their outcomes."""
+        self.live = None
+        await live.close()
+        await live.quiet(SETTLE_SECONDS)
+
+    async def _rest(self, ending: Ending) -> None:
+        """Show the failure, then wait: for the next try, or for a person where no try can help."""
+        failure = ending.failure
+        happened = "Connection lost" if ending.was_ready else "Could not connect"
+        self._say(f"{happened}: {failure.detail}", "error")
+        condition = _NEEDS_PERSON.get(failure.fault)
+        if condition is not None:
+            await self._must(partial(lifecycle.waiting_for_person, self.hold, condition, failure), self._events(ending))
+            await self._until_interrupted(None)
+            return
+        delay = self._delay(ending.clean)
+        await self._must(partial(lifecycle.backing_off, self.hold, failure, delay), self._events(ending))
+        if self._now() - self._idle_from > self._idle_seconds and await self._close_when_idle():
+            return
+        await self._until_interrupted(delay)
+
+    def _events(self, ending: Ending) -> Callable[[bool], list[Event]]:
+        """A session that was ready and is not any more is worth an audit event; a try that failed is not."""
+        lost = [lifecycle.lost_event(self.hold, ending.failure)] if ending.was_ready else []
+        return lambda changed: lost if changed else []
+
+    def _delay(self, clean: bool) -> float:
+        first = self._backoff.attempts == 0
+        drawn = max(FLOOR_SECONDS, self._backoff.delay())
+        return FLOOR_SECONDS if clean and first else drawn
+
+    async def _close_when_idle(self) -> bool:
+        """Take the wish for the session back, unless a call arrived meanwhile."""
+        try:
+            closed = await self._db.write(partial(lifecycle.close_when_idle, self.hold))
+        except DatabaseAway:
+            return False
+        if closed:
+            self.orders = replace(self.orders, open=False, closed_by_wish=True)
+            self._say("Not used for a while.", always=True)
+        return closed
+
+    async def _give_back(self) -> None:
+        await self._db.persist(partial(lifecycle.release, self.hold))
+
+    # --- waiting -------------------------------------------------------------------------------------------------------
+    def _wanted(self) -> bool:
+        if self._overtaken:
+            raise Overtaken
+        return self.orders.open and not self._shared.draining
+
+    def _interrupted(self) -> bool:
+        """An order ends what goes on: close, open anew, or drain."""
+        return not self._wanted() or self.orders.restart_requested > self._restarts
+
+    async def _until_interrupted(self, seconds: float | None) -> None:
+        end = None if seconds is None else self._now() + seconds
+        while not self._interrupted():
+            left = None if end is None else end - self._now()
+            if left is not None and left <= 0:
+                return
+            await self._wait_for_news(set(), left)
+        self._backoff.reset()
+        self._idle_from = self._now()
+
+    async def _interruptible(self, work: Awaitable[Any]) -> bool:
+        """Wait for `work`, which is cancelled when an order comes first. True when it ended by itself."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                if self._interrupted():
+                    return False
+                await self._wait_for_news({task}, None)
+            return True
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+    async def _wait_for_news(self, others: set[Any], seconds: float | None) -> None:
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            await asyncio.wait({news, *others}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+        self._news.clear()
+
+    async def _must(self, verb: Callable[[], bool], events: Callable[[Any], list[Event]] | None = None) -> None:
+        if not await self._db.persist(verb, events):
+            raise Overtaken
+
+    def _say(self, text: str, level: str = "info", *, always: bool = False) -> None:
+        """A line in the server's log; a repeated one at most once a minute."""
+        words, at = self._last_words
+        if always or text != words or self._now() - at >= LOG_EVERY_SECONDS:
+            self._last_words = (text, self._now())
+            self._log.host(text, level)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _greeting(connected: Connected, redactor: Redactor) -> Greeting:
+    return Greeting(
+        era=str(connected.era),
+        revision=connected.revision,
+        server_info=redactor.value(connected.server_info),
+        instructions=redactor.text(connected.instructions),
+        server_capabilities=redactor.value(connected.server_capabilities),
+        client_capabilities=connected.client_capabilities,
+    )

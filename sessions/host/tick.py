@@ -1,0 +1,154 @@
+"""The one clock of the host. Every HEARTBEAT_SECONDS: a sign of life, then everything that a lost message may have left.
+
+Whether another worker is dead is judged by the database's clock, and only by one who has seen the database answer for
+a full stale period himself: after an outage every heartbeat is old.
+"""
+
+import asyncio
+import time
+from datetime import timedelta
+from functools import partial
+from uuid import UUID
+
+import structlog
+from celery import current_app
+from django.conf import settings
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from servers.domain.drafts import update_draft
+from servers.enums import DraftState
+from servers.models import ServerDraft
+from sessions import bus
+from sessions.domain import claims, ownership
+from sessions.domain.ownership import Burial
+from sessions.host.db import DatabaseAway
+from sessions.host.machine import is_gone
+from sessions.host.orders import read_orders
+from sessions.host.service import Host
+from sessions.models import Worker
+
+#: a test that runs longer lost its worker
+TEST_GIVEN_UP = timedelta(minutes=10)
+log = structlog.get_logger(__name__)
+
+
+class Tick:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._sweeping: asyncio.Task[None] | None = None
+        #: monotonic time since which every heartbeat was written; None while the database is away
+        self._answering_since: float | None = None
+        self._was_away = False
+        self._orphans: set[int] = set()
+
+    async def run(self) -> None:
+        while True:
+            await self._beat()
+            await asyncio.sleep(settings.HEARTBEAT_SECONDS)
+
+    async def close(self) -> None:
+        if self._sweeping is not None and not self._sweeping.done():
+            self._sweeping.cancel()
+            await asyncio.wait({self._sweeping})
+
+    async def _beat(self) -> None:
+        host = self._host
+        beat = partial(ownership.heartbeat, host.me, draining=host.shared.draining, sessions=len(host.supervisors))
+        try:
+            host.worker_id = await host.db.write(beat, urgent=True)
+        except DatabaseAway as exc:
+            self._away(exc)
+            return
+        if self._answering_since is None:
+            self._answering_since = time.monotonic()
+        if not host.shared.draining and (self._sweeping is None or self._sweeping.done()):
+            self._sweeping = asyncio.create_task(self._sweep())
+
+    def _away(self, exc: DatabaseAway) -> None:
+        if self._answering_since is not None:
+            log.warning("host.database_away", problem=str(exc)[:200])
+        self._answering_since = None
+        self._was_away = True
+
+    def _steady(self) -> bool:
+        since = self._answering_since
+        return since is not None and time.monotonic() - since >= settings.STALE_SECONDS
+
+    async def _sweep(self) -> None:
+        try:
+            await self._end_what_the_dead_left()
+            await self._host.db.write(ownership.lapse, list)
+            if self._steady() or not self._was_away:
+                await self._host.claim(ownership.claim_some)
+            await self._read_orders()
+            await self._read_calls()
+            await self._read_drafts()
+        except DatabaseAway:
+            self._host.counters["database_away"] += 1
+        except Exception:  # one bad row must not stop the clock; the next tick tries again
+            log.exception("host.tick_failed")
+
+    # --- dead workers --------------------------------------------------------------------------------------------------
+    async def _end_what_the_dead_left(self) -> None:
+        db, judge_stale = self._host.db, self._steady()
+        gone = [worker for worker in await db.read(partial(ownership.namesakes, self._host.me)) if is_gone(worker)]
+        burial = await db.write(partial(_bury, gone, judge_stale), lambda found: found.events)
+        if burial.dead:
+            log.info("host.buried", workers=[str(uid) for uid in burial.dead], calls=len(burial.events))
+        for uid in burial.dead:
+            bus.later(partial(delete_queue, uid))
+
+    # --- orders --------------------------------------------------------------------------------------------------------
+    async def _read_orders(self) -> None:
+        host = self._host
+        if host.worker_id is None:
+            return
+        before = dict(host.supervisors)
+        found = await host.db.read(partial(read_orders, host.worker_id))
+        for session_id, supervisor in before.items():
+            supervisor.ordered(found.get(session_id))
+        orphans = found.keys() - before.keys() - host.supervisors.keys()
+        if twice := orphans & self._orphans:
+            await host.db.write(partial(ownership.disown, host.worker_id, twice))
+        self._orphans = set(orphans)
+
+    async def _read_calls(self) -> None:
+        host = self._host
+        await host.find_calls(host.ready_sessions())
+        for uid in await host.db.read(partial(claims.cancelled_by_people, host.me.uid)):
+            host.calls.cancel(uid)
+        await host.db.write(partial(claims.end_strays, host.me.uid, host.calls.uids), list)
+
+    async def _read_drafts(self) -> None:
+        for uid in await self._host.db.read(_waiting_drafts):
+            self._host.test(uid)
+        await self._host.db.write(_end_lost_tests)
+
+
+def _bury(gone: list[Worker], judge_stale: bool) -> Burial:
+    dead = {worker.pk: worker for worker in gone}
+    if judge_stale:
+        dead |= {worker.pk: worker for worker in ownership.stale_workers()}
+    return ownership.bury(dead.values())
+
+
+def delete_queue(worker_uid: UUID) -> None:
+    """Nobody reads a dead worker's queue any more. Waits for Redis: not in the loop."""
+    try:
+        with current_app.connection_or_acquire() as connection:
+            connection.default_channel.queue_delete(bus.queue_name(worker_uid))
+    except (OperationalError, OSError) as problem:
+        log.warning("host.queue_not_deleted", worker=str(worker_uid), problem=type(problem).__name__)
+
+
+def _waiting_drafts() -> list[UUID]:
+    """Tests whose message was lost, or that nobody could be told of."""
+    due = ServerDraft.objects.filter(state=DraftState.REQUESTED, expires_at__gt=timezone.now())
+    return list(due.values_list("uid", flat=True)[:20])
+
+
+def _end_lost_tests() -> None:
+    running = ServerDraft.objects.filter(state=DraftState.RUNNING, created_at__lt=timezone.now() - TEST_GIVEN_UP)
+    for uid in running.values_list("uid", flat=True)[:20]:
+        update_draft(uid, state=DraftState.FAILED, detail="The worker that ran this test is gone. Test again.")

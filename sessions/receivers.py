@@ -1,0 +1,87 @@
+"""Listens to what `servers` and the accounts tell, and passes it on: to pages as hints, to workers as orders.
+
+Imported once by the app's ready().
+"""
+
+from typing import Any
+from uuid import UUID
+
+from allauth.account import signals as account
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.contrib.auth.signals import user_logged_out
+from django.db import transaction
+from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete
+from django.dispatch import receiver
+
+from servers.enums import AuditAction
+from servers.models import Server
+from servers.signals import audit_recorded, draft_changed, server_changed
+from sessions import bus
+from sessions.domain import orders
+
+User = get_user_model()
+_SIGN_IN_ONLY = frozenset({"last_login"})
+
+
+@receiver(audit_recorded)
+def _audit_moved(seqs: range, **_: Any) -> None:
+    if seqs:
+        bus.publish(bus.AUDIT, seqs[-1], "event")
+
+
+@receiver(server_changed)
+def _server_moved(server_uid: UUID, change: AuditAction, **_: Any) -> None:
+    orders.registration_changed(server_uid, change)
+
+
+@receiver(pre_delete, sender=Server)
+def _server_goes(instance: Server, **_: Any) -> None:
+    orders.before_delete(instance)
+
+
+@receiver(draft_changed)
+def _draft_moved(draft_uid: UUID, **_: Any) -> None:
+    bus.draft_changed(draft_uid)
+
+
+# --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------
+@receiver(user_logged_out)
+def _signed_out(user: Any, **_: Any) -> None:
+    if user is not None:
+        _judge_again(user.pk)
+
+
+@receiver(account.password_changed)
+@receiver(account.password_set)
+@receiver(account.password_reset)
+def _password_changed(user: Any, **_: Any) -> None:
+    _judge_again(user.pk)
+
+
+@receiver(post_save, sender=User)
+def _user_saved(instance: Any, created: bool, update_fields: Any = None, **_: Any) -> None:
+    if not created and not (update_fields and set(update_fields) <= _SIGN_IN_ONLY):
+        _judge_again(instance.pk)
+
+
+@receiver(post_delete, sender=User)
+def _user_deleted(instance: Any, **_: Any) -> None:
+    _judge_again(instance.pk)
+
+
+@receiver(m2m_changed, sender=User.groups.through)
+@receiver(m2m_changed, sender=User.user_permissions.through)
+def _rights_of_user_changed(instance: Any, action: str, reverse: bool, **_: Any) -> None:
+    if action.startswith("post_"):
+        _judge_again(None if reverse else instance.pk)
+
+
+@receiver(m2m_changed, sender=Group.permissions.through)
+def _rights_of_group_changed(action: str, **_: Any) -> None:
+    if action.startswith("post_"):
+        _judge_again(None)
+
+
+def _judge_again(user_id: int | None) -> None:
+    transaction.on_commit(lambda: bus.user_changed(user_id), robust=True)

@@ -1,0 +1,117 @@
+"""One child process that checks values, and the deadlines around it. Used by one thread at a time."""
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+
+_CHILD = Path(__file__).with_name("checker_child.py")
+_LIBRARY = Path(jsonschema_rs.__file__).parent.parent
+START_SECONDS = 10.0
+TRANSFER_SECONDS = 5.0
+_CHUNK = 1 << 16
+MAX_ANSWER_BYTES = 4 << 20
+
+
+class ChildGone(Exception):
+    """The child ended, or its answer was no answer."""
+
+
+class ChildSlow(Exception):
+    """A deadline passed."""
+
+
+class Child:
+    """Starts the process; `ask` may be called until `close`, and not again after it raised."""
+
+    def __init__(self) -> None:
+        # The far ends belong to the child alone, so that its death is seen as the end of the pipe.
+        child_in, self._in = os.pipe()
+        self._out, child_out = os.pipe()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 -- fixed command line, no shell, nothing of a request in it
+                _command(),
+                stdin=child_in,
+                stdout=child_out,
+                stderr=subprocess.DEVNULL,
+                env={"LC_ALL": "C.UTF-8"},
+                cwd="/",
+            )
+        except OSError:
+            self._close_ours()
+            raise
+        finally:
+            os.close(child_in)
+            os.close(child_out)
+        os.set_blocking(self._in, False)
+        self._buffer = bytearray()
+        self._ready = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, schema_text: str, value: Any, seconds: float) -> dict[str, Any]:
+        """`seconds` is for the check itself, from the moment the child has read the request."""
+        if not self._ready:
+            self._line(time.monotonic() + START_SECONDS)
+            self._ready = True
+        deadline = time.monotonic() + TRANSFER_SECONDS
+        self._send(json.dumps({"schema": schema_text, "value": value}).encode() + b"\n", deadline)
+        self._line(deadline)
+        return self._line(time.monotonic() + seconds)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._close_ours()
+        self._process.wait()
+
+    def _close_ours(self) -> None:
+        os.close(self._in)
+        os.close(self._out)
+
+    def _send(self, data: bytes, deadline: float) -> None:
+        view = memoryview(data)
+        while view:
+            self._wait([], [self._in], deadline)
+            try:
+                view = view[os.write(self._in, view[:_CHUNK]) :]
+            except BlockingIOError:
+                continue
+            except OSError as exc:
+                raise ChildGone("the pipe to the checker broke") from exc
+
+    def _line(self, deadline: float) -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            self._wait([self._out], [], deadline)
+            chunk = os.read(self._out, _CHUNK)
+            if not chunk or len(self._buffer) > MAX_ANSWER_BYTES:
+                raise ChildGone("the checker ended without an answer")
+            self._buffer += chunk
+        line, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer = bytearray(rest)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _wait(self, reading: list[int], writing: list[int], deadline: float) -> None:
+        poller = select.poll()  # descriptors may lie beyond what select() can hold
+        for fd in reading:
+            poller.register(fd, select.POLLIN)
+        for fd in writing:
+            poller.register(fd, select.POLLOUT)
+        if not poller.poll(max(0, deadline - time.monotonic()) * 1000):
+            raise ChildSlow
+
+
+def _command() -> list[str]:
+    """The child dies with the thread that started it where setpriv exists, and at the end of its input anyway."""
+    python = [sys.executable, "-I", "-B", str(_CHILD), str(_LIBRARY)]
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--", *python] if setpriv else python

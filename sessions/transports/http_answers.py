@@ -1,0 +1,99 @@
+"""What an HTTP answer means before its body is a message: statuses, redirects, headers. No waiting here."""
+
+import email.utils
+import time
+from typing import Final
+
+import httpx
+
+from ..protocol.errors import Fault, HttpError, ProtocolError
+from ..protocol.limits import Limits
+
+#: Methods that change nothing at the server: a same-origin 307 or 308 to one of these is followed.
+REDIRECTABLE: Final = frozenset({"server/discover", "initialize"})
+MAX_REDIRECTS: Final = 3
+
+
+def check_headers(response: httpx.Response, limits: Limits) -> None:
+    """The engine bounds each line; here all of them together."""
+    raw = response.headers.raw
+    size = sum(len(name) + len(value) + 4 for name, value in raw)
+    if len(raw) > limits.header_count or size > limits.header_bytes:
+        raise ProtocolError(Fault.HEADER_LIMIT, "The headers of the answer are over the limit.")
+
+
+def media_type(response: httpx.Response) -> str:
+    value: str = response.headers.get("content-type", "")
+    return value.partition(";")[0].strip().lower()
+
+
+def is_json(media: str) -> bool:
+    return media == "application/json" or media.endswith("+json")
+
+
+def same_origin(one: httpx.URL, other: httpx.URL) -> bool:
+    def port(url: httpx.URL) -> int:
+        return url.port or {"http": 80, "https": 443}.get(url.scheme, -1)
+
+    return (one.scheme, one.host.lower(), port(one)) == (other.scheme, other.host.lower(), port(other))
+
+
+def redirect_target(response: httpx.Response, url: httpx.URL, method: str) -> httpx.URL:
+    """Where a request may be repeated, or HttpError (redirected). A call is never repeated."""
+    location = response.headers.get("location", "")
+    try:
+        target = url.join(location)
+    except httpx.InvalidURL:
+        target = None
+    allowed = method in REDIRECTABLE and response.status_code in (307, 308) and target and same_origin(url, target)
+    if target is not None and allowed:
+        return target.copy_with(fragment=None)
+    shown = str(target.copy_with(query=None, userinfo=b"", fragment=None)) if target else "nowhere"
+    raise HttpError(
+        Fault.REDIRECTED,
+        f"The server redirects (HTTP {response.status_code}) to {shown[:300]}. Redirects are not followed: "
+        "if that is the right address, enter it as the URL.",
+        status=response.status_code,
+        may_have_run=method not in REDIRECTABLE,
+        location=shown[:2000],
+    )
+
+
+def status_error(response: httpx.Response, *, wire_session: bool) -> HttpError:
+    """The error for a status outside 2xx and 3xx whose body is no answer."""
+    status = response.status_code
+    fault, detail, certain = _meaning(status, wire_session)
+    return HttpError(
+        fault,
+        detail,
+        status=status,
+        may_have_run=not certain,
+        retry_after=retry_after(response),
+        challenges=tuple(value[:2000] for value in response.headers.get_list("www-authenticate")[:8]),
+    )
+
+
+def _meaning(status: int, wire_session: bool) -> tuple[Fault, str, bool]:
+    """Fault, words, and whether the request was certainly not executed."""
+    if status == 401:
+        return Fault.UNAUTHORIZED, "The server asks for authorization (HTTP 401). Check the credentials.", True
+    if status == 403:
+        return Fault.FORBIDDEN, "The server forbids this (HTTP 403). Check what the credentials may do.", True
+    if status == 404 and wire_session:
+        return Fault.SESSION_GONE, "The server forgot the session (HTTP 404).", True
+    if status == 404:
+        return Fault.HTTP_STATUS, "Nothing answers at this URL (HTTP 404). Check the path.", False
+    if status == 429:
+        return Fault.RATE_LIMITED, "The server limits how often it may be asked (HTTP 429).", False
+    return Fault.HTTP_STATUS, f"The server answered with HTTP {status}.", False
+
+
+def retry_after(response: httpx.Response) -> float | None:
+    """Seconds of the header Retry-After, in either of its two forms."""
+    value = response.headers.get("retry-after", "").strip()
+    if value.isdigit():
+        return float(value[:9])
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None

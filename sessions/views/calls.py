@@ -1,0 +1,169 @@
+"""Calls as pages: the door without script, the page of one call, its card, its result as a file, cancel and repeat."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from servers import access
+from servers.audit import payloads
+from servers.audit.record import Actor
+from servers.models import AuditEvent, Definition, Server
+from sessions.domain import calls, server_pages
+from sessions.domain.calls import AuditUnavailable, Given, Rejected
+from sessions.enums import CallState
+from sessions.forms import ToolForm
+from sessions.models import Call
+from sessions.views.servers import server_context
+
+TIMELINE = 100
+
+
+def _call(request: HttpRequest, uid: UUID) -> Call:
+    """Calls outlive their servers: one without a server is seen by whoever sees servers at all."""
+    if not access.may(request.user, "view"):
+        raise Http404("There is no such call, or you may not see it.")
+    seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
+    rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result", "repeats")
+    call = rows.filter(seen, uid=uid).first()
+    if call is None:
+        raise Http404("There is no such call, or you may not see it.")
+    return call
+
+
+def _see_other(call: Call) -> HttpResponseRedirect:
+    response = redirect("calls:detail", call.uid)
+    response.status_code = 303
+    return response
+
+
+# --- placing ---------------------------------------------------------------------------------------------------------
+@require_POST
+def place(request: HttpRequest, slug: str) -> HttpResponse:
+    """The same call as by the socket. A refused one shows the form again with the errors at their fields."""
+    server = access.server_for(request.user, slug)
+    tool = request.GET.get("tool", "")
+    fields = {name: [str(value) for value in values] for name, values in request.POST.lists()}
+    given = Given(form=fields, confirm=request.POST.get("_confirm", ""))
+    try:
+        call = calls.place(Actor.of(request), request.user, server, tool, given)
+    except Rejected as problem:
+        return _form_again(request, server, tool, problem.message, 422)
+    except AuditUnavailable as problem:
+        return _form_again(request, server, tool, str(problem), 503)
+    return _see_other(call)
+
+
+def _form_again(request: HttpRequest, server: Server, tool: str, message: str, status: int) -> HttpResponse:
+    definition = Definition.objects.filter(server=server, key=tool, removed_at=None).first()
+    messages.error(request, message)
+    if definition is None:
+        return redirect("servers:tools", server.slug)
+    data = request.POST.copy()
+    data["_validate"] = "1"
+    context = server_context(request, server_pages.header(server), "tools") | {
+        "groups": server_pages.tool_groups(server),
+        "definition": definition,
+        "entry": server_pages.tool_entry(definition),
+        "tool": server_pages.body(definition),
+        "form": ToolForm(definition, data, posted=True),
+        "calls": server_pages.recent_calls(server, definition.key),
+    }
+    return render(request, "sessions/catalog/tools.html", context, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+def repeat(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """GET shows what would be sent and asks; POST makes a new call that names the old one."""
+    call = _call(request, uid)
+    problem = None
+    if request.method == "POST":
+        try:
+            confirm = request.POST.get("confirm", "")
+            return _see_other(calls.repeat(Actor.of(request), request.user, call, confirm=confirm))
+        except (Rejected, AuditUnavailable) as refusal:
+            problem = refusal
+    context = _page(request, call) | {
+        "problem": str(problem) if problem else "",
+        "errors": getattr(problem, "errors", {}),
+        "ask_name": _destructive(call) or getattr(problem, "confirm", "") == "name",
+        "ask_unchecked": getattr(problem, "confirm", "") == "unchecked",
+        "unknown": call.state == CallState.OUTCOME_UNKNOWN,
+    }
+    return render(request, "sessions/calls/repeat.html", context, status=422 if problem else 200)
+
+
+def _destructive(call: Call) -> bool:
+    definition = Definition.objects.filter(server=call.server, key=call.target, removed_at=None).first()
+    return definition is not None and "destructive" in server_pages.hints(server_pages.body(definition))
+
+
+@require_POST
+def cancel(request: HttpRequest, uid: UUID) -> HttpResponse:
+    call = _call(request, uid)
+    try:
+        asked = calls.cancel(Actor.of(request), request.user, call)
+    except AuditUnavailable as problem:
+        messages.error(request, str(problem))
+    else:
+        said = "The server was asked to stop." if asked and call.sent_at else "Cancelled."
+        messages.success(request, said) if asked else messages.info(request, "The call was over already.")
+    return HttpResponse(status=204) if request.htmx else _see_other(call)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+def _page(request: HttpRequest, call: Call) -> dict[str, Any]:
+    may_read = calls.may_read(request.user, call)
+    return {
+        "nav": "servers",
+        "call": call,
+        "may_read": may_read,
+        "arguments": payloads.read(call.arguments) if may_read else None,
+        "rights": access.rights(request.user),
+    }
+
+
+@require_safe
+def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """Everything of one call, live for everybody who may see it."""
+    call = _call(request, uid)
+    context = _page(request, call) | {
+        "attempts": call.attempts.all(),
+        "repetitions": call.repeated_by.order_by("id")[:20],
+        "timeline": _timeline(request, call),
+    }
+    return render(request, "sessions/calls/detail.html", context)
+
+
+def _timeline(request: HttpRequest, call: Call) -> list[AuditEvent]:
+    if not access.may(request.user, "view_auditevent"):
+        return []
+    return list(access.audit_events(request.user).filter(call_uid=call.uid).order_by("seq")[:TIMELINE])
+
+
+@require_safe
+def card(request: HttpRequest, uid: UUID) -> HttpResponse:
+    call = _call(request, uid)
+    context = {"call": call, "may_read": calls.may_read(request.user, call)}
+    return render(request, "sessions/calls/_card.html", context)
+
+
+@require_safe
+def result(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """The result verbatim, as a file: a browser must never take it for a page of ours."""
+    call = _call(request, uid)
+    if not calls.may_read(request.user, call):
+        raise access.Denied("view_payload", call.server)
+    payload = call.result or call.late_result
+    text = payloads.read(payload) if payload is not None else None
+    if text is None:
+        raise Http404("This call has no result, or it was erased.")
+    response = HttpResponse(text.encode("utf-8", "surrogatepass"), content_type="application/json")
+    response.headers["Content-Disposition"] = f'attachment; filename="call-{call.pk}.json"'
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response

@@ -1,0 +1,150 @@
+"""Registering and changing servers: the form, its connection test, the demo server, copies."""
+
+from dataclasses import replace
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from servers import access
+from servers.audit.record import Actor
+from servers.crypto import SealError
+from servers.domain import drafts, registration
+from servers.domain.registration import Conflict, Registration
+from servers.enums import TransportKind
+from servers.forms import ServerForm
+from servers.models import Server
+from sessions.domain import commands, server_pages
+from sessions.domain.draft_page import draft_context
+from sessions.views.servers import server_context
+
+DEMO = Registration(
+    name="Demo",
+    transport=TransportKind.STDIO,
+    description="The MCP server that ships with mcpadmin: a few tools, resources and prompts to try everything on.",
+    command=settings.DEMO_COMMAND[0],
+    arguments=settings.DEMO_COMMAND[1:],
+    working_directory=str(settings.BASE_DIR),  # where `-m` finds the package
+    tags=["demo"],
+)
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def add(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, "add_server")
+    form = ServerForm(request.POST or None, user=request.user)
+    if request.method == "POST" and _complete(form):
+        server = _saved(form, lambda data: registration.register(Actor.of(request), request.user, data))
+        if server is not None:
+            messages.success(request, f"{server.name} is registered.")
+            return redirect("servers:tools", server.slug)
+    context = {"nav": "servers", "heading": "Add server", "form": form, "save": "Register server"}
+    return render(request, "sessions/servers/form.html", context, status=422 if form.errors else 200)
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def edit(request: HttpRequest, slug: str) -> HttpResponse:
+    """The second of two admins who save at once gets the differences and keeps what was typed."""
+    server = access.server_for(request.user, slug, "change")
+    form = ServerForm(request.POST or None, user=request.user, server=server)
+    conflict = None
+    if request.method == "POST" and _complete(form):
+        try:
+            saved = _saved(form, lambda data: _change(request, server, form, data))
+        except Conflict as found:
+            conflict, saved = found, None
+            form = ServerForm(_with_version(request, found.current), user=request.user, server=found.current)
+        if saved is not None:
+            messages.success(request, f"{saved.name} is saved. A live session reconnects with the new settings.")
+            return redirect("servers:settings", saved.slug)
+    context = server_context(request, server_pages.header(server), "settings")
+    context |= {"form": form, "conflict": conflict, "save": "Save changes"}
+    status = 409 if conflict else 422 if form.errors else 200
+    return render(request, "sessions/servers/settings.html", context, status=status)
+
+
+def _change(request: HttpRequest, server: Server, form: ServerForm, data: Registration) -> Server:
+    expected = form.cleaned_data["version"]
+    return registration.change(Actor.of(request), request.user, server, data, expected)
+
+
+def _with_version(request: HttpRequest, current: Server) -> Any:
+    """What was typed, now based on the version that is stored: saving again is a decision, not an accident."""
+    data = request.POST.copy()
+    data["version"] = str(current.version)
+    return data
+
+
+def _complete(form: ServerForm) -> bool:
+    """A press of *Add row* is a wish for another blank row, not for saving."""
+    return not form.wants_row and form.is_valid()
+
+
+def _saved(form: ServerForm, save: Any) -> Server | None:
+    """The server, or None with the refusal on the form."""
+    try:
+        return save(Registration.of(form.registration_data()))
+    except ValidationError as problem:
+        form.refuse(problem)
+    except SealError as problem:
+        form.refuse(ValidationError(str(problem)))
+    return None
+
+
+@require_http_methods(["GET", "POST"])
+def clone(request: HttpRequest, slug: str) -> HttpResponse:
+    server = access.server_for(request.user, slug, "add")
+    name = request.POST.get("name", "").strip() or f"{server.name} (copy)"
+    context = {"nav": "servers", "server": server, "name": name}
+    if request.method != "POST":
+        return render(request, "sessions/servers/clone.html", context)
+    try:
+        copy = registration.clone(Actor.of(request), request.user, server, name)
+    except ValidationError as problem:
+        return render(request, "sessions/servers/clone.html", context | {"errors": problem.messages}, status=422)
+    messages.success(request, f"{copy.name} is a disabled copy of {server.name}. Look it over, then enable it.")
+    return redirect("servers:settings", copy.slug)
+
+
+@require_POST
+def add_demo(request: HttpRequest) -> HttpResponse:
+    actor = Actor.of(request)
+    present = access.visible_servers(request.user).filter(arguments=DEMO.arguments, archived_at=None).first()
+    server = present or registration.register(actor, request.user, replace(DEMO, owner_id=request.user.pk))
+    return redirect("servers:tools", server.slug)
+
+
+@sensitive_post_parameters()
+@require_POST
+def test(request: HttpRequest) -> HttpResponse:
+    """Try what the form says, in a worker, without saving it. `?server=` names the one that is being edited."""
+    slug = request.GET.get("server")
+    server = access.server_for(request.user, slug, "change") if slug else None
+    access.require(request.user, "change_server" if slug else "add_server", server)
+    form = ServerForm(request.POST, user=request.user, server=server)
+    if not form.is_valid():
+        return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)
+    actor = Actor.of(request)
+    data = Registration.of(form.registration_data())
+    try:
+        draft = drafts.create_draft(actor, request.user, data, server)
+    except ValidationError as problem:
+        form.refuse(problem)
+        return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)
+    commands.test_draft(actor, draft)
+    if not request.htmx:
+        return redirect("servers:test_progress", draft.uid)
+    return render(request, "sessions/servers/_test_slot.html", draft_context(draft))
+
+
+@require_safe
+def test_progress(request: HttpRequest, uid: Any) -> HttpResponse:
+    draft = access.draft_for(request.user, uid)
+    return render(request, "sessions/servers/test.html", {"nav": "servers"} | draft_context(draft))

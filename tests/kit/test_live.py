@@ -1,0 +1,145 @@
+"""The tab's socket against a scripted peer: topics, order, answers, reconnects, lists."""
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.kit.peer import Peer
+
+Opener = Callable[..., tuple[Page, Any, Peer]]
+
+
+def _live_page(open_page: Opener) -> tuple[Page, Peer]:
+    page, _, peer = open_page()
+    page.goto("pages/kit/")
+    expect(page.locator("[data-live-pill]")).to_contain_text("Live · ")
+    return page, peer
+
+
+def _row(seq: int) -> dict[str, Any]:
+    return {"seq": seq, "at": "2026-11-20T14:31:44.108Z", "word": f"row {seq}", "tone": "ok", "url": f"/audit/{seq}/"}
+
+
+def test_a_tab_says_hello_with_its_ticket_and_subscribes_from_what_the_page_shows(open_page: Opener) -> None:
+    _, peer = _live_page(open_page)
+    assert peer.heard[0] == {"op": "hello", "ticket": "test-ticket", "v": 1}
+    assert peer.said("sub")[0]["topics"] == {"audit": 10, "server.u1": 3}
+
+
+def test_new_rows_come_first_and_a_repeated_frame_changes_nothing(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    frame = {"t": "audit", "seq": 12, "kind": "event", "rows": [_row(10), _row(11), _row(12)]}
+    peer.say(frame)
+    peer.say(frame)
+    peer.say({"t": "audit", "seq": 11, "kind": "event", "rows": [_row(11)]})
+    peer.say({"t": "audit", "seq": 13, "kind": "event", "rows": [_row(13)]})
+    rows = page.locator("#feed tr")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_contain_text("row 13")
+    expect(rows.nth(1)).to_contain_text("row 12")
+    expect(rows.first.locator("a")).to_have_attribute("href", "/audit/13/")
+    expect(rows.first.locator("time")).to_contain_text("15:31:44.108")
+    expect(rows.first.locator(".tag svg")).to_have_count(1)
+
+
+def test_text_of_a_row_is_never_markup_and_a_foreign_address_is_no_link(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    hostile = _row(11) | {"word": "<img src=x onerror=alert(1)>", "url": "//evil.example/"}
+    peer.say({"t": "audit", "seq": 11, "kind": "event", "rows": [hostile]})
+    link = page.locator("#feed tr").first.locator("a")
+    expect(link).to_have_text("<img src=x onerror=alert(1)>")
+    assert link.get_attribute("href") is None
+    assert page.locator("#feed img").count() == 0
+
+
+def test_at_most_500_rows_stay_in_the_page(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    for start in range(11, 811, 100):
+        rows = [_row(seq) for seq in range(start, start + 100)]
+        peer.say({"t": "audit", "seq": start + 99, "kind": "event", "rows": rows})
+    expect(page.locator("#feed tr").first).to_contain_text("row 810")
+    expect(page.locator("#feed tr")).to_have_count(500)
+
+
+def test_a_reader_who_scrolled_is_not_moved_but_told(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    peer.say({"t": "audit", "seq": 110, "kind": "event", "rows": [_row(seq) for seq in range(11, 111)]})
+    expect(page.locator("#feed tr")).to_have_count(101)
+    page.mouse.move(700, 500)
+    page.mouse.wheel(0, 3000)
+    page.wait_for_timeout(200)
+    peer.say({"t": "audit", "seq": 112, "kind": "event", "rows": [_row(111), _row(112)]})
+    notice = page.locator(".notice.newer")
+    expect(notice).to_contain_text("2 newer rows")
+    expect(page.locator("#feed tr")).to_have_count(101)
+    notice.get_by_role("button", name="Jump to latest").dispatch_event("click")
+    expect(page.locator("#feed tr").first).to_contain_text("row 112")
+    expect(notice).to_have_count(0)
+
+
+def test_a_snapshot_is_morphed_in_and_an_older_one_is_dropped(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    html = "<p>version {}</p><details><summary>more</summary><p>inside</p></details>"
+    peer.say({"t": "server.u1", "seq": 5, "kind": "session", "rows": [], "html": html.format(5)})
+    expect(page.locator("#snapshot")).to_contain_text("version 5")
+    page.locator("#snapshot summary").click()
+    peer.say({"t": "server.u1", "seq": 4, "kind": "session", "rows": [], "html": html.format(4)})
+    peer.say({"t": "server.u1", "seq": 6, "kind": "session", "rows": [], "html": html.format(6)})
+    expect(page.locator("#snapshot")).to_contain_text("version 6")
+    expect(page.get_by_text("inside")).to_be_visible()
+
+
+def test_after_a_lost_connection_a_tab_asks_for_what_it_missed(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    peer.say({"t": "audit", "seq": 20, "kind": "event", "rows": [_row(20)]})
+    expect(page.locator("#feed tr").first).to_contain_text("row 20")
+    peer.close(1011)
+    expect(page.locator("[data-live-pill]")).to_have_attribute("data-state", "reconnecting")
+    expect(page.locator("[data-live-pill]")).to_have_attribute("data-state", "live")
+    assert peer.connections == 2
+    assert peer.said("sub")[-1]["topics"] == {"audit": 20, "server.u1": 3}
+
+
+def test_a_signed_out_tab_says_so_and_does_not_try_again(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    peer.close(4401)
+    link = page.locator("[data-live-pill] a")
+    expect(link).to_have_text("Signed out · sign in")
+    assert link.get_attribute("href") == "/accounts/login/?next=%2Fpages%2Fkit%2F"
+    page.wait_for_timeout(1_200)
+    assert peer.connections == 1
+
+
+def test_a_request_gets_its_own_answer_and_fails_when_the_connection_is_lost(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    page.evaluate("""async () => {
+        const { live } = await import('/static/js/live.js');
+        window.first = live.request({ op: 'call', server: 'u1', tool: 'echo' }).then((m) => m.op, (e) => e.message);
+        window.second = live.request({ op: 'call', server: 'u1', tool: 'slow' }).then((m) => m.op, (e) => e.message);
+    }""")
+    first, second = peer.said("call")
+    peer.say({"op": "rejected", "ref": second["ref"] + 100, "message": "of nobody"})
+    peer.say({"op": "accepted", "ref": first["ref"], "call": "c1"})
+    assert page.evaluate("window.first") == "accepted"
+    peer.close(1011)
+    assert page.evaluate("window.second") == "the connection was lost"
+    assert page.evaluate(
+        "import('/static/js/live.js').then(({ live }) => live.request({ op: 'x' }).catch((e) => e.message))"
+    ) in {
+        "there is no live connection",
+        "no answer in time",
+    }
+
+
+def test_a_refused_topic_is_told_to_its_page_and_not_asked_for_again(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    page.evaluate("""async () => {
+        const { live } = await import('/static/js/live.js');
+        live.on('server.u2', 'denied', () => { document.title = 'denied'; });
+    }""")
+    peer.say({"op": "denied", "t": "server.u2"})
+    expect(page).to_have_title("denied")
+    peer.close(1011)
+    expect(page.locator("[data-live-pill]")).to_have_attribute("data-state", "live")
+    assert "server.u2" not in peer.said("sub")[-1]["topics"]

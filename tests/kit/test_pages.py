@@ -1,0 +1,47 @@
+"""The sample pages in real Chromium: both widths, both themes, no fault of access, policy or layout."""
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+PAGES = ["pages/server/", "pages/audit/", "pages/states/", "pages/kit/"]
+BARE = ["accounts/login/", "accounts/password/reset/", "accounts/signup/", "nowhere/"]
+SIGNED_IN = ["accounts/password/change/", "accounts/logout/", "messages/"]
+AXE_OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+Opener = Callable[..., tuple[Page, Any, Any]]
+
+
+def _faults(page: Page) -> list[str]:
+    found = Axe().run(page, options=AXE_OPTIONS).response["violations"]
+    return [f"{v['id']}: {node['html'][:160]}" for v in found for node in v["nodes"]]
+
+
+def _keep(page: Page, path: str, width: int, theme: str) -> None:
+    """KIT_SCREENSHOTS=<folder> keeps a picture of each page, to look at beside the mock-ups."""
+    if folder := os.environ.get("KIT_SCREENSHOTS"):
+        name = path.strip("/").replace("/", "-") or "root"
+        page.screenshot(path=Path(folder) / f"{name}-{width}-{theme}.png")
+
+
+@pytest.mark.parametrize(("width", "theme"), list(itertools.product([1440, 390], ["light", "dark"])))
+def test_every_page_of_the_kit_is_accessible_and_fits(open_page: Opener, width: int, theme: str) -> None:
+    problems = []
+    for path in [*PAGES, *SIGNED_IN, *BARE]:
+        page, complaints, _ = open_page(width, theme, signed_in=path not in BARE)
+        if path == "nowhere/":
+            complaints.allow("404")
+        page.goto(path, wait_until="load")
+        page.wait_for_timeout(150)
+        problems += [f"{path}: {fault}" for fault in _faults(page)]
+        problems += [f"{path}: {line}" for line in complaints.unexpected()]
+        overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        problems += [f"{path}: {overflow} px wider than the screen"] if overflow > 0 else []
+        _keep(page, path, width, theme)
+        page.close()
+    assert problems == []

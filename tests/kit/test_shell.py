@@ -1,0 +1,155 @@
+"""Keyboard, palette, theme, drawer, forms: what a person does with the shell."""
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+Opener = Callable[..., tuple[Page, Any, Any]]
+
+
+def _page(open_page: Opener, path: str = "pages/kit/", **options: Any) -> Page:
+    page, _, _ = open_page(**options)
+    page.goto(path)
+    return page
+
+
+def test_the_palette_finds_pages_and_servers_and_opens_one_by_keyboard(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.keyboard.press("Control+k")
+    dialog = page.locator("#palette")
+    expect(dialog.get_by_role("option")).to_have_count(5)
+    page.keyboard.type("orders")
+    expect(dialog.get_by_role("option")).to_have_count(1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/servers/")
+
+
+def test_the_palette_still_opens_pages_when_the_search_fails(open_page: Opener) -> None:
+    page, complaints, _ = open_page()
+    complaints.allow("500")
+    page.route("**/palette/**", lambda route: route.fulfill(status=500, body=""))
+    page.goto("pages/kit/")
+    page.locator("[data-palette-open]").click()
+    page.keyboard.type("aud")
+    expect(page.locator("#palette [data-palette-note]")).to_contain_text("cannot be searched right now")
+    expect(page.locator("#palette").get_by_role("option")).to_have_count(1)
+    expect(page.locator("#palette").get_by_role("option")).to_contain_text("Audit")
+
+
+def test_single_keys_work_outside_inputs_and_can_be_switched_off(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.locator("#name").focus()
+    page.keyboard.type("?g")
+    expect(page.locator("#shortcuts")).not_to_be_visible()
+    page.locator("h1").click()
+    page.keyboard.press("?")
+    expect(page.locator("#shortcuts")).to_be_visible()
+    page.locator("[data-single-keys]").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.locator("#shortcuts")).not_to_be_visible()
+
+
+def test_g_a_goes_to_audit_and_j_and_k_walk_its_rows(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.wait_for_url("**/audit/")
+    assert page.locator(".nav-i[aria-current=page]").inner_text() == "Audit"
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator(".tbl tbody tr").nth(1).locator("a").first).to_be_focused()
+    page.keyboard.press("k")
+    expect(page.locator(".tbl tbody tr").nth(0).locator("a").first).to_be_focused()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Search the audit log")).to_be_focused()
+
+
+def test_ctrl_enter_submits_the_primary_form_from_inside_an_input(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.locator("#name").press("Control+Enter")
+    page.wait_for_url("**/pages/states/?name=a")
+
+
+def test_leaving_a_changed_form_is_asked_about_and_an_untouched_one_is_not(open_page: Opener) -> None:
+    page = _page(open_page)
+    asked = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    page.goto("pages/kit/")
+    assert asked == []
+    page.locator("#name").fill("changed")
+    page.goto("pages/states/")
+    assert asked == ["beforeunload"]
+
+
+def test_the_theme_follows_the_system_until_one_is_chosen_and_then_stays(open_page: Opener) -> None:
+    page = _page(open_page, theme="dark")
+    root = page.locator("html")
+    expect(root).to_have_attribute("data-bs-theme", "dark")
+    page.get_by_role("button", name="Colour theme").click()
+    page.get_by_role("button", name="Light").click()
+    expect(root).to_have_attribute("data-bs-theme", "light")
+    page.reload()
+    expect(root).to_have_attribute("data-bs-theme", "light")
+
+
+def test_the_phone_opens_its_navigation_as_a_drawer_and_escape_closes_it(open_page: Opener) -> None:
+    page = _page(open_page, width=390)
+    expect(page.locator(".side")).not_to_be_visible()
+    page.get_by_role("button", name="Open navigation").click()
+    expect(page.locator("#drawer .side")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".side")).not_to_be_visible()
+    page.get_by_role("button", name="Open navigation").click()
+    page.locator("#drawer").get_by_role("link", name="Audit").click()
+    page.wait_for_url("**/audit/")
+
+
+def test_a_word_must_be_typed_before_the_destructive_button_works(open_page: Opener) -> None:
+    page = _page(open_page)
+    button = page.get_by_role("button", name="Delete server")
+    expect(button).to_be_disabled()
+    page.locator("#confirm-typed").fill("orders-api")
+    expect(button).to_be_enabled()
+
+
+def test_copying_says_so(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    expect(page.locator("[data-copy]")).to_have_attribute("data-copied", "Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "copied text"
+
+
+def test_success_toasts_leave_and_errors_stay_until_dismissed(open_page: Opener) -> None:
+    page = _page(open_page, "messages/")
+    expect(page.locator("[data-toast=success]")).to_have_count(0, timeout=8_000)
+    error = page.locator("[data-toast=error]")
+    expect(error).to_be_visible()
+    error.get_by_role("button", name="Dismiss").click()
+    expect(error).to_have_count(0)
+
+
+def test_a_failed_sign_in_is_told_at_once_and_the_password_can_be_shown(open_page: Opener) -> None:
+    page = _page(open_page, "accounts/login/", signed_in=False)
+    page.get_by_label("Username").fill("operator")
+    page.locator("#id_password").fill("wrong")
+    page.get_by_role("button", name="Show password").click()
+    expect(page.locator("#id_password")).to_have_attribute("type", "text")
+    page.keyboard.press("Tab")
+    page.get_by_role("button", name="Sign in").click()
+    summary = page.get_by_role("alert")
+    expect(summary).to_be_focused()
+    expect(summary).to_contain_text("not correct")
+
+
+def test_signing_in_leads_to_the_overview_and_signing_out_back(open_page: Opener) -> None:
+    page = _page(open_page, "accounts/login/", signed_in=False)
+    page.get_by_label("Username").fill("operator")
+    page.locator("#id_password").fill("correct horse battery")
+    page.keyboard.press("Enter")
+    expect(page.locator(".nav-i[aria-current=page]")).to_have_text("Overview")
+    page.get_by_role("button", name="Account menu").click()
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/accounts/login/")

@@ -1,0 +1,123 @@
+"""What the content security policy and the kit forbid is found in the sources already."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.template.loader import get_template
+
+from servers.templatetags._icons import icon_bodies
+
+ROOT = Path(settings.BASE_DIR)
+TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
+MINE = [
+    ROOT / "templates" / name
+    for name in (
+        "shell",
+        "kit",
+        "account",
+        "allauth",
+        "base.html",
+        "400.html",
+        "403.html",
+        "403_csrf.html",
+        "404.html",
+        "500.html",
+    )
+]
+SCRIPTS = sorted((ROOT / "static" / "js").glob("*.js"))
+STYLES = sorted((ROOT / "static" / "css").glob("*.css"))
+FORBIDDEN = {
+    "an inline script": r"<script(?![^>]*\bsrc=)(?![^>]*application/json)",
+    "an inline style sheet": r"<style\b",
+    "a style attribute": r"\sstyle\s*=",
+    "an event attribute": r"\son[a-z]+\s*=",
+    "hx-on": r"hx-on[:\s=]",
+    "a js: value": r"=[\"']js:|javascript:",
+    "a trigger filter": r"hx-trigger=[\"'][^\"']*\[",
+    "markup of `visible` in an attribute": r"=\"[^\"<>]*\|visible[\s}|]",
+    "unescaped output": r"\|safe\b|\{% autoescape off",
+    "another host": r"(?:src|href)=[\"'](?:https?:)?//",
+}
+
+
+@pytest.mark.parametrize("what", sorted(FORBIDDEN))
+def test_no_template_contains(what: str) -> None:
+    pattern = re.compile(FORBIDDEN[what])
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}" for path in TEMPLATES for match in pattern.finditer(path.read_text())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("what", "faulty"),
+    [
+        ("an inline script", "<script>alert(1)</script>"),
+        ("a style attribute", '<p style="color:red">'),
+        ("an event attribute", '<a onclick="x()">'),
+        ("a trigger filter", '<a hx-trigger="click[ctrlKey]">'),
+        ("markup of `visible` in an attribute", '<p title="{{ name|visible }}">'),
+        ("another host", '<img src="//example.org/x.png">'),
+    ],
+)
+def test_the_rule_sees_a_planted_fault(what: str, faulty: str) -> None:
+    assert re.search(FORBIDDEN[what], faulty)
+
+
+def test_every_icon_named_in_a_template_is_vendored() -> None:
+    named = re.compile(r"{% icon \"([^\"]+)\"|icon=\"([a-z0-9-]+)\"|nav_item \"[^\"]+\" \"[^\"]+\" \"([^\"]+)\"")
+    used = {name for path in TEMPLATES for match in named.findall(path.read_text()) for name in match if name}
+    assert used - icon_bodies().keys() == set()
+
+
+def test_the_templates_of_the_kit_pass_djlint() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "djlint",
+            *map(str, MINE),
+            "--lint",
+            "--quiet",
+            "--configuration",
+            str(ROOT / "pyproject.toml"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_scripts_never_turn_text_into_code_or_markup() -> None:
+    pattern = re.compile(
+        r"\beval\(|new Function|innerHTML|outerHTML\s*=|insertAdjacentHTML|document\.write|setTimeout\(['\"]"
+    )
+    allowed = "swap: 'innerHTML'"  # htmx's word for a swap of markup that our own server rendered
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in SCRIPTS
+        for line in path.read_text().splitlines()
+        if pattern.search(line.replace(allowed, ""))
+    ]
+    assert found == []
+
+
+def test_style_sheets_load_nothing_from_elsewhere_and_scripts_import_only_neighbours() -> None:
+    for path in STYLES:
+        assert re.findall(r"url\((?![\"']?(?:\.\./vendor/|data:))", path.read_text()) == []
+    for path in SCRIPTS:
+        for target in re.findall(r"from '([^']+)'", path.read_text()):
+            assert (path.parent / target).is_file(), f"{path.name} imports {target}"
+
+
+@pytest.mark.parametrize("name", ["400.html", "403.html", "403_csrf.html", "404.html", "500.html"])
+def test_an_error_page_renders_without_a_request_and_says_what_to_do(name: str, kit_urls: None) -> None:
+    page = get_template(name).render()
+    assert "<h1" in page
+    assert 'href="/"' in page

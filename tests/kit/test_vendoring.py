@@ -1,0 +1,53 @@
+"""The vendored files are those of the lock, and nothing else stands beside them."""
+
+import json
+import re
+
+import pytest
+
+from mcpadmin.vendoring import lock
+from mcpadmin.vendoring.cli import main
+from mcpadmin.vendoring.copying import _SOURCE_MAP
+from mcpadmin.vendoring.manifest import LOCK_FILE, ROOT, read_manifest
+from mcpadmin.vendoring.npm import integrity_of
+
+
+def test_every_vendored_file_is_the_one_in_the_lock() -> None:
+    assert lock.problems() == []
+    assert main(["--verify"]) == 0
+
+
+def test_a_changed_byte_a_missing_and_a_foreign_file_are_each_named(
+    tmp_path: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = json.loads(LOCK_FILE.read_text())
+    first, second, *_ = sorted(written["files"])
+    written["files"][first] = "sha384-wrong"
+    del written["files"][second]
+    written["files"]["static/vendor/gone.js"] = "sha384-gone"
+    changed = tmp_path / "vendor.lock.json"
+    changed.write_text(json.dumps(written))
+    monkeypatch.setattr(lock, "LOCK_FILE", changed)
+    found = lock.problems()
+    assert f"{first} was changed by hand" in found
+    assert f"{second} is not in the lock" in found
+    assert "static/vendor/gone.js is missing" in found
+
+
+def test_every_package_is_pinned_by_version_and_hash_and_ships_its_license() -> None:
+    for package in read_manifest():
+        assert re.fullmatch(r"\d+\.\d+\.\d+", package.version)
+        assert package.integrity.startswith("sha512-")
+        assert (ROOT / "static" / "vendor" / package.folder / "LICENSE").stat().st_size > 300
+
+
+def test_no_vendored_file_points_to_a_source_map_that_does_not_exist() -> None:
+    for path in lock.vendored_files():
+        if path.suffix in {".js", ".css"}:
+            assert "sourceMappingURL" not in path.read_text()
+    assert _SOURCE_MAP.sub("", "a{}\n/*# sourceMappingURL=x.css.map */\n") == "a{}"
+    assert _SOURCE_MAP.sub("", "f()\n//# sourceMappingURL=x.js.map") == "f()"
+
+
+def test_the_integrity_is_written_as_npm_writes_it() -> None:
+    assert integrity_of(b"").startswith("sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kx")

@@ -1,0 +1,81 @@
+"""The kit without the product's pages: sample pages from tests/kit/pages and the real sign-in pages."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template import engines
+from django.urls import include, path
+from django.views.decorators.http import require_POST
+
+PAGES = settings.BASE_DIR / "tests" / "kit" / "pages"
+TREE = {
+    "count": 37,
+    "orders": [{"id": "ord_41F9", "state": "packed", "total": 412.5, "gift": False, "note": "pay\u202egnp.exe"}],
+    "long": "lorem " * 200,
+    "next_cursor": None,
+}
+PILLS = [
+    ("disconnected", "none"),
+    ("connecting", "none"),
+    ("initializing", "none"),
+    ("ready", "none"),
+    ("disconnecting", "none"),
+    ("disconnected", "waiting_worker"),
+    ("disconnected", "backing_off"),
+    ("disconnected", "needs_auth"),
+    ("disconnected", "incompatible"),
+    ("disconnected", "paused"),
+    ("disconnected", "failing"),
+]
+
+
+def sample(request: HttpRequest, name: str) -> HttpResponse:
+    template = engines["django"].from_string((PAGES / f"{name}.html").read_text())
+    context: dict[str, Any] = {"tree": TREE, "pills": PILLS, "hostile": "<img src=x onerror=alert(1)>\u200b"}
+    return HttpResponse(template.render(context, request))
+
+
+@login_not_required
+def palette(request: HttpRequest) -> JsonResponse:
+    found = {"kind": "Server", "label": "orders-api", "hint": "https://orders.example.internal/mcp", "url": "/servers/"}
+    return JsonResponse({"results": [found] if request.GET.get("q", "") in "orders-api" else []})
+
+
+@require_POST
+def ticket(request: HttpRequest) -> JsonResponse:
+    return JsonResponse({"ticket": "test-ticket"})
+
+
+def with_messages(request: HttpRequest) -> HttpResponse:
+    messages.success(request, "orders-api registered")
+    messages.error(request, "notion did not answer")
+    return sample(request, "states")
+
+
+@login_not_required
+def forbidden(request: HttpRequest) -> HttpResponse:
+    raise PermissionDenied
+
+
+@login_not_required
+def broken(request: HttpRequest) -> HttpResponse:
+    raise RuntimeError("on purpose")
+
+
+handler500 = "django.views.defaults.server_error"
+urlpatterns = [
+    path("", sample, {"name": "server"}, name="overview"),
+    path("servers/", include(([path("", sample, {"name": "server"}, name="list")], "servers"))),
+    path("audit/", include(([path("", sample, {"name": "audit"}, name="list")], "audit"))),
+    path("accounts/", include("allauth.urls")),
+    path("palette/", palette, name="palette"),
+    path("live/ticket/", ticket, name="live_ticket"),
+    path("messages/", with_messages),
+    path("forbidden/", forbidden),
+    path("broken/", broken),
+    path("pages/<str:name>/", sample),
+]

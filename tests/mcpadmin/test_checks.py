@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import pytest
+from django.core.checks import run_checks
+
+from mcpadmin.checks import TAG
+
+
+def found() -> set[str]:
+    return {message.id for message in run_checks(tags=[TAG])}
+
+
+@pytest.fixture(autouse=True)
+def keys(settings: object, tmp_path: Path) -> None:
+    settings.KEYRING_FILE = tmp_path / "keyring.json"
+    settings.KEYRING_FILE.write_text("{}")
+
+
+def test_a_default_installation_has_nothing_to_complain_of() -> None:
+    assert found() == set()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"REDIS_URL": "redis://cache.example:6379/0"}, {"mcpadmin.E001", "mcpadmin.W001"}),
+        ({"REDIS_URL": "rediss://cache.example:6379/0"}, {"mcpadmin.E001"}),
+        ({"REDIS_URL": "rediss://:word@cache.example:6379/0"}, set()),
+        ({"REDIS_URL": "redis://127.0.0.1:6379/0"}, set()),
+        ({"PUBLIC_URL": "ftp://x"}, {"mcpadmin.E002"}),
+        ({"PUBLIC_URL": "mcp.example.org"}, {"mcpadmin.E002"}),
+        ({"DEBUG": True, "ALLOWED_HOSTS": ["mcp.lan"]}, {"mcpadmin.E003"}),
+        ({"KEY_PROBLEM": "cannot write"}, {"mcpadmin.E004"}),
+        ({"KEYRING_FILE": Path("/nowhere/keyring.json")}, {"mcpadmin.E005"}),
+        ({"STALE_SECONDS": 4.0}, {"mcpadmin.E006"}),
+        ({"CELERY_ACCEPT_CONTENT": ["json", "pickle"]}, {"mcpadmin.E007"}),
+        ({"CELERY_TASK_ACKS_LATE": True}, {"mcpadmin.E008"}),
+        ({"TRUSTED_PROXIES": -1}, {"mcpadmin.E009"}),
+        ({"PUBLIC_URL": "http://mcp.lan:8000"}, {"mcpadmin.W002"}),
+        ({"PUBLIC_URL": "https://mcp.example.org"}, {"mcpadmin.W003"}),
+        ({"PUBLIC_URL": "https://mcp.example.org", "TRUSTED_PROXIES": 1}, set()),
+    ],
+    ids=str,
+)
+def test_each_unsafe_or_impossible_setting_is_named(settings: object, change: dict, expected: set[str]) -> None:
+    for name, value in change.items():
+        setattr(settings, name, value)
+    assert found() == expected
+
+
+def test_a_password_in_redis_url_is_not_repeated_in_the_message(settings: object) -> None:
+    settings.REDIS_URL = "redis://user:hunter2hunter2@cache.example:6379/0"
+    assert "hunter2" not in "".join(f"{message.msg}{message.hint}" for message in run_checks(tags=[TAG]))

@@ -1,0 +1,200 @@
+"""`manage.py up` as a user runs it: real processes in a data directory of the test's own."""
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.tools.stack import Stack
+
+pytestmark = [pytest.mark.up, pytest.mark.integration]
+MakeStack = Callable[..., Stack]
+GONE_SECONDS = 10.0
+
+
+def survivors(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those still alive after ten seconds; a zombie that waits for a slow init counts as gone."""
+    deadline = time.monotonic() + GONE_SECONDS
+    while (alive := [found for found in processes if is_alive(found)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return alive
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def running_files(data_dir: Path) -> list[str]:
+    """Sockets, pid, lock and ready files: what only a running product may have."""
+    names = [path for path in data_dir.rglob("*") if path.is_socket() or path.suffix in {".pid", ".lock", ".sock"}]
+    return [str(path.relative_to(data_dir)) for path in names]
+
+
+def left_behind(product: Stack) -> list[str]:
+    deadline = time.monotonic() + GONE_SECONDS
+    while (files := running_files(product.data_dir)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return files
+
+
+def get(url: str) -> tuple[int, str]:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.status, response.read().decode()
+
+
+def test_every_part_is_said_ready_then_the_setup_link_then_the_address(make_stack: MakeStack) -> None:
+    product = make_stack("--port", "0", "--workers", "2").start()
+    said = [line.partition("|")[2].strip() for line in product.output.splitlines() if line.startswith("up ")]
+    ready = [line.split()[0] for line in said if re.search(r" ready in \d+\.\d\d s", line)]
+    assert ready[0] == "valkey"
+    assert set(ready[-4:]) == {"web", "worker-1", "worker-2", "beat"}
+    assert "/setup/" in said[-2]
+    assert said[-1].endswith(product.base_url)
+    assert get(product.setup_link)[0] == 200
+    assert json.loads(get(f"{product.base_url}/readyz")[1])["ready"] is True
+    assert product.manage("setup_link").startswith(f"{product.base_url}/setup/")
+    assert product.data_dir.stat().st_mode & 0o777 == 0o700
+    assert [path for path in product.data_dir.rglob("*") if path.stat().st_mode & 0o077 and not path.is_socket()] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_after_each_way_to_stop_nothing_is_left_and_the_next_start_works(
+    make_stack: MakeStack, number: signal.Signals
+) -> None:
+    product = make_stack().start()
+    family = product.family()
+    assert len(family) >= 5
+    product.send_signal(number)
+    assert product.process.wait(GONE_SECONDS) == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+    assert survivors(family) == []
+    assert left_behind(product) == []
+    product.lines.clear()
+    product.start()
+    assert "killed" not in product.output
+    assert get(f"{product.base_url}/healthz") == (200, "ok\n")
+
+
+def test_the_next_start_may_follow_a_kill_at_once(make_stack: MakeStack) -> None:
+    product = make_stack().start()
+    product.send_signal(signal.SIGKILL)
+    product.process.wait(GONE_SECONDS)
+    product.lines.clear()
+    product.start()
+    assert get(f"{product.base_url}/healthz") == (200, "ok\n")
+
+
+def test_a_kill_during_the_start_leaves_nothing_either(make_stack: MakeStack) -> None:
+    product = make_stack()
+    product.launch()
+    product.wait_for(re.compile("valkey ready"))
+    family = product.family()
+    product.send_signal(signal.SIGKILL)
+    product.process.wait(GONE_SECONDS)
+    assert survivors(family) == []
+    assert left_behind(product) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("web", "daphne"), ("worker", "mcpadmin.worker"), ("beat", "beat"), ("valkey", "valkey-server")]
+)
+def test_a_part_that_is_killed_is_started_again_and_said_so(make_stack: MakeStack, part: str, words: str) -> None:
+    product = make_stack().start()
+    seen = len(product.lines)
+    killed = product.part(words)[0].pid
+    os.kill(killed, signal.SIGKILL)
+    product.wait_for(re.compile(rf"{part} killed by SIGKILL; starting it again in 0\.5 s"), since=seen)
+    product.wait_for(re.compile(rf"{part} ready again in"), since=seen)
+    assert product.part(words)[0].pid != killed
+    assert get(f"{product.base_url}/healthz") == (200, "ok\n")
+
+
+def test_requests_wait_for_a_web_process_that_restarts_and_none_is_refused(make_stack: MakeStack) -> None:
+    product = make_stack().start()
+    os.kill(product.part("daphne")[0].pid, signal.SIGKILL)
+    time.sleep(0.1)  # past the reset of what the dead process held
+    assert get(f"{product.base_url}/healthz") == (200, "ok\n")
+
+
+def test_a_second_up_on_the_same_data_is_told_who_is_first(make_stack: MakeStack) -> None:
+    first = make_stack().start()
+    second = Stack(first.data_dir)
+    second.launch()
+    assert second.process.wait(30) == 1
+    assert_one_line(second, f"already running in {first.data_dir} (process {first.process.pid})")
+
+
+def test_a_busy_port_is_one_line_and_status_1(make_stack: MakeStack) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        product = make_stack("--port", str(port))
+        product.launch()
+        assert product.process.wait(30) == 1
+    assert_one_line(product, f"port {port} on 127.0.0.1 is in use")
+    assert running_files(product.data_dir) == []
+
+
+def test_a_data_directory_that_cannot_be_used_is_one_line_and_status_1(make_stack: MakeStack, tmp_path: Path) -> None:
+    blocked = tmp_path / "data"
+    blocked.write_text("a file where the directory should be")
+    product = make_stack(data_dir=blocked)
+    product.launch()
+    assert product.process.wait(30) == 1
+    assert_one_line(product, f"the data directory {blocked} cannot be used")
+
+
+def test_a_redis_that_anyone_could_reach_is_refused(make_stack: MakeStack) -> None:
+    product = make_stack(env={"REDIS_URL": "redis://cache.example:6379/0"})
+    product.launch()
+    assert product.process.wait(30) == 1
+    assert_one_line(product, "no password")
+
+
+def assert_one_line(product: Stack, words: str) -> None:
+    deadline = time.monotonic() + 5
+    while words not in product.output and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(product.lines) == 1, product.output
+    assert product.lines[0].startswith("mcpadmin cannot run: ")
+    assert words in product.lines[0]
+
+
+def test_a_data_directory_with_a_long_and_awkward_name_works(make_stack: MakeStack, tmp_path: Path) -> None:
+    product = make_stack(data_dir=tmp_path / ("long and spaced " * 6))
+    product.start()
+    assert json.loads(get(f"{product.base_url}/readyz")[1])["ready"] is True
+    short = Path((product.data_dir / "valkey" / "socket-path").read_text())
+    assert product.stop() == 0
+    assert not short.parent.exists()
+
+
+def test_impatience_ends_everything_at_once(make_stack: MakeStack) -> None:
+    product = make_stack().start()
+    family = product.family()
+    os.kill(product.worker_pids()[0], signal.SIGSTOP)  # a worker that cannot drain
+    product.send_signal(signal.SIGINT)
+    product.wait_for(re.compile("SIGINT: stopping"))
+    product.send_signal(signal.SIGINT)
+    assert product.process.wait(5) == 0
+    assert survivors(family) == []
+    assert left_behind(product) == []
+
+
+def test_a_worker_that_cannot_stop_is_killed_within_ten_seconds(make_stack: MakeStack) -> None:
+    product = make_stack().start()
+    family = product.family()
+    os.kill(product.worker_pids()[0], signal.SIGSTOP)
+    product.send_signal(signal.SIGTERM)
+    assert product.process.wait(GONE_SECONDS) == 0
+    assert "worker killed after 7.5 s" in product.output
+    assert survivors(family) == []

@@ -1,0 +1,147 @@
+"""The pieces of `up` that need no product: lock, socket path, output, guard."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpadmin.up import guard, lock, socket_path
+from mcpadmin.up.listener import listen
+from mcpadmin.up.output import MAX_LINE, Lines, clean
+from mcpadmin.up.problems import StartProblem
+from mcpadmin.up.process import describe_exit
+
+
+def test_a_second_holder_of_the_lock_is_told_who_holds_it(tmp_path: Path) -> None:
+    held = lock.acquire(tmp_path)
+    with pytest.raises(StartProblem, match=rf"already running in .* \(process {os.getpid()}\).*--data-dir"):
+        lock.acquire(tmp_path)
+    lock.release(tmp_path, held)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_file_left_by_a_dead_process_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / lock.NAME).write_text("999999999\nhttp://127.0.0.1:1\n")
+    held = lock.acquire(tmp_path)
+    assert lock.noted_url(tmp_path) == ""
+    lock.note(held, "http://127.0.0.1:9000")
+    assert lock.noted_url(tmp_path) == "http://127.0.0.1:9000"
+    lock.release(tmp_path, held)
+
+
+@pytest.mark.parametrize("name", ["x" * 120, "with space", "ünïcode", "question?mark"])
+def test_where_the_path_fits_no_socket_or_url_a_short_one_is_chosen_and_found_again(tmp_path: Path, name: str) -> None:
+    valkey_dir = tmp_path / name
+    valkey_dir.mkdir()
+    chosen = socket_path.choose(valkey_dir)
+    assert socket_path.fits(chosen)
+    assert chosen.parent.stat().st_mode & 0o777 == 0o700
+    assert socket_path.recorded(valkey_dir) == chosen
+    socket_path.forget(valkey_dir)
+    assert not chosen.parent.exists()
+    assert list(valkey_dir.iterdir()) == []
+
+
+def test_a_usual_path_is_used_as_it_is(tmp_path: Path) -> None:
+    short = Path("/srv/mcpadmin/valkey")
+    assert socket_path.recorded(short) == short / "valkey.sock"
+
+
+def test_a_busy_port_names_another() -> None:
+    taken = listen("127.0.0.1", 0)
+    port = taken.getsockname()[1]
+    with pytest.raises(StartProblem, match=f"port {port} on 127.0.0.1 is in use.*--port {port + 1}"):
+        listen("127.0.0.1", port)
+    taken.close()
+
+
+def test_a_host_that_is_not_ours_is_explained() -> None:
+    with pytest.raises(StartProblem, match="192.0.2.1 is no address of this machine"):
+        listen("192.0.2.1", 0)
+
+
+def test_nothing_a_part_prints_can_steer_the_terminal() -> None:
+    assert clean("\x1b[31mred\x1b[0m \x1b]0;title\x07 bell\r\n") == "red ]0;title bell\n"
+
+
+def test_a_line_without_end_is_cut_and_memory_stays_bounded() -> None:
+    lines = Lines()
+    shown = [line for _ in range(64) for line in lines.feed(b"x" * 4096)]
+    assert all(len(line) <= MAX_LINE + 4096 for line in shown)
+    assert len(lines.finish()) <= 1
+
+
+def test_the_last_words_of_a_part_are_kept_even_without_a_newline() -> None:
+    lines = Lines(keep=2)
+    lines.feed(b"one\ntwo\nthree")
+    lines.finish()
+    assert list(lines.last) == ["two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(3, "exited with status 3"), (-9, "killed by SIGKILL"), (-64, "killed by SIGRTMAX")]
+)
+def test_an_end_is_described_in_words(status: int, words: str) -> None:
+    assert describe_exit(status) == words
+
+
+def start_guard(tmp_path: Path, told: int, held: int) -> "subprocess.Popen[bytes]":
+    (tmp_path / "valkey").mkdir()
+    (tmp_path / "valkey" / "valkey.sock").touch()
+    argv = [sys.executable, "-I", "-S", guard.__file__, str(tmp_path / lock.NAME), str(tmp_path / "valkey"), str(held)]
+    return subprocess.Popen(argv, stdin=told, pass_fds=(held,))
+
+
+@pytest.mark.integration
+def test_when_up_is_killed_its_guard_ends_the_parts_and_removes_the_files(tmp_path: Path) -> None:
+    held = lock.acquire(tmp_path)
+    told, tell = os.pipe()
+    watching = start_guard(tmp_path, told, held)
+    part = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    os.write(tell, f"+{part.pid}\n".encode())
+    os.close(held)
+    os.close(tell)
+    assert part.wait(10) == -signal.SIGKILL
+    assert watching.wait(10) == 0
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["valkey"]
+    os.close(told)
+
+
+@pytest.mark.integration
+def test_after_an_orderly_stop_the_guard_touches_nothing(tmp_path: Path) -> None:
+    held = lock.acquire(tmp_path)
+    told, tell = os.pipe()
+    watching = start_guard(tmp_path, told, held)
+    part = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    os.write(tell, f"+{part.pid}\ndone\n".encode())
+    os.close(tell)
+    assert watching.wait(10) == 0
+    assert part.poll() is None
+    assert (tmp_path / "valkey" / "valkey.sock").exists()
+    part.kill()
+    part.wait(10)
+    lock.release(tmp_path, held)
+    os.close(told)
+
+
+@pytest.mark.integration
+def test_a_new_up_waits_until_the_guard_of_the_killed_one_is_done(tmp_path: Path) -> None:
+    """The guard holds the killed one's lock; acquiring it again therefore ends only after the clean-up."""
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import fcntl,os,sys,time;"
+            f"f=os.open({str(tmp_path / lock.NAME)!r},os.O_RDWR|os.O_CREAT);fcntl.flock(f,fcntl.LOCK_EX);"
+            "os.write(f,b'999999999');print('held',flush=True);time.sleep(1.5)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    held = lock.acquire(tmp_path)
+    assert holder.poll() is not None or holder.wait(5) == 0
+    lock.release(tmp_path, held)

@@ -1,0 +1,28 @@
+"""What may not be on any page: the reasons for which `make screenshots` fails."""
+
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+_OVERFLOW = """() => {
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return [];
+  const wide = [...document.body.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > width + 1);
+  return ['the page is ' + document.documentElement.scrollWidth + ' px wide in a window of ' + width]
+    .concat(wide.slice(0, 5).map(e => 'too wide: ' + e.tagName.toLowerCase() + '.' + e.className));
+}"""
+
+
+def overflow(page: Page) -> list[str]:
+    return page.evaluate(_OVERFLOW)
+
+
+def accessibility(page: Page) -> list[str]:
+    violations: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    return [f"axe {v['id']}: {v['help']}: {node['html'][:160]}" for v in violations for node in v["nodes"][:3]]
+
+
+def problems(page: Page, complaints: list[str]) -> list[str]:
+    """`complaints`: console errors (CSP reports among them), exceptions and requests to other hosts."""
+    return [*complaints, *overflow(page), *accessibility(page)]

@@ -1,0 +1,93 @@
+"""`make screenshots`: every page of pages.py at two widths in two themes, into tests/screenshots/out/.
+
+One page only: make screenshots ARGS="-k audit"
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.screenshots.judge import problems
+from tests.screenshots.pages import SHOTS, SIZES, THEMES, Shot, Stage, World
+from tests.screenshots.world import fill
+from tests.tools.browser import sign_in, watched_context
+from tests.tools.stack import Stack
+
+OUT = Path(__file__).resolve().parent / "out"
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+MATRIX = [
+    pytest.param(shot, size, theme, id=f"{shot.name}-{size}-{theme}")
+    for stage in Stage
+    for shot in SHOTS
+    if shot.stage is stage
+    for size in SIZES
+    for theme in THEMES
+]
+
+
+class Product:
+    """A product that is brought to the stage that a page needs, never back."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self.stack = Stack(Path(tempfile.mkdtemp(prefix="mcpadmin-shots-"))).start()
+        self.world = World(setup_link=self.stack.setup_link)
+        self.state: dict[str, Any] = {}
+        self._reached = Stage.FRESH
+
+    def reach(self, stage: Stage) -> None:
+        stages = list(Stage)
+        while stages.index(self._reached) < stages.index(stage):
+            self._reached = stages[stages.index(self._reached) + 1]
+            self._steps[self._reached](self)
+
+    def _create_admin(self) -> None:
+        self.stack.create_admin()
+        with watched_context(self._browser, self.stack.base_url) as (context, _):
+            sign_in(context.new_page())
+            self.state = context.storage_state()
+
+    def _fill(self) -> None:
+        fill(self._browser, self.stack, self.world)
+
+    _steps: dict[Stage, Callable[["Product"], None]] = {Stage.EMPTY: _create_admin, Stage.FILLED: _fill}
+
+
+@pytest.fixture(scope="session")
+def product(browser: Browser) -> Iterator[Product]:
+    OUT.mkdir(exist_ok=True)
+    started = Product(browser)
+    yield started
+    started.stack.stop()
+    shutil.rmtree(started.stack.data_dir, ignore_errors=True)
+
+
+def settle(page: Page) -> None:
+    """Fonts are there and the live connection had its moment."""
+    page.evaluate("document.fonts.ready.then(() => true)")
+    page.wait_for_timeout(400)
+
+
+@pytest.mark.parametrize(("shot", "size", "theme"), MATRIX)
+def test_a_page_has_nothing_a_reader_would_stumble_over(
+    product: Product, browser: Browser, shot: Shot, size: str, theme: str
+) -> None:
+    product.reach(shot.stage)
+    width, height = SIZES[size]
+    options: dict[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": theme}
+    if shot.signed_in:
+        options["storage_state"] = product.state
+    with watched_context(browser, product.stack.base_url, **options) as (context, complaints):
+        complaints.allowed.extend(shot.allow)
+        page = context.new_page()
+        page.goto(shot.path(product.world))
+        settle(page)
+        if shot.prepare is not None:
+            shot.prepare(page)
+        page.screenshot(path=OUT / f"{shot.name}-{size}-{theme}.png", animations="disabled", full_page=True)
+        assert problems(page, complaints.unexpected()) == []

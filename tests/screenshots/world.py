@@ -1,0 +1,58 @@
+"""Brings a product from its first minute to one with a server and calls, through its own pages."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.screenshots.pages import World
+from tests.tools.browser import sign_in, watched_context
+from tests.tools.stack import Stack
+
+READY_MS = 40_000
+CALLS = (
+    ("greet", {"name": "Ada"}),
+    ("fail_on_purpose", {}),
+    ("draw", {}),
+    ("search_notes", {}),
+    ("add", {"a": "2", "b": "3"}),
+)
+
+
+@contextmanager
+def signed_in_page(browser: Browser, stack: Stack) -> Iterator[Page]:
+    with watched_context(browser, stack.base_url) as (context, _):
+        page = context.new_page()
+        sign_in(page)
+        yield page
+
+
+def fill(browser: Browser, stack: Stack, world: World) -> None:
+    """Add the demo server, run some of its tools, and note in `world` where the rows are."""
+    with signed_in_page(browser, stack) as page:
+        page.goto("/servers/")
+        page.get_by_role("button", name="demo server").click()
+        page.wait_for_url("**/servers/*/**")
+        world.server = str(stack.rows("SELECT slug FROM servers_server")[0]["slug"])
+        page.goto(f"/servers/{world.server}/tools/")
+        expect(page.locator(".title .tag").first).to_contain_text("Ready", timeout=READY_MS)
+        for tool, arguments in CALLS:
+            run_tool(page, world.server, tool, arguments)
+    note_rows(stack, world)
+
+
+def run_tool(page: Page, server: str, tool: str, arguments: dict[str, str]) -> None:
+    page.goto(f"/servers/{server}/tools/?tool={tool}")
+    for name, value in arguments.items():
+        page.locator("#tool-form").get_by_label(name, exact=False).first.fill(value)
+    page.get_by_role("button", name="Run tool").click()
+    card = page.locator("#results .call-slot").first
+    expect(card).to_contain_text("Failed" if tool == "fail_on_purpose" else "Succeeded", timeout=READY_MS)
+
+
+def note_rows(stack: Stack, world: World) -> None:
+    rows = stack.rows("SELECT uid, target FROM mcp_sessions_call ORDER BY id")
+    calls = {row["target"]: str(UUID(row["uid"])) for row in rows}
+    world.succeeded, world.failed = calls["greet"], calls["fail_on_purpose"]
+    world.audit = int(stack.rows("SELECT max(seq) AS seq FROM servers_auditevent WHERE call_uid IS NOT NULL")[0]["seq"])

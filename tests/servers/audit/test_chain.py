@@ -1,0 +1,250 @@
+"""The chain and its verifier: whatever is done to the rows behind our back is found."""
+
+import hashlib
+import json
+import random
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.test import RequestFactory
+
+from servers.audit.acts import audited
+from servers.audit.canonical import canonical
+from servers.audit.record import SYSTEM, Actor, Event, ServerRef, record, record_many
+from servers.audit.verify import verify, verify_last
+from servers.enums import AuditAction, AuditOutcome
+from servers.models import AuditEvent, AuditHead
+from servers.secret import Secret
+from servers.signals import audit_recorded
+
+pytestmark = pytest.mark.django_db
+
+
+def event(subject: str = "echo", **fields: Any) -> Event:
+    return Event(
+        AuditAction.CALL_REQUEST, AuditOutcome.OK, Actor(7, "ada", "192.0.2.7", "r-1"), subject=subject, **fields
+    )
+
+
+def chain_of(count: int) -> None:
+    server = ServerRef(uuid4(), "orders")
+    record_many([event(f"tool {n}", server=server, call_uid=uuid4(), details={"n": n}) for n in range(count)])
+
+
+def sql(statement: str, *values: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+
+
+def test_numbers_start_at_one_and_have_no_gap() -> None:
+    assert list(record_many([event(), event()])) == [1, 2]
+    assert record(event()) == 3
+    assert list(AuditEvent.objects.order_by("seq").values_list("seq", flat=True)) == [1, 2, 3]
+
+
+def test_the_hash_covers_a_body_that_names_the_hash_before() -> None:
+    chain_of(2)
+    first, second = AuditEvent.objects.order_by("seq")
+    assert first.hash == hashlib.sha256(first.body.encode()).hexdigest()
+    assert json.loads(first.body)["prev"] == ""
+    assert json.loads(second.body)["prev"] == first.hash
+    assert AuditHead.objects.get().hash == second.hash
+
+
+def test_the_body_is_canonical_json() -> None:
+    record(event("ä€", details={"b": 1, "a": [1.0, True, None], "big": 2**60}))
+    body = AuditEvent.objects.get().body
+    assert body == canonical(json.loads(body))
+    assert json.loads(body)["details"] == {"a": [1, True, None], "b": 1, "big": str(2**60)}
+
+
+def test_what_no_text_column_holds_is_replaced_and_the_chain_holds() -> None:
+    record(event("nul \0 and lone \ud800", details={"k\0": "v\udfff"}))
+    assert AuditEvent.objects.get().subject == "nul \ufffd and lone \ufffd"
+    assert verify().ok
+
+
+def test_names_longer_than_their_columns_are_cut_the_same_in_body_and_column() -> None:
+    record(event("x" * 1000))
+    assert len(AuditEvent.objects.get().subject) == 300
+    assert verify().ok
+
+
+def test_a_secret_in_the_details_is_refused() -> None:
+    with pytest.raises(TypeError, match="never enters"):
+        record(event(details={"token": Secret("hunter2")}))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_recording_outside_of_a_transaction_is_refused() -> None:
+    with pytest.raises(transaction.TransactionManagementError):
+        record(event())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_rolled_back_transaction_leaves_no_event_and_no_gap() -> None:
+    with transaction.atomic():
+        record(event("kept"))
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        record(event("lost"))
+        _ = 1 / 0
+    with transaction.atomic():
+        assert record(event("next")) == 2
+    assert verify().ok
+
+
+@pytest.mark.django_db(transaction=True)
+def test_listeners_are_told_the_numbers_after_the_commit_only() -> None:
+    told: list[range] = []
+
+    def hear(seqs: range, **_: Any) -> None:
+        assert not connection.in_atomic_block
+        told.append(seqs)
+
+    audit_recorded.connect(hear)
+    try:
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            record(event())
+            _ = 1 / 0
+        with transaction.atomic():
+            record_many([event(), event()])
+    finally:
+        audit_recorded.disconnect(hear)
+    assert told == [range(1, 3)]
+
+
+# --- verification --------------------------------------------------------------------------------------------------------
+def test_an_empty_log_and_an_untouched_one_verify() -> None:
+    assert verify() == verify_last()
+    assert verify().ok
+    chain_of(30)
+    assert verify().checked == 30
+    assert verify(10, 19).checked == 10
+    assert verify_last(5).checked == 5
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("action", "call:tool:send"),
+        ("outcome", "failed"),
+        ("actor_id", 8),
+        ("actor_name", "eve"),
+        ("server_uid", uuid4().hex),
+        ("server_name", "other"),
+        ("identity_name", "mine"),
+        ("subject", "tool x"),
+        ("call_uid", uuid4().hex),
+        ("ip", "192.0.2.8"),
+        ("request_id", "r-2"),
+        ("at", "2001-01-01 00:00:00"),
+        ("hash", "0" * 64),
+    ],
+)
+def test_a_changed_column_is_found(column: str, value: object) -> None:
+    chain_of(5)
+    sql(f"UPDATE servers_auditevent SET {column} = %s WHERE seq = 3", value)
+    verdict = verify()
+    assert (verdict.ok, verdict.first_bad_seq, verdict.checked) == (False, 3, 2)
+
+
+def test_every_one_of_two_hundred_changed_bytes_of_a_body_is_found() -> None:
+    chain_of(6)
+    dice = random.Random(8785)
+    for _ in range(200):
+        victim = AuditEvent.objects.get(seq=dice.randint(1, 6))
+        place = dice.randrange(len(victim.body))
+        changed = victim.body[:place] + chr(ord(victim.body[place]) ^ 1) + victim.body[place + 1 :]
+        sql("UPDATE servers_auditevent SET body = %s WHERE seq = %s", changed, victim.seq)
+        verdict = verify()
+        assert (verdict.ok, verdict.first_bad_seq) == (False, victim.seq), changed
+        sql("UPDATE servers_auditevent SET body = %s WHERE seq = %s", victim.body, victim.seq)
+    assert verify().ok
+
+
+def test_a_body_rewritten_with_its_own_right_hash_is_found_at_the_next_link() -> None:
+    chain_of(5)
+    victim = AuditEvent.objects.get(seq=3)
+    body = victim.body.replace("tool 2", "tool 9")
+    fresh = hashlib.sha256(body.encode()).hexdigest()
+    sql("UPDATE servers_auditevent SET body = %s, hash = %s, subject = 'tool 9' WHERE seq = 3", body, fresh)
+    verdict = verify()
+    assert (verdict.ok, verdict.first_bad_seq) == (False, 4)
+
+
+@pytest.mark.parametrize("gone", [1, 3, 5])
+def test_a_deleted_event_is_found(gone: int) -> None:
+    chain_of(5)
+    sql("DELETE FROM servers_auditevent WHERE seq = %s", gone)
+    verdict = verify()
+    assert (verdict.ok, verdict.first_bad_seq) == (False, gone)
+
+
+def test_a_cut_tail_is_found_even_when_the_head_was_moved_back_to_a_wrong_hash() -> None:
+    chain_of(5)
+    sql("DELETE FROM servers_auditevent WHERE seq > 3")
+    assert verify().first_bad_seq == 4
+    sql("UPDATE servers_audithead SET seq = 3")
+    assert verify().first_bad_seq == 3
+
+
+def test_two_swapped_events_are_found() -> None:
+    chain_of(5)
+    for old, new in ((2, 99), (4, 2), (99, 4)):
+        sql("UPDATE servers_auditevent SET seq = %s WHERE seq = %s", new, old)
+    assert verify().first_bad_seq == 2
+
+
+@pytest.mark.parametrize(("at", "found"), [(0, 0), (-4, -4), (6, 6), (17, 17)])
+def test_an_inserted_event_is_found(at: int, found: int) -> None:
+    chain_of(5)
+    row = AuditEvent.objects.get(seq=5)
+    row.seq = at
+    row.save(force_insert=True)
+    verdict = verify()
+    assert not verdict.ok
+    assert verdict.first_bad_seq in {found, 6}
+
+
+def test_a_lost_head_is_found() -> None:
+    chain_of(2)
+    AuditHead.objects.all().delete()
+    assert not verify().ok
+
+
+def test_the_command_ends_with_status_one_on_a_broken_chain(capsys: pytest.CaptureFixture[str]) -> None:
+    chain_of(3)
+    call_command("verify_audit")
+    assert "3 events verified" in capsys.readouterr().out
+    sql("DELETE FROM servers_auditevent WHERE seq = 2")
+    with pytest.raises(SystemExit) as ended:
+        call_command("verify_audit")
+    assert ended.value.code == 1
+    assert "event 2" in capsys.readouterr().err
+
+
+# --- who and where from --------------------------------------------------------------------------------------------------
+def test_a_forged_forwarding_header_does_not_change_the_address(settings: Any, rf: RequestFactory) -> None:
+    request = rf.get("/", REMOTE_ADDR="192.0.2.9", HTTP_X_FORWARDED_FOR="1.1.1.1")
+    settings.TRUSTED_PROXIES = 0
+    assert Actor.of(request).ip == "192.0.2.9"
+
+
+def test_behind_one_proxy_the_address_is_what_that_proxy_saw(settings: Any, rf: RequestFactory) -> None:
+    request = rf.get("/", REMOTE_ADDR="10.0.0.2", HTTP_X_FORWARDED_FOR="1.1.1.1, 203.0.113.5")
+    settings.TRUSTED_PROXIES = 1
+    assert Actor.of(request).ip == "203.0.113.5"
+
+
+# --- acts ------------------------------------------------------------------------------------------------------------------
+@pytest.mark.django_db(transaction=True)
+def test_an_act_that_fails_keeps_only_its_denials() -> None:
+    denied = Event(AuditAction.PERMISSION_DENY, AuditOutcome.DENIED, SYSTEM, subject="denied")
+    with pytest.raises(ZeroDivisionError), audited(SYSTEM) as trail:
+        trail.add(denied)
+        trail.note(AuditAction.SERVER_CHANGE, None, "done")
+        _ = 1 / 0
+    assert list(AuditEvent.objects.values_list("subject", flat=True)) == ["denied"]

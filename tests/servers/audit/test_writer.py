@@ -1,0 +1,268 @@
+"""The writer thread on a real SQLite file and, where it is installed, a real PostgreSQL."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, connections, transaction
+
+from servers.audit.record import SYSTEM, Event, record
+from servers.audit.verify import verify
+from servers.audit.writer import AuditUnavailable, WriterBusy, writer
+from servers.enums import AuditAction, AuditOutcome, PayloadKind
+from servers.models import AuditEvent, AuditHead, Payload, Server
+
+on_file = pytest.mark.django_db(transaction=True)
+
+
+def event(subject: str = "echo") -> Event:
+    return Event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING, SYSTEM, subject=subject)
+
+
+def payload(text: str) -> Payload:
+    return Payload.objects.create(kind=PayloadKind.ARGUMENTS, salt=b"", digest="", size=len(text), text=text)
+
+
+def together(number: int, work: Callable[[int], None]) -> None:
+    """`work(i)` in `number` threads at once; what one of them raised is raised here."""
+    problems: list[BaseException] = []
+
+    def run(index: int) -> None:
+        try:
+            work(index)
+        except BaseException as problem:
+            problems.append(problem)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=run, args=[index]) for index in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    if problems:
+        raise problems[0]
+
+
+def fifty_threads_append_a_thousand_events() -> None:
+    def submit_twenty(index: int) -> None:
+        for number in range(20):
+            writer().submit(lambda: None, lambda _, n=number: [event(f"{index}.{n}")]).result(30)
+
+    together(50, submit_twenty)
+    assert list(AuditEvent.objects.order_by("seq").values_list("seq", flat=True)) == list(range(1, 1001))
+    assert len(set(AuditEvent.objects.values_list("subject", flat=True))) == 1000
+    verdict = verify()
+    assert (verdict.ok, verdict.checked) == (True, 1000)
+
+
+@on_file
+def test_fifty_threads_append_without_a_gap_and_the_chain_holds() -> None:
+    fifty_threads_append_a_thousand_events()
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_fifty_threads_append_without_a_gap_on_postgresql() -> None:
+    fifty_threads_append_a_thousand_events()
+
+
+def threads_without_the_writer() -> None:
+    """What several processes do: each its own connection and transaction, the head created by whoever is first."""
+
+    def append_ten(index: int) -> None:
+        for number in range(10):
+            with transaction.atomic():
+                record(event(f"{index}.{number}"))
+
+    together(8, append_ten)
+    verdict = verify()
+    assert (verdict.ok, verdict.checked) == (True, 80)
+    assert AuditHead.objects.get().seq == 80
+
+
+@on_file
+def test_writers_of_several_connections_share_one_chain() -> None:
+    threads_without_the_writer()
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_writers_of_several_connections_share_one_chain_on_postgresql() -> None:
+    threads_without_the_writer()
+
+
+@on_file
+def test_a_failing_work_fails_alone_and_its_neighbours_are_committed() -> None:
+    def explode() -> None:
+        payload("never")
+        raise IntegrityError("mine alone")
+
+    hold, held = threading.Event(), threading.Event()
+    writer().submit(lambda: (held.set(), hold.wait(10)))
+    held.wait(10)  # what follows waits in the queue together: one batch
+    good = [writer().submit(lambda n=n: payload(f"good {n}"), lambda row: [event(row.text)]) for n in range(3)]
+    bad: Future[Any] = writer().submit(explode, lambda _: [event("bad")])
+    good += [writer().submit(lambda n=n: payload(f"good {n}"), lambda row: [event(row.text)]) for n in range(3, 6)]
+    hold.set()
+    with pytest.raises(IntegrityError, match="mine alone"):
+        bad.result(10)
+    assert [future.result(10).text for future in good] == [f"good {n}" for n in range(6)]
+    assert sorted(AuditEvent.objects.values_list("subject", flat=True)) == [f"good {n}" for n in range(6)]
+    assert not Payload.objects.filter(text="never").exists()
+    assert verify().ok
+
+
+@on_file
+def test_a_work_whose_events_cannot_be_made_leaves_no_row() -> None:
+    future = writer().submit(lambda: payload("orphan"), lambda _: 1 / 0)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ZeroDivisionError):
+        future.result(10)
+    assert not Payload.objects.exists()
+    assert not AuditEvent.objects.exists()
+
+
+@on_file
+def test_a_locked_database_refuses_the_intent_and_no_row_appears_later() -> None:
+    with transaction.atomic():
+        payload("the lock")  # this connection holds SQLite's write lock for the whole block
+
+        def intent(_: int) -> None:
+            with pytest.raises(AuditUnavailable):
+                writer().submit_and_wait(lambda: payload("intent"), lambda _: [event()], timeout=0.5)
+
+        together(1, intent)
+    writer().submit(lambda: None).result(10)  # whatever was queued has run by now
+    assert list(Payload.objects.values_list("text", flat=True)) == ["the lock"]
+    assert not AuditEvent.objects.exists()
+
+
+@on_file
+def test_a_database_that_stays_locked_fails_the_whole_batch_in_one_wait() -> None:
+    with transaction.atomic():
+        payload("the lock")
+        futures = [writer().submit(lambda: payload("intent")) for _ in range(20)]
+        for future in futures:
+            with pytest.raises(AuditUnavailable):
+                future.result(10)
+    assert not Payload.objects.filter(text="intent").exists()
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_a_frozen_holder_of_the_head_refuses_the_intent_on_postgresql() -> None:
+    with transaction.atomic():
+        record(event("first"))
+        future = writer().submit(lambda: payload("intent"), lambda _: [event("second")])
+        with pytest.raises(AuditUnavailable):
+            future.result(10)
+    assert not Payload.objects.exists()
+    assert list(AuditEvent.objects.values_list("subject", flat=True)) == ["first"]
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_a_lost_connection_is_renewed_and_the_work_done_once_on_postgresql() -> None:
+    pid = writer().submit(_backend_pid).result(10)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+    assert writer().submit(lambda: payload("after"), lambda _: [event("after")]).result(10).text == "after"
+    assert Payload.objects.count() == 1
+    assert writer().submit(_backend_pid).result(10) != pid
+
+
+def _backend_pid() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return int(cursor.fetchone()[0])
+
+
+@on_file
+def test_a_work_that_is_cancelled_while_it_runs_is_rolled_back() -> None:
+    started, hold = threading.Event(), threading.Event()
+
+    def slow() -> Payload:
+        row = payload("given up")
+        started.set()
+        hold.wait(10)
+        return row
+
+    future = writer().submit(slow, lambda _: [event("given up")])
+    started.wait(10)
+    neighbour = writer().submit(lambda: payload("kept"), lambda _: [event("kept")])
+    assert future.cancel()
+    hold.set()
+    neighbour.result(10)
+    assert list(Payload.objects.values_list("text", flat=True)) == ["kept"]
+    assert list(AuditEvent.objects.values_list("subject", flat=True)) == ["kept"]
+
+
+@on_file
+def test_a_full_queue_refuses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("servers.audit.writer.QUEUE_LIMIT", 3)
+    hold, held = threading.Event(), threading.Event()
+    futures = [writer().submit(lambda: (held.set(), hold.wait(10)))]
+    held.wait(10)
+    futures += [writer().submit(lambda: None) for _ in range(3)]
+    with pytest.raises(WriterBusy):
+        writer().submit(lambda: None)
+    hold.set()
+    for future in futures:
+        future.result(10)
+
+
+@on_file
+def test_urgent_work_is_done_before_what_was_queued_earlier() -> None:
+    order: list[str] = []
+    hold, held = threading.Event(), threading.Event()
+    writer().submit(lambda: (held.set(), hold.wait(10)))
+    held.wait(10)
+    ordinary = writer().submit(lambda: order.append("call"))
+    urgent = writer().submit(lambda: order.append("heartbeat"), urgent=True)
+    hold.set()
+    urgent.result(10)
+    ordinary.result(10)
+    assert order == ["heartbeat", "call"]
+
+
+@on_file
+def test_stopping_writes_what_waits_and_refuses_what_comes_after() -> None:
+    one = writer()
+    futures = [one.submit(lambda n=n: payload(str(n)), lambda row: [event(row.text)]) for n in range(50)]
+    assert one.stop(10)
+    assert all(future.done() for future in futures)
+    assert AuditEvent.objects.count() == 50
+    with pytest.raises(WriterBusy):
+        one.submit(lambda: None)
+
+
+@on_file
+def test_waiting_for_the_writer_inside_a_transaction_is_refused_instead_of_deadlocking() -> None:
+    with transaction.atomic(), pytest.raises(transaction.TransactionManagementError):
+        writer().submit_and_wait(lambda: None)
+
+
+@on_file
+def test_a_failing_hook_after_the_commit_does_not_turn_done_into_failed() -> None:
+    def work() -> Payload:
+        transaction.on_commit(lambda: 1 / 0)
+        return payload("done")
+
+    assert writer().submit(work, lambda _: [event()]).result(10).text == "done"
+    assert Payload.objects.count() == AuditEvent.objects.count() == 1
+
+
+@on_file
+def test_rows_of_any_model_and_their_events_share_one_commit() -> None:
+    server = writer().submit(lambda: Server.objects.create(slug="a", name="A", transport="stdio")).result(10)
+    assert Server.objects.get().uid == server.uid
+
+
+@on_file
+async def test_a_loop_is_told_that_a_locked_database_refused() -> None:
+    hold, held = threading.Event(), threading.Event()
+    writer().submit(lambda: (held.set(), hold.wait(10)))
+    held.wait(10)
+    with pytest.raises(AuditUnavailable):
+        await writer().submit_and_await(lambda: payload("late"), lambda _: [event()], seconds=0.05)
+    hold.set()
+    await writer().submit_and_await(lambda: None)
+    assert await Payload.objects.acount() == 0

@@ -1,0 +1,74 @@
+"""The cast: an administrator who may do all, an operator who may register HTTP servers, a visitor who may only look."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import environ
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.core.management import call_command
+from django.db import connections
+
+from servers.audit import writer as writing
+from servers.audit.record import Actor
+
+
+@pytest.fixture(autouse=True)
+def _a_writer_of_its_own() -> Iterator[None]:
+    """The writer thread keeps a connection; the next test may have another database."""
+    yield
+    writing.reset()
+
+
+def person(name: str, *rights: str, **fields: Any) -> Any:
+    """A user with these codenames of the app `servers`; fetched again, because rights are cached on the object."""
+    user = get_user_model().objects.create_user(name, password="correct horse battery", **fields)
+    user.user_permissions.set(Permission.objects.filter(content_type__app_label="servers", codename__in=rights))
+    return get_user_model().objects.get(pk=user.pk)
+
+
+@pytest.fixture
+def admin(db: None) -> Any:
+    return get_user_model().objects.create_superuser("ada", password="correct horse battery")
+
+
+@pytest.fixture
+def operator(db: None) -> Any:
+    return person("otto", "view_server", "add_server", "change_server", "delete_server", "call_tool")
+
+
+@pytest.fixture
+def visitor(db: None) -> Any:
+    return person("vera", "view_server")
+
+
+@pytest.fixture
+def actor(admin: Any) -> Actor:
+    return Actor.of_user(admin, "192.0.2.7", "request-0001")
+
+
+@pytest.fixture
+def on_postgres(postgres_url: str, django_db_blocker: Any) -> Iterator[None]:
+    """The database `default` of every thread is a fresh PostgreSQL, with our tables."""
+    sqlite = connections.settings["default"]
+    with django_db_blocker.unblock():
+        connections["default"].close()
+        connections.settings["default"] = sqlite | {"OPTIONS": {}, "TEST": sqlite["TEST"]} | _postgres(postgres_url)
+        del connections["default"]
+        try:
+            call_command("migrate", verbosity=0, interactive=False)
+            yield
+        finally:
+            writing.reset()
+            call_command("flush", verbosity=0, interactive=False)
+            connections["default"].close()
+            connections.settings["default"] = sqlite
+            del connections["default"]
+
+
+def _postgres(url: str) -> dict[str, Any]:
+    config = environ.Env.db_url_config(url)
+    config["HOST"] = unquote(config["HOST"])  # a socket's directory stands percent-encoded in a URL
+    return {name: config[name] for name in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT") if name in config}

@@ -1,0 +1,140 @@
+"""A real worker process on the database, key ring and Valkey of the test."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from django.conf import settings
+
+from sessions import bus
+from sessions.enums import SessionState
+from sessions.models import Call, McpSession, Worker
+from tests.sessions.host.make import make_session
+from tests.tools.stack import ROOT, clean_environment
+
+T = TypeVar("T")
+EFFECT_SERVER = Path(__file__).with_name("effect_server.py")
+FAST = {
+    "MCPADMIN_HEARTBEAT_SECONDS": "0.4",
+    "MCPADMIN_STALE_SECONDS": "3",
+    "MCPADMIN_DRAIN_SECONDS": "4",
+    "MCPADMIN_RECONNECT_CEILING_SECONDS": "1",
+    "MCPADMIN_LOG_FORMAT": "json",
+}
+
+
+def eventually(check: Callable[[], T], seconds: float = 20.0, words: str = "it never happened") -> T:
+    """The first true value of `check`."""
+    deadline = time.monotonic() + seconds
+    while not (found := check()):
+        assert time.monotonic() < deadline, words
+        time.sleep(0.02)  # rows of another process can only be asked for
+    return found
+
+
+class WorkerProcess:
+    def __init__(self, directory: Path, node: str = "w1", **environment: str) -> None:
+        self._output = directory / f"{node}-{time.monotonic_ns()}.log"
+        command = [sys.executable, "-m", "celery", "-q", "--no-color", "-A", "mcpadmin.worker", "worker"]
+        command += ["--pool", "threads", "--without-gossip", "--without-mingle", "-l", "INFO", "-n", f"{node}@test"]
+        env = clean_environment(
+            **FAST,
+            **environment,
+            DJANGO_SETTINGS_MODULE="mcpadmin.settings",
+            MCPADMIN_DATA_DIR=str(settings.DATA_DIR),
+        )
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text(errors="replace")
+
+    def ready(self) -> "WorkerProcess":
+        """Wait for its first heartbeat."""
+        eventually(lambda: self.row() or self.process.poll() is not None, 30, self.output)
+        assert self.process.poll() is None, self.output
+        return self
+
+    def row(self) -> Worker | None:
+        return Worker.objects.filter(pid=self.pid).first()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self, seconds: float = 20.0) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the worker did not stop in {seconds} s:\n{self.output[-4000:]}") from None
+
+
+class Effects:
+    """What the effect server did, by its own account."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self) -> list[str]:
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+    def count(self, start: str) -> int:
+        return sum(line.startswith(start) for line in self.lines())
+
+    def pids(self) -> list[int]:
+        return [int(line.split()[1]) for line in self.lines() if line.startswith("started ")]
+
+
+def effect_session(effects: Effects, slug: str = "effects", **fields: Any) -> McpSession:
+    """A session, wanted open, of a server that logs its effects."""
+    session = make_session(slug, command=sys.executable, arguments=[str(EFFECT_SERVER)], **fields)
+    session.server.values.create(kind="environment", name="EFFECT_LOG", plain=str(effects.path))
+    return session
+
+
+def is_ready(session: McpSession) -> McpSession | None:
+    return McpSession.objects.filter(pk=session.pk, state=SessionState.READY).select_related("owner").first()
+
+
+def await_ready(session: McpSession, seconds: float = 25.0) -> McpSession:
+    return eventually(lambda: is_ready(session), seconds, "the session never became ready")
+
+
+def ring(call: Call, verb: bus.Verb = "call") -> None:
+    """What the web side does after its commit."""
+    owner = McpSession.objects.select_related("owner").get(pk=call.session_id).owner
+    assert owner is not None
+    assert bus.ring(owner.uid, verb, call.uid)
+
+
+def ended(call: Call, seconds: float = 20.0) -> Call:
+    def look() -> Call | None:
+        row = Call.objects.select_related("result", "late_result").get(pk=call.pk)
+        return row if row.finished_at else None
+
+    return eventually(look, seconds, f"the call never ended: {Call.objects.get(pk=call.pk)}")
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))

@@ -1,0 +1,58 @@
+"""Rows for tests of the host: a server with its session, a worker, a call that waits to be sent."""
+
+import json
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from servers.audit import payloads
+from servers.enums import PayloadKind, TransportKind
+from servers.models import Identity, Server
+from sessions.domain import ownership
+from sessions.domain.lifecycle import Hold
+from sessions.domain.ownership import Incarnation
+from sessions.enums import Desired
+from sessions.models import Call, McpSession, Worker
+
+
+def make_session(slug: str = "files", *, desired: Desired = Desired.OPEN, **server_fields: Any) -> McpSession:
+    fields = {"transport": TransportKind.STDIO, "command": "cat"} | server_fields
+    server = Server.objects.create(slug=slug, name=slug.title(), **fields)
+    identity = Identity.objects.create(server=server)
+    return McpSession.objects.create(server=server, identity=identity, desired=desired, state_since=timezone.now())
+
+
+def make_me(node: str = "w1@here", pid: int = 1) -> Incarnation:
+    return Incarnation(uid=uuid.uuid4(), node=node, machine="machine", pid=pid, process_started="1")
+
+
+def make_worker(me: Incarnation | None = None, *, silent_for: float = 0) -> Worker:
+    me = me or make_me()
+    worker_id = ownership.heartbeat(me, draining=False, sessions=0)
+    if silent_for:
+        beat = timezone.now() - timedelta(seconds=silent_for)
+        Worker.objects.filter(pk=worker_id).update(heartbeat_at=beat)
+    return Worker.objects.get(pk=worker_id)
+
+
+def make_hold(session: McpSession, worker: Worker | None = None) -> Hold:
+    """Claim the session for a worker of the test."""
+    return ownership.claim_one(session.uid, (worker or make_worker()).pk)[0]
+
+
+def make_call(session: McpSession, tool: str = "echo", *, seconds: float = 60, **arguments: Any) -> Call:
+    """A call as the web side leaves it: committed, requested, to be sent within `seconds`."""
+    return Call.objects.create(
+        session=session,
+        server=session.server,
+        server_name=session.server.name,
+        identity=session.identity,
+        identity_name=session.identity.name,
+        user_name="ada",
+        target=tool,
+        arguments=payloads.store(PayloadKind.ARGUMENTS, json.dumps(arguments)),
+        deadline=timezone.now() + timedelta(seconds=seconds),
+        created_at=timezone.now(),
+    )

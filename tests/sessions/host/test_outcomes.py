@@ -1,0 +1,53 @@
+"""What an answer or a fault means for the call's final state (decisions G1)."""
+
+import json
+
+import pytest
+
+from sessions.enums import CallState
+from sessions.host.outcomes import arguments_of, of_error, of_result
+from sessions.host.redaction import Redactor
+from sessions.protocol.errors import Fault, McpError, NotReady, ProtocolError, RpcError, TransportError
+
+NOTHING = Redactor()
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (TransportError(Fault.CONNECTION_REFUSED, "refused", may_have_run=False), CallState.FAILED),
+        (TransportError(Fault.CONNECTION_LOST, "lost", may_have_run=True), CallState.OUTCOME_UNKNOWN),
+        (TransportError(Fault.TIMEOUT, "no answer", may_have_run=True), CallState.OUTCOME_UNKNOWN),
+        (NotReady("closed", Fault.CLOSED, may_have_run=True), CallState.OUTCOME_UNKNOWN),
+        (NotReady("not open"), CallState.FAILED),
+        (ProtocolError(Fault.MESSAGE_LIMIT, "too large"), CallState.FAILED),
+        (RpcError(-32602, "bad"), CallState.RPC_ERROR),
+        (McpError(Fault.CANCELLED, "cancelled", may_have_run=True), CallState.CANCELLED),
+    ],
+)
+def test_each_fault_has_its_final_state(error: McpError, state: CallState) -> None:
+    assert of_error(error, NOTHING).state is state
+
+
+def test_whoever_reads_of_an_unusable_answer_learns_that_the_tool_may_have_run() -> None:
+    outcome = of_error(ProtocolError(Fault.MESSAGE_LIMIT, "Refused: message limit."), NOTHING)
+    assert outcome.detail == "Refused: message limit. The tool may have run."
+
+
+def test_a_call_that_never_left_says_nothing_of_having_run() -> None:
+    outcome = of_error(TransportError(Fault.CONNECTION_REFUSED, "Refused.", may_have_run=False), NOTHING)
+    assert outcome.detail == "Refused."
+
+
+def test_what_the_tool_calls_an_error_is_a_tool_error_with_its_result() -> None:
+    outcome = of_result({"isError": True, "content": []}, NOTHING)
+    assert (outcome.state, json.loads(outcome.result or "")) == (CallState.TOOL_ERROR, {"isError": True, "content": []})
+
+
+def test_an_error_code_beyond_the_column_is_left_out_and_the_rest_kept() -> None:
+    outcome = of_error(RpcError(2**80, "strange", {"a": 1}), NOTHING)
+    assert (outcome.error_code, outcome.error_message, outcome.error_data) == (None, "strange", '{"a":1}')
+
+
+def test_arguments_keep_integers_beyond_sixty_four_bits() -> None:
+    assert arguments_of('{"n": 123456789012345678901234567890}') == {"n": 123456789012345678901234567890}

@@ -1,0 +1,32 @@
+"""A server's own secrets never come back from it."""
+
+import json
+
+from servers.secret import Secret
+from sessions.host.redaction import MASK, Redactor
+
+
+def test_a_secret_is_masked_wherever_it_stands_in_a_result() -> None:
+    redactor = Redactor([Secret("s3cr3t-token")])
+    value = {"content": [{"text": "it is s3cr3t-token."}], "s3cr3t-token": 1}
+    assert json.loads(redactor.json_text(value)) == {"content": [{"text": f"it is {MASK}."}], MASK: 1}
+
+
+def test_the_token_of_an_authorization_header_is_masked_without_its_scheme() -> None:
+    redactor = Redactor([Secret("Bearer abcdefgh")])
+    assert redactor.text("got abcdefgh, Bearer abcdefgh") == f"got {MASK}, {MASK}"
+
+
+def test_masking_never_breaks_the_json_around_it() -> None:
+    redactor = Redactor([Secret('nine"\\'), Secret("nabc")])
+    value = ["\nabc", 'nine"\\', "plain"]
+    assert json.loads(redactor.json_text(value)) == ["\nabc", MASK, "plain"]
+
+
+def test_a_result_without_secrets_keeps_every_character() -> None:
+    value = {"big": 2**70, "text": "ü \ud800 \0", "list": [None, 1.5, True]}
+    assert json.loads(Redactor([Secret("token-1")]).json_text(value)) == value
+
+
+def test_a_value_too_short_to_be_a_secret_is_left_alone() -> None:
+    assert Redactor([Secret("on")]).text("on and on") == "on and on"

@@ -1,0 +1,208 @@
+"""Everything a live test does behind the site's back, in a process of its own: one JSON order a line, one JSON answer.
+
+Run as `python -m tests.sessions.live.backstage` with the site's environment.
+"""
+
+import json
+import os
+import sys
+from datetime import timedelta
+from typing import Any
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
+django.setup()
+
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model  # noqa: E402
+from django.contrib.auth.models import Permission  # noqa: E402
+from django.contrib.sessions.backends.db import SessionStore  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.db import transaction  # noqa: E402
+from django.db.models import F  # noqa: E402
+from django.utils import timezone  # noqa: E402
+
+from servers.audit import payloads, verify  # noqa: E402
+from servers.audit.record import SYSTEM, Event, record_many  # noqa: E402
+from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind  # noqa: E402
+from servers.models import AuditEvent, Definition, Server  # noqa: E402
+from sessions import bus  # noqa: E402
+from sessions.domain import commands  # noqa: E402
+from sessions.enums import CallState, Desired, LogSource  # noqa: E402
+from sessions.models import Call, LogLine, McpSession, Worker  # noqa: E402
+
+User = get_user_model()
+ECHO = {
+    "name": "echo",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"text": {"type": "string", "maxLength": 2000}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+}
+WIPE = {"name": "wipe", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}}
+
+
+def migrate() -> None:
+    call_command("migrate", verbosity=0)
+
+
+def user(name: str, rights: list[str] | None = None, superuser: bool = False) -> int:
+    made = User.objects.create_user(name, password="correct horse", is_superuser=superuser)
+    made.user_permissions.set(Permission.objects.filter(codename__in=rights or []))
+    return made.pk
+
+
+def sign_in(name: str) -> str:
+    """A browser session as allauth would make it; returns its key."""
+    person = User.objects.get(username=name)
+    session = SessionStore()
+    session[SESSION_KEY] = str(person.pk)
+    session[BACKEND_SESSION_KEY] = "allauth.account.auth_backends.AuthenticationBackend"
+    session[HASH_SESSION_KEY] = person.get_session_auth_hash()
+    session.create()
+    return str(session.session_key)
+
+
+def sign_out(key: str, name: str) -> None:
+    SessionStore(key).flush()
+    bus.user_changed(User.objects.get(username=name).pk)
+
+
+def deactivate(name: str) -> None:
+    person = User.objects.get(username=name)
+    person.is_active = False
+    person.save()
+
+
+def set_rights(name: str, rights: list[str]) -> None:
+    User.objects.get(username=name).user_permissions.set(Permission.objects.filter(codename__in=rights))
+
+
+def server(name: str, tools: list[dict[str, Any]] | None = None, policy: str = "on_demand") -> str:
+    made = Server.objects.create(
+        slug=name, name=name, transport=TransportKind.STDIO, command="true", connection_policy=policy
+    )
+    now = timezone.now()
+    for position, tool in enumerate(tools or [ECHO, WIPE]):
+        Definition.objects.create(
+            server=made,
+            kind="tool",
+            key=tool["name"],
+            body=json.dumps(tool),
+            position=position,
+            digest="0" * 64,
+            first_seen_at=now,
+            changed_at=now,
+        )
+    commands.shared_session(made)
+    return str(made.uid)
+
+
+def worker_holds(server_uid: str) -> str:
+    """A living worker's row that owns the server's session; returns its uid."""
+    now = timezone.now()
+    worker = Worker.objects.create(
+        node="fake@test", machine="m", pid=1, started_at=now, heartbeat_at=now + timedelta(minutes=5)
+    )
+    sessions = McpSession.objects.filter(server__uid=server_uid)
+    sessions.update(owner=worker, desired=Desired.OPEN, state="ready", epoch=F("epoch") + 1, version=F("version") + 1)
+    bus.session_changed(server_uid)
+    return str(worker.uid)
+
+
+def record(count: int, batch: int = 1, quiet: bool = False) -> int:
+    """Append events; `quiet` loses the hint, as a Redis that is away would. Returns the newest number."""
+    publish, bus.publish = bus.publish, (lambda *_: None) if quiet else bus.publish
+    try:
+        for start in range(0, count, batch):
+            events = [
+                Event(AuditAction.USER_CHANGE, AuditOutcome.OK, SYSTEM, subject=f"n{start + i}")
+                for i in range(min(batch, count - start))
+            ]
+            with transaction.atomic():
+                record_many(events)
+    finally:
+        bus.publish = publish
+    return newest()
+
+
+def newest() -> int:
+    return AuditEvent.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
+
+
+def finish(call_uid: str, result: dict[str, Any], state: str = "succeeded") -> None:
+    call = Call.objects.select_related("server").get(uid=call_uid)
+    with transaction.atomic():
+        payload = payloads.store(PayloadKind.RESULT, json.dumps(result))
+        now = timezone.now()
+        fields = {"state": state, "result": payload, "sent_at": now, "finished_at": now, "version": F("version") + 1}
+        Call.objects.filter(pk=call.pk).update(**fields)
+    bus.call_changed(call_uid, call.version + 1, call.server.uid)
+
+
+def send(call_uid: str) -> None:
+    Call.objects.filter(uid=call_uid).update(state=CallState.SENT, sent_at=timezone.now(), version=F("version") + 1)
+    bus.call_changed(call_uid, 2)
+
+
+def progress(call_uid: str, done: float, total: float, message: str) -> None:
+    bus.call_progress(call_uid, done, total, message)
+
+
+def log_lines(server_uid: str, first: int, count: int) -> None:
+    owner = Server.objects.get(uid=server_uid)
+    now = timezone.now()
+    LogLine.objects.bulk_create(
+        LogLine(server=owner, seq=seq, at=now, source=LogSource.STDERR, text=f"line {seq}")
+        for seq in range(first, first + count)
+    )
+    bus.log_appended(server_uid, first + count - 1)
+
+
+def calls() -> list[dict[str, Any]]:
+    fields = ("uid", "user_name", "target", "state", "detail", "version")
+    rows = Call.objects.order_by("id").values(*fields, "arguments__text", "arguments__digest", "session__desired")
+    return [{name: str(value) for name, value in row.items()} for row in rows]
+
+
+def events(action: str) -> list[dict[str, Any]]:
+    rows = AuditEvent.objects.filter(action=action).order_by("seq")
+    return [{"seq": row.seq, "actor": row.actor_name, "call": str(row.call_uid), "body": row.body} for row in rows]
+
+
+def chain_is_whole() -> bool:
+    return verify.verify().ok
+
+
+def overdue(call_uid: str) -> None:
+    Call.objects.filter(uid=call_uid).update(deadline=timezone.now() - timedelta(seconds=1))
+
+
+def delete_server(server_uid: str) -> None:
+    with transaction.atomic():
+        Server.objects.filter(uid=server_uid).delete()
+
+
+def slug_of(server_uid: str) -> str:
+    return str(Server.objects.get(uid=server_uid).slug)
+
+
+def no_workers() -> None:
+    Worker.objects.all().delete()
+
+
+def main() -> None:
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            answer: dict[str, Any] = {"ok": globals()[order["do"]](*order["args"], **order["kwargs"])}
+        except Exception as problem:  # the test that gave the order shall fail with it
+            answer = {"problem": f"{type(problem).__name__}: {problem}"}
+        bus.flush(2)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sessions.live.site import Site
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"site", "own_site"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("integration")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with tempfile.TemporaryDirectory(prefix="live-") as directory:
+        running = Site(Path(directory))
+        yield running
+        running.stop()

@@ -1,0 +1,159 @@
+"""Who may open a live socket, and for how long (security W1, W2, W9)."""
+
+import asyncio
+import uuid
+
+import pytest
+import websockets
+
+from tests.sessions.live.site import Browser, Site, Tab
+
+RIGHTS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
+
+
+@pytest.fixture
+def ada(site: Site) -> Browser:
+    name = f"ada-{uuid.uuid4().hex[:8]}"
+    site.do("user", name, RIGHTS)
+    browser = site.browser(name)
+    browser.name = name
+    return browser
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        "null",
+        "https://evil.example",
+        "http://127.0.0.1.evil.example",
+        "http://127.0.0.1:1",
+        "http://evil@127.0.0.1",
+        "https-of-ours",
+        "file://127.0.0.1",
+    ],
+)
+async def test_a_handshake_of_another_origin_is_refused_before_it_is_accepted(
+    site: Site, ada: Browser, origin: str | None
+) -> None:
+    sent = site.origin.replace("http:", "https:") if origin == "https-of-ours" else origin
+    with pytest.raises(websockets.InvalidStatus) as refusal:
+        await ada.dial(origin=sent)
+    assert refusal.value.response.status_code == 403
+
+
+async def test_a_page_of_ours_is_welcomed(ada: Browser) -> None:
+    async with ada.tab() as tab:
+        assert len(tab.welcome["epoch"]) == 16
+        assert (await tab.ask(op="ping"))["op"] == "pong"
+
+
+async def test_a_ticket_is_good_for_one_use(ada: Browser) -> None:
+    ticket = await ada.ticket()
+    async with ada.dial() as first, ada.dial() as second:
+        one, two = Tab(first), Tab(second)
+        await one.say(op="hello", ticket=ticket, v=1)
+        await one.hear(lambda message: message.get("op") == "welcome")
+        await two.say(op="hello", ticket=ticket, v=1)
+        assert await two.closed() == 4401
+
+
+async def test_a_ticket_of_another_browser_is_worthless(site: Site, ada: Browser) -> None:
+    other = Browser(site, site.do("sign_in", ada.name))
+    async with ada.dial() as connection:
+        tab = Tab(connection)
+        await tab.say(op="hello", ticket=await other.ticket(), v=1)
+        assert await tab.closed() == 4401
+
+
+async def test_a_ticket_wants_a_post_with_the_csrf_token(site: Site, ada: Browser) -> None:
+    ada.cookie = f"__Host-session={ada.session_key}"
+    assert (await ada.post("/live/ticket/")).status_code == 403
+
+
+async def test_nothing_is_answered_before_hello(ada: Browser) -> None:
+    async with ada.dial() as connection:
+        tab = Tab(connection)
+        await tab.say(op="sub", topics={"servers": None})
+        assert await tab.closed() == 4401
+        assert tab.heard == []
+
+
+async def test_a_socket_without_hello_is_closed_in_time(ada: Browser) -> None:
+    async with ada.dial() as connection:
+        assert await Tab(connection).closed() == 4408
+
+
+async def test_a_visitor_without_session_is_closed(site: Site) -> None:
+    stranger = Browser(site, "no-such-session")
+    async with stranger.dial() as connection:
+        assert await Tab(connection).closed() == 4401
+
+
+async def test_signing_out_closes_the_sockets_of_that_browser_only(site: Site, ada: Browser) -> None:
+    other = Browser(site, site.do("sign_in", ada.name))
+    async with ada.tab() as tab, other.tab() as stays:
+        site.do("sign_out", ada.session_key, ada.name)
+        assert await tab.closed(5) == 4401
+        assert (await stays.ask(op="ping"))["op"] == "pong"
+
+
+async def test_a_deactivated_user_loses_every_socket(site: Site, ada: Browser) -> None:
+    async with ada.tab() as tab:
+        await tab.sub("audit")
+        site.do("deactivate", ada.name)
+        assert await tab.closed(5) == 4401
+
+
+async def test_a_right_that_is_taken_away_ends_its_topics_and_nothing_more_is_sent(site: Site, ada: Browser) -> None:
+    async with ada.tab() as tab:
+        await tab.sub("audit")
+        await tab.sub("servers")
+        site.do("set_rights", ada.name, ["view_server"])
+        await tab.hear(lambda message: message.get("op") == "denied" and message["t"] == "audit")
+        before = len(tab.seqs("audit"))
+        site.do("record", 3)
+        await tab.listen(1)
+        assert len(tab.seqs("audit")) == before
+
+
+async def test_without_any_right_left_the_socket_is_closed(site: Site, ada: Browser) -> None:
+    async with ada.tab() as tab:
+        await tab.sub("servers")
+        site.do("set_rights", ada.name, [])
+        assert await tab.closed(5) == 4403
+
+
+async def test_the_eleventh_socket_of_a_user_is_refused(ada: Browser) -> None:
+    tickets = [await ada.ticket() for _ in range(11)]
+    async with asyncio.timeout(20):
+        connections = [await ada.dial() for _ in range(11)]
+        tabs = [Tab(connection) for connection in connections]
+        for tab, ticket in zip(tabs, tickets, strict=True):
+            await tab.say(op="hello", ticket=ticket, v=1)
+            if tab is not tabs[-1]:
+                await tab.hear(lambda message: message.get("op") == "welcome")
+        assert await tabs[-1].closed() == 4030
+        assert (await tabs[0].ask(op="ping"))["op"] == "pong"
+        for connection in connections:
+            await connection.close()
+
+
+async def test_a_flood_of_messages_closes_the_socket(ada: Browser) -> None:
+    async with ada.tab() as tab:
+        for _ in range(130):
+            await tab.say(op="ping")
+        assert await tab.closed() == 4029
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"op":"dance"}', '{"op":"ping","op":"ping"}', "\0"])
+async def test_what_is_not_the_protocol_closes_the_socket(ada: Browser, text: str) -> None:
+    async with ada.tab() as tab:
+        await tab.connection.send(text)
+        assert await tab.closed() == 4400
+
+
+async def test_a_large_message_that_is_no_call_closes_the_socket(ada: Browser) -> None:
+    async with ada.tab() as tab:
+        await tab.say(op="ping", ref="x" * 70_000)
+        assert await tab.closed() == 1009

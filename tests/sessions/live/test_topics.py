@@ -1,0 +1,179 @@
+"""What a socket hears: feeds without a gap, snapshots by version, and never what its user may not see."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from tests.sessions.live.site import Browser, Site
+
+RIGHTS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
+
+
+def person(site: Site, rights: list[str] = RIGHTS) -> Browser:
+    name = f"u-{uuid.uuid4().hex[:8]}"
+    site.do("user", name, rights)
+    return site.browser(name)
+
+
+async def until_seq(tab: object, topic: str, seq: int) -> None:
+    if tab.seqs(topic)[-1:] != [seq]:
+        await tab.hear(lambda message: message.get("t") == topic and message.get("seq") == seq, 25)
+
+
+async def test_audit_rows_arrive_live_and_in_order(site: Site) -> None:
+    ada = person(site)
+    start = site.do("newest")
+    async with ada.tab() as tab:
+        await tab.sub("audit", start)
+        end = site.do("record", 40)
+        await until_seq(tab, "audit", end)
+        assert tab.seqs("audit") == list(range(start + 1, end + 1))
+
+
+async def test_no_audit_row_is_missed_across_a_reconnect(site: Site) -> None:
+    ada = person(site)
+    start = site.do("newest")
+    async with ada.tab() as first:
+        await first.sub("audit", start)
+        middle = site.do("record", 5)
+        await until_seq(first, "audit", middle)
+        seen = first.seqs("audit")
+    end = site.do("record", 700, batch=100)
+    async with ada.tab() as second:
+        await second.sub("audit", seen[-1])
+        await until_seq(second, "audit", end)
+        assert seen + second.seqs("audit") == list(range(start + 1, end + 1))
+
+
+async def test_rows_that_are_written_while_a_page_catches_up_come_once(site: Site) -> None:
+    ada = person(site)
+    start = site.do("newest")
+    site.do("record", 900, batch=300)
+    async with ada.tab() as early, ada.tab() as tab:
+        await early.sub("audit")
+        await tab.say(op="sub", topics={"audit": start})
+        end = await asyncio.to_thread(site.do, "record", 60)
+        await until_seq(tab, "audit", end)
+        assert tab.seqs("audit") == list(range(start + 1, end + 1))
+        await until_seq(early, "audit", end)
+        assert early.seqs("audit") == list(range(end - 59, end + 1))
+
+
+async def test_a_lost_hint_is_made_good_by_the_slow_timer(site: Site) -> None:
+    ada = person(site)
+    async with ada.tab() as tab:
+        await tab.sub("audit")
+        await tab.listen(1)
+        end = site.do("record", 3, quiet=True)
+        await until_seq(tab, "audit", end)
+        assert tab.seqs("audit")[-3:] == [end - 2, end - 1, end]
+
+
+async def test_the_feed_has_no_gap_when_redis_is_wiped_and_restarted(site: Site) -> None:
+    ada = person(site)
+    start = site.do("newest")
+    async with ada.tab() as tab:
+        await tab.sub("audit", start)
+        site.do("record", 5)
+        await asyncio.to_thread(site.restart_valkey)
+        site.do("record", 5)
+        await asyncio.sleep(2)
+        end = site.do("record", 5)
+        await until_seq(tab, "audit", end)
+        assert tab.seqs("audit") == list(range(start + 1, end + 1))
+
+
+async def test_after_a_restart_of_redis_hints_flow_again(site: Site) -> None:
+    ada = person(site)
+    async with ada.tab() as tab:
+        await tab.sub("audit")
+        await asyncio.to_thread(site.restart_valkey)
+        await tab.listen(3)  # the layer connects again by itself
+        end = site.do("record", 1)
+        await tab.hear(lambda message: message.get("t") == "audit" and message.get("seq") == end, 3)
+
+
+async def test_a_socket_can_be_opened_while_redis_is_away(site: Site) -> None:
+    ada = person(site)
+    site.valkey.terminate()
+    site.valkey.wait(10)
+    try:
+        async with ada.tab() as tab:
+            start = site.do("newest")
+            await tab.sub("audit", start)
+            end = site.do("record", 2)
+            await until_seq(tab, "audit", end)
+    finally:
+        site.restart_valkey()
+
+
+async def test_log_lines_are_a_feed_of_their_own(site: Site) -> None:
+    ada = person(site)
+    server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
+    site.do("log_lines", server, 1, 10)
+    async with ada.tab() as tab:
+        await tab.sub(f"log.{server}", 4)
+        site.do("log_lines", server, 11, 3)
+        await until_seq(tab, f"log.{server}", 13)
+        assert tab.seqs(f"log.{server}") == list(range(5, 14))
+
+
+async def test_a_change_of_state_reaches_list_and_server_page(site: Site) -> None:
+    ada = person(site)
+    server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
+    async with ada.tab() as tab:
+        await tab.sub("servers")
+        await tab.sub(f"server.{server}")
+        site.do("worker_holds", server)
+        row = await tab.hear(
+            lambda message: message.get("t") == "servers"
+            and any(row["server"] == server and row["state"] == "ready" for row in message["rows"])
+        )
+        assert "Ready" in row["rows"][0]["pill"] or row["rows"][0]["word"] == "Ready"
+        if not [frame for frame in tab.frames(f"server.{server}", "session") if frame["rows"][0]["state"] == "ready"]:
+            page = await tab.hear(lambda message: message.get("t") == f"server.{server}" and message.get("html"))
+            assert page["rows"][0]["state"] == "ready"
+
+
+async def test_a_deleted_server_is_said_to_be_gone(site: Site) -> None:
+    ada = person(site)
+    server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
+    async with ada.tab() as tab:
+        await tab.sub("servers")
+        site.do("delete_server", server)
+        await tab.hear(
+            lambda message: message.get("t") == "servers"
+            and any(row["server"] == server and row.get("deleted") for row in message["rows"]),
+            20,
+        )
+
+
+@pytest.mark.parametrize(
+    ("rights", "topic"),
+    [
+        (["view_server"], "audit"),
+        ([], "servers"),
+        (["view_auditevent"], "server.{server}"),
+        (["view_auditevent"], "log.{server}"),
+        (RIGHTS, "server.{nobody}"),
+        (RIGHTS, "call.{nobody}"),
+        (RIGHTS, "draft.{nobody}"),
+        (RIGHTS, "users"),
+        (RIGHTS, "audit.{server}"),
+        (RIGHTS, "server.{upper}"),
+        (RIGHTS, "server.*"),
+    ],
+)
+async def test_a_topic_without_its_right_or_its_row_is_denied(site: Site, rights: list[str], topic: str) -> None:
+    browser = person(site, rights)
+    server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
+    name = topic.format(server=server, nobody=uuid.uuid4(), upper=server.upper())
+    async with browser.tab() as tab:
+        await tab.say(op="sub", topics={name: None})
+        answer = await tab.hear(lambda message: message.get("t") == name)
+        assert answer["op"] == "denied"
+        site.do("worker_holds", server)
+        site.do("record", 1)
+        await tab.listen(0.5)
+        assert [message for message in tab.heard if "kind" in message] == []

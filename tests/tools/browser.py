@@ -1,0 +1,168 @@
+"""Real Chromium through Playwright. Whatever a page complains about fails its test at the end.
+
+Sync Playwright keeps an event loop running in the main thread, so `make test` gives browser tests a process of
+their own; in one process, tests with `asyncio` would find a running loop.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+
+from tests.tools.stack import ADMIN, Stack
+
+OUT = Path(__file__).resolve().parents[1] / "e2e" / "out"
+FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--font-render-hinting=none"]
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def executable() -> str | None:
+    chosen = os.environ.get("CHROMIUM")
+    return chosen or next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+@dataclass
+class Complaints:
+    """What a page said: errors in its console (refusals by the CSP among them), exceptions, requests to other hosts."""
+
+    own_host: str
+    found: list[str] = field(default_factory=list)
+    allowed: list[str] = field(default_factory=list)
+
+    def allow(self, words: str) -> None:
+        """Expect complaints that contain these words, for the rest of the test."""
+        self.allowed.append(words)
+
+    def watch(self, page: Page) -> None:
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self.found.append(f"exception: {error}"))
+        page.on("request", self._on_request)
+
+    def _on_console(self, message: Any) -> None:
+        if message.type == "error":
+            self.found.append(f"console: {message.text} ({message.location.get('url', '')})")
+
+    def _on_request(self, request: Any) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in {"http", "https", "ws", "wss"} and parts.netloc != self.own_host:
+            self.found.append(f"request to another host: {request.url}")
+
+    def unexpected(self) -> list[str]:
+        return [line for line in self.found if not any(words in line for words in self.allowed)]
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    # The ORM refuses to work beside a running event loop; a browser test may read rows in the same thread.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    path = executable()
+    if path is None:
+        pytest.skip("Chromium is not installed (Debian: apt install chromium; elsewhere: CHROMIUM=/path/to/it)")
+    started = playwright.chromium.launch(executable_path=path, args=FLAGS)
+    yield started
+    started.close()
+
+
+@contextmanager
+def watched_context(browser: Browser, base_url: str, **options: Any) -> Iterator[tuple[BrowserContext, Complaints]]:
+    """A browser context whose complaints are collected for every page opened in it."""
+    context = browser.new_context(base_url=base_url, **options)
+    context.set_default_timeout(15_000)
+    complaints = Complaints(urlsplit(base_url).netloc)
+    context.on("page", complaints.watch)
+    try:
+        yield context, complaints
+    finally:
+        context.close()
+
+
+def sign_in(page: Page, username: str = ADMIN[0], password: str = ADMIN[1]) -> None:
+    """Through the form, as a person does."""
+    page.goto("/accounts/login/")
+    page.locator("input[name=login]").fill(username)
+    page.locator("input[name=password]").fill(password)
+    page.locator("input[name=password]").press("Enter")
+    page.wait_for_url(lambda url: "/accounts/login" not in url)
+
+
+@pytest.fixture(scope="session")
+def signed_in_state(browser: Browser, stack: Stack) -> dict[str, Any]:
+    """The cookies of the signed-in administrator; one sign-in serves the session (sign-ins are throttled)."""
+    with watched_context(browser, stack.base_url) as (context, _):
+        page = context.new_page()
+        sign_in(page)
+        return context.storage_state()
+
+
+@pytest.fixture
+def complaints() -> Complaints:
+    """The complaints of the test's own page: `complaints.allow("401")` expects one."""
+    return Complaints("")
+
+
+@pytest.fixture
+def page(
+    browser: Browser,
+    stack: Stack,
+    signed_in_state: dict[str, Any],
+    complaints: Complaints,
+    request: pytest.FixtureRequest,
+) -> Iterator[Page]:
+    """A signed-in administrator's page at 1440x900; the test fails when the page complained."""
+    options = {"viewport": {"width": 1440, "height": 900}, "storage_state": signed_in_state}
+    with watched_context(browser, stack.base_url, **options) as (context, collected):
+        complaints.own_host, complaints.found = collected.own_host, collected.found
+        context.tracing.start(screenshots=True, snapshots=True)
+        opened = context.new_page()
+        yield opened
+        _keep_trace(context, request)
+        assert complaints.unexpected() == []
+
+
+def _keep_trace(context: BrowserContext, request: pytest.FixtureRequest) -> None:
+    """A failed test leaves its trace in tests/e2e/out/ (open it with `playwright show-trace`)."""
+    report = getattr(request.node, "report_of_call", None)
+    if report is not None and report.failed:
+        OUT.mkdir(parents=True, exist_ok=True)
+        context.tracing.stop(path=OUT / f"{request.node.name}.zip")
+
+
+@pytest.fixture
+def new_page(browser: Browser, stack: Stack, signed_in_state: dict[str, Any]) -> Iterator[Callable[..., Page]]:
+    """`new_page(signed_in=True, **context_options)`: further browsers; each is asserted free of complaints at the end."""
+    opened: list[tuple[Any, Complaints]] = []
+
+    def make(signed_in: bool = True, **options: Any) -> Page:
+        state = {"storage_state": signed_in_state} if signed_in else {}
+        manager = watched_context(
+            browser, stack.base_url, **{"viewport": {"width": 1440, "height": 900}} | state | options
+        )
+        context, collected = manager.__enter__()
+        opened.append((manager, collected))
+        return context.new_page()
+
+    yield make
+    for manager, _ in opened:
+        manager.__exit__(None, None, None)
+    assert [line for _, collected in opened for line in collected.unexpected()] == []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if report.when == "call":
+        item.report_of_call = report
+    return report

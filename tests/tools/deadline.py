@@ -1,0 +1,36 @@
+"""No test waits for ever: after its deadline it fails where it stands, with all threads' stacks on stderr."""
+
+import faulthandler
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+SECONDS = 120
+SLOW_SECONDS = 600
+
+
+def _deadline_of(item: pytest.Item) -> int:
+    slow = item.get_closest_marker("slow") or item.get_closest_marker("up")
+    return SLOW_SECONDS if slow else SECONDS
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        return (yield)
+    seconds = _deadline_of(item)
+
+    def fail(*_: object) -> None:
+        faulthandler.dump_traceback(file=sys.__stderr__)
+        pytest.fail(f"the test did not end within {seconds} s")
+
+    previous = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Writes all lock files anew, with hashes and without the address of any registry.
+set -eu
+cd "$(dirname "$0")/../.."
+uv=".venv/bin/uv"
+pin="$uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url $*"
+
+$pin pyproject.toml -o requirements.lock
+$pin pyproject.toml --group dev -o requirements-dev.lock
+for peer in sdk2 sdk1 fastmcp; do
+    (cd tests/peers && "../../$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-header --no-emit-index-url "$peer.in" -o "$peer.lock" "$@")
+done
+(cd tests/peers && npm install --package-lock-only --no-audit --no-fund --silent)
+if grep -nE '"resolved"|https?://[^ "]*(registry|pypi|simple)' ./*.lock tests/peers/*.lock tests/peers/package-lock.json; then
+    echo "A lock names a registry: see above." >&2
+    exit 1
+fi

@@ -1,0 +1,48 @@
+"""What had to be skipped and why, said in the last lines: by set-up scripts and by tests alike.
+
+Each writer owns one file under tests/.notes/; `make test` prints them all at its end.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+NOTES = Path(__file__).resolve().parents[1] / ".notes"
+
+
+def write(author: str, lines: list[str]) -> None:
+    """Replace what `author` had to say; no lines remove its file."""
+    file = NOTES / f"{author}.txt"
+    if not lines:
+        file.unlink(missing_ok=True)
+        return
+    NOTES.mkdir(exist_ok=True)
+    file.write_text("".join(f"{line}\n" for line in lines))
+
+
+def read_all() -> list[str]:
+    return [line for file in sorted(NOTES.glob("*.txt")) for line in file.read_text().splitlines()]
+
+
+def _reason(report: pytest.TestReport) -> str:
+    words = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return words.removeprefix("Skipped: ")
+
+
+def skipped_lines(reports: list[pytest.TestReport]) -> list[str]:
+    counted = Counter(_reason(report) for report in reports)
+    return [f"{count} test{'s'[: count > 1]} skipped: {reason}" for reason, count in counted.items()]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--notes-as", default="", help="leave the reasons of skipped tests to the caller, under this name")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    lines = skipped_lines(terminalreporter.stats.get("skipped", []))
+    if author := config.getoption("--notes-as"):
+        write(author, lines)
+        return
+    for line in lines:
+        terminalreporter.write_line(line, yellow=True)

@@ -1,0 +1,51 @@
+"""A PostgreSQL cluster of its own in a temporary directory, reached by a unix socket."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+SECONDS = 60
+
+
+def _programs() -> Path | None:
+    """Debian keeps initdb and pg_ctl off the PATH, one directory a version."""
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if versions:
+        return versions[-1].parent
+    found = shutil.which("initdb")
+    return Path(found).parent if found else None
+
+
+def _run(*command: str) -> None:
+    """PostgreSQL refuses to run as root: become its own user then."""
+    prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    done = subprocess.run([*prefix, *command], capture_output=True, text=True, timeout=SECONDS, cwd="/")
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A DATABASE_URL of an empty database; the test is skipped where PostgreSQL is not installed."""
+    programs = _programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    directory = Path(tempfile.mkdtemp(prefix="mcpadmin-pg-"))
+    if os.geteuid() == 0:
+        shutil.chown(directory, "postgres")
+    cluster = directory / "cluster"
+    _run(str(programs / "initdb"), "-D", str(cluster), "-U", "mcpadmin", "-A", "trust", "-E", "UTF8", "--no-sync")
+    options = f"-k {directory} -c listen_addresses= -c fsync=off"
+    log = str(directory / "log")
+    _run(str(programs / "pg_ctl"), "-D", str(cluster), "-o", options, "-l", log, "-w", "-t", str(SECONDS), "start")
+    try:
+        yield f"postgres://mcpadmin@{quote(str(directory), safe='')}/postgres"
+    finally:
+        _run(str(programs / "pg_ctl"), "-D", str(cluster), "-m", "immediate", "-w", "stop")
+        shutil.rmtree(directory, ignore_errors=True)

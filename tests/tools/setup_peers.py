@@ -1,0 +1,110 @@
+"""Install the peers that tests talk to: npm packages and one Python environment for each SDK, all from locks.
+
+Safe to run at any time and by several processes at once; does nothing when all is as the locks say.
+
+    python tests/tools/setup_peers.py
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PEERS = Path(__file__).resolve().parents[1] / "peers"
+ENVIRONMENTS = ("sdk2", "sdk1", "fastmcp")
+NOTES = PEERS.parent / ".notes" / "setup-peers.txt"
+TIMEOUT = 600
+
+
+@contextmanager
+def only_one() -> Iterator[None]:
+    with open(PEERS / ".setup-in-progress", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def digest(*files: Path) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        total.update(file.read_bytes())
+    return total.hexdigest()
+
+
+def run(*command: str | Path) -> None:
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=PEERS, capture_output=True, text=True, timeout=TIMEOUT)
+    if done.returncode:
+        raise RuntimeError(f"`{' '.join(words)}` failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+def uv() -> Path | None:
+    """The dev environment's uv, which is several times faster than pip; pip is always there."""
+    beside = Path(sys.executable).parent / "uv"
+    return beside if beside.exists() else None
+
+
+def build(venv: Path, lock: Path, tool: Path | None) -> None:
+    shutil.rmtree(venv, ignore_errors=True)
+    python = venv / "bin" / "python"
+    if tool is None:
+        run(sys.executable, "-m", "venv", venv)
+        run(python, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", lock)
+        return
+    run(tool, "venv", "--quiet", "--python", sys.executable, venv)
+    run(tool, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", lock)
+
+
+def set_up_environment(name: str) -> None:
+    lock, venv = PEERS / f"{name}.lock", PEERS / f".venv-{name}"
+    stamp, wanted = venv / ".lock-digest", digest(lock)
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print(f"peers: environment {name}", flush=True)
+    try:
+        build(venv, lock, uv())
+    except RuntimeError:
+        if uv() is None:
+            raise
+        build(venv, lock, None)  # pip reads its own configuration (mirrors, proxies), which uv does not
+    stamp.write_text(wanted)
+
+
+def set_up_npm() -> str:
+    """Returns why it could not be done, "" when it was."""
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        return "npm or node is not installed, so nothing is tested against server-everything"
+    stamp, wanted = PEERS / "node_modules" / ".lock-digest", digest(PEERS / "package.json", PEERS / "package-lock.json")
+    if not (stamp.exists() and stamp.read_text() == wanted):
+        print("peers: npm packages", flush=True)
+        run(npm, "ci", "--no-audit", "--no-fund")
+        stamp.write_text(wanted)
+    return ""
+
+
+def note(problem: str) -> None:
+    NOTES.parent.mkdir(exist_ok=True)
+    if problem:
+        NOTES.write_text(f"set-up: {problem}\n")
+    else:
+        NOTES.unlink(missing_ok=True)
+
+
+def main() -> int:
+    with only_one():
+        try:
+            note(set_up_npm())
+            for name in ENVIRONMENTS:
+                set_up_environment(name)
+        except (RuntimeError, subprocess.TimeoutExpired) as problem:
+            print(f"peers: {problem}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

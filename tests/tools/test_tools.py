@@ -1,0 +1,141 @@
+"""The tools that judge everything else are judged here: a green run must mean something."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tools import notes, run_checks
+from tests.tools.stack import clean_environment
+from tests.tools.valkey import answers
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.integration
+
+
+def run_pytest(directory: Path, source: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A test file of its own, with our plugins but without Django."""
+    (directory / "test_inner.py").write_text(source)
+    (directory / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow:\n  up:\n")
+    plugins = ["-p", "no:django", "-p", "tests.tools.deadline", "-p", "tests.tools.notes", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *plugins, "--rootdir", str(directory), *arguments, str(directory)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, env=clean_environment())
+
+
+def test_the_last_lines_say_what_was_skipped_and_why(tmp_path: Path) -> None:
+    source = "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_it(n): pytest.skip('no moon tonight')\n"
+    assert "2 tests skipped: no moon tonight" in run_pytest(tmp_path, source).stdout
+
+
+def test_a_test_that_waits_for_ever_fails_at_its_deadline_and_shows_where_it_stood(tmp_path: Path) -> None:
+    source = (
+        "import time\nimport tests.tools.deadline as d\nd.SECONDS = 1\n"
+        "def test_it(): time.sleep(50)\ndef test_next(): pass\n"
+    )
+    done = run_pytest(tmp_path, source)
+    assert "did not end within 1 s" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+    assert "most recent call first" in done.stdout  # the dump of all stacks, as captured stderr
+
+
+def test_notes_are_kept_for_the_end_and_removed_when_there_is_nothing_to_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "NOTES", tmp_path / "notes")
+    notes.write("a", ["one", "two"])
+    notes.write("b", ["three"])
+    notes.write("a", [])
+    assert notes.read_all() == ["three"]
+
+
+def test_all_checks_run_even_when_one_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = {"bad": ["sh", "-c", "echo why; exit 3"], "good": ["true"]}
+    monkeypatch.setattr(run_checks, "STEPS", steps)
+    assert run_checks.main([]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines if line] == [["bad", "FAILED"], ["why"], ["good", "ok"]]
+
+
+def test_the_deployment_check_sees_no_setting_of_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MCPADMIN_DEBUG", "REDIS_URL", "DATABASE_URL"):
+        monkeypatch.setenv(name, "true")
+    assert {"MCPADMIN_DEBUG", "REDIS_URL", "DATABASE_URL"} & run_checks.environment("/nowhere").keys() == set()
+
+
+def test_the_fixture_valkey_is_a_real_one_that_answers(valkey: Path) -> None:
+    assert answers(valkey)
+
+
+def bootstrap(directory: Path, what: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """bootstrap.sh in a directory that looks like a fresh checkout with a lock that needs nothing."""
+    (directory / "mcpadmin").mkdir(exist_ok=True)
+    script = directory / "mcpadmin" / "bootstrap.sh"
+    script.write_text((ROOT / "mcpadmin" / "bootstrap.sh").read_text())
+    for lock in ("requirements.lock", "requirements-dev.lock"):
+        if not (directory / lock).exists():
+            (directory / lock).write_text("# nothing\n")
+    environment = clean_environment() | env
+    return subprocess.run(["/bin/sh", str(script), what], capture_output=True, text=True, timeout=120, env=environment)
+
+
+def test_a_fresh_checkout_gets_its_environment_once(tmp_path: Path) -> None:
+    first, second = bootstrap(tmp_path, "dev"), bootstrap(tmp_path, "dev")
+    assert first.returncode == second.returncode == 0, first.stderr
+    assert "Creating .venv" in first.stdout
+    assert second.stdout == ""
+    assert bootstrap(tmp_path, "run").stdout == ""  # the development lock holds all that running needs
+
+
+def test_a_changed_lock_is_installed_without_making_the_environment_anew(tmp_path: Path) -> None:
+    bootstrap(tmp_path, "run")
+    (tmp_path / "requirements.lock").write_text("# nothing, but otherwise\n")
+    again = bootstrap(tmp_path, "run")
+    assert "Installing requirements.lock" in again.stdout
+    assert "Creating" not in again.stdout
+
+
+def fake_python(directory: Path, body: str) -> str:
+    """A PATH on which python3 is this script, and sh with its tools is there."""
+    directory.mkdir()
+    python = directory / "python3"
+    python.write_text(f"#!/bin/sh\n{body}\n")
+    python.chmod(0o755)
+    for tool in ("dirname", "cmp", "cp", "sh"):
+        (directory / tool).symlink_to(f"/usr/bin/{tool}")
+    return str(directory)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            'case "$*" in *version_info*) exit 1;; esac; echo Python 3.9.2',
+            "needs Python 3.11 or newer, this is Python 3.9.2",
+        ),
+        ('case "$*" in *ensurepip*) exit 1;; esac; exit 0', "apt install python3-venv"),
+    ],
+)
+def test_a_python_that_will_not_do_is_one_clear_line_and_status_1(tmp_path: Path, body: str, words: str) -> None:
+    path = fake_python(tmp_path / "bin", body)
+    done = bootstrap(tmp_path, "run", PATH=path)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_machine_without_python_is_told_what_to_install(tmp_path: Path) -> None:
+    path = fake_python(tmp_path / "bin", "")
+    os.unlink(f"{path}/python3")
+    done = bootstrap(tmp_path, "run", PATH=path)
+    assert (done.returncode, "apt install python3 python3-venv" in done.stderr) == (1, True)
+
+
+def test_no_lock_names_a_registry() -> None:
+    locks = [*ROOT.glob("*.lock"), *(ROOT / "tests" / "peers").glob("*.lock")]
+    assert len(locks) == 5
+    assert [lock.name for lock in locks if "://" in lock.read_text()] == []
+    assert '"resolved"' not in (ROOT / "tests" / "peers" / "package-lock.json").read_text()
