@@ -45,7 +45,8 @@ SECURE_SSL_REDIRECT = _https
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = _https
 SECURE_HSTS_PRELOAD = _https
-SECURE_REFERRER_POLICY = "no-referrer"
+# Not "no-referrer": Chromium then sends "Origin: null" with forms, which the CSRF check refuses.
+SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 # Load balancers and `up` ask for these over plain http.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]

@@ -4,10 +4,10 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
-from servers.crypto import missing_keys
 
 from mcpadmin.setup import administrator_exists
 from mcpadmin.up.problems import StartProblem
+from servers.crypto import SealError, missing_keys
 
 
 def bring_up_to_date() -> int:
@@ -37,10 +37,15 @@ def needs_administrator() -> bool:
 
 
 def _check_keyring() -> None:
-    if missing := missing_keys():
+    remedy = "Put the key ring file back from your backup."
+    try:
+        missing = missing_keys()
+    except SealError as problem:
+        raise StartProblem(f"the key ring {settings.KEYRING_FILE} cannot be read", remedy) from problem
+    if missing:
+        keys = ", ".join(missing)
         raise StartProblem(
-            f"the database holds secrets sealed with the key {', '.join(missing)}, which {settings.KEYRING_FILE} does not hold",
-            "Put the key ring file back from your backup (docs/operations.md, Keys).",
+            f"the database holds secrets sealed with key {keys}, which {settings.KEYRING_FILE} lacks", remedy
         )
 
 

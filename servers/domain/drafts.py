@@ -36,7 +36,7 @@ def create_draft(actor: Actor, user: Any, registration: Registration, server: Se
     check(registration)
     if server is not None:
         require_reentered(server, registration)
-        registration = replace(registration, values=merged(server, registration))
+    registration = replace(registration, values=merged(server, registration))
     purge_drafts()
     uid = uuid.uuid4()
     sealed, key_id = crypto.seal(json.dumps(registration.plain_data()), table=TABLE, uid=uid, field=FIELD)

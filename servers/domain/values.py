@@ -99,9 +99,9 @@ def require_reentered(server: Server, registration: Registration) -> None:
         raise ValidationError({"values": ValidationError(message, code="origin_changed")})
 
 
-def merged(server: Server, registration: Registration) -> list[ValueInput]:
+def merged(server: Server | None, registration: Registration) -> list[ValueInput]:
     """The values with the kept secrets opened, for a test of what is not saved yet. Raises crypto.SealError."""
-    stored = stored_values(server)
+    stored = stored_values(server) if server else {}
     return [_merge(stored.get(value.key), value) for value in registration.used_values()]
 
 

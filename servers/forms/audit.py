@@ -43,6 +43,14 @@ class AuditFilterForm(forms.Form):
                 attrs={"type": "datetime-local", "class": "form-control fit"}, format=_MOMENT
             )
 
+    @property
+    def choices(self) -> list[forms.BoundField]:
+        return [self[name] for name in ("kind", "server", "user", "outcome")]
+
+    @property
+    def moments(self) -> list[forms.BoundField]:
+        return [self["since"], self["until"]]
+
     def _initial(self) -> dict[str, Any]:
         return {name: getattr(self.filters, name) for name in self.base_fields}
 

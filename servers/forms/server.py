@@ -123,7 +123,11 @@ class ServerForm(forms.Form):
         rows_ok = self.values.is_valid()
         if own and rows_ok:
             self._check_together()
-        return own and self.values.is_valid() and all(not row.errors for row in self.values.rows())
+        if not self.values.is_valid():
+            self.add_error(None, "Please correct the headers and variables.")
+        if self.errors and any(row["secret"].value() and row["value"].value() for row in self.values):
+            self.notes_for_user.append("Secrets are never sent back to a page: enter those that you typed again.")
+        return not self.errors
 
     # --- what was entered ----------------------------------------------------------------------------------------
     def clean_slug(self) -> str:

@@ -1,6 +1,6 @@
 """The rows of headers and variables. A stored secret never comes back: an empty box keeps it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -60,8 +60,10 @@ class ValueForm(forms.Form):
     def __init__(self, *args: Any, stored: Mapping[tuple[str, str], ServerValue], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._rows = stored
-        row = self.stored_row
-        if row is not None:
+
+    def dress(self) -> None:
+        """After the formset has set what is initial: an empty box for a stored secret, dots for a secret."""
+        if self.stored_row is not None:
             self.fields["value"].widget.attrs["placeholder"] = "Set. Leave empty to keep it."
         if self._shows_secret():
             # A secret that was typed and came back with an error elsewhere must be typed again.
@@ -90,10 +92,11 @@ class ValueForm(forms.Form):
         data = super().clean() or self.cleaned_data
         if data.get("DELETE") or self.blank:
             return data
-        if not data.get("name"):
-            self.add_error("name", "Enter a name.")
-            return data
-        check_name, check_value = _RULES[ValueKind(data.get("kind") or ValueKind.HEADER)]
+        for field, words in (("name", "Enter a name."), ("kind", "Choose one.")):
+            if not data.get(field):
+                self.add_error(field, words)
+                return data
+        check_name, check_value = _RULES[ValueKind(data["kind"])]
         self._try("name", check_name, data["name"])
         self._try("value", check_value, data.get("value", ""))
         if not data.get("value"):
@@ -125,6 +128,17 @@ class ValueForm(forms.Form):
 
 
 class BaseValueFormSet(BaseFormSet):
+    blank_kind: ValueKind = ValueKind.HEADER
+
+    def add_fields(self, form: forms.Form, index: int | None) -> None:
+        """A blank row is secret unless said otherwise: the harmless mistake."""
+        super().add_fields(form, index)
+        if index is None or index >= self.initial_form_count():
+            form.fields["kind"].initial = self.blank_kind
+            form.fields["secret"].initial = True
+        form.empty_permitted = False  # ours is the judgement of what is blank: stored rows may have changed meanwhile
+        form.dress()
+
     def rows(self) -> list[ValueForm]:
         """The rows that were filled in and not removed. After is_valid()."""
         return [form for form in self.forms if hasattr(form, "cleaned_data") and not self._gone(form)]
@@ -181,17 +195,9 @@ def value_rows(data: Any, server: Server | None, kind: ValueKind) -> BaseValueFo
         initial=[_initial(row) for row in stored],
         form_kwargs={"stored": {stored_key(row.kind, row.name): row for row in stored}},
     )
-    _preset_blank(rows, kind)
+    rows.blank_kind = kind
     return rows
 
 
 def _initial(row: ServerValue) -> dict[str, Any]:
     return {"kind": row.kind, "name": row.name, "secret": row.secret, "value": "" if row.secret else row.plain}
-
-
-def _preset_blank(rows: BaseValueFormSet, kind: ValueKind) -> None:
-    """Secret unless said otherwise: the harmless mistake. A script unticks it for names that hold no credential."""
-    blank: Iterable[Any] = [*rows.extra_forms, rows.empty_form]
-    for form in blank:
-        form.fields["kind"].initial = kind
-        form.fields["secret"].initial = True

@@ -114,7 +114,16 @@ def _changes(details: dict[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(changes, dict) or not all(isinstance(change, dict) for change in changes.values()):
         return []
     del details["changes"]
-    return [{"name": name.replace("_", " "), **change} for name, change in changes.items()]
+    return [
+        {"name": name.replace("_", " "), "before": _words(change.get("before")), "after": _words(change.get("after"))}
+        for name, change in changes.items()
+    ]
+
+
+def _words(value: Any) -> str:
+    if value is None or value == "":
+        return "—"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPayload]:

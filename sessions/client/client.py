@@ -1,7 +1,6 @@
 """The client's public face: open, list, call, close."""
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -12,13 +11,13 @@ from ..protocol.errors import Fault, HttpError, InvalidRequest, McpError, NotRea
 from ..protocol.events import Event, ListKind
 from ..protocol.headers import BadAnnotation, Mirrored, mirrored_arguments
 from ..protocol.limits import Limits
-from ..protocol.negotiation import Outcome
 from ..protocol.pagination import Pages
 from ..protocol.results import Connected, Listing, Step, Timeouts, ToolResult
 from ..protocol.session import Session, check_result
 from ..protocol.state import State, Trigger
 from ..protocol.versions import Era
 from ..transports.base import Transport
+from .opener import Opener
 from .pump import Ask, OnProgress, Pump
 from .steps import Steps
 from .watch import Watch
@@ -47,11 +46,11 @@ class Client:
         era: opening.EraSetting = "auto",
         on_event: Callable[[Event], None],
     ) -> None:
-        self._open_transport = open_transport
-        self._info, self._capabilities, self._era = client_info, dict(capabilities), era
+        self._era: opening.EraSetting = era
         self._limits, self._timeouts = limits or Limits(), timeouts or Timeouts()
-        self._session = Session(client_info, self._capabilities, self._limits)
+        self._session = Session(client_info, capabilities, self._limits)
         self._pump = Pump(self._session, self._limits, on_event, self._lost)
+        self._opener = Opener(self._session, self._pump, open_transport, client_info, capabilities, self._timeouts)
         self._watch: Watch | None = None
         self._watching: asyncio.Task[None] | None = None
         self._opening = False
@@ -80,7 +79,8 @@ class Client:
         self._opening = True
         self._pump.move(Trigger.OPEN)
         try:
-            opened = await self._open(steps)
+            opened = await self._opener.open(self._era, steps)
+            self._generation += 1
         except BaseException as exc:
             # BaseException: a cancelled connect must leave no child behind either
             error = exc if isinstance(exc, McpError) else NotReady("Connecting was cancelled.", Fault.CANCELLED)
@@ -92,16 +92,6 @@ class Client:
             self._opening = False
         self._start_watch()
         return self._connected(opened)
-
-    async def _open(self, steps: Steps) -> opening.Opened:
-        await self._new_transport(steps)
-        steps.start("handshake")
-        exchange = self._pump.transport.exchange
-        opened = await self._drive(opening.opening(self._era, self._info, self._capabilities, exchange=exchange))
-        if self._pump.over is not None:
-            raise self._pump.over
-        steps.finish(f"{opened.revision.name} ({opened.revision.era})")
-        return opened
 
     def _connected(self, opened: opening.Opened) -> Connected:
         transport = self._pump.transport
@@ -117,76 +107,6 @@ class Client:
             decided_by=opened.decided_by,
             has_wire_session=transport.has_wire_session,
         )
-
-    async def _new_transport(self, steps: Steps) -> None:
-        if self._pump.has_transport:
-            await self._pump.transport.close()
-        transport = await self._open_transport()
-        self._pump.attach(transport)
-        steps.start("resolve")
-        steps.finish(await transport.resolve())
-        steps.start("connect")
-        steps.finish(await transport.connect(self._pump, check=steps.wanted))
-
-    async def _drive(self, script: opening.Opening) -> opening.Opened:
-        """Do what the opening asks, tell it what came of it, and take over what it found."""
-        outcome: Outcome | None = None
-        try:
-            while True:
-                outcome = await self._act(script.send(outcome))
-        except StopIteration as stop:
-            opened: opening.Opened = stop.value
-        self._session.settle(opened.revision)
-        self._session.server_capabilities = opened.server_capabilities
-        self._pump.transport.negotiated(opened.revision)
-        if self.state is State.CONNECTING:
-            self._pump.move(Trigger.ERA_KNOWN)
-        if opened.revision.era is Era.LEGACY:
-            await self._pump.transport.ready()
-        self._generation += 1
-        self._pump.move(Trigger.OPENED)
-        return opened
-
-    async def _act(self, action: opening.Action) -> Outcome | None:
-        if isinstance(action, opening.Probe):
-            return await self._probe(action)
-        if isinstance(action, opening.Initialize):
-            return await self._initialize(action)
-        if isinstance(action, opening.Renew):
-            await self._new_transport(Steps(None))
-        else:
-            self._session.settle(action.revision)
-            self._pump.transport.negotiated(action.revision)
-            await self._pump.notify(methods.INITIALIZED)
-        return None
-
-    async def _probe(self, action: opening.Probe) -> Outcome:
-        if self.state is State.INITIALIZING:
-            self._pump.move(Trigger.REOPEN)
-        self._session.settle(action.revision)
-        self._pump.transport.negotiated(None)
-        identity, patience = f"probe-{secrets.token_hex(4)}", self._timeouts.probe
-        if self._pump.transport.exchange:
-            return await self._outcome(Ask(methods.DISCOVER, None, patience, patience, identity))
-        # A child that is silent may still be starting: its clock begins with its first byte.
-        self._pump.on_first_sign(partial(self._pump.postpone, identity, patience))
-        longest = min(2 * patience, self._timeouts.probe_cap)
-        return await self._outcome(Ask(methods.DISCOVER, None, longest, longest, identity))
-
-    async def _initialize(self, action: opening.Initialize) -> Outcome:
-        self._session.settle(None)
-        self._pump.transport.negotiated(None)
-        if self.state is State.CONNECTING:
-            self._pump.move(Trigger.ERA_KNOWN)
-        seconds = self._timeouts.initialize
-        return await self._outcome(Ask(methods.INITIALIZE, action.params, seconds, seconds))
-
-    async def _outcome(self, ask: Ask) -> Outcome:
-        """A request of the opening: its error is an outcome like another."""
-        try:
-            return (await self._pump.exchange(ask))[1]
-        except McpError as exc:
-            return exc
 
     # -- ending
 
@@ -403,10 +323,11 @@ class Client:
                 return
             self._pump.move(Trigger.SESSION_GONE, "The server forgot the session.")
             try:
-                await self._drive(opening.reopening(self._info, self._capabilities))
+                await self._opener.reopen()
             except McpError as exc:
                 self._lost(exc)
                 raise
+            self._generation += 1
 
     def _demand_ready(self) -> None:
         if self.state is not State.READY and not self._reopening.locked():

@@ -1,7 +1,7 @@
 """The live socket of a browser tab at /ws/: hello, topics, calls. Everything here is async; see hub.py for the rest.
 
 Close codes: 4401 not signed in (any more) or a bad ticket, 4403 no right left, 4408 no hello in time, 4008 too slow,
-4029 too many messages, 4030 too many sockets of this user, 4400 not the protocol, 1009 too big.
+4029 too many messages, 4030 too many sockets of this user, 4009 too big, 4400 not the protocol.
 """
 
 import asyncio
@@ -57,12 +57,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if self._closing:
             return
         if text_data is None or len(text_data) > limits.CALL_BYTES:
-            return self._shut(1009)
+            return self._shut(4009)
         body = await self._decode(text_data)
         if body is None:
             return self._shut(4400)
         if len(text_data) > limits.TEXT_BYTES and body.get("op") != "call":
-            return self._shut(1009)
+            return self._shut(4009)
         if body.get("op") != "call" and not self._bucket.take(time.monotonic()):
             return self._shut(4029)
         await self._handle(body)
@@ -95,7 +95,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return self._shut(4401)
         actor = Actor.of_user(viewer.user, str(self.scope.get("client_ip", "")), uuid.uuid4().hex)
         backlog = self.scope.get("backlog", lambda: 0)
-        socket = Socket(viewer, actor, partial(self.send, None), self._shut, backlog)
+        socket = Socket(viewer, actor, self.send, self._shut, backlog)
         if not hub().add(socket):
             await socket.end()
             return self._shut(4030)

@@ -71,7 +71,7 @@ def server_list_frames(uids: Iterable[UUID] | None) -> list[Frame]:
     found = queries.servers_with_sessions(wanted)
     frames = [_list_frame(server, session) for server, session in found]
     gone = set(wanted or []) - {server.uid for server, _ in found}
-    return frames + [_gone_frame(uid) for uid in gone]
+    return frames + [gone_frame(uid) for uid in gone]
 
 
 def _list_frame(server: Server, session: McpSession | None) -> Frame:
@@ -80,7 +80,7 @@ def _list_frame(server: Server, session: McpSession | None) -> Frame:
     return Frame(encode("servers", None, "session", [row]), None, str(server.uid), row["version"])
 
 
-def _gone_frame(uid: UUID) -> Frame:
+def gone_frame(uid: UUID) -> Frame:
     return Frame(encode("servers", None, "session", [{"server": str(uid), "deleted": True}]), None, str(uid), 1 << 62)
 
 

@@ -188,6 +188,7 @@ class SnapshotStream(Stream):
         super().__init__(topic)
         self._read, self._read_progress = read, read_progress
         self.over = False
+        self.known: set[str] = set()
         self._progress: Row | None = None
         self._progress_task: asyncio.Task[None] | None = None
 

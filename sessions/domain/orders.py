@@ -64,13 +64,14 @@ def before_delete(server: Server) -> None:
     running = list(calls.filter(state=CallState.SENT).exclude(worker_uid=None).values_list("uid", "worker_uid", "epoch"))
     held = list(McpSession.objects.filter(server=server).exclude(owner=None).values_list("uid", "owner__uid", "epoch"))
     endings.wish_cancelled([uid for uid, _, _ in running], SYSTEM.name)
-    transaction.on_commit(partial(_after_delete, waiting, running, held), robust=True)
+    transaction.on_commit(partial(_after_delete, server.uid, waiting, running, held), robust=True)
 
 
 _Doorbells = list[tuple[UUID, UUID, int]]  # row, worker, epoch
 
 
-def _after_delete(waiting: list[UUID], running: _Doorbells, held: _Doorbells) -> None:
+def _after_delete(server_uid: UUID, waiting: list[UUID], running: _Doorbells, held: _Doorbells) -> None:
+    bus.session_changed(server_uid)
     for uid, worker_uid, epoch in running:
         bus.ring_later(worker_uid, "cancel", uid, epoch)
     for uid, worker_uid, epoch in held:

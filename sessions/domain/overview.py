@@ -28,8 +28,8 @@ def numbers(servers: QuerySet[Server]) -> dict[str, Any]:
     """Counts of servers, of the calls of the last 24 hours and of live workers."""
     now = timezone.now()
     found = servers.filter(archived_at=None).aggregate(
-        enabled=Count("id", filter=Q(enabled=True), distinct=True),
-        disabled=Count("id", filter=Q(enabled=False), distinct=True),
+        switched_on=Count("id", filter=Q(enabled=True), distinct=True),
+        switched_off=Count("id", filter=Q(enabled=False), distinct=True),
         ready=Count("id", filter=Q(enabled=True, sessions__state=SessionState.READY), distinct=True),
     )
     found |= Call.objects.filter(created_at__gt=now - timedelta(hours=24)).aggregate(

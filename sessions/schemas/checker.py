@@ -34,6 +34,10 @@ class Verdict:
     reason: str = ""
 
     @property
+    def unable(self) -> bool:
+        return self.state == "unable"
+
+    @property
     def errors(self) -> dict[str, list[str]]:
         """By JSON pointer, as compile_form takes them."""
         found: dict[str, list[str]] = {}

@@ -14,7 +14,7 @@ from sessions.schemas.shapes import Schema, Unsupported, count_of, number_of, re
 from sessions.schemas.values import ABSENT, Json, is_type, same
 
 MAX_STEPS = 4_000
-MAX_TOTAL_STEPS = 60_000
+MAX_TOTAL_STEPS = 20_000
 _PATTERN_BYTES = 200_000
 
 

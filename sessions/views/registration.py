@@ -24,7 +24,7 @@ from sessions.domain.draft_page import draft_context
 from sessions.views.servers import server_context
 
 DEMO = Registration(
-    name="Demo",
+    name="Demo server",
     transport=TransportKind.STDIO,
     description="The MCP server that ships with mcpadmin: a few tools, resources and prompts to try everything on.",
     command=settings.DEMO_COMMAND[0],
@@ -44,7 +44,7 @@ def add(request: HttpRequest) -> HttpResponse:
         if server is not None:
             messages.success(request, f"{server.name} is registered.")
             return redirect("servers:tools", server.slug)
-    context = {"nav": "servers", "heading": "Add server", "form": form, "save": "Register server"}
+    context = {"nav": "servers", "heading": "Add server", "form": form, "save": "Register server", "rights": access.rights(request.user)}
     return render(request, "sessions/servers/form.html", context, status=422 if form.errors else 200)
 
 

@@ -1,10 +1,12 @@
 /* Pages without a signed-in user: no socket, no palette. */
 import { startCopy } from './copy.js';
 import { startDialogs } from './dialogs.js';
+import { startMenus } from './menus.js';
 import { startTimes } from './time.js';
 import { startToasts } from './toast.js';
 
 startTimes();
 startToasts();
 startDialogs();
+startMenus();
 startCopy();

@@ -153,3 +153,36 @@ def test_signing_in_leads_to_the_overview_and_signing_out_back(open_page: Opener
     page.get_by_role("button", name="Account menu").click()
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/accounts/login/")
+
+
+def test_a_menu_opens_walks_and_closes_by_keyboard_and_gives_the_focus_back(open_page: Opener) -> None:
+    page = _page(open_page)
+    toggle = page.get_by_role("button", name="Account menu")
+    toggle.focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("link", name="Change password")).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(page.get_by_role("button", name="Sign out")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(toggle).to_be_focused()
+    expect(page.get_by_role("button", name="Sign out")).not_to_be_visible()
+
+
+def test_only_one_menu_is_open_and_a_click_elsewhere_closes_it(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.get_by_role("button", name="Account menu").click()
+    page.get_by_role("button", name="Colour theme").click()
+    expect(page.get_by_role("button", name="Sign out")).not_to_be_visible()
+    expect(page.get_by_role("button", name="Dark")).to_be_in_viewport()
+    page.locator("h1").click()
+    expect(page.get_by_role("button", name="Dark")).not_to_be_visible()
+
+
+def test_tabs_change_by_click_and_by_arrow(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.get_by_role("tab", name="Second").click()
+    expect(page.get_by_text("second pane")).to_be_visible()
+    expect(page.get_by_text("first pane")).not_to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="First")).to_be_focused()
+    expect(page.get_by_text("first pane")).to_be_visible()

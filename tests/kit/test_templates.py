@@ -12,7 +12,7 @@ from django.template.loader import get_template
 from servers.templatetags._icons import icon_bodies
 
 ROOT = Path(settings.BASE_DIR)
-TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
+TEMPLATES = {path.relative_to(ROOT): path.read_text() for path in sorted((ROOT / "templates").rglob("*.html"))}
 MINE = [
     ROOT / "templates" / name
     for name in (
@@ -47,9 +47,7 @@ FORBIDDEN = {
 @pytest.mark.parametrize("what", sorted(FORBIDDEN))
 def test_no_template_contains(what: str) -> None:
     pattern = re.compile(FORBIDDEN[what])
-    found = [
-        f"{path.relative_to(ROOT)}: {match[0]}" for path in TEMPLATES for match in pattern.finditer(path.read_text())
-    ]
+    found = [f"{path}: {match[0]}" for path, text in TEMPLATES.items() for match in pattern.finditer(text)]
     assert found == []
 
 
@@ -70,7 +68,7 @@ def test_the_rule_sees_a_planted_fault(what: str, faulty: str) -> None:
 
 def test_every_icon_named_in_a_template_is_vendored() -> None:
     named = re.compile(r"{% icon \"([^\"]+)\"|icon=\"([a-z0-9-]+)\"|nav_item \"[^\"]+\" \"[^\"]+\" \"([^\"]+)\"")
-    used = {name for path in TEMPLATES for match in named.findall(path.read_text()) for name in match if name}
+    used = {name for text in TEMPLATES.values() for match in named.findall(text) for name in match if name}
     assert used - icon_bodies().keys() == set()
 
 

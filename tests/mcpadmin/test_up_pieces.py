@@ -1,5 +1,6 @@
 """The pieces of `up` that need no product: lock, socket path, output, guard."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpadmin.up import guard, lock, socket_path
+from mcpadmin.up import assets, guard, lock, socket_path
 from mcpadmin.up.listener import listen
 from mcpadmin.up.output import MAX_LINE, Lines, clean
 from mcpadmin.up.problems import StartProblem
@@ -59,7 +60,7 @@ def test_a_busy_port_names_another() -> None:
 
 
 def test_a_host_that_is_not_ours_is_explained() -> None:
-    with pytest.raises(StartProblem, match="192.0.2.1 is no address of this machine"):
+    with pytest.raises(StartProblem, match=r"192\.0\.2\.1 is no address of this machine"):
         listen("192.0.2.1", 0)
 
 
@@ -145,3 +146,23 @@ def test_a_new_up_waits_until_the_guard_of_the_killed_one_is_done(tmp_path: Path
     held = lock.acquire(tmp_path)
     assert holder.poll() is not None or holder.wait(5) == 0
     lock.release(tmp_path, held)
+
+
+def test_static_files_are_collected_once_and_modules_import_each_other_by_hash(
+    settings: object, tmp_path: Path
+) -> None:
+    settings.STATIC_ROOT = tmp_path / "static"
+    assert assets.collect() > 0
+    manifest = json.loads((settings.STATIC_ROOT / assets.MANIFEST).read_text())["paths"]
+    app = (settings.STATIC_ROOT / manifest["js/app.js"]).read_text()
+    assert Path(manifest["js/live.js"]).name in app
+    assert (settings.STATIC_ROOT / f"{manifest['js/app.js']}.br").exists()
+    assert assets.collect() == 0
+
+
+def test_a_collection_cut_short_is_done_again(settings: object, tmp_path: Path) -> None:
+    settings.STATIC_ROOT = tmp_path / "static"
+    settings.STATIC_ROOT.mkdir()
+    (settings.STATIC_ROOT / assets.FINGERPRINT).write_text("half")
+    assert assets.collect() > 0
+    assert (settings.STATIC_ROOT / assets.MANIFEST).exists()

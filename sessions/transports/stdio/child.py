@@ -33,6 +33,7 @@ class Child(asyncio.SubprocessProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
+        self._unwritten: list[bytes] = []
         self._exited = asyncio.Event()
         self._resumed: asyncio.Future[None] | None = None
         self._aftermath: asyncio.TimerHandle | None = None
@@ -57,7 +58,14 @@ class Child(asyncio.SubprocessProtocol):
             await asyncio.shield(self._resumed)
 
     def write(self, data: bytes) -> None:
-        if self._stdin is not None and not self._stdin.is_closing():
+        """What is written in one turn of the loop leaves in one system call."""
+        if not self._unwritten:
+            self._loop.call_soon(self._flush)
+        self._unwritten.append(data)
+
+    def _flush(self) -> None:
+        data, self._unwritten = b"".join(self._unwritten), []
+        if data and self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(data)
 
     # -- ending
@@ -76,6 +84,7 @@ class Child(asyncio.SubprocessProtocol):
                 self._transport.close()
 
     async def _descend(self) -> None:
+        self._flush()
         if self._stdin is not None:
             self._stdin.close()
         for patience, step in zip(PATIENCE, (signal.SIGTERM, signal.SIGKILL, None), strict=True):

@@ -64,7 +64,7 @@ def test_a_worker_that_lost_the_session_cannot_claim_its_calls(order: Order, hol
 
 
 def test_a_call_past_its_deadline_is_neither_read_nor_claimed(hold: Hold) -> None:
-    late = make_call(McpSession.objects.get(), seconds=-1)
+    late = make_call(McpSession.objects.get(), lapses_in=-1)
     assert claims.read_order(late.uid) is None
     assert claims.waiting([late.session_id]) == []
 

@@ -110,7 +110,7 @@ def test_namesakes_are_other_lives_of_the_same_node_on_the_same_machine() -> Non
 
 
 def test_a_requested_call_past_its_deadline_lapses_with_an_event() -> None:
-    call, waiting = make_call(make_session(), seconds=-1), make_call(make_session("other"))
+    call, waiting = make_call(make_session(), lapses_in=-1), make_call(make_session("other"))
     events = ownership.lapse()
     assert [event.call_uid for event in events] == [call.uid]
     assert Call.objects.get(pk=call.pk).state == CallState.EXPIRED

@@ -71,17 +71,17 @@ def call(request_id: Any, name: str, arguments: dict[str, Any], token: Any) -> N
     elif name == "shaped":
         result = text("bad", structuredContent={"n": "not a number"})
     else:
-        return slow(request_id, float(arguments.get("seconds", 1)), token)
+        return slow(request_id, arguments, token)
     send({"id": request_id, "result": result})
 
 
-def slow(request_id: Any, seconds: float, token: Any) -> None:
-    end = time.monotonic() + seconds
+def slow(request_id: Any, arguments: dict[str, Any], token: Any) -> None:
+    end = time.monotonic() + float(arguments.get("seconds", 1))
     step = 0
     while time.monotonic() < end:
         time.sleep(0.02)
         step += 1
-        if request_id in _cancelled:
+        if request_id in _cancelled and not arguments.get("stubborn"):
             return effect("cancelled slow")
         if token is not None and step % 5 == 0:
             notify("notifications/progress", progressToken=token, progress=step, message=f"step {step}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
+from django.db import connection
 
 from sessions import bus
 from sessions.enums import SessionState
@@ -35,6 +36,13 @@ def eventually(check: Callable[[], T], seconds: float = 20.0, words: str = "it n
         assert time.monotonic() < deadline, words
         time.sleep(0.02)  # rows of another process can only be asked for
     return found
+
+
+def stand_on_test_database() -> None:
+    """Give the test's database file the name where the product looks for it."""
+    name = Path(settings.DATA_DIR) / "mcpadmin.sqlite3"
+    if not name.is_symlink():
+        os.symlink(connection.settings_dict["NAME"], name)
 
 
 class WorkerProcess:
@@ -82,6 +90,23 @@ class WorkerProcess:
             raise AssertionError(f"the worker did not stop in {seconds} s:\n{self.output[-4000:]}") from None
 
 
+def descendants(pid: int) -> list[int]:
+    """Every process below `pid`, by /proc: what runs in a PID namespace knows itself by another number."""
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            children = Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+            for child in children:
+                found += [int(child), *descendants(int(child))]
+        except OSError:
+            continue  # it ended while it was looked at
+    return found
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 class Effects:
     """What the effect server did, by its own account."""
 
@@ -93,9 +118,6 @@ class Effects:
 
     def count(self, start: str) -> int:
         return sum(line.startswith(start) for line in self.lines())
-
-    def pids(self) -> list[int]:
-        return [int(line.split()[1]) for line in self.lines() if line.startswith("started ")]
 
 
 def effect_session(effects: Effects, slug: str = "effects", **fields: Any) -> McpSession:

@@ -42,8 +42,8 @@ def make_hold(session: McpSession, worker: Worker | None = None) -> Hold:
     return ownership.claim_one(session.uid, (worker or make_worker()).pk)[0]
 
 
-def make_call(session: McpSession, tool: str = "echo", *, seconds: float = 60, **arguments: Any) -> Call:
-    """A call as the web side leaves it: committed, requested, to be sent within `seconds`."""
+def make_call(session: McpSession, tool: str = "echo", *, lapses_in: float = 60, **arguments: Any) -> Call:
+    """A call as the web side leaves it: committed, requested, to be sent within `lapses_in` seconds."""
     return Call.objects.create(
         session=session,
         server=session.server,
@@ -53,6 +53,6 @@ def make_call(session: McpSession, tool: str = "echo", *, seconds: float = 60, *
         user_name="ada",
         target=tool,
         arguments=payloads.store(PayloadKind.ARGUMENTS, json.dumps(arguments)),
-        deadline=timezone.now() + timedelta(seconds=seconds),
+        deadline=timezone.now() + timedelta(seconds=lapses_in),
         created_at=timezone.now(),
     )

@@ -19,3 +19,4 @@ def site() -> Iterator[Site]:
         running = Site(Path(directory))
         yield running
         running.stop()
+        print(running.log())

@@ -156,4 +156,4 @@ async def test_what_is_not_the_protocol_closes_the_socket(ada: Browser, text: st
 async def test_a_large_message_that_is_no_call_closes_the_socket(ada: Browser) -> None:
     async with ada.tab() as tab:
         await tab.say(op="ping", ref="x" * 70_000)
-        assert await tab.closed() == 1009
+        assert await tab.closed() == 4009

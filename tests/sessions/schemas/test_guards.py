@@ -1,6 +1,8 @@
 """Schemas made to break the form, and names made to break the page."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -101,7 +103,10 @@ def test_a_value_nested_too_deep_for_fields_is_shown_as_json_from_there_on() -> 
 
 
 def test_a_list_longer_than_the_form_may_be_is_shown_as_json() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}, "b": {"type": "string"}}}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"type": "integer"}}, "b": {"type": "string"}},
+    }
     value = {"a": list(range(MAX_NODES + 5)), "b": "kept"}
     node = compile_form(schema, value)
     assert [part.kind for part in node.walk()] == ["object", "json", "text"]
@@ -150,3 +155,12 @@ def test_every_control_has_a_label() -> None:
         for tag, given in tags:
             if tag in {"textarea", "select"} or (tag == "input" and given.get("type", "text") == "text"):
                 assert given.get("id") in labelled or given.get("aria-label"), (case.name, given)
+
+
+def test_only_rendering_needs_django() -> None:
+    modules = "compile, parse, operations, checker, nodes"
+    code = (
+        f"import sys\nfrom sessions.schemas import {modules}\nprint([name for name in sys.modules if name == 'django'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr

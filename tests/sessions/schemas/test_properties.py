@@ -13,23 +13,51 @@ from sessions.schemas.parse import parse_form, parse_json
 from sessions.schemas.render import render_errors, render_form
 from tests.sessions.schemas.browser_form import posted
 
-MODERATE = settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+MODERATE = settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
-TEXTS = st.text(max_size=12) | st.sampled_from(["", " ", "\n", "\na", "a\r\nb", "\0", "\ud800", "true", "1", "~1/", "é"])
+TEXTS = st.text(max_size=12) | st.sampled_from(
+    ["", " ", "\n", "\na", "a\r\nb", "\0", "\ud800", "true", "1", "~1/", "é"]
+)
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False).filter(lambda x: not x.is_integer())
 LEAVES = st.none() | st.booleans() | NUMBERS | TEXTS
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3), max_leaves=8
 )
 _WORDS = st.sampled_from(
-    ["type", "properties", "items", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "if", "then", "required"]
-    + ["additionalProperties", "patternProperties", "prefixItems", "title", "description", "default", "minItems"]
-    + ["$defs", "dependencies", "format", "minimum", "pattern", "a"]
+    [
+        "type",
+        "properties",
+        "items",
+        "enum",
+        "const",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "$ref",
+        "if",
+        "then",
+        "required",
+        "additionalProperties",
+        "a",
+        "pattern",
+        "$defs",
+        "patternProperties",
+        "prefixItems",
+        "title",
+        "description",
+        "default",
+        "minItems",
+        "dependencies",
+        "format",
+        "minimum",
+    ]
 )
 KEYS = st.sampled_from(["a", "b", "text", "a/b", "~", "", "__proto__", "x\ny"])
 
 SIMPLE = st.fixed_dictionaries({"type": st.sampled_from(["string", "number", "integer", "boolean", "null"])})
-FIXED = st.fixed_dictionaries({"enum": st.lists(LEAVES, min_size=1, max_size=4)}) | st.fixed_dictionaries({"const": VALUES})
+FIXED = st.fixed_dictionaries({"enum": st.lists(LEAVES, min_size=1, max_size=4)}) | st.fixed_dictionaries(
+    {"const": VALUES}
+)
 
 
 def _compound(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -16,7 +16,10 @@ ORDER = {
         "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
         "gift": {"type": "boolean"},
         "state": {"type": "array", "items": {"enum": ["draft", "paid", "packed"]}},
-        "edits": {"type": "array", "items": {"type": "object", "properties": {"old": {"type": "string"}}, "required": ["old"]}},
+        "edits": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"old": {"type": "string"}}, "required": ["old"]},
+        },
         "filter": {"anyOf": [{"type": "integer"}, {"type": "object", "properties": {"q": {"type": "string"}}}]},
         "weights": {"type": "object", "additionalProperties": {"type": "number"}},
         "tag": {"enum": [1, "1", True, None]},
@@ -161,7 +164,9 @@ def test_a_key_given_twice_is_refused_and_both_rows_stay() -> None:
     assert (again["arg.key:/weights/~k0"], again["arg.key:/weights/~k1"]) == (["x"], ["x"])
 
 
-@pytest.mark.parametrize("op", ["", "run", "add", "del:/customer", "del:", "branch:/filter", "branch:/edits=1", "add:/no"])
+@pytest.mark.parametrize(
+    "op", ["", "run", "add", "del:/customer", "del:", "branch:/filter", "branch:/edits=1", "add:/no"]
+)
 def test_an_edit_that_does_not_fit_changes_nothing(op: str) -> None:
     parsed = parse_form(ORDER, {**form({"customer": "a"}), "_op": [op]})
     draft = apply(parsed.op, ORDER, parsed.draft) if parsed.op else parsed.draft
@@ -196,7 +201,9 @@ def test_an_error_stands_at_its_field_and_in_the_summary_with_a_link_to_it() -> 
 
 
 def test_an_error_without_a_field_of_its_own_goes_to_the_nearest_above() -> None:
-    node = compile_form(ORDER, {"customer": "a", "extra": {"x": 1}}, {"/extra/x/y": ["Too odd."], "/zz": ["Not allowed."]})
+    node = compile_form(
+        ORDER, {"customer": "a", "extra": {"x": 1}}, {"/extra/x/y": ["Too odd."], "/zz": ["Not allowed."]}
+    )
     assert "/x/y: Too odd." in render_form(node)
     assert "/zz: Not allowed." in render_form(node)
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import httpx
 
-from ..protocol.errors import Fault, HttpError, ProtocolError
-from ..protocol.limits import Limits
+from ...protocol.errors import Fault, HttpError, ProtocolError
+from ...protocol.limits import Limits
 
 #: Methods that change nothing at the server: a same-origin 307 or 308 to one of these is followed.
 REDIRECTABLE: Final = frozenset({"server/discover", "initialize"})
@@ -29,6 +29,24 @@ def media_type(response: httpx.Response) -> str:
 
 def is_json(media: str) -> bool:
     return media == "application/json" or media.endswith("+json")
+
+
+def demand_json(response: httpx.Response, media: str, body: bytes) -> None:
+    """ProtocolError unless the body may be a message; a missing content type is forgiven."""
+    if not body.strip():
+        raise ProtocolError(Fault.NO_ANSWER, f"The server answered HTTP {response.status_code} without any content.")
+    if not is_json(media) and (media or body.lstrip()[:1] not in (b"{", b"[")):
+        raise ProtocolError(
+            Fault.NOT_MCP,
+            f"The server answered with {media[:80] or 'unknown content'} instead of an MCP message. "
+            "Check that the URL is that of the MCP endpoint.",
+        )
+
+
+def not_resumed(response: httpx.Response) -> HttpError:
+    """The reply broke and cannot be continued: the request itself had been taken."""
+    detail = f"The stream broke and was not continued (HTTP {response.status_code})."
+    return HttpError(Fault.CONNECTION_LOST, detail, status=response.status_code, may_have_run=True)
 
 
 def same_origin(one: httpx.URL, other: httpx.URL) -> bool:

@@ -1,0 +1,153 @@
+"""HTTP as this transport uses it: requests with the right headers, bodies and event streams within bounds."""
+
+import re
+import ssl
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+
+from ...protocol.errors import Fault, InvalidRequest, ProtocolError, TransportError
+from ...protocol.limits import Limits
+from ...protocol.versions import Era, Revision
+from ..base import translated
+from ..egress import Policy
+from ..engine import engine
+from ..inflate import Inflater
+from ..sse import SseDecoder
+from . import answers
+
+ACCEPT_ANY: Final = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "mcpadmin",
+}
+ACCEPT_STREAM: Final = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "User-Agent": "mcpadmin"}
+_SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,1024}\Z")
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where a broken stream continues; `retry` is in seconds."""
+
+    last_id: str = ""
+    retry: float = 1.0
+    moved: bool = False
+
+
+class Wire:
+    """One server's endpoint. `session_id` is a secret of the legacy era."""
+
+    def __init__(
+        self,
+        headers: Callable[[], Mapping[str, str]],
+        policy: Policy,
+        limits: Limits,
+        tls: ssl.SSLContext,
+        connect_timeout: float,
+    ) -> None:
+        self.url = httpx.URL("http://unresolved.invalid/")
+        self.revision: Revision | None = None
+        self.session_id = ""
+        self.limits = limits
+        self._headers = headers
+        self._engine = engine(policy, limits, tls, timeout=connect_timeout)
+        self._extensions = {"timeout": {"connect": connect_timeout}}
+
+    @property
+    def resumable(self) -> bool:
+        return self.revision is not None and self.revision.era is Era.LEGACY
+
+    def session_headers(self, method: str = "") -> dict[str, str]:
+        """What the legacy era puts on everything after `initialize`."""
+        if method == "initialize" or self.revision is None or self.revision.era is Era.MODERN:
+            return {}
+        headers = {"MCP-Protocol-Version": self.revision.name}
+        return headers | {"Mcp-Session-Id": self.session_id} if self.session_id else headers
+
+    def remember_session(self, response: httpx.Response) -> None:
+        value = response.headers.get("mcp-session-id", "")
+        self.session_id = value if _SESSION_ID.match(value) else ""
+
+    async def post(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        return await self._request("POST", {**self._headers(), **ACCEPT_ANY, **headers}, data)
+
+    async def get(self, last_id: str) -> httpx.Response:
+        headers = {**self._headers(), **ACCEPT_STREAM, **self.session_headers()}
+        return await self._request("GET", headers | {"Last-Event-ID": last_id} if last_id else headers)
+
+    async def delete(self) -> None:
+        await discard(await self._request("DELETE", {**self._headers(), **ACCEPT_STREAM, **self.session_headers()}))
+
+    async def _request(self, verb: str, headers: Mapping[str, str], body: bytes | None = None) -> httpx.Response:
+        with translated():
+            request = httpx.Request(verb, self.url, headers=headers, content=body, extensions=self._extensions)
+            response = await self._engine.handle_async_request(request)
+        try:
+            answers.check_headers(response, self.limits)
+        except ProtocolError:
+            await discard(response)
+            raise
+        return response
+
+    async def body(self, response: httpx.Response) -> bytes:
+        """The whole body, refused as soon as it is over the limit of a message."""
+        parts: list[bytes] = []
+        size, limit = 0, self.limits.message_bytes
+        async for chunk in self._chunks(response):
+            size += len(chunk)
+            if size > limit:
+                raise ProtocolError(Fault.MESSAGE_LIMIT, f"The answer is over the limit of {limit} bytes.")
+            parts.append(chunk)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _chunks(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        inflater = Inflater(encoding, self.limits.inflated_bytes) if encoding not in ("", "identity") else None
+        stream = response.stream
+        assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
+        with translated():
+            async for chunk in stream:
+                yield inflater.feed(chunk) if inflater else chunk
+
+    async def pump(
+        self, response: httpx.Response, cursor: Cursor, deliver: Callable[[bytes], None], done: Callable[[], bool]
+    ) -> None:
+        """Deliver the messages of an event stream until it ends or `done()`. A break counts as an end where the
+        stream can be resumed."""
+        decoder = SseDecoder(self.limits.sse_event_bytes)
+        try:
+            async for chunk in self._chunks(response):
+                for event in decoder.feed(chunk):
+                    cursor.moved = True
+                    cursor.last_id = event.id or cursor.last_id
+                    cursor.retry = event.retry / 1000 if event.retry is not None else cursor.retry
+                    if event.data and event.event == "message":
+                        deliver(event.data)
+                if done():
+                    return
+        except TransportError:
+            if not cursor.last_id or not self.resumable:
+                raise
+
+    async def close(self) -> None:
+        await self._engine.aclose()
+
+
+def parsed_url(text: str) -> httpx.URL:
+    """InvalidRequest unless it is an http or https URL with a host and without user information."""
+    with translated():
+        url = httpx.URL(text.strip())
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InvalidRequest("The URL must begin with http:// or https:// and name a host.")
+    if url.userinfo:
+        raise InvalidRequest("The URL must not contain a user name or password; use a header instead.")
+    return url.copy_with(fragment=None)
+
+
+async def discard(response: httpx.Response) -> None:
+    """Give a response back; an unfinished one costs its connection."""
+    with translated():
+        await response.aclose()

@@ -1,0 +1,12 @@
+/* The filtered log does not grow by itself: it says how many events were written since, and offers to look again. */
+import { live } from './live.js';
+
+const notice = document.querySelector('[data-new-events]');
+let count = 0;
+
+live.on('audit', 'event', (frame) => {
+  count += frame.rows?.length ?? 0;
+  if (!notice || !count) return;
+  notice.querySelector('[data-slot="count"]').textContent = count === 1 ? '1 new event' : `${count} new events`;
+  notice.hidden = false;
+});

@@ -1,0 +1,78 @@
+/* The form of a server: rows of headers and variables, and only the fields that the chosen transport has. */
+const form = document.getElementById('server-form');
+const SECRET_NAME = /authorization|token|secret|passw|cookie|api[-_]?key|credential|private/i;
+
+function shownTransport() {
+  const chosen = form.elements.transport.value;
+  if (chosen) return chosen;
+  const url = form.elements.url.value.trim();
+  const command = form.elements.command.value.trim();
+  if (url && !command) return 'streamable_http';
+  return command && !url ? 'stdio' : '';
+}
+
+/* Both kinds stay visible until one is typed or chosen. */
+function showFields() {
+  const transport = shownTransport();
+  for (const part of form.querySelectorAll('[data-for-transport]')) {
+    part.hidden = transport !== '' && part.dataset.forTransport !== transport;
+  }
+  if (transport) for (const row of form.querySelectorAll('[data-value-row]')) followTransport(row, transport);
+}
+
+/* A row that is still empty is of the kind that the transport uses. */
+function followTransport(row, transport) {
+  if (row.querySelector('input[name$="-name"]').value) return;
+  row.querySelector('select').value = transport === 'stdio' ? 'environment' : 'header';
+}
+
+function total(rows) {
+  return form.elements[`${rows.dataset.rows}-TOTAL_FORMS`];
+}
+
+function addRow(rows) {
+  const count = Number(total(rows).value);
+  const template = rows.querySelector('[data-rows-template]');
+  const row = template.content.firstElementChild.cloneNode(true);
+  for (const part of row.querySelectorAll('[name], [id], [for], [aria-describedby]')) {
+    for (const attribute of ['name', 'id', 'for', 'aria-describedby']) {
+      const value = part.getAttribute(attribute);
+      if (value) part.setAttribute(attribute, value.replace('__prefix__', String(count)));
+    }
+  }
+  total(rows).value = String(count + 1);
+  template.before(row);
+  dress(row);
+  if (shownTransport()) followTransport(row, shownTransport());
+  row.querySelector('input[name$="-name"]').focus();
+}
+
+/* A row is removed by ticking its box, so that the server knows; the row only leaves the sight. */
+function dress(row) {
+  const button = row.querySelector('[data-remove-row]');
+  const box = row.querySelector('[data-remove-box]');
+  button.hidden = false;
+  box.classList.add('vh');
+  box.querySelector('input').tabIndex = -1;
+  button.addEventListener('click', () => {
+    box.querySelector('input').checked = true;
+    row.hidden = true;
+    form.querySelector('[data-add-row]').focus();
+  });
+  const name = row.querySelector('input[name$="-name"]');
+  const secret = row.querySelector('input[name$="-secret"]');
+  name.addEventListener('change', () => {
+    if (!row.querySelector('input[name$="-value"]').value) secret.checked = SECRET_NAME.test(name.value) || !name.value;
+  });
+}
+
+if (form) {
+  for (const row of form.querySelectorAll('[data-value-row]')) dress(row);
+  form.addEventListener('click', (event) => {
+    if (!event.target.closest('[data-add-row]')) return;
+    event.preventDefault();
+    addRow(form.querySelector('[data-rows]'));
+  });
+  for (const name of ['transport', 'url', 'command']) form.elements[name].addEventListener('input', showFields);
+  showFields();
+}

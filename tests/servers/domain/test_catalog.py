@@ -1,0 +1,82 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from servers.domain.catalog import Counts, definitions, digest_of, store_listing
+from servers.enums import DefinitionKind
+from servers.models import Server
+
+pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server.objects.create(slug="s", name="S", transport="stdio")
+
+
+def tool(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}, **fields}
+
+
+def listed(server: Server, *items: dict[str, Any], hours: int = 0) -> Counts:
+    return store_listing(server, DefinitionKind.TOOL, items, NOW + timedelta(hours=hours))
+
+
+def test_a_first_listing_keeps_order_titles_and_one_version_each(server: Server) -> None:
+    annotated = tool("b", annotations={"title": "Bee"})
+    assert listed(server, annotated, tool("a", title="Ay", description="d")) == Counts(added=2)
+    rows = list(definitions(server, DefinitionKind.TOOL))
+    assert [(row.key, row.title, row.description) for row in rows] == [("b", "Bee", ""), ("a", "Ay", "d")]
+    assert [row.versions.count() for row in rows] == [1, 1]
+
+
+def test_the_same_listing_again_changes_nothing(server: Server) -> None:
+    listed(server, tool("a"), tool("b"))
+    assert not listed(server, {"inputSchema": {"type": "object"}, "name": "a"}, tool("b"), hours=1)
+    assert definitions(server, DefinitionKind.TOOL).first().changed_at == NOW
+
+
+def test_a_changed_tool_keeps_its_old_version(server: Server) -> None:
+    listed(server, tool("a", description="old"))
+    assert listed(server, tool("a", description="new"), hours=1) == Counts(changed=1)
+    row = definitions(server, DefinitionKind.TOOL).get()
+    assert (row.description, row.first_seen_at, row.changed_at) == ("new", NOW, NOW + timedelta(hours=1))
+    assert [version.digest == row.digest for version in row.versions.all()] == [True, False]
+
+
+def test_a_removed_tool_is_hidden_and_comes_back_with_its_history(server: Server) -> None:
+    listed(server, tool("a"), tool("b"))
+    assert listed(server, tool("b"), hours=1) == Counts(removed=1)
+    assert [row.key for row in definitions(server, DefinitionKind.TOOL)] == ["b"]
+    assert listed(server, tool("b"), hours=2) == Counts()
+    assert listed(server, tool("b"), tool("a"), hours=3) == Counts(changed=1)
+    assert [row.key for row in definitions(server, DefinitionKind.TOOL)] == ["b", "a"]
+    assert server.definitions.get(key="a").first_seen_at == NOW
+
+
+def test_items_without_a_name_and_doubles_are_left_out(server: Server) -> None:
+    odd: list[Any] = [{}, {"name": 7}, {"name": ""}, tool("a", description="first"), tool("a", description="second")]
+    assert listed(server, *odd) == Counts(added=1)
+    assert definitions(server, DefinitionKind.TOOL).get().description == "first"
+
+
+def test_what_no_database_or_canonical_json_holds_is_kept_all_the_same(server: Server) -> None:
+    odd = tool("nul \0", description="lone \ud800", inputSchema={"maximum": 2**70, "minimum": 10**16, "default": "\0"})
+    assert listed(server, odd) == Counts(added=1)
+    assert not listed(server, odd, hours=1)
+    row = definitions(server, DefinitionKind.TOOL).get()
+    assert (row.key, row.description) == ("nul \ufffd", "lone \ufffd")
+    assert "\0" not in row.body
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert digest_of({"a": 1, "b": 2**60}) == digest_of({"b": 2**60, "a": 1})
+
+
+def test_kinds_have_keys_of_their_own(server: Server) -> None:
+    template = {"uriTemplate": "file:///{path}", "name": "n"}
+    assert store_listing(server, DefinitionKind.RESOURCE_TEMPLATE, [template], NOW) == Counts(added=1)
+    assert store_listing(server, DefinitionKind.RESOURCE, [{"uri": "file:///a", "name": "n"}], NOW) == Counts(added=1)
+    assert [row.key for row in definitions(server, DefinitionKind.RESOURCE)] == ["file:///a"]

@@ -1,0 +1,86 @@
+"""The only road from a request to a row."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.test import RequestFactory
+
+from servers import access
+from servers.models import AuditEvent, Server
+from servers.views.denied import permission_denied
+from tests.servers.conftest import person
+
+pytestmark = pytest.mark.django_db
+RIGHTS = ["add", "change", "delete", "call_tool", "view_payload", "view_auditevent", "manage_stdio", "verify_chain"]
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server.objects.create(slug="orders", name="Orders", transport="stdio")
+
+
+def test_an_administrator_passes_everywhere(admin: Any, server: Server) -> None:
+    assert all(access.rights(admin).values())
+    for right in RIGHTS:
+        assert access.server_for(admin, "orders", right) == server
+
+
+@pytest.mark.parametrize("right", RIGHTS)
+def test_a_visitor_sees_the_row_and_is_refused_each_right_by_name(right: str, visitor: Any, server: Server) -> None:
+    assert access.server_for(visitor, "orders") == server
+    with pytest.raises(access.Denied) as denied:
+        access.server_for(visitor, "orders", right)
+    assert isinstance(denied.value, PermissionDenied)
+    assert denied.value.server == server
+    assert access.may(person("carl", denied.value.right), right)
+
+
+@pytest.mark.parametrize("right", ["view", *RIGHTS])
+def test_who_may_not_see_servers_cannot_tell_a_real_one_from_none(right: str, server: Server) -> None:
+    stranger = person("stan", "change_server", "delete_server", "call_tool")
+    for slug in ("orders", "nothing"):
+        with pytest.raises(Http404):
+            access.server_for(stranger, slug, right)
+    with pytest.raises(Http404):
+        access.server_by_uid(stranger, server.uid)
+    assert not access.visible_servers(stranger).exists()
+
+
+def test_nobody_signed_in_and_nobody_disabled_has_a_right(admin: Any) -> None:
+    admin.is_active = False
+    for user in (AnonymousUser(), admin):
+        assert not any(access.rights(user).values())
+
+
+def test_an_unknown_right_is_an_error_and_not_a_refusal(admin: Any) -> None:
+    with pytest.raises(ValueError, match="no such right"):
+        access.may(admin, "veiw")
+
+
+def test_a_row_of_another_uid_is_not_found(admin: Any, server: Server) -> None:
+    assert access.server_by_uid(admin, server.uid) == server
+    with pytest.raises(Http404):
+        access.server_by_uid(admin, uuid4())
+
+
+def test_the_log_is_read_with_the_right_only(admin: Any, visitor: Any) -> None:
+    access.audit_events(admin)
+    with pytest.raises(access.Denied):
+        access.audit_events(visitor)
+
+
+def test_the_answer_403_is_written_down_once(visitor: Any, server: Server, rf: RequestFactory) -> None:
+    request = rf.get("/servers/orders/settings/", REMOTE_ADDR="192.0.2.8")
+    request.user = visitor
+    denied = access.Denied("change_server", server)
+    before = AuditEvent.objects.count()
+    for _ in range(2):
+        assert permission_denied(request, denied).status_code == 403
+    event = AuditEvent.objects.order_by("-seq")[0]
+    assert AuditEvent.objects.count() == before + 1
+    assert (event.action, event.actor_name, event.ip) == ("account:permission:deny", "vera", "192.0.2.8")
+    assert (event.server_uid, event.subject) == (server.uid, "Orders")

@@ -1,0 +1,233 @@
+"""The form of a server, posted as a browser posts it."""
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.http import QueryDict
+
+from servers.audit.record import Actor
+from servers.domain import registration
+from servers.domain.registration import Registration
+from servers.forms import AuditFilterForm, ServerForm
+from servers.models import Server
+from tests.servers.domain.cast import CANARY, header, over_http, over_stdio
+
+pytestmark = pytest.mark.django_db
+DEFAULTS = {
+    "name": "Orders",
+    "environment": "development",
+    "era": "auto",
+    "connection_policy": "always_on",
+    "idle_timeout_seconds": "900",
+    "connect_timeout_seconds": "30",
+    "request_timeout_seconds": "60",
+    "total_timeout_seconds": "1800",
+}
+
+
+def posted(*rows: dict[str, str], **fields: str) -> QueryDict:
+    """`rows` are posted after each other, as the browser numbers them."""
+    data = QueryDict(mutable=True)
+    data.update(DEFAULTS | fields)
+    data.update({"values-TOTAL_FORMS": str(len(rows)), "values-INITIAL_FORMS": "0"})
+    for number, row in enumerate(rows):
+        data.update({f"values-{number}-{name}": value for name, value in row.items()})
+    return data
+
+
+def row(name: str, value: str = "", kind: str = "header", *, secret: bool = True, **more: str) -> dict[str, str]:
+    return {"kind": kind, "name": name, "value": value, **({"secret": "on"} if secret else {}), **more}
+
+
+@pytest.fixture
+def stored(admin: Any, actor: Actor) -> Server:
+    values = [header(), header("X-Team", "ops", secret=False)]
+    return registration.register(actor, admin, over_http(values=values))
+
+
+def filled(admin: Any, server: Server | None, *rows: dict[str, str], **fields: str) -> ServerForm:
+    form = ServerForm(posted(*rows, **fields), user=admin, server=server)
+    form.is_valid()
+    return form
+
+
+def data_of(form: ServerForm) -> Registration:
+    assert form.is_valid(), (form.errors, form.values.errors)
+    return Registration.of(form.registration_data())
+
+
+def test_what_was_typed_becomes_a_registration(admin: Any) -> None:
+    form = ServerForm(
+        posted(
+            row("Authorization", CANARY),
+            row("X-Team", "ops", secret=False),
+            row("", "", secret=True),
+            row("X-Gone", "x", DELETE="on"),
+            transport="streamable_http",
+            url="https://x.example/mcp",
+            tags="a, b,,a",
+            slug="Orders-API",
+            owner=str(admin.pk),
+        ),
+        user=admin,
+    )
+    data = data_of(form)
+    assert (data.slug, data.tags, data.owner_id, data.url) == (
+        "orders-api",
+        ["a", "b"],
+        admin.pk,
+        "https://x.example/mcp",
+    )
+    assert [(v.name, v.secret, v.text()) for v in data.values] == [
+        ("Authorization", True, CANARY),
+        ("X-Team", False, "ops"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "transport", "command", "arguments"),
+    [
+        ({"url": "https://x.example/mcp"}, "streamable_http", "", []),
+        ({"command": "npx -y 'a b'"}, "stdio", "npx", ["-y", "a b"]),
+        ({"command": "npx", "arguments": "-y\r\na b\r\n\r\n"}, "stdio", "npx", ["-y", "a b"]),
+        ({"url": "uvx server"}, "stdio", "uvx", ["server"]),
+    ],
+)
+def test_the_transport_is_chosen_by_what_was_entered_and_said(
+    typed: dict[str, str], transport: str, command: str, arguments: list[str], admin: Any
+) -> None:
+    form = filled(admin, None, **typed)
+    data = data_of(form)
+    assert (str(data.transport), data.command, data.arguments) == (transport, command, arguments)
+    assert "Chosen by what was entered" in form.notes_for_user[0]
+
+
+def test_a_command_line_pasted_whole_is_split_and_the_form_says_so(admin: Any) -> None:
+    form = filled(admin, None, transport="stdio", command="npx -y server")
+    assert (data_of(form).command, data_of(form).arguments) == ("npx", ["-y", "server"])
+    assert "split" in form.notes_for_user[0]
+
+
+def test_a_command_with_blanks_and_arguments_of_its_own_is_left_alone(admin: Any) -> None:
+    form = filled(admin, None, transport="stdio", command="/opt/My App/run", arguments="--stdio")
+    assert data_of(form).command == "/opt/My App/run"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({}, "url"),
+        ({"transport": "stdio"}, "command"),
+        ({"transport": "streamable_http", "url": "https://u:p@x/"}, "url"),
+        ({"command": "npx 'open"}, "command"),
+        ({"url": "https://x/", "slug": "add"}, "slug"),
+        ({"url": "https://x/", "name": ""}, "name"),
+        ({"url": "https://x/", "total_timeout_seconds": "5"}, "total_timeout_seconds"),
+        ({"url": "https://x/", "idle_timeout_seconds": "0"}, "idle_timeout_seconds"),
+        ({"transport": "stdio", "command": "a", "working_directory": "b"}, "working_directory"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field(fields: dict[str, str], field: str, admin: Any) -> None:
+    form = filled(admin, None, **fields)
+    assert not form.is_valid()
+    assert field in form.errors
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        (row("Authorization", ""), "value"),
+        (row("", "value"), "name"),
+        (row("Host", "x"), "name"),
+        (row("X-A", "ä", secret=False), "value"),
+        (row("TOKEN", "x", kind="environment"), "kind"),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_said_at_the_row(bad: dict[str, str], field: str, admin: Any) -> None:
+    form = filled(admin, None, bad, url="https://x/")
+    assert form.errors
+    assert field in form.values.forms[0].errors
+
+
+def test_a_header_that_is_given_twice_is_refused_in_any_case(admin: Any) -> None:
+    form = filled(admin, None, row("X-A", "1"), row("x-a", "2"), url="https://x/")
+    assert "name" in form.values.forms[1].errors
+
+
+def test_a_stored_secret_never_comes_back_and_an_empty_box_keeps_it(admin: Any, stored: Server) -> None:
+    form = ServerForm(user=admin, server=stored)
+    page = form.as_p() + "".join(one.as_p() for one in form.values)
+    assert CANARY not in page
+    assert "Leave empty to keep" in page
+    assert 'value="ops"' in page
+    same = row("Authorization"), row("X-Team", "ops", secret=False)
+    data = data_of(filled(admin, stored, *same, transport="streamable_http", url=stored.url))
+    assert [(v.name, v.value) for v in data.values] == [("Authorization", None), ("X-Team", "ops")]
+
+
+def test_a_secret_that_was_just_typed_is_not_sent_back_with_an_error(admin: Any, stored: Server) -> None:
+    form = filled(admin, stored, row("X-Token", CANARY), name="", url=stored.url)
+    assert CANARY not in "".join(one.as_p() for one in form.values)
+    assert "enter those that you typed again" in form.notes_for_user[-1]
+
+
+def test_a_stored_secret_cannot_become_a_plain_value_unseen(admin: Any, stored: Server) -> None:
+    form = filled(admin, stored, row("Authorization", "", secret=False), url=stored.url)
+    assert "value" in form.values.forms[0].errors
+
+
+def test_a_changed_origin_asks_for_the_secret_again(admin: Any, stored: Server) -> None:
+    form = filled(admin, stored, row("Authorization"), url="https://evil.example/mcp")
+    assert "another server" in str(form.values.forms[0].errors["value"])
+    assert data_of(filled(admin, stored, row("Authorization", "new"), url="https://evil.example/mcp"))
+
+
+def test_adding_a_row_is_no_submission_and_shows_no_error(admin: Any) -> None:
+    form = ServerForm(posted(row("X-A", "1", secret=False), name="", _add_row="1"), user=admin)
+    assert form.wants_row
+    assert not form.is_valid()
+    assert not form.errors
+    assert [one.errors for one in form.values] == [{}, {}]
+    assert form.values.forms[0]["value"].value() == "1"
+
+
+def test_blank_rows_are_secret_and_of_the_kind_of_the_transport(admin: Any, actor: Actor) -> None:
+    assert ServerForm(user=admin).values.forms[-1]["kind"].value() == "header"
+    local = registration.register(actor, admin, over_stdio())
+    values = ServerForm(user=admin, server=local).values
+    for blank in (values.forms[-1], values.empty_form):
+        assert (blank["kind"].value(), blank["secret"].value()) == ("environment", True)
+
+
+def test_the_form_of_a_stored_server_saves_unchanged(admin: Any, actor: Actor, stored: Server) -> None:
+    form = ServerForm(user=admin, server=stored)
+    again = {name: str(form[name].value() or "") for name in form.fields}
+    rows = [
+        {name: str(one[name].value() or "") for name in ("kind", "name", "value")} for one in form.values.initial_forms
+    ]
+    rows[0]["secret"] = "on"
+    resaved = data_of(filled(admin, stored, *rows, **again))
+    registration.change(actor, admin, stored, resaved, stored.version)
+    assert Server.objects.get().url == stored.url
+
+
+def test_what_the_domain_refuses_is_shown_at_its_field(admin: Any) -> None:
+    form = filled(admin, None, url="https://x/")
+    form.refuse(ValidationError({"slug": "taken", "values": "again", "owner_id": "gone"}))
+    form.refuse(ValidationError("sealed"))
+    assert (form.errors["slug"], form.errors["owner"]) == (["taken"], ["gone"])
+    assert form.non_field_errors() == ["again", "sealed"]
+
+
+def test_a_person_who_is_gone_stays_the_owner_of_the_form(admin: Any, actor: Actor, operator: Any) -> None:
+    server = registration.register(actor, admin, over_http(owner_id=operator.pk))
+    operator.is_active = False
+    operator.save()
+    assert operator in ServerForm(user=admin, server=server).fields["owner"].queryset
+    assert operator not in ServerForm(user=admin).fields["owner"].queryset
+
+
+def test_filters_that_cannot_be_one_count_as_none() -> None:
+    form = AuditFilterForm(QueryDict("kind=nonsense&outcome=maybe&since=2026-02-30T10:00&until=soon"))
+    assert not form.filters

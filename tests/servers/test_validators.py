@@ -1,0 +1,127 @@
+import pytest
+from django.core.exceptions import ValidationError
+
+from servers import validators
+from servers.enums import TransportKind
+from servers.forms import suggest, suggest_transport
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost:3000/mcp", "https://mcp.example.com", "https://[::1]:8443/mcp?team=a%20b", "HTTPS://X.example/"],
+)
+def test_a_usual_url_is_legal(url: str) -> None:
+    validators.validate_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("", "scheme"),
+        ("mcp.example.com", "scheme"),
+        ("ftp://x/", "scheme"),
+        ("javascript:alert(1)", "scheme"),
+        ("file:///etc/passwd", "scheme"),
+        ("https://", "host"),
+        ("https://user@x/", "userinfo"),
+        ("https://:pw@x/", "userinfo"),
+        ("https://x/#a", "fragment"),
+        ("https://x/#", "fragment"),
+        ("https://x/a b", "url"),
+        ("https://x/\r\nHost: y", "url"),
+        ("https://x:99999/", "url"),
+        ("https://[::1/", "url"),
+    ],
+)
+def test_other_urls_are_refused_for_their_reason(url: str, code: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        validators.validate_url(url)
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Api-Key", "x_team"])
+def test_a_usual_header_name_is_legal(name: str) -> None:
+    validators.validate_header_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "X A", "X:", "Ä", "a\r\nb", "Host", "content-length", "MCP-Session-Id", "Connection", "Accept"]
+)
+def test_names_that_are_none_or_ours_are_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        validators.validate_header_name(name)
+
+
+@pytest.mark.parametrize("value", ["a\r\nB: c", "a\0", " a", "ä", "x" * 20_000])
+def test_values_that_would_break_a_request_are_refused(value: str) -> None:
+    with pytest.raises(ValidationError):
+        validators.validate_header_value(value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Authorization",
+        "X-API-Key",
+        "GITHUB_TOKEN",
+        "client_secret",
+        "PASSWORD",
+        "Cookie",
+        "DB_PASSWD",
+        "API_KEY",
+        "KEY",
+    ],
+)
+def test_names_of_credentials_are_recognised(name: str) -> None:
+    assert validators.looks_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["X-Team", "LANG", "MONKEY", "KEYBOARD_LAYOUT", "Accept-Language", "NODE_ENV", "PINNED"]
+)
+def test_other_names_are_not(name: str) -> None:
+    assert not validators.looks_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("https://x/mcp", "https://x/mcp"),
+        ("https://u:p@x/mcp", "https://…@x/mcp"),
+        ("https://x/?token=abc&a=1&api-key=2&key=3", "https://x/?token=…&a=1&api-key=…&key=…"),
+        ("http://[::1", "(not a URL)"),
+    ],
+)
+def test_secrets_of_a_url_are_masked(url: str, masked: str) -> None:
+    assert validators.masked_url(url) == masked
+
+
+@pytest.mark.parametrize(
+    ("text", "transport"),
+    [
+        ("https://mcp.example.com/mcp", "streamable_http"),
+        ("HTTP://localhost:3000", "streamable_http"),
+        ("localhost:3000/mcp", "streamable_http"),
+        ("localhost:3000", "streamable_http"),
+        ("mcp.example.com/mcp", "streamable_http"),
+        ("npx -y @modelcontextprotocol/server-everything", "stdio"),
+        ("python -m server", "stdio"),
+        ("/usr/local/bin/server", "stdio"),
+        ("./server.py", "stdio"),
+        ("server.py", "stdio"),
+        ("docker", "stdio"),
+    ],
+)
+def test_the_transport_is_suggested_from_what_was_typed(text: str, transport: str) -> None:
+    kind, reason = suggest_transport(text)
+    assert kind == TransportKind(transport)
+    assert reason
+
+
+def test_a_suggestion_completes_a_bare_host_and_splits_a_command_line() -> None:
+    assert suggest("localhost:3000/mcp").url == "http://localhost:3000/mcp"
+    assert suggest("mcp.example.com/mcp").url == "https://mcp.example.com/mcp"
+    found = suggest("npx -y 'a b' $HOME")
+    assert (found.command, found.arguments) == ("npx", ["-y", "a b", "$HOME"])
+    with pytest.raises(ValidationError):
+        suggest("npx 'open")

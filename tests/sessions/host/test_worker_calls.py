@@ -1,0 +1,228 @@
+"""Calls through a real worker: each ends once, each is sent at most once, whatever the messages do."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import current_app
+from django.core.management import call_command
+from django.db.models import F
+from django.utils import timezone
+
+from servers import crypto
+from servers.audit import payloads, writer
+from servers.enums import AuditAction
+from servers.models import AuditEvent, Server, ServerValue
+from sessions import bus
+from sessions.enums import CallState
+from sessions.models import Attempt, Call, LogLine, McpSession
+from tests.sessions.host.harness import (
+    Effects,
+    WorkerProcess,
+    await_ready,
+    effect_session,
+    ended,
+    eventually,
+    is_ready,
+    ring,
+    stand_on_test_database,
+)
+from tests.sessions.host.make import make_call
+from tests.tools.valkey import _flush
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def house(
+    django_db_setup: None, django_db_blocker: Any, valkey_server: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[WorkerProcess, McpSession, Effects]]:
+    """One worker with one ready session for all tests of this file; they tell their effects apart by their texts."""
+    directory = tmp_path_factory.mktemp("calls")
+    with django_db_blocker.unblock():
+        stand_on_test_database()
+        effects = Effects(directory / "effects.log")
+        session = effect_session(effects)
+        worker = WorkerProcess(directory).ready()
+        await_ready(session)
+        eventually(lambda: session.server.definitions.filter(key="shaped").exists())
+        yield worker, session, effects
+        worker.kill()
+        writer.reset()
+        call_command("flush", verbosity=0, interactive=False)
+
+
+@pytest.fixture
+def worker(house: tuple[WorkerProcess, McpSession, Effects]) -> WorkerProcess:
+    return house[0]
+
+
+@pytest.fixture
+def session(house: tuple[WorkerProcess, McpSession, Effects]) -> McpSession:
+    await_ready(house[1])
+    return house[1]
+
+
+@pytest.fixture
+def effects(house: tuple[WorkerProcess, McpSession, Effects]) -> Effects:
+    return house[2]
+
+
+def restart(session: McpSession) -> None:
+    before = await_ready(session).connected_at
+    McpSession.objects.update(restart_requested=F("restart_requested") + 1)
+    eventually(lambda: (row := is_ready(session)) and row.connected_at != before)
+
+
+def run(session: McpSession, tool: str, **arguments: Any) -> Call:
+    call = make_call(session, tool, **arguments)
+    ring(call)
+    return ended(call)
+
+
+def result(call: Call) -> dict[str, Any]:
+    return json.loads(payloads.read(call.result) or "")
+
+
+def test_the_three_ways_in_which_a_call_can_end_look_different(
+    worker: WorkerProcess, session: McpSession, effects: Effects
+) -> None:
+    good, bad, refused = run(session, "echo", text="hello"), run(session, "fail"), run(session, "rpc")
+    assert (good.state, result(good)["content"][0]["text"]) == (CallState.SUCCEEDED, "hello")
+    assert (bad.state, result(bad)["isError"]) == (CallState.TOOL_ERROR, True)
+    assert (refused.state, refused.error_code, refused.error_message) == (CallState.RPC_ERROR, -32602, "no such thing")
+    assert json.loads(refused.error_data) == {"why": "x"}
+    for call in (good, bad, refused):
+        actions = AuditEvent.objects.filter(call_uid=call.uid).order_by("seq").values_list("action", flat=True)
+        assert list(actions) == [AuditAction.CALL_SEND, AuditAction.CALL_FINISH]
+    assert [effects.count(name) for name in ("echo hello", "fail", "rpc")] == [1, 1, 1]
+
+
+def test_the_same_message_a_hundred_times_has_one_effect(
+    worker: WorkerProcess, session: McpSession, effects: Effects
+) -> None:
+    call = make_call(session, "echo", text="once")
+    for _ in range(100):
+        ring(call)
+    assert ended(call).state == CallState.SUCCEEDED
+    ring(call)
+    run(session, "echo", text="after")
+    assert effects.count("echo once") == 1
+    assert Attempt.objects.filter(call=call).count() == 1
+
+
+def test_a_hundred_calls_at_once_have_a_hundred_effects(
+    worker: WorkerProcess, session: McpSession, effects: Effects
+) -> None:
+    calls = [make_call(session, "echo", text=f"number {number}.") for number in range(100)]
+    for call in calls:
+        ring(call)
+    assert {ended(call, 60).state for call in calls} == {CallState.SUCCEEDED}
+    assert sorted(line for line in effects.lines() if line.startswith("echo number")) == sorted(
+        f"echo number {n}." for n in range(100)
+    )
+
+
+def test_a_call_whose_message_was_lost_with_all_of_redis_is_found_by_the_tick(
+    worker: WorkerProcess, session: McpSession, effects: Effects, valkey_server: Path
+) -> None:
+    call = make_call(session, "echo", text="lost")
+    _flush(valkey_server)
+    assert ended(call).state == CallState.SUCCEEDED
+    assert effects.count("echo lost") == 1
+
+
+def test_a_cancelled_call_is_cancelled_at_the_server_too(
+    worker: WorkerProcess, session: McpSession, effects: Effects
+) -> None:
+    call = make_call(session, "slow", seconds=20, text="first")
+    ring(call)
+    eventually(lambda: effects.count("slow first"))
+    Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())
+    ring(call, "cancel")
+    done = ended(call)
+    assert (done.state, done.fault) == (CallState.CANCELLED, "cancelled")
+    eventually(lambda: effects.count("cancelled slow"))
+
+
+def test_a_cancellation_whose_message_was_lost_is_found_by_the_tick(
+    worker: WorkerProcess, session: McpSession, effects: Effects
+) -> None:
+    call = make_call(session, "slow", seconds=20, text="second")
+    ring(call)
+    eventually(lambda: effects.count("slow second"))
+    Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())
+    assert ended(call).state == CallState.CANCELLED
+
+
+def test_an_answer_that_comes_after_the_time_is_over_is_kept_as_late(
+    worker: WorkerProcess, session: McpSession, effects: Effects
+) -> None:
+    servers = Server.objects.filter(pk=session.server_id)
+    servers.update(total_timeout_seconds=1, request_timeout_seconds=1)
+    restart(session)
+    call = run(session, "slow", seconds=2, stubborn=True)
+    assert (call.state, call.fault, call.result) == (CallState.OUTCOME_UNKNOWN, "timeout", None)
+    assert "may have run" in call.detail
+    late = eventually(lambda: Call.objects.select_related("late_result").get(pk=call.pk).late_result)
+    assert json.loads(payloads.read(late) or "")["content"][0]["text"] == "at last"
+    assert Call.objects.get(pk=call.pk).state == CallState.OUTCOME_UNKNOWN
+    servers.update(total_timeout_seconds=1800, request_timeout_seconds=60)
+    restart(session)
+
+
+def test_progress_stands_on_the_row_while_the_call_runs(worker: WorkerProcess, session: McpSession) -> None:
+    call = make_call(session, "slow", seconds=3)
+    ring(call)
+    eventually(lambda: Call.objects.get(pk=call.pk).progress_message.startswith("step "))
+    assert ended(call).state == CallState.SUCCEEDED
+
+
+def test_a_result_that_breaks_the_tools_own_schema_is_kept_and_noted(
+    worker: WorkerProcess, session: McpSession
+) -> None:
+    call = run(session, "shaped")
+    assert call.state == CallState.SUCCEEDED
+    assert "/n" in call.schema_violation
+
+
+def test_a_secret_of_the_server_comes_back_neither_in_results_nor_in_logs(
+    worker: WorkerProcess, session: McpSession, effects: Effects
+) -> None:
+    value = ServerValue(server=session.server, kind="environment", name="TOKEN", secret=True)
+    value.sealed, value.key_id = crypto.seal(
+        "tok-4711-secret", table=ServerValue._meta.db_table, uid=value.uid, field="sealed"
+    )
+    value.save()
+    restart(session)
+    call = run(session, "leak")
+    assert "the token is [redacted]" in result(call)["content"][0]["text"]
+    line = eventually(LogLine.objects.filter(text__contains="my token is").first)
+    assert line.text == "my token is [redacted]"
+    assert "tok-4711" not in worker.output
+    value.delete()
+
+
+def test_messages_of_strangers_are_dropped_and_the_worker_goes_on(worker: WorkerProcess, session: McpSession) -> None:
+    row = worker.row()
+    assert row is not None
+    queue = bus.queue_name(row.uid)
+    strange = [[], {"v": 2}, {"v": 1, "verb": "explode", "id": str(uuid.uuid4())}, {"v": 1, "verb": "call", "id": "x"}]
+    strange += [{"v": 1, "verb": "call", "id": str(uuid.uuid4())}, "text", {"v": 1, "verb": ["call"], "id": None}]
+    with current_app.producer_or_acquire() as producer:
+        for body in strange:
+            producer.publish(body, routing_key=queue, exchange="", serializer="json")
+        producer.publish(b"\xff\xfe", routing_key=queue, exchange="", content_type="application/json")
+        producer.publish("{" * 5000, routing_key=queue, exchange="", content_type="application/json")
+    assert run(session, "echo", text="still here").state == CallState.SUCCEEDED
+
+
+def test_a_call_that_nobody_could_send_in_time_lapses(worker: WorkerProcess, session: McpSession) -> None:
+    McpSession.objects.update(desired="closed")
+    eventually(lambda: McpSession.objects.get().owner is None)
+    call = ended(make_call(session, "echo", lapses_in=0.5))
+    assert (call.state, call.sent_at) == (CallState.EXPIRED, None)
+    McpSession.objects.update(desired="open")

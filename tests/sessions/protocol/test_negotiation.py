@@ -1,0 +1,207 @@
+"""The era of a server, from what it answers to the probe: rules, and the opening driven step by step."""
+
+from typing import Any
+
+import pytest
+
+from sessions.protocol.capabilities import Implementation, in_force
+from sessions.protocol.errors import (
+    AddressRefused,
+    Fault,
+    HttpError,
+    IncompatibleVersion,
+    McpError,
+    ProtocolError,
+    RpcError,
+    TransportError,
+)
+from sessions.protocol.negotiation import Fatal, Legacy, Modern, ProbeAgain, Verdict, judge
+from sessions.protocol.opening import Initialize, Initialized, Opened, Probe, Renew, opening
+from sessions.protocol.versions import REVISIONS
+
+INFO = Implementation("hub", "3")
+ASKED = "2026-07-28"
+DISCOVERED = {"supportedVersions": [ASKED], "capabilities": {"tools": {}}}
+INITIALIZED = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+
+
+def verdict(outcome: Any, *, exchange: bool = True) -> Verdict:
+    return judge(outcome, asked=ASKED, exchange=exchange)
+
+
+def http(status: int, fault: Fault = Fault.HTTP_STATUS) -> HttpError:
+    return HttpError(fault, "x", status=status, may_have_run=False)
+
+
+def lost(fault: Fault) -> TransportError:
+    return TransportError(fault, "it went away", may_have_run=True)
+
+
+def unsupported(data: Any) -> RpcError:
+    return RpcError(-32022, "Unsupported protocol version", data, http_status=400)
+
+
+@pytest.mark.parametrize("versions", [[ASKED], ["2099-01-01", ASKED], [ASKED, "2025-11-25", 7]])
+def test_a_discovery_result_with_our_revision_is_modern(versions: list[Any]) -> None:
+    assert verdict({"supportedVersions": versions}) == Modern(ASKED, {"supportedVersions": versions})
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {"tools": []},
+        {"supportedVersions": "2026-07-28"},
+        {"supportedVersions": ["2025-06-18"]},
+        RpcError(-32601, "Method not found"),
+        RpcError(-32602, "Invalid request parameters"),
+        RpcError(-32600, "Missing session ID", http_status=400),
+        RpcError(-32000, "Bad Request: Server not initialized", http_status=400),
+        RpcError(-32001, "Session not found", http_status=404),
+        RpcError(-32600, "broken", http_status=500),
+        unsupported(None),
+        unsupported({"supported": []}),
+        unsupported({"supported": ["2025-03-26"]}),
+        http(400),
+        http(404),
+        http(405),
+        ProtocolError(Fault.NO_ANSWER, "empty"),
+        ProtocolError(Fault.NOT_MCP, "html"),
+    ],
+)
+def test_every_other_answer_whatever_its_code_means_legacy(outcome: Any) -> None:
+    assert isinstance(verdict(outcome), Legacy)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {"supportedVersions": ["2099-01-01"]},
+        unsupported({"supported": ["2099-01-01"]}),
+        RpcError(-32021, "needs sampling", {"requiredCapabilities": {"sampling": {}}}, http_status=400),
+        http(401, Fault.UNAUTHORIZED),
+        http(403, Fault.FORBIDDEN),
+        http(429, Fault.RATE_LIMITED),
+        http(302, Fault.REDIRECTED),
+        http(500),
+        http(503),
+        lost(Fault.TIMEOUT),
+        lost(Fault.CONNECTION_REFUSED),
+        AddressRefused("private"),
+    ],
+)
+def test_what_says_nothing_about_the_era_ends_the_opening(outcome: Any) -> None:
+    assert isinstance(verdict(outcome), Fatal)
+
+
+def test_a_server_that_names_our_revision_in_an_error_is_asked_again() -> None:
+    assert isinstance(verdict(unsupported({"supported": [ASKED], "requested": "x"})), ProbeAgain)
+    assert isinstance(verdict(RpcError(-32020, "Header mismatch", http_status=400)), ProbeAgain)
+
+
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.PROCESS_EXITED, Fault.CONNECTION_LOST])
+def test_a_child_that_is_silent_or_dies_at_the_probe_is_legacy_and_needs_a_fresh_process(fault: Fault) -> None:
+    found = verdict(lost(fault), exchange=False)
+    assert isinstance(found, Legacy)
+    assert found.fresh
+
+
+def test_a_child_that_prints_rubbish_is_not_started_a_second_time() -> None:
+    assert isinstance(verdict(lost(Fault.STDOUT_NOISE), exchange=False), Fatal)
+
+
+def run(outcomes: list[Any], *, era: Any = "auto", exchange: bool = True) -> tuple[list[Any], Opened | McpError]:
+    """What the opening asked for, and how it ended, when these are the outcomes of its requests in turn."""
+    script = opening(era, INFO, {"elicitation": {"form": {}, "url": {}}, "extensions": {"x": {}}}, exchange=exchange)
+    asked: list[Any] = []
+    answer: Any = None
+    try:
+        while True:
+            action = script.send(answer)
+            asked.append(action)
+            answer = outcomes.pop(0) if isinstance(action, (Probe, Initialize)) else None
+    except StopIteration as stop:
+        return asked, stop.value
+    except McpError as error:
+        return asked, error
+
+
+def kinds(asked: list[Any]) -> list[type]:
+    return [type(action) for action in asked]
+
+
+def test_a_modern_server_is_open_after_the_probe_alone() -> None:
+    result = {**DISCOVERED, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "srv"}}, "instructions": "hi"}
+    asked, opened = run([result])
+    assert kinds(asked) == [Probe]
+    assert isinstance(opened, Opened)
+    assert (opened.revision.name, opened.server_info, opened.instructions) == (ASKED, {"name": "srv"}, "hi")
+
+
+def test_a_legacy_server_is_initialized_on_the_same_connection_after_an_error() -> None:
+    asked, opened = run([RpcError(-32601, "?"), INITIALIZED], exchange=False)
+    assert kinds(asked) == [Probe, Initialize, Initialized]
+    assert asked[1].params["protocolVersion"] == "2025-11-25"
+    assert "extensions" not in asked[1].params["capabilities"]
+    assert isinstance(opened, Opened)
+    assert opened.revision.name == "2025-06-18"
+
+
+def test_a_child_that_died_at_the_probe_gets_a_new_process_before_initialize() -> None:
+    asked, opened = run([lost(Fault.PROCESS_EXITED), INITIALIZED], exchange=False)
+    assert kinds(asked) == [Probe, Renew, Initialize, Initialized]
+    assert isinstance(opened, Opened)
+
+
+def test_the_setting_legacy_skips_the_probe() -> None:
+    asked, _ = run([INITIALIZED], era="legacy")
+    assert kinds(asked) == [Initialize, Initialized]
+
+
+def test_the_setting_modern_refuses_a_legacy_answer_in_words() -> None:
+    asked, error = run([RpcError(-32601, "?")], era="modern")
+    assert kinds(asked) == [Probe]
+    assert isinstance(error, IncompatibleVersion)
+    assert "modern" in error.detail
+
+
+@pytest.mark.parametrize("version", ["2024-10-07", "2026-07-28", None, 5, ["2025-11-25"]])
+def test_an_initialize_result_of_no_revision_of_ours_is_incompatible(version: Any) -> None:
+    _, error = run([RpcError(-32601, "?"), {**INITIALIZED, "protocolVersion": version}])
+    assert isinstance(error, IncompatibleVersion)
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_each_legacy_revision_is_accepted(revision: str) -> None:
+    _, opened = run([RpcError(-32601, "?"), {**INITIALIZED, "protocolVersion": revision}])
+    assert isinstance(opened, Opened)
+    assert opened.revision.name == revision
+
+
+@pytest.mark.parametrize("refusal", [unsupported({"supported": [ASKED]}), RpcError(-32601, "?", http_status=404)])
+def test_a_server_that_turned_modern_meanwhile_is_probed_once_more(refusal: RpcError) -> None:
+    asked, opened = run([http(404), refusal, DISCOVERED])
+    assert kinds(asked) == [Probe, Initialize, Probe]
+    assert isinstance(opened, Opened)
+    assert opened.revision.name == ASKED
+
+
+def test_a_server_that_keeps_refusing_the_revision_it_names_is_asked_twice_only() -> None:
+    asked, error = run([unsupported({"supported": [ASKED]})] * 3)
+    assert kinds(asked) == [Probe, Probe]
+    assert isinstance(error, RpcError)
+
+
+def test_when_both_ways_fail_both_are_told() -> None:
+    _, error = run([lost(Fault.TIMEOUT), lost(Fault.PROCESS_EXITED)], exchange=False)
+    assert isinstance(error, TransportError)
+    _, error = run([RpcError(-32600, "task group died", http_status=500), http(500)])
+    assert isinstance(error, HttpError)
+    assert "task group died" in error.detail
+
+
+def test_what_a_revision_does_not_define_counts_as_undeclared() -> None:
+    declared = {"elicitation": {"form": {}, "url": {}}, "roots": {}, "extensions": {"x": {}}}
+    assert in_force(declared, REVISIONS["2024-11-05"]) == {"roots": {}}
+    assert in_force(declared, REVISIONS["2025-06-18"]) == {"roots": {}, "elicitation": {"form": {}}}
+    assert in_force(declared, REVISIONS["2025-11-25"]) == {"roots": {}, "elicitation": {"form": {}, "url": {}}}
+    assert in_force(declared, REVISIONS["2026-07-28"]) == declared

@@ -1,0 +1,52 @@
+"""The fixtures that start the whole product."""
+
+import re
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import Page
+
+from tests.tools.browser import Complaints
+from tests.tools.stack import Stack
+
+pytestmark = pytest.mark.up
+
+
+def test_the_stack_is_the_real_product_with_all_its_parts(stack: Stack) -> None:
+    assert len(stack.worker_pids()) == 1
+    assert [len(stack.part(word)) for word in ("daphne", "beat")] == [1, 1]
+    assert stack.rows("SELECT username FROM auth_user")[0]["username"] == "ada"
+    assert stack.setup_link.startswith(stack.base_url)
+
+
+def test_a_killed_worker_is_restarted_by_the_product(stack: Stack) -> None:
+    seen = len(stack.lines)
+    pid = stack.kill_worker()
+    stack.wait_for(re.compile(r"worker ready"), since=seen)
+    assert stack.worker_pids() != [pid]
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_page_of_the_signed_in_administrator_opens_without_complaint(stack: Stack, page: Page) -> None:
+    page.goto("/")
+    assert page.locator("h1").first.inner_text() == "Overview"
+
+
+def test_what_a_page_complains_about_is_collected(stack: Stack, page: Page, complaints: Complaints) -> None:
+    page.goto("/")
+    page.evaluate("console.error('planted')")
+    page.evaluate("setTimeout(() => { throw new Error('thrown') })")
+    page.evaluate("document.body.append(Object.assign(new Image(), {src: 'http://other.invalid/x.png'}))")
+    page.wait_for_timeout(300)
+    text = "\n".join(complaints.found)
+    assert all(words in text for words in ("planted", "thrown", "Content Security Policy"))
+    complaints.allow("")  # all of it was ours
+
+
+def test_a_product_of_a_tests_own_is_gone_with_the_test(tmp_path: Path) -> None:
+    own = Stack(tmp_path / "data").start()
+    family = own.family()
+    assert len(family) >= 5
+    assert own.stop() == 0
+    assert [process for process in family if process.is_running()] == []
