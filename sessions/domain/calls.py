@@ -87,14 +87,14 @@ def check(
         actor=actor,
         target=target,
         arguments=jsontext.dumps(arguments, indent=None),
-        deadline=timezone.now() + timedelta(seconds=target.server.connect_timeout_seconds + WAIT_SECONDS),
+        deadline=timezone.now() + timedelta(seconds=target.connect_seconds + WAIT_SECONDS),
         repeats=repeats,
         details={"unchecked": unchecked} if unchecked else {},
     )
 
 
 def _require_confirmation(target: Target, given: Given, unchecked: str) -> None:
-    if target.destructive and given.confirm != target.definition.key:
+    if target.destructive and given.confirm != target.tool_name:
         raise Rejected("This tool is marked destructive. Type its name to confirm, then run it again.", confirm="name")
     if unchecked and not given.confirm:
         message = f"The arguments cannot be checked against the tool's schema ({unchecked}). Confirm to run it anyway."

@@ -6,12 +6,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
-from django.db import transaction
-from django.db.models import F
+from django.db import connection, transaction
+from django.db.models import F, Q
 from django.utils import timezone
 
 from servers.audit import payloads
-from servers.audit.record import Actor, Event, ServerRef
+from servers.audit.record import Actor, Event
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from sessions import bus
 from sessions.domain import commands, endings
@@ -54,33 +54,49 @@ class Intent:
 
 def write(intent: Intent) -> Call:
     """In the writer's transaction."""
-    target, server = intent.target, intent.target.server
-    if target.session.desired != Desired.OPEN:
-        _want_open(target.session)
+    target = intent.target
+    if not target.wanted:
+        _want_open(target.session_id)
     call = Call(
-        session=target.session,
-        server=server,
-        server_name=server.name,
-        identity=target.session.identity,
-        identity_name=target.session.identity.name,
+        session_id=target.session_id,
+        server_id=target.server_id,
+        server_name=target.server_name,
+        identity_id=target.identity_id,
+        identity_name=target.identity_name,
         user_id=intent.actor.id,
         user_name=intent.actor.name,
-        target=target.definition.key,
-        definition_digest=target.definition.digest,
+        target=target.tool_name,
+        definition_digest=target.digest or "",
         arguments=payloads.store(PayloadKind.ARGUMENTS, intent.arguments),
         repeats=intent.repeats,
         deadline=intent.deadline,
         created_at=timezone.now(),
     )
-    call.save(force_insert=True)
+    _insert(call)
     transaction.on_commit(partial(_announce, intent, call), robust=True)
     return call
 
 
-def _want_open(session: McpSession) -> None:
+def _want_open(session_id: int) -> None:
     """A call is a wish for its session; a server that was disabled a moment ago stays closed and the call lapses."""
-    closed = McpSession.objects.filter(pk=session.pk, desired=Desired.CLOSED, server__enabled=True, server__archived_at=None)
+    in_service = Q(server__enabled=True, server__archived_at=None)
+    closed = McpSession.objects.filter(in_service, pk=session_id, desired=Desired.CLOSED)
     closed.update(desired=Desired.OPEN, version=F("version") + 1)
+
+
+# Through the ORM this insert costs three times as much, on the path of every call.
+_FIELDS = [field for field in Call._meta.concrete_fields if not field.primary_key]
+_INSERT = "INSERT INTO {} ({}) VALUES ({}) RETURNING id".format(  # noqa: S608 - names of our own model, no input
+    Call._meta.db_table, ", ".join(f'"{field.column}"' for field in _FIELDS), ", ".join(["%s"] * len(_FIELDS))
+)
+
+
+def _insert(call: Call) -> None:
+    values = [field.get_db_prep_save(getattr(call, field.attname), connection) for field in _FIELDS]
+    with connection.cursor() as cursor:
+        cursor.execute(_INSERT, values)
+        call.pk = cursor.fetchone()[0]
+    call._state.adding, call._state.db = False, connection.alias
 
 
 def requested(intent: Intent, call: Call) -> list[Event]:
@@ -90,7 +106,7 @@ def requested(intent: Intent, call: Call) -> list[Event]:
             action=AuditAction.CALL_REQUEST,
             outcome=AuditOutcome.PENDING,
             actor=intent.actor,
-            server=ServerRef.of(intent.target.server),
+            server=intent.target.server,
             identity_name=call.identity_name,
             subject=call.target[:300],
             call_uid=call.uid,
@@ -106,8 +122,8 @@ def _announce(intent: Intent, call: Call) -> None:
         endings.end([call.uid], endings.REFUSED_LATE)
         return
     target = intent.target
-    bus.call_changed(call.uid, call.version, target.server.uid)
-    if target.owner_uid is not None and target.session.desired == Desired.OPEN:
-        bus.ring_later(target.owner_uid, "call", call.uid, target.session.epoch, call.deadline.timestamp())
+    bus.call_changed(call.uid, call.version, target.server_uid)
+    if target.owner_uid is not None and target.wanted:
+        bus.ring_later(target.owner_uid, "call", call.uid, target.epoch, call.deadline.timestamp())
     else:
-        bus.later(partial(commands.summon, target.session.uid))
+        bus.later(partial(commands.summon, target.session_uid))

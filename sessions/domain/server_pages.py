@@ -4,10 +4,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
+from sessions.domain import queries
 from sessions.domain.diagnosis import Explanation, explain
 from sessions.models import Call, LogLine, McpSession
 
@@ -19,7 +20,8 @@ class ServerHeader:
     server: Server
     mcp_session: McpSession | None
     explanation: Explanation | None
-    counts: dict[str, int]
+    #: how many of each kind, and `changed_at` (see queries.catalog_row)
+    counts: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,12 @@ class ToolGroup:
 
 
 def header(server: Server) -> ServerHeader:
-    """Two queries: the shared session and the counts of what the server offers."""
+    """Three queries: the shared session, and the counts and age of what the server offers."""
     mcp_session = server.sessions.select_related("identity", "owner").order_by("id").first()
-    kinds = server.definitions.filter(removed_at=None).values_list("kind").annotate(Count("id"))
     explanation = (
         explain(mcp_session.fault, mcp_session.fault_detail, server) if mcp_session and mcp_session.fault else None
     )
-    return ServerHeader(server, mcp_session, explanation, dict(kinds))
+    return ServerHeader(server, mcp_session, explanation, queries.catalog_row(server.uid))
 
 
 def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:

@@ -19,7 +19,8 @@ if (actions) {
   live.on(topic, 'session', (frame) => {
     for (const row of frame.rows ?? []) actions.dataset.desired = row.desired;
   });
-  live.on(topic, 'catalog', () => {
+  live.on(topic, 'catalog', (frame) => {
+    if ((frame.rows?.[0]?.changed_at ?? '') === actions.dataset.catalog) return;
     const notice = document.querySelector('[data-catalog-changed]');
     if (notice) notice.hidden = false;
     /* A page without any definition has nothing to lose by loading again. */

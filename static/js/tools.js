@@ -61,8 +61,10 @@ async function run(form) {
       addCard(answer.call, answer.version ?? 0, answer.html ?? '');
       say(form, `Call #${answer.number} accepted`);
     } else {
-      const shown = Object.keys(answer.errors ?? {}).length ? await rerender(form, { _validate: '1' }) : form;
-      refuse(shown, answer.message);
+      const shown = await rerender(form, { _validate: '1' });
+      const summary = shown.querySelector('[data-sf-errors]');
+      if (summary) summary.focus();
+      else refuse(shown, answer.message);
       say(shown, '');
     }
   } catch (problem) {

@@ -2,18 +2,16 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from celery import current_app
-from django.core.management import call_command
 from django.db.models import F
 from django.utils import timezone
 
 from servers import crypto
-from servers.audit import payloads, writer
+from servers.audit import payloads
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Server, ServerValue
 from sessions import bus
@@ -28,7 +26,6 @@ from tests.sessions.host.harness import (
     eventually,
     is_ready,
     ring,
-    stand_on_test_database,
 )
 from tests.sessions.host.make import make_call
 from tests.tools.valkey import _flush
@@ -36,38 +33,32 @@ from tests.tools.valkey import _flush
 pytestmark = pytest.mark.integration
 
 
+House = tuple[WorkerProcess, McpSession, Effects]
+
+
 @pytest.fixture(scope="module")
-def house(
-    django_db_setup: None, django_db_blocker: Any, valkey_server: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[WorkerProcess, McpSession, Effects]]:
+def house(shared_worker: WorkerProcess, tmp_path_factory: pytest.TempPathFactory) -> House:
     """One worker with one ready session for all tests of this file; they tell their effects apart by their texts."""
-    directory = tmp_path_factory.mktemp("calls")
-    with django_db_blocker.unblock():
-        stand_on_test_database()
-        effects = Effects(directory / "effects.log")
-        session = effect_session(effects)
-        worker = WorkerProcess(directory).ready()
-        await_ready(session)
-        eventually(lambda: session.server.definitions.filter(key="shaped").exists())
-        yield worker, session, effects
-        worker.kill()
-        writer.reset()
-        call_command("flush", verbosity=0, interactive=False)
+    effects = Effects(tmp_path_factory.mktemp("calls") / "effects.log")
+    session = effect_session(effects)
+    await_ready(session)
+    eventually(lambda: session.server.definitions.filter(key="shaped").exists())
+    return shared_worker, session, effects
 
 
 @pytest.fixture
-def worker(house: tuple[WorkerProcess, McpSession, Effects]) -> WorkerProcess:
+def worker(house: House) -> WorkerProcess:
     return house[0]
 
 
 @pytest.fixture
-def session(house: tuple[WorkerProcess, McpSession, Effects]) -> McpSession:
+def session(house: House) -> McpSession:
     await_ready(house[1])
     return house[1]
 
 
 @pytest.fixture
-def effects(house: tuple[WorkerProcess, McpSession, Effects]) -> Effects:
+def effects(house: House) -> Effects:
     return house[2]
 
 

@@ -1,0 +1,13 @@
+/* Forms generated from a JSON Schema: typing into an optional field sends it; a choice of key adds it at once. */
+document.addEventListener('formdata', (event) => {
+  for (const field of event.target.querySelectorAll('[data-sf-live]')) event.formData.set(field.name, '1');
+});
+
+document.addEventListener('input', (event) => {
+  const box = event.target.closest('[data-sf-optional]')?.querySelector('[data-sf-send]');
+  if (box && !event.target.matches('[data-sf-send], [data-sf-pick]')) box.checked = true;
+});
+
+document.addEventListener('change', (event) => {
+  if (event.target.matches('[data-sf-pick]')) event.target.form.requestSubmit(event.target.nextElementSibling);
+});

@@ -1,0 +1,131 @@
+"""Where we connect to: every address is judged when its socket would open (security.md R1, R2, R9)."""
+
+import asyncio
+import ipaddress
+import socket
+from typing import Any
+
+import pytest
+
+from sessions.protocol.errors import AddressRefused, Fault, McpError
+from sessions.transports.egress import Allow, GuardedResolver, Policy, RefusedByPolicy, judge, socket_factory
+
+from .making import http, unconnected
+
+OPEN = Policy(allow_loopback=True, allow_private=True)
+
+REFUSED_ALWAYS = [
+    "169.254.169.254", "169.254.170.2", "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254",
+    "::ffff:169.254.169.254", "169.254.1.1", "0.0.0.0", "0.1.2.3", "224.0.0.1", "239.255.255.255", "240.0.0.1",
+    "255.255.255.255", "192.0.2.1", "198.51.100.1", "203.0.113.1", "198.18.0.1", "192.88.99.1", "192.0.0.1",
+    "::", "::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "2002:7f00:1::",
+    "2001:0:7f00:1::", "2001:db8::1", "3fff::1", "fe80::1", "fe80::1%eth0", "ff02::1", "100::1", "fec0::1", "5f00::1",
+]  # fmt: skip
+LOOPBACK = ["127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1"]
+PRIVATE = ["10.0.0.1", "172.16.0.1", "172.31.255.254", "192.168.0.1", "100.64.0.1", "100.127.255.254", "fc00::1", "fd12::1",
+           "::ffff:10.0.0.1"]  # fmt: skip
+PUBLIC = ["1.1.1.1", "100.63.255.254", "100.128.0.1", "172.32.0.1", "11.0.0.1", "2606:4700::1111", "::ffff:8.8.8.8"]
+NO_ADDRESS = ["2130706433", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "localhost", "", "①②⑦.0.0.1", "1.2.3.4/8"]
+
+
+@pytest.mark.parametrize("address", REFUSED_ALWAYS + NO_ADDRESS)
+def test_what_is_no_public_address_is_refused_under_every_policy(address: str) -> None:
+    assert judge(address, 443, Policy()) is not None
+    assert judge(address, 443, OPEN) is not None
+
+
+@pytest.mark.parametrize("address", LOOPBACK)
+def test_loopback_needs_its_own_permission(address: str) -> None:
+    assert judge(address, 80, Policy()) is not None
+    assert judge(address, 80, Policy(allow_private=True)) is not None
+    assert judge(address, 80, Policy(allow_loopback=True)) is None
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_private_networks_need_their_own_permission(address: str) -> None:
+    assert judge(address, 80, Policy()) is not None
+    assert judge(address, 80, Policy(allow_loopback=True)) is not None
+    assert judge(address, 80, Policy(allow_private=True)) is None
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_are_allowed(address: str) -> None:
+    assert judge(address, 443, Policy()) is None
+
+
+def test_an_exception_opens_its_network_and_port_and_nothing_else() -> None:
+    policy = Policy(allow=(Allow(ipaddress.ip_network("192.168.0.120/32"), 8080),))
+    assert judge("192.168.0.120", 8080, policy) is None
+    assert judge("192.168.0.120", 8081, policy) is not None
+    assert judge("192.168.0.121", 8080, policy) is not None
+
+
+def test_no_exception_opens_a_metadata_service() -> None:
+    policy = Policy(True, True, (Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
+    assert judge("169.254.169.254", 80, policy) is not None
+    assert judge("fd00:ec2::254", 80, policy) is not None
+
+
+def test_the_socket_factory_judges_what_it_is_given() -> None:
+    info: Any = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("10.0.0.5", 80))
+    with pytest.raises(RefusedByPolicy):
+        socket_factory(Policy())(info)
+    socket_factory(OPEN)(info).close()
+
+
+async def test_one_bad_address_refuses_the_whole_answer_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def mixed(*args: object, **kwargs: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 80)) for address in ("1.2.3.4", "10.0.0.5")]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", mixed)
+    with pytest.raises(RefusedByPolicy):
+        await GuardedResolver(Policy(), 5).resolve("mixed.test", 80)
+
+
+async def test_a_lookup_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forever(*args: object, **kwargs: object) -> list[Any]:
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", forever)
+    with pytest.raises(OSError, match="took longer"):
+        await GuardedResolver(Policy(), 0.05).resolve("slow.test", 80)
+
+
+SPELLINGS = ["127.0.0.1", "2130706433", "0x7f.1", "0177.1", "127.1", "[::ffff:127.0.0.1]", "localhost", "localhost.", "0"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("host", SPELLINGS)
+@pytest.mark.parametrize("look_first", [True, False])
+async def test_no_spelling_of_loopback_reaches_a_listener(host: str, look_first: bool) -> None:
+    reached = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set()
+        writer.close()
+
+    server = await asyncio.start_server(serve, None, 0, family=socket.AF_INET)
+    port = server.sockets[0].getsockname()[1]
+    client = unconnected(http(f"http://{host}:{port}/mcp", policy=Policy()))
+    try:
+        with pytest.raises(McpError) as caught:
+            await client.connect((lambda step: None) if look_first else None)
+        assert caught.value.fault in (Fault.ADDRESS_REFUSED, Fault.DNS_FAILED, Fault.INVALID_REQUEST)
+        assert not reached.is_set()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("url", ["http://ok@127.0.0.1/", "ftp://a/b", "http://", "nonsense", "http://a:b@c/", "file:///etc/passwd"])
+async def test_a_url_that_is_no_plain_http_url_is_refused_before_any_lookup(url: str) -> None:
+    with pytest.raises(McpError) as caught:
+        await unconnected(http(url)).connect()
+    assert caught.value.fault is Fault.INVALID_REQUEST
+
+
+async def test_the_refusal_of_an_address_is_a_local_error_and_certain() -> None:
+    with pytest.raises(AddressRefused) as caught:
+        await unconnected(http("http://10.1.2.3/mcp", policy=Policy())).connect()
+    assert not caught.value.may_have_run
+    assert "private" in caught.value.detail

@@ -1,0 +1,138 @@
+"""Framing, event streams, inflating and backoff: pure pieces of the transports."""
+
+import gzip
+import random
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessions.protocol.errors import Fault, ProtocolError
+from sessions.transports.backoff import Backoff
+from sessions.transports.inflate import Inflater
+from sessions.transports.sse import SseDecoder, SseEvent
+from sessions.transports.stdio.framing import Lines, Oversized, Ring
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+
+
+@given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=8), st.lists(st.integers(0, 300), max_size=8))
+def test_lines_are_the_same_however_the_bytes_arrive(lines: list[bytes], places: list[int]) -> None:
+    framing = Lines(64)
+    seen = [line for chunk in cut(b"".join(line + b"\n" for line in lines), places) for line in framing.feed(chunk)]
+    assert seen == lines
+    assert framing.rest() == b""
+
+
+@given(st.integers(11, 200), st.lists(st.integers(0, 300), max_size=8))
+def test_a_line_over_the_cap_is_told_once_and_the_next_is_whole(size: int, places: list[int]) -> None:
+    framing = Lines(10)
+    data = b"ok\n" + b"x" * size + b"\nafter\n"
+    seen = [line for chunk in cut(data, places) for line in framing.feed(chunk)]
+    assert len(seen) == 3
+    assert seen[0] == b"ok"
+    assert isinstance(seen[1], Oversized)
+    assert seen[2] == b"after"
+
+
+def test_an_endless_line_is_not_held() -> None:
+    framing = Lines(1000)
+    for _ in range(100):
+        framing.feed(b"x" * 1000)
+    assert framing.skipped == 100_000
+    assert framing.rest() == b""
+
+
+def test_separators_other_than_lf_stay_inside_a_line() -> None:
+    line = 'a\u2028b\u0085c\x0bd\x0ce'.encode()
+    assert Lines(100).feed(line + b"\n") == [line]
+
+
+def test_the_ring_keeps_the_end() -> None:
+    ring = Ring(10)
+    ring.add(b"0123456789")
+    ring.add(b"abc")
+    assert ring.tail() == "3456789abc"
+
+
+STREAM = (
+    b"\xef\xbb\xbf: comment\r\n\r\nid: e1\nretry: 500\ndata:\n\nevent: message\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\n"
+    b"data:x\rid: e2\r\rretry: soon\nid: bad\0id\ndata: y\n\nunknown: z\n\nevent: other\ndata: o\n\ndata: unfinished"
+)  # fmt: skip
+EVENTS = [
+    SseEvent("message", b"", "e1", 500),
+    SseEvent("message", b'{"a":\n1}', "e1", None),
+    SseEvent("message", b"x", "e2", None),
+    SseEvent("message", b"y", "e2", None),
+    SseEvent("other", b"o", "e2", None),
+]
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_events_are_the_same_however_the_bytes_arrive(places: list[int]) -> None:
+    decoder = SseDecoder(1000)
+    assert [event for chunk in cut(STREAM, places) for event in decoder.feed(chunk)] == EVENTS
+
+
+@given(st.lists(st.binary(max_size=60), max_size=10))
+def test_any_bytes_give_events_or_the_limit(chunks: list[bytes]) -> None:
+    decoder = SseDecoder(100)
+    try:
+        for chunk in chunks:
+            decoder.feed(chunk)
+    except ProtocolError as error:
+        assert error.fault is Fault.MESSAGE_LIMIT
+
+
+@pytest.mark.parametrize("chunk", [b"x" * 40, b"data: " + b"x" * 30 + b"\n", b": comment comment\n", b"id: 1\n"])
+def test_an_event_that_never_ends_meets_the_cap(chunk: bytes) -> None:
+    decoder = SseDecoder(1000)
+    with pytest.raises(ProtocolError):
+        for _ in range(400):
+            decoder.feed(chunk)
+
+
+def test_many_small_events_do_not_add_up_to_the_cap() -> None:
+    decoder = SseDecoder(100)
+    assert sum(len(decoder.feed(b"data: 12345\n\n")) for _ in range(1000)) == 1000
+
+
+@pytest.mark.parametrize(("encoding", "squeeze"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_a_compressed_answer_is_inflated(encoding: str, squeeze: object) -> None:
+    data = squeeze(b"hello " * 100)  # type: ignore[operator]  # gzip.compress or zlib.compress
+    inflater = Inflater(encoding, 10_000)
+    assert b"".join(inflater.feed(chunk) for chunk in cut(data, [3, 9])) == b"hello " * 100
+
+
+def test_a_bomb_is_refused_at_the_bound() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        Inflater("gzip", 100_000).feed(gzip.compress(b"\0" * 50_000_000))
+    assert caught.value.fault is Fault.MESSAGE_LIMIT
+
+
+@pytest.mark.parametrize(("encoding", "data"), [("br", b""), ("zstd", b""), ("gzip", b"not gzip at all")])
+def test_what_cannot_be_inflated_is_refused(encoding: str, data: bytes) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        Inflater(encoding, 100).feed(data)
+    assert caught.value.fault is Fault.NOT_MCP
+
+
+def test_backoff_grows_to_its_ceiling_and_never_ends() -> None:
+    random.seed(7)
+    backoff = Backoff(first=1.0, ceiling=60.0)
+    delays = [backoff.delay() for _ in range(2_000)]
+    assert all(delay <= min(60.0, 2.0**n) for n, delay in enumerate(delays[:10]))
+    assert max(delays) <= 60.0
+    assert max(delays) > 50.0
+    assert min(delays[10:]) < 10.0
+    backoff.reset()
+    assert backoff.delay() <= 1.0
+
+
+def test_the_servers_own_wish_to_wait_wins() -> None:
+    assert Backoff().delay(retry_after=17.0) == 17.0
+    assert Backoff().delay(retry_after=1e9) == 3600.0
