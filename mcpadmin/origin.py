@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
-from django.http.request import split_domain_port, validate_host
+from django.http.request import is_same_domain, split_domain_port, validate_host
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -41,7 +41,18 @@ def allowed(scope: Scope) -> bool:
     origins, hosts = _values(scope, b"origin"), _values(scope, b"host")
     if len(origins) != 1 or len(hosts) != 1:
         return False
-    return origins[0] in settings.CSRF_TRUSTED_ORIGINS or _same(origins[0], _scheme(scope), hosts[0])
+    return _trusted(origins[0]) or _same(origins[0], _scheme(scope), hosts[0])
+
+
+def _trusted(origin: str) -> bool:
+    """As Django's CSRF check: whole origins, or with a "*." every sub-domain of one."""
+    if origin in settings.CSRF_TRUSTED_ORIGINS:
+        return True
+    parts = _origin_parts(origin)
+    patterns = [trusted.split("://*", 1) for trusted in settings.CSRF_TRUSTED_ORIGINS if "://*" in trusted]
+    return parts is not None and any(
+        parts.scheme == scheme and is_same_domain(parts.netloc, domain) for scheme, domain in patterns
+    )
 
 
 def _same(origin: str, scheme: str, host: str) -> bool:

@@ -135,7 +135,7 @@ WHITENOISE_USE_FINDERS = not STATIC_COLLECTED
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        "BACKEND": "mcpadmin.storage.StaticStorage"
         if STATIC_COLLECTED
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },

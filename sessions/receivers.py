@@ -18,7 +18,7 @@ from servers.enums import AuditAction
 from servers.models import Server
 from servers.signals import audit_recorded, draft_changed, server_changed
 from sessions import bus
-from sessions.domain import orders
+from sessions.domain import orders, tickets
 
 User = get_user_model()
 _SIGN_IN_ONLY = frozenset({"last_login"})
@@ -47,9 +47,11 @@ def _draft_moved(draft_uid: UUID, **_: Any) -> None:
 
 # --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------
 @receiver(user_logged_out)
-def _signed_out(user: Any, **_: Any) -> None:
-    if user is not None:
-        _judge_again(user.pk)
+def _signed_out(user: Any, request: Any, **_: Any) -> None:
+    """Sent before the session's row is deleted, so the hint names it: judging the row now would still find it."""
+    key = getattr(getattr(request, "session", None), "session_key", None)
+    if user is not None and key:
+        bus.user_changed(user.pk, ended=tickets.fingerprint(key))
 
 
 @receiver(account.password_changed)

@@ -6,6 +6,7 @@ from uuid import UUID
 from django import forms
 from django.contrib.auth import get_user_model
 
+from servers.audit import query
 from servers.audit.query import GROUPS, Filters, actions_of
 from servers.enums import AuditOutcome
 from servers.models import AuditEvent, Server
@@ -17,7 +18,7 @@ _MOMENT = "%Y-%m-%dT%H:%M"
 class AuditFilterForm(forms.Form):
     text = forms.CharField(
         required=False,
-        label="Tool, server, user, address, call or #number",
+        label="Search",
         widget=forms.TextInput(attrs={"type": "search", "placeholder": "Tool, server, user, address or #number"}),
     )
     kind = forms.ChoiceField(required=False, label="Kind", widget=forms.Select(attrs=_SELECT))
@@ -50,6 +51,17 @@ class AuditFilterForm(forms.Form):
     @property
     def moments(self) -> list[forms.BoundField]:
         return [self["since"], self["until"]]
+
+    def active(self) -> list[tuple[str, str, str]]:
+        """(name, label, value in words) of each filter that is set."""
+        return [(name, str(self[name].label), self._words(name)) for name in self.fields if getattr(self.filters, name)]
+
+    def _words(self, name: str) -> str:
+        value = getattr(self.filters, name)
+        if name in ("since", "until"):
+            return f"{value:%Y-%m-%d %H:%M}"
+        choices = dict(getattr(self.fields[name], "choices", ()))
+        return str(choices.get(value) or query.action_word(value))
 
     def _initial(self) -> dict[str, Any]:
         return {name: getattr(self.filters, name) for name in self.base_fields}

@@ -33,6 +33,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "nav": "audit",
         "form": form,
         "filtered": bool(form.filters),
+        "active_filters": _active(request, form),
         "page": page,
         "rows": [query.event_row(event) for event in page.events],
         "live": first and not form.filters,
@@ -158,6 +159,17 @@ def _payload(title: str, digest: str, row: Payload | None) -> ShownPayload:
         return ShownPayload(title, digest, value=json.loads(text), size=row.size, intact=shown.intact)
     except ValueError:
         return ShownPayload(title, digest, text=text, size=row.size, intact=shown.intact)
+
+
+def _active(request: HttpRequest, form: AuditFilterForm) -> list[dict[str, str]]:
+    """Each filter that is set, with the query string without it."""
+    active = []
+    for name, label, words in form.active():
+        params = request.GET.copy()
+        for other in (name, "before", "after", "sel"):
+            params.pop(other, None)
+        active.append({"label": label, "words": words, "without": params.urlencode()})
+    return active
 
 
 def _number(request: HttpRequest, name: str) -> int | None:

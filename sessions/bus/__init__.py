@@ -37,8 +37,8 @@ __all__ = [
     "ring",
     "ring_later",
     "send_task",
-    "start",
     "session_changed",
+    "start",
     "user_changed",
 ]
 
@@ -72,7 +72,9 @@ def later(job: Callable[[], object]) -> None:
     _bell.put(job)
 
 
-def ring_later(worker_uid: UUID | str, verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None) -> None:
+def ring_later(
+    worker_uid: UUID | str, verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None
+) -> None:
     """`ring` without waiting for Redis: for loops, and for threads that others wait on."""
     later(lambda: ring(worker_uid, verb, uid, epoch, expires))
 
@@ -93,7 +95,9 @@ def call_changed(call_uid: UUID | str, version: int, server_uid: UUID | str | No
 
 def call_progress(call_uid: UUID | str, progress: float, total: float | None, message: str | None) -> None:
     """Lossy: only the newest counts."""
-    publish(f"call.{call_uid}", None, "progress", [{"progress": progress, "total": total, "message": (message or "")[:500]}])
+    publish(
+        f"call.{call_uid}", None, "progress", [{"progress": progress, "total": total, "message": (message or "")[:500]}]
+    )
 
 
 def log_appended(server_uid: UUID | str, seq: int) -> None:
@@ -105,6 +109,9 @@ def draft_changed(draft_uid: UUID | str, version: int | None = None) -> None:
     publish(f"draft.{draft_uid}", version, "draft")
 
 
-def user_changed(user_id: int | None) -> None:
-    """Sign-out, password, activity or rights of a user (None: of anybody) changed: open sockets are judged again."""
-    publish(USERS, None, "user", [{"user": user_id}])
+def user_changed(user_id: int | None, ended: str = "") -> None:
+    """Password, activity or rights of a user (None: of anybody) changed: open sockets are judged again.
+
+    `ended` is the fingerprint of a browser's session that is over: its sockets close at once.
+    """
+    publish(USERS, None, "user", [{"user": user_id, "ended": ended}])

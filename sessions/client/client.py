@@ -162,7 +162,6 @@ class Client:
 
     async def ping(self, *, timeout: float | None = None) -> float:
         """Seconds of one round trip (legacy: ping; modern: server/discover)."""
-        self._demand_ready()
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._ping(timeout or self._timeouts.request)
@@ -190,7 +189,7 @@ class Client:
 
     async def _list(self, kind: ListKind) -> Listing:
         """All pages; an empty list when the server did not declare the capability."""
-        self._demand_ready()
+        await self._demand_open()
         pages = Pages(kind, self._limits)
         if not offers(self._session.server_capabilities, pages.capability):
             return pages.listing()
@@ -254,7 +253,6 @@ class Client:
             attempt += 1
 
     async def read_resource(self, uri: str, *, timeout: float | None = None) -> dict[str, Any]:
-        await self._demand_open()
         return await self._request(methods.RESOURCES_READ, {"uri": uri}, timeout or self._timeouts.request)
 
     async def get_prompt(
@@ -264,7 +262,6 @@ class Client:
         *,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        await self._demand_open()
         params = {"name": name, "arguments": dict(arguments)}
         return await self._request(methods.PROMPTS_GET, params, timeout or self._timeouts.request)
 
@@ -277,7 +274,6 @@ class Client:
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """`context` is sent where the revision knows it (2025-06-18 and later)."""
-        await self._demand_open()
         params: dict[str, Any] = {"ref": dict(ref), "argument": dict(argument)}
         if context is not None and self._session.revision and self._session.revision.completion_context:
             params["context"] = dict(context)
@@ -287,6 +283,7 @@ class Client:
 
     async def _request(self, method: str, params: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
         """Repeated once when a forgotten session could be renewed: the rejected request was not executed."""
+        await self._demand_open()
         generation = self._generation
         ask = Ask(method, params, seconds, seconds)
         try:
@@ -329,16 +326,13 @@ class Client:
                 raise
             self._generation += 1
 
-    def _demand_ready(self) -> None:
-        if self.state is not State.READY and not self._reopening.locked():
-            raise NotReady(f"The session is {self.state}.")
-
     async def _demand_open(self) -> None:
         """Wait while a forgotten session is being renewed, then demand that the session is ready."""
         if self._reopening.locked():
             async with self._reopening:
                 pass
-        self._demand_ready()
+        if self.state is not State.READY:
+            raise NotReady(f"The session is {self.state}.")
 
     # -- mirrored arguments (modern HTTP)
 

@@ -19,6 +19,7 @@ from sessions.consumers.reader import Reader
 from sessions.consumers.socket import Socket
 from sessions.consumers.streams import Stream, Subscription
 from sessions.consumers.topic_reads import TopicReads
+from sessions.domain import tickets
 from sessions.domain.calls import expire_due
 from sessions.domain.topics import Topic
 
@@ -185,7 +186,9 @@ class Hub:
     # --- rights --------------------------------------------------------------------------------------------------
     def _suspend(self, rows: list[dict[str, Any]]) -> None:
         """Nothing more leaves for the users of a hint until they were judged again."""
-        users = {row.get("user") for row in rows}
+        users, ended = {row.get("user") for row in rows}, {row.get("ended") for row in rows}
+        for socket in [one for one in self.sockets if tickets.fingerprint(one.viewer.session_key) in ended]:
+            socket.give_up(4401)
         affected = [socket for socket in self.sockets if None in users or socket.viewer.user_id in users]
         for socket in affected:
             socket.suspended = True

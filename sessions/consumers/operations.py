@@ -74,7 +74,9 @@ async def cancel(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> Non
     socket.send({"op": "cancelling" if asked else "cancelled", "ref": ref, "call": str(uid)})
 
 
-def _rejected(ref: Any, message: str, errors: Mapping[str, list[str]] | None = None, confirm: str = "") -> dict[str, Any]:
+def _rejected(
+    ref: Any, message: str, errors: Mapping[str, list[str]] | None = None, confirm: str = ""
+) -> dict[str, Any]:
     body = {"op": "rejected", "ref": ref, "message": message, "errors": dict(errors or {})}
     return body | {"confirm": confirm} if confirm else body
 
@@ -82,7 +84,9 @@ def _rejected(ref: Any, message: str, errors: Mapping[str, list[str]] | None = N
 def _given(body: Mapping[str, Any]) -> Given:
     confirm = body.get("confirm", "")
     if isinstance(form := body.get("form"), dict):
-        fields = {str(name): [str(value) for value in values] for name, values in form.items() if isinstance(values, list)}
+        fields = {
+            str(name): [str(value) for value in values] for name, values in form.items() if isinstance(values, list)
+        }
         return Given(form=fields, confirm=confirm or next(iter(fields.get("_confirm", [])), ""))
     if isinstance(text := body.get("json"), str):
         return Given(text=text, confirm=confirm)

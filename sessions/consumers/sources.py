@@ -98,7 +98,9 @@ def _server_frame(server: Server, session: McpSession | None) -> Frame:
     explanation = explain(session.fault, session.fault_detail, server) if session and session.fault else None
     context = {"server": server, "mcp_session": session, "explanation": explanation}
     html = render_to_string("sessions/servers/_session.html", context)
-    return Frame(encode(f"server.{server.uid}", row["version"], "session", [row], html), None, "session", row["version"])
+    return Frame(
+        encode(f"server.{server.uid}", row["version"], "session", [row], html), None, "session", row["version"]
+    )
 
 
 def catalog_frame(server_uid: UUID) -> Frame:
@@ -153,7 +155,9 @@ def card_html(call: Call, may_read: bool) -> str:
     """Within what one socket may hold: a result that grows in markup is shown as the beginning of its text."""
     context = {"call": call, "may_read": may_read}
     html = render_to_string("sessions/calls/_card.html", context)
-    return html if len(html) <= HTML_CHARS else render_to_string("sessions/calls/_card.html", {**context, "brief": True})
+    return (
+        html if len(html) <= HTML_CHARS else render_to_string("sessions/calls/_card.html", {**context, "brief": True})
+    )
 
 
 def draft_frames(uids: list[UUID]) -> dict[UUID, Frame]:

@@ -50,7 +50,9 @@ class TopicReads:
         frames = await self.reader.run(partial(sources.server_list_frames, uids))
         if uids is None:  # everything was read, so what was shown before and is not there now is gone
             frames += [sources.gone_frame(UUID(key)) for key in stream.known - {frame.key for frame in frames}]
-        stream.known = {frame.key for frame in frames} if uids is None else stream.known | {frame.key for frame in frames}
+        stream.known = (
+            {frame.key for frame in frames} if uids is None else stream.known | {frame.key for frame in frames}
+        )
         return frames
 
     async def _read_server(self, since: datetime, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:

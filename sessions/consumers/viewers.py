@@ -45,7 +45,9 @@ Seat = tuple[int, str]  # user id, session key
 def judge(seats: Iterable[Seat]) -> dict[Seat, Viewer]:
     """The viewers whose sign-in still holds, with their present rights. In a reader thread."""
     wanted = set(seats)
-    users = {user.pk: user for user in get_user_model().objects.filter(pk__in={seat[0] for seat in wanted}, is_active=True)}
+    users = {
+        user.pk: user for user in get_user_model().objects.filter(pk__in={seat[0] for seat in wanted}, is_active=True)
+    }
     keys = {key for _, key in wanted}
     sessions = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
     contents = {session.session_key: session.get_decoded() for session in sessions}

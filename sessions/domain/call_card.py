@@ -54,6 +54,10 @@ class Card:
         return self.call.state == CallState.REQUESTED
 
     @property
+    def without_worker(self) -> bool:
+        return self.waiting and self.call.session is not None and self.call.session.owner_id is None
+
+    @property
     def repeatable(self) -> bool:
         return not self.running and self.call.server_id is not None
 

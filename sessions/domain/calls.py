@@ -76,9 +76,7 @@ def _refusing(intent: Intent) -> Iterator[None]:
         raise Rejected("The server was deleted meanwhile.") from problem
 
 
-def check(
-    actor: Actor, user: Any, server_uid: UUID, tool: str, given: Given, *, repeats: Call | None = None
-) -> Intent:
+def check(actor: Actor, user: Any, server_uid: UUID, tool: str, given: Given, *, repeats: Call | None = None) -> Intent:
     """Everything that may refuse a call, in a thread that may wait for the database and the schema checker."""
     target = find_target(user, actor, server_uid, tool)
     arguments, unchecked = read_arguments(target.schema, given)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, Subquery
 from django.utils import timezone
 
 from servers.audit import payloads
@@ -85,16 +85,15 @@ class Outcome:
 
 def read_order(uid: UUID) -> Order | None:
     """The call if it still waits to be sent. Reads only."""
-    rows = Call.objects.select_related("arguments").filter(
-        uid=uid, state=CallState.REQUESTED, deadline__gt=timezone.now()
-    )
-    call = rows.first()
+    now = timezone.now()
+    tool = Definition.objects.filter(server_id=OuterRef("server_id"), kind=DefinitionKind.TOOL, key=OuterRef("target"))
+    waiting = Call.objects.filter(uid=uid, state=CallState.REQUESTED, deadline__gt=now).select_related("arguments")
+    call = waiting.annotate(definition=Subquery(tool.values("body")[:1])).first()
     if call is None or call.session_id is None:
         return None
     text = payloads.read(call.arguments)
     if text is None:
         return None
-    body = Definition.objects.filter(server_id=call.server_id, kind=DefinitionKind.TOOL, key=call.target)
     return Order(
         pk=call.pk,
         uid=call.uid,
@@ -103,7 +102,7 @@ def read_order(uid: UUID) -> Order | None:
         arguments=text,
         arguments_digest=call.arguments.digest,
         actor=Actor(call.user_id, call.user_name),
-        definition=body.values_list("body", flat=True).first() or "",
+        definition=call.definition or "",
     )
 
 

@@ -58,7 +58,7 @@ def write(intent: Intent) -> Call:
     if not target.wanted:
         _want_open(target.session_id)
     call = Call(
-        session_id=target.session_id,
+        session=McpSession(pk=target.session_id, owner_id=target.owner_id),
         server_id=target.server_id,
         server_name=target.server_name,
         identity_id=target.identity_id,

@@ -17,7 +17,12 @@ from sessions.domain import commands, endings
 from sessions.enums import CallState, Desired
 from sessions.models import Call, McpSession
 
-_MAY_OPEN = {AuditAction.SERVER_REGISTER, AuditAction.SERVER_CLONE, AuditAction.SERVER_ENABLE, AuditAction.SERVER_CHANGE}
+_MAY_OPEN = {
+    AuditAction.SERVER_REGISTER,
+    AuditAction.SERVER_CLONE,
+    AuditAction.SERVER_ENABLE,
+    AuditAction.SERVER_CHANGE,
+}
 _CLOSES = {AuditAction.SERVER_DISABLE, AuditAction.SERVER_ARCHIVE}
 
 
@@ -39,9 +44,7 @@ def _open(server: Server, *, restart: bool) -> None:
     if server.connection_policy == ConnectionPolicy.ALWAYS_ON:
         rows.filter(desired=Desired.CLOSED).update(desired=Desired.OPEN, version=F("version") + 1)
     if restart:
-        rows.filter(desired=Desired.OPEN).update(
-            restart_requested=F("restart_requested") + 1, version=F("version") + 1
-        )
+        rows.filter(desired=Desired.OPEN).update(restart_requested=F("restart_requested") + 1, version=F("version") + 1)
     commands.summon(session.uid)
 
 
@@ -61,7 +64,9 @@ def before_delete(server: Server) -> None:
     """
     calls = Call.objects.filter(server=server)
     waiting = list(calls.filter(state=CallState.REQUESTED).values_list("uid", flat=True))
-    running = list(calls.filter(state=CallState.SENT).exclude(worker_uid=None).values_list("uid", "worker_uid", "epoch"))
+    running = list(
+        calls.filter(state=CallState.SENT).exclude(worker_uid=None).values_list("uid", "worker_uid", "epoch")
+    )
     held = list(McpSession.objects.filter(server=server).exclude(owner=None).values_list("uid", "owner__uid", "epoch"))
     endings.wish_cancelled([uid for uid, _, _ in running], SYSTEM.name)
     transaction.on_commit(partial(_after_delete, server.uid, waiting, running, held), robust=True)

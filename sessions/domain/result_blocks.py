@@ -15,7 +15,17 @@ _IMAGES = {
     "image/gif": (b"GIF87a", b"GIF89a"),
     "image/webp": (b"RIFF",),
 }
-_SOUNDS = {"audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3", "audio/ogg", "audio/webm", "audio/flac", "audio/aac", "audio/mp4"}
+_SOUNDS = {
+    "audio/wav",
+    "audio/x-wav",
+    "audio/mpeg",
+    "audio/mp3",
+    "audio/ogg",
+    "audio/webm",
+    "audio/flac",
+    "audio/aac",
+    "audio/mp4",
+}
 
 
 @dataclass(frozen=True)
@@ -124,5 +134,7 @@ def _embedded(resource: dict[str, Any], budget: _Budget) -> Block:
         return _media({"mimeType": mime, "data": blob}, "image", budget)
     if isinstance(blob, str):
         size = len(blob) * 3 // 4
-        return Block("note", "Embedded resource", f"Binary content, about {size:,} bytes ({mime or 'no type'}).", uri=uri)
+        return Block(
+            "note", "Embedded resource", f"Binary content, about {size:,} bytes ({mime or 'no type'}).", uri=uri
+        )
     return Block("json", "Embedded resource", value=resource, uri=uri)

@@ -39,6 +39,7 @@ class Target:
     epoch: int
     identity_id: int
     identity_name: str
+    owner_id: int | None
     owner_uid: UUID | None
     tool_name: str
     digest: str | None
@@ -103,12 +104,12 @@ _TABLES = {model.__name__: model._meta.db_table for model in (Server, Identity, 
 _READ = """
 SELECT server.id, server.uid, server.name, server.enabled, server.archived_at IS NOT NULL,
        server.connect_timeout_seconds, session.id, session.uid, session.desired, session.epoch,
-       identity.id, identity.name, CASE WHEN worker.heartbeat_at > %s THEN worker.uid END,
+       identity.id, identity.name, worker.id, worker.uid,
        definition.digest, definition.body
 FROM {Server} server
 JOIN {Identity} identity ON identity.server_id = server.id AND identity.kind = %s
 JOIN {McpSession} session ON session.server_id = server.id AND session.identity_id = identity.id
-LEFT JOIN {Worker} worker ON worker.id = session.owner_id
+LEFT JOIN {Worker} worker ON worker.id = session.owner_id AND worker.heartbeat_at > %s
 LEFT JOIN {Definition} definition ON definition.server_id = server.id AND definition.kind = %s
      AND definition.key = %s AND definition.removed_at IS NULL
 WHERE server.uid = %s
@@ -118,8 +119,8 @@ WHERE server.uid = %s
 def _read(server_uid: UUID, tool: str) -> Target | None:
     fresh = timezone.now() - timedelta(seconds=settings.STALE_SECONDS)
     values = [
-        connection.ops.adapt_datetimefield_value(fresh),
         IdentityKind.SHARED.value,
+        connection.ops.adapt_datetimefield_value(fresh),
         DefinitionKind.TOOL.value,
         tool,
         Server._meta.get_field("uid").get_db_prep_value(server_uid, connection),
@@ -129,7 +130,7 @@ def _read(server_uid: UUID, tool: str) -> Target | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    digest, body = row[13:]
+    owner_id, owner_uid, digest, body = row[12:]
     return Target(
         server_id=row[0],
         server_uid=server_uid,
@@ -143,7 +144,8 @@ def _read(server_uid: UUID, tool: str) -> Target | None:
         epoch=row[9],
         identity_id=row[10],
         identity_name=row[11],
-        owner_uid=None if row[12] is None else _uid(row[12]),
+        owner_id=owner_id,
+        owner_uid=None if owner_uid is None else _uid(owner_uid),
         tool_name=tool,
         digest=digest,
         body=body,

@@ -23,19 +23,20 @@ log = structlog.get_logger(__name__)
 
 
 def issue(session_key: str) -> str:
-    return signing.dumps([secrets.token_urlsafe(12), _fingerprint(session_key)], salt=_SALT)
+    return signing.dumps([secrets.token_urlsafe(12), fingerprint(session_key)], salt=_SALT)
 
 
 def redeem(ticket: str, session_key: str) -> bool:
     """True once. Waits for Redis up to 1 s: never in a loop thread."""
     try:
-        nonce, fingerprint = signing.loads(ticket, salt=_SALT, max_age=LIFETIME_SECONDS)
+        nonce, bound_to = signing.loads(ticket, salt=_SALT, max_age=LIFETIME_SECONDS)
     except (signing.BadSignature, ValueError, TypeError):
         return False
-    return secrets.compare_digest(str(fingerprint), _fingerprint(session_key)) and _first_use(str(nonce))
+    return secrets.compare_digest(str(bound_to), fingerprint(session_key)) and _first_use(str(nonce))
 
 
-def _fingerprint(session_key: str) -> str:
+def fingerprint(session_key: str) -> str:
+    """Names a browser's session where its key, which is a secret, must not appear."""
     return hashlib.sha256(session_key.encode()).hexdigest()[:32]
 
 

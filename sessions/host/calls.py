@@ -76,10 +76,11 @@ class CallRun:
         self._db, self._find = db, find
         self._sending: asyncio.Task[ToolResult] | None = None
         self._cancelled = False
+        self._words = ""
 
-    def cancel(self) -> None:
-        """A person's wish. Ends the request at the server as its era wants it; an answer that came first counts."""
-        self._cancelled = True
+    def cancel(self, words: str = "") -> None:
+        """Ends the request at the server as its era wants it; an answer that came first counts."""
+        self._cancelled, self._words = True, words
         if self._sending is not None:
             self._sending.cancel()
 
@@ -114,7 +115,7 @@ class CallRun:
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
-            return outcomes.cancelled()
+            return outcomes.cancelled(self._words)
         finally:
             progress.close()
         return outcomes.of_answer(result, live.redactor, await _violation(tool, result))

@@ -43,11 +43,13 @@ PING_SECONDS = 10.0
 class Run(Protocol):
     """A call in flight, as a session sees it."""
 
-    def cancel(self) -> None: ...
+    def cancel(self, words: str = "") -> None: ...
 
 
 class Live:
-    def __init__(self, db: Database, hold: Hold, launch: Launch, log: ServerLog) -> None:
+    """`on_room` is called when calls that found the waiting line full may come again."""
+
+    def __init__(self, db: Database, hold: Hold, launch: Launch, log: ServerLog, on_room: Callable[[], None]) -> None:
         self.hold, self.launch, self.log = hold, launch, log
         self.redactor = Redactor(launch.secrets)
         self.diagnosis = Diagnosis(self.redactor, step="handshake")
@@ -57,6 +59,7 @@ class Live:
         self.accepting = False
         self.over: asyncio.Future[McpError | None] = asyncio.get_running_loop().create_future()
         self._db = db
+        self._on_room, self._turned_away = on_room, False
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -111,6 +114,7 @@ class Live:
     async def slot(self, run: Run) -> AsyncIterator[bool]:
         """A place among the calls in flight; yields False when the waiting line is full."""
         if len(self.runs) >= CONCURRENCY + LINE_LIMIT:
+            self._turned_away = True
             yield False
             return
         self.runs.add(run)
@@ -119,11 +123,17 @@ class Live:
             async with self._slots:
                 yield True
         finally:
-            self.runs.discard(run)
-            self._idle_since = self._now()
-            if not self.runs:
-                self._quiet.set()
-                self._db.post(partial(lifecycle.used, self.hold, timezone.now()))
+            self._leave(run)
+
+    def _leave(self, run: Run) -> None:
+        self.runs.discard(run)
+        self._idle_since = self._now()
+        if self._turned_away and len(self.runs) <= CONCURRENCY:
+            self._turned_away = False
+            self._on_room()
+        if not self.runs:
+            self._quiet.set()
+            self._db.post(partial(lifecycle.used, self.hold, timezone.now()))
 
     def idle_left(self) -> float | None:
         """Seconds until the session counts as unused; None when it never does."""
@@ -143,9 +153,9 @@ class Live:
             return False
         return True
 
-    def cancel_calls(self) -> None:
+    def cancel_calls(self, words: str) -> None:
         for run in list(self.runs):
-            run.cancel()
+            run.cancel(words)
 
     # --- what the server tells ---------------------------------------------------------------------------------------
     def _on_event(self, event: Event) -> None:

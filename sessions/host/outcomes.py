@@ -35,7 +35,8 @@ def of_error(error: McpError, redactor: Redactor) -> Outcome:
 
 
 def cancelled(detail: str = "") -> Outcome:
-    words = detail or f"Cancelled while it ran. {MAY_HAVE_RUN}"
+    """After the claim: how far the tool came is the server's affair."""
+    words = _with_warning(detail or "Cancelled while it ran.")
     return Outcome(CallState.CANCELLED, fault=Fault.CANCELLED, detail=words)
 
 

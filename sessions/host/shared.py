@@ -12,7 +12,7 @@ OPENING_AT_ONCE = 50
 class Shared:
     #: seconds between two tries at most
     ceiling: float
-    #: told the id of a session that became ready: its waiting calls may go
+    #: told the id of a session that is ready, or has room again: its waiting calls may go
     on_ready: Callable[[int], None]
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OPENING_AT_ONCE))
     draining: bool = False

@@ -106,7 +106,7 @@ class Supervisor:
         except LaunchProblem as problem:
             return Ending(problem.failure)
         self._idle_seconds = launch.idle_seconds
-        self._live = live = Live(self._db, self.hold, launch, self._log)
+        self._live = live = Live(self._db, self.hold, launch, self._log, self._call_room)
         try:
             connected = await self._opened(live)
             return None if connected is None else await self._serve(live, connected)
@@ -121,6 +121,9 @@ class Supervisor:
         finally:
             self.live = None
             await live.close()
+
+    def _call_room(self) -> None:
+        self._shared.on_ready(self.hold.session_id)
 
     async def _load(self) -> Launch:
         while True:
@@ -192,7 +195,7 @@ class Supervisor:
         if self._shared.draining:
             await live.quiet(self._shared.drain_left())
         elif not self.orders.open:
-            live.cancel_calls()
+            live.cancel_calls("Cancelled because the session was closed.")
             await live.quiet(CANCEL_SECONDS)
         await self._must(partial(lifecycle.disconnecting, self.hold))
         await live.close()
@@ -250,6 +253,7 @@ class Supervisor:
         return closed
 
     async def _give_back(self) -> None:
+        await self._log.close()  # only an owner may write
         await self._db.persist(partial(lifecycle.release, self.hold))
 
     # --- waiting -------------------------------------------------------------------------------------------------------

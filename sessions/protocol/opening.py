@@ -105,9 +105,11 @@ def _fall_back(verdict: Legacy, info: Implementation, capabilities: Mapping[str,
         return (yield from _legacy(info, capabilities, verdict.because))
     except RpcError as exc:
         if not _turned_modern(exc):
-            raise _with_doubt(exc, verdict) from exc
+            _add_doubt(exc, verdict)
+            raise
     except McpError as exc:
-        raise _with_doubt(exc, verdict) from exc
+        _add_doubt(exc, verdict)
+        raise
     if not exchange:
         yield Renew()
     again = yield from _probe(exchange=exchange)
@@ -123,10 +125,10 @@ def _turned_modern(error: RpcError) -> bool:
     )
 
 
-def _with_doubt(error: McpError, verdict: Legacy) -> McpError:
+def _add_doubt(error: McpError, verdict: Legacy) -> None:
+    """Both ways failed: say both."""
     if verdict.doubt is not None and verdict.doubt.detail not in error.detail:
         error.detail = f"{error.detail} Before that: {verdict.doubt.detail}"
-    return error
 
 
 def _legacy(info: Implementation, capabilities: Mapping[str, Any], because: str) -> Opening:

@@ -5,13 +5,21 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 const SELECTOR = 'time[data-time]';
+const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 function zone() {
   return storage('zone') === 'utc' ? 'UTC' : undefined;
 }
 
+/* A formatter costs far more to make than to use, and a busy feed writes thousands of times. */
+const formatters = new Map();
+
 function parts(date, options) {
-  return new Intl.DateTimeFormat('en-GB', { timeZone: zone(), hourCycle: 'h23', ...options }).format(date);
+  const key = `${zone()} ${Object.entries(options)}`;
+  if (!formatters.has(key)) {
+    formatters.set(key, new Intl.DateTimeFormat('en-GB', { timeZone: zone(), hourCycle: 'h23', ...options }));
+  }
+  return formatters.get(key).format(date);
 }
 
 function exact(date) {
@@ -59,8 +67,7 @@ export function paintTime(element) {
   if (Number.isNaN(date.getTime())) return;
   const words = (FORMS[element.dataset.time] ?? relative)(date);
   if (element.textContent !== words) element.textContent = words;
-  const zoneName = zone() ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const title = `${exact(date)} ${zoneName} · ${date.toISOString()}`;
+  const title = `${exact(date)} ${zone() ?? OWN_ZONE} · ${date.toISOString()}`;
   if (element.title !== title) element.title = title;
 }
 

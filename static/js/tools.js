@@ -20,7 +20,7 @@ async function rerender(form, extra) {
   for (const [name, value] of Object.entries(extra)) body.set(name, value);
   const response = await fetch(form.dataset.formUrl, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
   if (!response.ok) throw new Error(`the form could not be loaded (${response.status})`);
-  htmx.swap({ target: form, swap: 'outerMorph', text: await response.text() });
+  await htmx.swap({ target: form, swap: 'outerMorph', text: await response.text() });
   return document.getElementById('tool-form');
 }
 

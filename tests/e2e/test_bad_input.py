@@ -83,8 +83,8 @@ def test_a_url_that_refuses_names_the_refusal(stack, ada) -> None:
 def test_a_url_that_hangs_ends_at_the_connect_time_out(stack, ada) -> None:
     with run_peer("evil") as url:
         ada.fill_http("Hangs", f"{url}/hang")
-        ada.page.get_by_text("Time-outs").click()
-        ada.page.get_by_label("Connect", exact=False).last.fill("3")
+        ada.page.get_by_text("Time-outs and protocol").click()
+        ada.page.get_by_label("Connect time-out").fill("3")
         result = ada.test_connection()
         expect(result).to_contain_text("No answer in time", timeout=40_000)
 
@@ -94,7 +94,7 @@ def test_a_call_that_is_redirected_is_never_followed(stack, ada) -> None:
         ada.register_http("Redirects calls", f"{url}/call-redirect")
         ada.wait_for_state("Ready")
         ada.open_tool("redirects-calls", "shout")
-        ada.page.get_by_label("text").fill("hello")
+        ada.fill_argument("text", "hello")
         ada.run_tool()
         expect(ada.result()).to_contain_text("redirects to another address")
         assert last_call(stack, "shout")["fault"] == "redirected"
@@ -144,3 +144,15 @@ def test_a_script_in_names_descriptions_and_results_is_shown_and_not_run(stack, 
     ada.open("/audit/")
     assert dialogs == []
     assert ada.page.evaluate("document.querySelectorAll('main script').length") == 0
+
+
+def test_a_destructive_tool_runs_only_after_its_name_was_typed(stack, ada) -> None:
+    ada.register_stdio("Careful", *peer_command("demo"))
+    ada.wait_for_state("Ready")
+    ada.open_tool("careful", "forget_notes")
+    ada.run_tool()
+    expect(ada.page.locator("[data-call-refused]")).to_be_visible()
+    assert stack.rows("SELECT 1 FROM mcp_sessions_call WHERE target = 'forget_notes'") == []
+    ada.page.locator("[name=_confirm]").fill("forget_notes")
+    ada.run_tool()
+    expect(ada.result()).to_contain_text("Succeeded")

@@ -25,7 +25,7 @@ def test_a_stranger_goes_from_the_setup_link_to_the_audit_row_of_a_stdio_call(fr
     bob.wait_for_state("Ready")
 
     ada.open_tool("everything", "echo")
-    ada.page.get_by_label("message").fill("hello from ada")
+    ada.fill_argument("message", "hello from ada")
     ada.page.keyboard.press("Control+Enter")
     expect(ada.result()).to_contain_text("Succeeded")
     expect(ada.result()).to_contain_text("hello from ada")
@@ -62,7 +62,7 @@ def test_a_call_is_cancelled_by_the_other_admin(stack, walker) -> None:
     ada.wait_for_state("Ready")
     bob.open_tool("cancel-me", "slow")
     ada.open_tool("cancel-me", "slow")
-    ada.page.get_by_label("steps").fill("200")
+    ada.fill_argument("steps", "200")
     ada.run_tool()
     expect(bob.result()).to_contain_text("Running")
     bob.result().get_by_role("button", name="Cancel").click()

@@ -61,7 +61,7 @@ async def caller(stack: Stack, client: httpx.Client, number: int, server: str, s
 
 
 async def one_call(socket, server: str, effect: str, ref: int) -> str:
-    order = {"op": "call", "server": server, "tool": "counter", "args": {"id": effect}, "ref": ref, "confirm": ""}
+    order = {"op": "call", "server": server, "tool": "counter", "args": {"id": effect}, "ref": ref, "confirm": "counter"}
     await socket.send(json.dumps(order))
     accepted = await answer(socket, lambda frame: frame.get("ref") == ref)
     assert accepted["op"] == "accepted", accepted

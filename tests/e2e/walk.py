@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.tools.browser import Complaints
+from tests.tools.browser import Complaints, sign_in
 
 SECONDS = 1000
 
@@ -24,38 +24,35 @@ class Walk:
     # --- account -----------------------------------------------------------------------------------------------------
     def use_setup_link(self, link: str, name: str, password: str) -> None:
         self.page.goto(link)
-        self.page.get_by_label("Username").fill(name)
-        self.page.get_by_label("Password", exact=True).fill(password)
-        self.page.get_by_label("Password confirmation").fill(password)
-        self.page.get_by_role("button", name="Create administrator").click()
+        self.page.locator("input[name=username]").fill(name)
+        self.page.locator("input[name=password1]").fill(password)
+        self.page.locator("input[name=password2]").fill(password)
+        self.page.locator("input[name=password2]").press("Enter")
         expect(self.page.get_by_role("heading", name="Overview")).to_be_visible()
 
     def sign_in(self, name: str, password: str) -> None:
-        self.open("/accounts/login/")
-        self.page.get_by_label("Username").fill(name)
-        self.page.get_by_label("Password", exact=True).fill(password)
-        self.page.get_by_role("button", name="Sign in").click()
+        sign_in(self.page, name, password)
         expect(self.page.get_by_role("heading", name="Overview")).to_be_visible()
 
     # --- registering ---------------------------------------------------------------------------------------------------
     def fill_stdio(self, name: str, command: str, arguments: list[str], **environment: str) -> None:
         self.open("/servers/add/")
-        self.page.get_by_label("Name", exact=True).first.fill(name)
-        self.page.get_by_label("stdio").check()
+        self.page.locator("#server-form input[name=name]").fill(name)
+        self.page.get_by_label("Transport").select_option("stdio")
         self.page.get_by_label("Command").fill(command)
         self.page.get_by_label("Arguments").fill("\n".join(arguments))
         self._fill_values("environment", environment)
 
     def fill_http(self, name: str, url: str, **headers: str) -> None:
         self.open("/servers/add/")
-        self.page.get_by_label("Name", exact=True).first.fill(name)
-        self.page.get_by_label("Streamable HTTP").check()
+        self.page.locator("#server-form input[name=name]").fill(name)
+        self.page.get_by_label("Transport").select_option("streamable_http")
         self.page.get_by_label("URL").fill(url)
         self._fill_values("header", headers)
 
     def _fill_values(self, kind: str, values: dict[str, str]) -> None:
         for index, (name, value) in enumerate(values.items()):
-            row = self.page.locator("[data-value-row]").nth(index)
+            row = self.page.locator("[data-value-row]:visible").nth(index)
             row.locator("select").select_option(kind)
             row.locator("input[name$=-name]").fill(name)
             row.locator("input[name$=-value], textarea[name$=-value]").fill(value)
@@ -88,6 +85,13 @@ class Walk:
 
     def wait_for_state(self, word: str, seconds: int = 40) -> None:
         expect(self.state()).to_contain_text(word, timeout=seconds * SECONDS)
+
+    def fill_argument(self, name: str, value: str) -> None:
+        """A field of the generated form; typing into an optional one also ticks its "send" box."""
+        box = self.page.locator(f"[name='arg:/{name}']")
+        if not box.is_visible():
+            self.page.locator("#tool-form .sf-more summary").first.click()
+        box.fill(value)
 
     def run_tool(self) -> None:
         self.page.get_by_role("button", name="Run tool").click()

@@ -58,7 +58,7 @@ def test_at_most_500_rows_stay_in_the_page(open_page: Opener) -> None:
     for start in range(11, 811, 100):
         rows = [_row(seq) for seq in range(start, start + 100)]
         peer.say({"t": "audit", "seq": start + 99, "kind": "event", "rows": rows})
-    expect(page.locator("#feed tr").first).to_contain_text("row 810")
+    expect(page.locator("#feed tr").first).to_contain_text("row 810", timeout=30_000)
     expect(page.locator("#feed tr")).to_have_count(500)
 
 

@@ -39,12 +39,22 @@ class Product:
         self.world = World(setup_link=self.stack.setup_link)
         self.state: dict[str, Any] = {}
         self._reached = Stage.FRESH
+        self._stuck = ""
 
     def reach(self, stage: Stage) -> None:
+        """A stage that could not be reached is not tried again: every page that needs it fails at once."""
         stages = list(Stage)
         while stages.index(self._reached) < stages.index(stage):
-            self._reached = stages[stages.index(self._reached) + 1]
-            self._steps[self._reached](self)
+            if self._stuck:
+                pytest.fail(self._stuck)
+            following = stages[stages.index(self._reached) + 1]
+            self._stuck = f"the product never came to the stage of {following.value}; see the first failure"
+            try:
+                self._steps[following](self)
+            except Exception as problem:  # whatever it was, the product's own words explain it
+                problem.add_note(f"the product said:\n{self.stack.output[-6000:]}")
+                raise
+            self._reached, self._stuck = following, ""
 
     def _create_admin(self) -> None:
         self.stack.create_admin()

@@ -48,7 +48,7 @@ def run_tool(page: Page, server: str, tool: str, arguments: dict[str, str]) -> N
         page.locator("#tool-form").get_by_label(name, exact=False).first.fill(value)
     page.get_by_role("button", name="Run tool").click()
     card = page.locator("#results .call-slot").first
-    expect(card).to_contain_text("Failed" if tool == "fail_on_purpose" else "Succeeded", timeout=READY_MS)
+    expect(card).to_contain_text("Tool error" if tool == "fail_on_purpose" else "Succeeded", timeout=READY_MS)
 
 
 def note_rows(stack: Stack, world: World) -> None:

@@ -81,8 +81,10 @@ def test_filters_stand_in_the_form_and_in_the_links_of_pages(ada: Client) -> Non
 
 
 def test_no_match_names_the_way_out(ada: Client) -> None:
-    page = text(ada.get("/audit/?text=nothing-like-it"))
+    page = text(ada.get("/audit/?text=nothing-like-it&kind=calls"))
     assert "No event matches" in page
+    assert 'href="?text=nothing-like-it"' in page
+    assert 'href="?kind=calls"' in page
     assert "Show all events" in page
 
 

@@ -84,6 +84,8 @@ class Child(asyncio.SubprocessProtocol):
                 self._transport.close()
 
     async def _descend(self) -> None:
+        if not self.pid:
+            return
         self._flush()
         if self._stdin is not None:
             self._stdin.close()

@@ -107,19 +107,20 @@ class StreamableHttpTransport(Transport):
             headers = self._wire.session_headers(outgoing.method) | outgoing.headers
             response = await self._wire.post(outgoing.data, headers)
             if not 300 <= response.status_code < 400:
-                await self._take(outgoing, response)
+                # From the headers sent: meanwhile another request may have renewed the session.
+                await self._take(outgoing, response, with_session="Mcp-Session-Id" in headers)
                 return
             await discard(response)
             self._wire.url = answers.redirect_target(response, self._wire.url, outgoing.method)
         detail = "The server redirects in a circle."
         raise HttpError(Fault.REDIRECTED, detail, status=response.status_code, may_have_run=False)
 
-    async def _take(self, outgoing: Outgoing, response: httpx.Response) -> None:
+    async def _take(self, outgoing: Outgoing, response: httpx.Response, *, with_session: bool) -> None:
         """Read one answer to its end, or to our message in it."""
         keep = False
         try:
             if not 200 <= response.status_code < 300:
-                await self._refused(outgoing, response)
+                await self._refused(outgoing, response, with_session=with_session)
             elif outgoing.id is None:
                 await self._wire.body(response)  # the answer to a notification or a response of ours says nothing
             else:
@@ -144,10 +145,9 @@ class StreamableHttpTransport(Transport):
             raise ProtocolError(Fault.NO_ANSWER, "The server answered, but not to this request.")
         return False
 
-    async def _refused(self, outgoing: Outgoing, response: httpx.Response) -> None:
+    async def _refused(self, outgoing: Outgoing, response: httpx.Response, *, with_session: bool) -> None:
         """Not 2xx: a JSON-RPC error in the body speaks for itself, except where the status decides."""
-        carried = "Mcp-Session-Id" in self._wire.session_headers(outgoing.method)
-        error = answers.status_error(response, wire_session=carried)
+        error = answers.status_error(response, wire_session=with_session)
         if error.fault is Fault.HTTP_STATUS and outgoing.id is not None:
             await self._error_body(outgoing, response)
         if not outgoing.answered:

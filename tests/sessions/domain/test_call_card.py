@@ -91,7 +91,13 @@ def test_an_unknown_outcome_offers_to_run_again_and_says_what_it_means(call: Cal
 
 @pytest.mark.parametrize(
     ("code", "name"),
-    [(-32700, "Parse error"), (-32042, "URL elicitation"), (-32000, "commonly"), (-32050, "chosen by the server"), (7, "own code")],
+    [
+        (-32700, "Parse error"),
+        (-32042, "URL elicitation"),
+        (-32000, "commonly"),
+        (-32050, "chosen by the server"),
+        (7, "own code"),
+    ],
 )
 def test_codes_have_names(code: int, name: str) -> None:
     assert name in name_of(code)

@@ -43,7 +43,14 @@ def server() -> Server:
     for position, (name, body) in enumerate(TOOLS.items()):
         text = json.dumps({"name": name, **body})
         Definition.objects.create(
-            server=made, kind="tool", key=name, body=text, position=position, digest="d", first_seen_at=now, changed_at=now
+            server=made,
+            kind="tool",
+            key=name,
+            body=text,
+            position=position,
+            digest="d",
+            first_seen_at=now,
+            changed_at=now,
         )
     return made
 
@@ -102,10 +109,10 @@ def test_wrong_arguments_name_their_place_and_write_nothing(
     assert not AuditEvent.objects.filter(action=AuditAction.CALL_REQUEST).exists()
 
 
-@pytest.mark.parametrize(("change", "words"), [({"enabled": False}, "disabled"), ({"archived_at": timezone.now()}, "archived")])
-def test_a_server_out_of_service_takes_no_call(
-    caller: Any, server: Server, change: dict[str, Any], words: str
-) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"), [({"enabled": False}, "disabled"), ({"archived_at": timezone.now()}, "archived")]
+)
+def test_a_server_out_of_service_takes_no_call(caller: Any, server: Server, change: dict[str, Any], words: str) -> None:
     Server.objects.update(**change)
     with pytest.raises(Rejected, match=words):
         place(caller, server)
@@ -193,8 +200,8 @@ def test_erased_arguments_cannot_be_repeated(caller: Any, server: Server) -> Non
 
 def test_arguments_of_others_are_not_repeated_without_the_right_to_read_them(caller: Any, server: Server) -> None:
     call = place(caller, server)
+    other = person("view_server", "call_tool")
     with pytest.raises(access.Denied):
-        other = person("view_server", "call_tool")
         calls.repeat(Actor.of_user(other), other, call)
 
 

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 
 from servers.audit import writer
-from servers.models import Server
-from tests.sessions.host.harness import Effects, WorkerProcess, stand_on_test_database
+from tests.sessions.host.harness import Effects, WorkerProcess, eventually, stand_on_test_database
 
 StartWorker = Callable[..., WorkerProcess]
 
@@ -37,21 +35,19 @@ def start_worker(transactional_db: None, valkey: Path, tmp_path: Path) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def shared_worker(
+def module_worker(
     django_db_setup: None, django_db_blocker: Any, valkey_server: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerProcess]:
-    """One worker for all tests of a file, which may use the database without asking for it."""
     with django_db_blocker.unblock():
         stand_on_test_database()
         worker = WorkerProcess(tmp_path_factory.mktemp("worker")).ready()
-        yield worker
-        worker.kill()
-        writer.reset()
-        call_command("flush", verbosity=0, interactive=False)
+    yield worker
+    worker.kill()
 
 
 @pytest.fixture
-def tidy_worker(shared_worker: WorkerProcess) -> Iterator[WorkerProcess]:
-    """The shared worker, rid of the test's servers afterwards."""
-    yield shared_worker
-    Server.objects.all().delete()
+def shared_worker(module_worker: WorkerProcess, transactional_db: None) -> Iterator[WorkerProcess]:
+    """One worker for all tests of a file. The tables are emptied under it: it closes what is gone and lives on."""
+    eventually(module_worker.row, 10, module_worker.output)
+    yield module_worker
+    writer.reset()

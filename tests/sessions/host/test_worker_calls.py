@@ -33,33 +33,18 @@ from tests.tools.valkey import _flush
 pytestmark = pytest.mark.integration
 
 
-House = tuple[WorkerProcess, McpSession, Effects]
+@pytest.fixture
+def worker(shared_worker: WorkerProcess) -> WorkerProcess:
+    return shared_worker
 
 
-@pytest.fixture(scope="module")
-def house(shared_worker: WorkerProcess, tmp_path_factory: pytest.TempPathFactory) -> House:
-    """One worker with one ready session for all tests of this file; they tell their effects apart by their texts."""
-    effects = Effects(tmp_path_factory.mktemp("calls") / "effects.log")
+@pytest.fixture
+def session(worker: WorkerProcess, effects: Effects) -> McpSession:
+    """Ready, and its tools are known."""
     session = effect_session(effects)
     await_ready(session)
     eventually(lambda: session.server.definitions.filter(key="shaped").exists())
-    return shared_worker, session, effects
-
-
-@pytest.fixture
-def worker(house: House) -> WorkerProcess:
-    return house[0]
-
-
-@pytest.fixture
-def session(house: House) -> McpSession:
-    await_ready(house[1])
-    return house[1]
-
-
-@pytest.fixture
-def effects(house: House) -> Effects:
-    return house[2]
+    return session
 
 
 def restart(session: McpSession) -> None:
@@ -161,8 +146,6 @@ def test_an_answer_that_comes_after_the_time_is_over_is_kept_as_late(
     late = eventually(lambda: Call.objects.select_related("late_result").get(pk=call.pk).late_result)
     assert json.loads(payloads.read(late) or "")["content"][0]["text"] == "at last"
     assert Call.objects.get(pk=call.pk).state == CallState.OUTCOME_UNKNOWN
-    servers.update(total_timeout_seconds=1800, request_timeout_seconds=60)
-    restart(session)
 
 
 def test_progress_stands_on_the_row_while_the_call_runs(worker: WorkerProcess, session: McpSession) -> None:
@@ -194,7 +177,6 @@ def test_a_secret_of_the_server_comes_back_neither_in_results_nor_in_logs(
     line = eventually(LogLine.objects.filter(text__contains="my token is").first)
     assert line.text == "my token is [redacted]"
     assert "tok-4711" not in worker.output
-    value.delete()
 
 
 def test_messages_of_strangers_are_dropped_and_the_worker_goes_on(worker: WorkerProcess, session: McpSession) -> None:
@@ -216,4 +198,3 @@ def test_a_call_that_nobody_could_send_in_time_lapses(worker: WorkerProcess, ses
     eventually(lambda: McpSession.objects.get().owner is None)
     call = ended(make_call(session, "echo", lapses_in=0.5))
     assert (call.state, call.sent_at) == (CallState.EXPIRED, None)
-    McpSession.objects.update(desired="open")

@@ -5,13 +5,14 @@ import signal
 import sys
 
 import pytest
+from django.db import transaction
 from django.db.models import F
 
 from servers.enums import AuditAction, ConnectionPolicy, TransportKind
 from servers.models import AuditEvent, Definition, Server
 from sessions import bus
 from sessions.enums import Desired, SessionCondition, SessionState
-from sessions.models import LogLine, McpSession
+from sessions.models import Call, LogLine, McpSession
 from tests.peers.peers import closed_port
 from tests.sessions.host.harness import (
     Effects,
@@ -42,7 +43,7 @@ def closed(session: McpSession) -> McpSession:
 
 
 def test_a_wanted_session_becomes_ready_and_shows_what_its_server_is(
-    tidy_worker: WorkerProcess, effects: Effects
+    shared_worker: WorkerProcess, effects: Effects
 ) -> None:
     session = effect_session(effects)
     row = await_ready(session)
@@ -57,11 +58,11 @@ def test_a_wanted_session_becomes_ready_and_shows_what_its_server_is(
 
 
 def test_a_session_that_is_not_wanted_any_more_is_closed_and_its_child_ends(
-    tidy_worker: WorkerProcess, effects: Effects
+    shared_worker: WorkerProcess, effects: Effects
 ) -> None:
     session = effect_session(effects)
     owner = await_ready(session).owner
-    below = descendants(tidy_worker.pid)
+    below = descendants(shared_worker.pid)
     assert below
     McpSession.objects.update(desired=Desired.CLOSED)
     bus.ring(owner.uid, "session", session.uid)
@@ -69,7 +70,38 @@ def test_a_session_that_is_not_wanted_any_more_is_closed_and_its_child_ends(
     assert not any(alive(pid) for pid in below)
 
 
-def test_disabling_a_server_closes_its_session_by_the_tick_alone(tidy_worker: WorkerProcess, effects: Effects) -> None:
+def test_closing_a_session_cancels_its_calls_and_says_why(shared_worker: WorkerProcess, effects: Effects) -> None:
+    session = effect_session(effects)
+    await_ready(session)
+    call = make_call(session, "slow", seconds=30)
+    ring(call)
+    eventually(lambda: effects.count("slow"))
+    McpSession.objects.update(desired=Desired.CLOSED)
+    done = ended(call)
+    assert (done.state, done.detail) == (
+        "cancelled",
+        "Cancelled because the session was closed. The tool may have run.",
+    )
+    eventually(lambda: effects.count("cancelled slow"))
+    closed(session)
+    assert LogLine.objects.filter(source="host", text="Session closed.").exists()
+
+
+def test_a_thousand_calls_at_once_wait_in_line_and_all_end(shared_worker: WorkerProcess, effects: Effects) -> None:
+    session = effect_session(effects)
+    await_ready(session)
+    with transaction.atomic():
+        calls = [make_call(session, "echo", lapses_in=120, text=f"number {number}.") for number in range(1000)]
+    for call in calls:
+        ring(call)
+    eventually(lambda: not Call.objects.filter(finished_at=None).exists(), 90)
+    assert Call.objects.filter(state="succeeded").count() == 1000
+    assert len({line for line in effects.lines() if line.startswith("echo")}) == effects.count("echo") == 1000
+
+
+def test_disabling_a_server_closes_its_session_by_the_tick_alone(
+    shared_worker: WorkerProcess, effects: Effects
+) -> None:
     session = effect_session(effects)
     await_ready(session)
     Server.objects.update(enabled=False)
@@ -77,7 +109,7 @@ def test_disabling_a_server_closes_its_session_by_the_tick_alone(tidy_worker: Wo
     assert effects.count("started") == 1
 
 
-def test_a_server_that_dies_is_started_again(tidy_worker: WorkerProcess, effects: Effects) -> None:
+def test_a_server_that_dies_is_started_again(shared_worker: WorkerProcess, effects: Effects) -> None:
     session = effect_session(effects)
     first = await_ready(session)
     call = make_call(session, "die")
@@ -90,7 +122,7 @@ def test_a_server_that_dies_is_started_again(tidy_worker: WorkerProcess, effects
     assert AuditEvent.objects.filter(action=AuditAction.SESSION_LOST, server_uid=session.server.uid).count() == 1
 
 
-def test_an_order_to_reconnect_opens_a_new_connection_once(tidy_worker: WorkerProcess, effects: Effects) -> None:
+def test_an_order_to_reconnect_opens_a_new_connection_once(shared_worker: WorkerProcess, effects: Effects) -> None:
     session = effect_session(effects)
     first = await_ready(session)
     McpSession.objects.update(restart_requested=F("restart_requested") + 1)
@@ -100,7 +132,7 @@ def test_an_order_to_reconnect_opens_a_new_connection_once(tidy_worker: WorkerPr
     assert effects.count("started") == 2
 
 
-def test_a_list_that_grows_is_read_again_by_itself(tidy_worker: WorkerProcess, effects: Effects) -> None:
+def test_a_list_that_grows_is_read_again_by_itself(shared_worker: WorkerProcess, effects: Effects) -> None:
     session = effect_session(effects)
     await_ready(session)
     tools = Definition.objects.filter(server=session.server)
@@ -112,7 +144,7 @@ def test_a_list_that_grows_is_read_again_by_itself(tidy_worker: WorkerProcess, e
 
 
 def test_a_command_that_does_not_exist_is_tried_again_and_again_and_comes_back_when_mended(
-    tidy_worker: WorkerProcess, effects: Effects
+    shared_worker: WorkerProcess, effects: Effects
 ) -> None:
     session = effect_session(effects)
     Server.objects.update(command="/nowhere/to/be/found")
@@ -124,7 +156,7 @@ def test_a_command_that_does_not_exist_is_tried_again_and_again_and_comes_back_w
     assert await_ready(session).fault == ""
 
 
-def test_a_command_that_exits_at_once_is_shown_with_its_last_words(tidy_worker: WorkerProcess) -> None:
+def test_a_command_that_exits_at_once_is_shown_with_its_last_words(shared_worker: WorkerProcess) -> None:
     code = "import sys; print('no API key given', file=sys.stderr); sys.exit(3)"
     session = make_session(command=sys.executable, arguments=["-c", code])
     row = failed(session, "process_exited")
@@ -132,13 +164,13 @@ def test_a_command_that_exits_at_once_is_shown_with_its_last_words(tidy_worker: 
     assert row.next_retry_at is not None or row.state == SessionState.CONNECTING
 
 
-def test_a_url_that_refuses_says_so_at_the_step_where_it_happened(tidy_worker: WorkerProcess) -> None:
+def test_a_url_that_refuses_says_so_at_the_step_where_it_happened(shared_worker: WorkerProcess) -> None:
     url = f"http://127.0.0.1:{closed_port()}/mcp"
     session = make_session(transport=TransportKind.STREAMABLE_HTTP, command="", url=url)
     assert failed(session, "connection_refused").fault_step == "connect"
 
 
-def test_an_unused_session_closes_and_a_call_opens_it_again(tidy_worker: WorkerProcess, effects: Effects) -> None:
+def test_an_unused_session_closes_and_a_call_opens_it_again(shared_worker: WorkerProcess, effects: Effects) -> None:
     session = effect_session(
         effects, connection_policy=ConnectionPolicy.IDLE_TIMEOUT, idle_timeout_seconds=1, connect_timeout_seconds=20
     )
@@ -149,9 +181,9 @@ def test_an_unused_session_closes_and_a_call_opens_it_again(tidy_worker: WorkerP
     assert ended(call).state == "succeeded"
 
 
-def test_a_killed_child_is_noticed_without_any_call(tidy_worker: WorkerProcess, effects: Effects) -> None:
+def test_a_killed_child_is_noticed_without_any_call(shared_worker: WorkerProcess, effects: Effects) -> None:
     session = effect_session(effects)
     await_ready(session)
-    child = next(pid for pid in descendants(tidy_worker.pid) if "effect_server" in command_line(pid))
+    child = next(pid for pid in descendants(shared_worker.pid) if "effect_server" in command_line(pid))
     os.kill(child, signal.SIGKILL)
     eventually(lambda: effects.count("started") == 2 and is_ready(session))

@@ -40,7 +40,9 @@ class Site:
         self.port = self.listener.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.valkey = valkey.start(self.valkey_socket)
-        self.backstage = self._process("-m", "tests.sessions.live.backstage", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.backstage = self._process(
+            "-m", "tests.sessions.live.backstage", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self.do("migrate")
         self.web = self._start_web()
 
@@ -63,7 +65,8 @@ class Site:
 
     def do(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         """Have the process behind the site do something (see backstage.py), and wait for it."""
-        assert self.backstage.stdin is not None and self.backstage.stdout is not None
+        assert self.backstage.stdin is not None
+        assert self.backstage.stdout is not None
         self.backstage.stdin.write(json.dumps({"do": verb, "args": args, "kwargs": kwargs}) + "\n")
         self.backstage.stdin.flush()
         answer = json.loads(self.backstage.stdout.readline() or '{"problem": "it died"}')
@@ -131,10 +134,11 @@ class Browser:
         return websockets.connect(uri, additional_headers=headers, max_size=None, proxy=None, **options)
 
     @contextlib.asynccontextmanager
-    async def tab(self, **topics: Any) -> AsyncIterator["Tab"]:
+    async def tab(self) -> AsyncIterator["Tab"]:
+        ticket = await self.ticket()
         async with self.dial() as connection:
             tab = Tab(connection)
-            await tab.say(op="hello", ticket=await self.ticket(), v=1)
+            await tab.say(op="hello", ticket=ticket, v=1)
             tab.welcome = await tab.hear(lambda message: message.get("op") == "welcome")
             yield tab
 

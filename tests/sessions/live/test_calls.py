@@ -59,7 +59,9 @@ async def test_the_owner_is_rung_with_the_id_and_nothing_else(site: Site, server
     assert body == {"v": 1, "verb": "call", "id": answer["call"], "epoch": 1}
 
 
-async def test_arguments_that_break_the_schema_are_rejected_by_pointer_and_leave_no_row(site: Site, server: str) -> None:
+async def test_arguments_that_break_the_schema_are_rejected_by_pointer_and_leave_no_row(
+    site: Site, server: str
+) -> None:
     before = len(site.do("calls"))
     async with person(site).tab() as tab:
         wrong = await tab.ask(op="call", server=server, tool="echo", args={"text": 7, "more": 1})
@@ -202,7 +204,9 @@ async def test_500_calls_of_50_sockets_are_500_intents(site: Site, server: str) 
     before = len(site.do("calls"))
 
     async def ten_calls(tab: Tab) -> list[str]:
-        answers = [await tab.ask(op="call", server=server, tool="echo", args={"text": "x"}, html=False) for _ in range(10)]
+        answers = [
+            await tab.ask(op="call", server=server, tool="echo", args={"text": "x"}, html=False) for _ in range(10)
+        ]
         assert {answer["op"] for answer in answers} == {"accepted"}
         return [answer["call"] for answer in answers]
 

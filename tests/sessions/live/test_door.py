@@ -98,6 +98,13 @@ async def test_signing_out_closes_the_sockets_of_that_browser_only(site: Site, a
         assert (await stays.ask(op="ping"))["op"] == "pong"
 
 
+async def test_signing_out_by_the_page_closes_the_socket_at_once(ada: Browser) -> None:
+    async with ada.tab() as tab:
+        response = await ada.post("/accounts/logout/")
+        assert response.status_code == 302
+        assert await tab.closed(5) == 4401
+
+
 async def test_a_deactivated_user_loses_every_socket(site: Site, ada: Browser) -> None:
     async with ada.tab() as tab:
         await tab.sub("audit")

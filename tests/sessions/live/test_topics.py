@@ -127,8 +127,10 @@ async def test_a_change_of_state_reaches_list_and_server_page(site: Site) -> Non
         await tab.sub(f"server.{server}")
         site.do("worker_holds", server)
         row = await tab.hear(
-            lambda message: message.get("t") == "servers"
-            and any(row["server"] == server and row["state"] == "ready" for row in message["rows"])
+            lambda message: (
+                message.get("t") == "servers"
+                and any(row["server"] == server and row["state"] == "ready" for row in message["rows"])
+            )
         )
         assert "Ready" in row["rows"][0]["pill"] or row["rows"][0]["word"] == "Ready"
         if not [frame for frame in tab.frames(f"server.{server}", "session") if frame["rows"][0]["state"] == "ready"]:
@@ -143,8 +145,10 @@ async def test_a_deleted_server_is_said_to_be_gone(site: Site) -> None:
         await tab.sub("servers")
         site.do("delete_server", server)
         await tab.hear(
-            lambda message: message.get("t") == "servers"
-            and any(row["server"] == server and row.get("deleted") for row in message["rows"]),
+            lambda message: (
+                message.get("t") == "servers"
+                and any(row["server"] == server and row.get("deleted") for row in message["rows"])
+            ),
             20,
         )
 

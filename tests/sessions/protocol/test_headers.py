@@ -80,7 +80,9 @@ def test_an_annotation_elsewhere_or_twice_excludes_the_tool(bad: dict[str, Any])
 
 def test_data_that_looks_like_an_annotation_is_no_annotation() -> None:
     example = {"x-mcp-header": "not here"}
-    assert mirrored_arguments(schema(a={"type": "object", "default": example, "enum": [example], "const": example})) == ()
+    assert (
+        mirrored_arguments(schema(a={"type": "object", "default": example, "enum": [example], "const": example})) == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,9 @@ def test_a_path_through_something_that_is_no_object_is_left_out() -> None:
 
 def test_an_integer_that_is_not_exact_everywhere_is_refused_here() -> None:
     with pytest.raises(InvalidRequest):
-        request_headers("tools/call", {"name": "t", "arguments": {"n": 2**53}}, "x", (Mirrored(("n",), "integer", "N"),))
+        request_headers(
+            "tools/call", {"name": "t", "arguments": {"n": 2**53}}, "x", (Mirrored(("n",), "integer", "N"),)
+        )
 
 
 @pytest.mark.parametrize(

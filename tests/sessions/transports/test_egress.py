@@ -92,7 +92,17 @@ async def test_a_lookup_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch
         await GuardedResolver(Policy(), 0.05).resolve("slow.test", 80)
 
 
-SPELLINGS = ["127.0.0.1", "2130706433", "0x7f.1", "0177.1", "127.1", "[::ffff:127.0.0.1]", "localhost", "localhost.", "0"]
+SPELLINGS = [
+    "127.0.0.1",
+    "2130706433",
+    "0x7f.1",
+    "0177.1",
+    "127.1",
+    "[::ffff:127.0.0.1]",
+    "localhost",
+    "localhost.",
+    "0",
+]
 
 
 @pytest.mark.integration
@@ -117,7 +127,9 @@ async def test_no_spelling_of_loopback_reaches_a_listener(host: str, look_first:
         server.close()
 
 
-@pytest.mark.parametrize("url", ["http://ok@127.0.0.1/", "ftp://a/b", "http://", "nonsense", "http://a:b@c/", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url", ["http://ok@127.0.0.1/", "ftp://a/b", "http://", "nonsense", "http://a:b@c/", "file:///etc/passwd"]
+)
 async def test_a_url_that_is_no_plain_http_url_is_refused_before_any_lookup(url: str) -> None:
     with pytest.raises(McpError) as caught:
         await unconnected(http(url)).connect()

@@ -1,6 +1,7 @@
 """Framing, event streams, inflating and backoff: pure pieces of the transports."""
 
 import gzip
+import itertools
 import random
 import zlib
 
@@ -17,10 +18,13 @@ from sessions.transports.stdio.framing import Lines, Oversized, Ring
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [data[start:end] for start, end in itertools.pairwise(edges)]
 
 
-@given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=8), st.lists(st.integers(0, 300), max_size=8))
+@given(
+    st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=8),
+    st.lists(st.integers(0, 300), max_size=8),
+)
 def test_lines_are_the_same_however_the_bytes_arrive(lines: list[bytes], places: list[int]) -> None:
     framing = Lines(64)
     seen = [line for chunk in cut(b"".join(line + b"\n" for line in lines), places) for line in framing.feed(chunk)]
@@ -48,7 +52,7 @@ def test_an_endless_line_is_not_held() -> None:
 
 
 def test_separators_other_than_lf_stay_inside_a_line() -> None:
-    line = 'a\u2028b\u0085c\x0bd\x0ce'.encode()
+    line = "a\u2028b\u0085c\x0bd\x0ce".encode()
     assert Lines(100).feed(line + b"\n") == [line]
 
 
@@ -81,19 +85,25 @@ def test_events_are_the_same_however_the_bytes_arrive(places: list[int]) -> None
 @given(st.lists(st.binary(max_size=60), max_size=10))
 def test_any_bytes_give_events_or_the_limit(chunks: list[bytes]) -> None:
     decoder = SseDecoder(100)
+    fault = None
     try:
         for chunk in chunks:
             decoder.feed(chunk)
     except ProtocolError as error:
-        assert error.fault is Fault.MESSAGE_LIMIT
+        fault = error.fault
+    assert fault in (None, Fault.MESSAGE_LIMIT)
 
 
 @pytest.mark.parametrize("chunk", [b"x" * 40, b"data: " + b"x" * 30 + b"\n", b": comment comment\n", b"id: 1\n"])
 def test_an_event_that_never_ends_meets_the_cap(chunk: bytes) -> None:
     decoder = SseDecoder(1000)
-    with pytest.raises(ProtocolError):
-        for _ in range(400):
+
+    def feed_for_ever() -> None:
+        while True:
             decoder.feed(chunk)
+
+    with pytest.raises(ProtocolError):
+        feed_for_ever()
 
 
 def test_many_small_events_do_not_add_up_to_the_cap() -> None:

@@ -14,10 +14,8 @@ if way == "noise":
     for number in range(200):
         print(f"log line {number}", flush=True)
     time.sleep(600)
-if way == "silent-to-probe":
-    # An old server: its loop dies at the unknown method, the process stays.
-    if b"server/discover" in sys.stdin.buffer.readline():
-        time.sleep(600)
+if way == "silent":
+    time.sleep(600)
 if way == "not-utf8":
     sys.stdin.buffer.readline()
     sys.stdout.buffer.write(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}\n')

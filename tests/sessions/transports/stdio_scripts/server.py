@@ -79,11 +79,18 @@ def handle(message):
     if method == "initialize":
         capabilities = {"tools": {"listChanged": True}}
         info = {"name": "script", "version": "1"}
-        send({"id": identity, "result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}})
+        send(
+            {
+                "id": identity,
+                "result": {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info},
+            }
+        )
     elif method == "tools/list":
         send({"id": identity, "result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}})
     elif method == "tools/call":
         call(identity, message["params"])
+    elif method == "server/discover" and "dies-at-probe" in sys.argv:
+        time.sleep(600)  # an old server: its loop is dead, its process stays
     elif method == "ping":
         if "mute" not in sys.argv:
             send({"id": identity, "result": {}})

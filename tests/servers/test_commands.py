@@ -1,0 +1,66 @@
+"""The command line goes the way of the pages: same rules, same rights, same log."""
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from servers.domain.launch import launch_values
+from servers.enums import AuditAction
+from servers.models import AuditEvent, Server
+from tests.servers.domain.cast import CANARY
+
+pytestmark = pytest.mark.django_db
+
+
+def register(*arguments: str, user: str = "ada", name: str = "Files") -> str:
+    out = StringIO()
+    call_command("register_server", "--user", user, "--name", name, *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_a_command_line_is_registered_with_its_arguments_as_they_stand(admin: Any) -> None:
+    assert "/servers/files/" in register("--env", "LEVEL=debug", "--", "npx", "-y", "@acme/files", "--root=/srv")
+    server = Server.objects.get()
+    assert (server.command, server.arguments) == ("npx", ["-y", "@acme/files", "--root=/srv"])
+    assert launch_values(server).environment == {"LEVEL": "debug"}
+    event = AuditEvent.objects.get(action=AuditAction.SERVER_REGISTER)
+    assert (event.actor_name, event.ip) == ("ada", "")
+
+
+def test_a_secret_is_read_from_a_variable_and_sealed(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", CANARY)
+    register("--url", "https://x.example/mcp", "--secret-header", "Authorization=MY_TOKEN", "--disabled")
+    server = Server.objects.get()
+    assert not server.enabled
+    assert server.values.get().plain == ""
+    assert launch_values(server).headers["Authorization"].reveal() == CANARY
+
+
+def test_a_user_without_the_right_is_refused_and_that_is_written_down(operator: Any) -> None:
+    with pytest.raises(CommandError, match="may not register commands"):
+        register("--", "npx", user="otto")
+    assert not Server.objects.exists()
+    assert AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY).actor_name == "otto"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "Give either"),
+        (["--url", "https://x/", "--", "npx"], "Give either"),
+        (["--url", "ftp://x/"], "url: Start the URL"),
+        (["--url", "https://x/", "--header", "nothing"], "NAME=VALUE"),
+        (["--url", "https://x/", "--secret-header", "A=NOT_SET_ANYWHERE"], "is not set"),
+    ],
+)
+def test_what_is_wrong_is_one_clear_line(arguments: list[str], words: str, admin: Any) -> None:
+    with pytest.raises(CommandError, match=words):
+        register(*arguments)
+    assert not Server.objects.exists()
+
+
+def test_an_unknown_user_is_named(admin: Any) -> None:
+    with pytest.raises(CommandError, match="'nobody'"):
+        register("--", "npx", user="nobody")

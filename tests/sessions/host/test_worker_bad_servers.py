@@ -1,0 +1,96 @@
+"""Servers that misbehave, through a real worker: the row's final state and words, and other sessions unharmed."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection, transaction
+
+from servers.audit.record import SYSTEM
+from servers.enums import TransportKind
+from sessions.domain import commands
+from sessions.enums import CallState, Desired, SessionCondition
+from sessions.models import McpSession
+from tests.peers.peers import peer_command, run_peer
+from tests.sessions.host.harness import (
+    Effects,
+    WorkerProcess,
+    await_ready,
+    effect_session,
+    ended,
+    eventually,
+    is_ready,
+    ring,
+)
+from tests.sessions.host.make import make_call, make_session
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def evil_url() -> Iterator[str]:
+    with run_peer("evil") as url:
+        yield url
+
+
+def http_session(url: str, slug: str = "evil") -> McpSession:
+    return make_session(slug, transport=TransportKind.STREAMABLE_HTTP, command="", url=url)
+
+
+def in_condition(session: McpSession, condition: SessionCondition) -> McpSession:
+    rows = McpSession.objects.filter(pk=session.pk, condition=condition)
+    return eventually(rows.first, 20, f"never {condition}: {McpSession.objects.values().get(pk=session.pk)}")
+
+
+def test_a_server_that_wants_a_credential_waits_for_a_person(shared_worker: WorkerProcess, evil_url: str) -> None:
+    row = in_condition(http_session(f"{evil_url}/401"), SessionCondition.NEEDS_AUTH)
+    assert (row.fault, row.next_retry_at, row.attempts) == ("unauthorized", None, 1)
+
+
+def test_html_instead_of_mcp_is_said_so(shared_worker: WorkerProcess, evil_url: str) -> None:
+    session = http_session(f"{evil_url}/html")
+    row = in_condition(session, SessionCondition.BACKING_OFF)
+    assert row.fault == "not_mcp"
+
+
+def test_a_result_over_the_message_limit_fails_and_other_sessions_go_on(
+    shared_worker: WorkerProcess, effects: Effects
+) -> None:
+    command, arguments = peer_command("evil:big")
+    big = make_session("big", command=command, arguments=arguments)
+    other = effect_session(effects)
+    await_ready(big)
+    await_ready(other)
+    large, small = make_call(big, "big"), make_call(other, "echo", text="unharmed")
+    ring(large)
+    ring(small)
+    done = ended(large)
+    assert (done.state, done.fault) == (CallState.FAILED, "message_limit")
+    assert "may have run" in done.detail
+    assert ended(small).state == CallState.SUCCEEDED
+
+
+def test_a_wanted_session_opens_at_once_by_its_task(shared_worker: WorkerProcess, effects: Effects) -> None:
+    session = effect_session(effects)
+    McpSession.objects.update(desired=Desired.CLOSED)
+    commands.want_session(SYSTEM, session)
+    await_ready(session)
+    commands.close_session(SYSTEM, session)
+    eventually(lambda: McpSession.objects.get(pk=session.pk).owner is None)
+    commands.reconnect(SYSTEM, session)
+    await_ready(session)
+
+
+def test_an_outcome_waits_for_a_locked_database_and_is_not_lost(shared_worker: WorkerProcess, effects: Effects) -> None:
+    session = effect_session(effects)
+    await_ready(session)
+    call = make_call(session, "slow", seconds=1)
+    ring(call)
+    eventually(lambda: effects.count("slow"))
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        eventually(lambda: "host.database_away" in shared_worker.output, 30, shared_worker.output[-2000:])
+    assert ended(call).state == CallState.SUCCEEDED
+    again = make_call(session, "echo", text="after the lock")
+    eventually(lambda: is_ready(session))
+    ring(again)
+    assert ended(again).state == CallState.SUCCEEDED

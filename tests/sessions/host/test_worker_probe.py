@@ -1,0 +1,77 @@
+"""*Test connection* through a real worker: steps as they happen, a report or the cause, and nothing left open."""
+
+import sys
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from servers.audit.record import Actor
+from servers.domain.drafts import create_draft
+from servers.domain.form_data import Registration, ValueInput
+from servers.enums import DraftState, TransportKind, ValueKind
+from servers.models import ServerDraft
+from servers.secret import Secret
+from sessions.domain import commands
+from tests.peers.peers import closed_port
+from tests.sessions.host.harness import EFFECT_SERVER, Effects, WorkerProcess, descendants, eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def user(shared_worker: WorkerProcess) -> Any:
+    return get_user_model().objects.get_or_create(username="ada", is_superuser=True)[0]
+
+
+def draft_of(user: Any, *values: ValueInput, **fields: Any) -> ServerDraft:
+    registration = Registration(name="Draft", values=list(values), **fields)
+    return create_draft(Actor.of_user(user), user, registration)
+
+
+def over(draft: ServerDraft, seconds: float = 40) -> ServerDraft:
+    done = ServerDraft.objects.filter(pk=draft.pk, state__in=[DraftState.SUCCEEDED, DraftState.FAILED])
+    return eventually(done.first, seconds, f"never over: {ServerDraft.objects.values().get(pk=draft.pk)}")
+
+
+def states(draft: ServerDraft) -> dict[str, str]:
+    return {step["name"]: step["state"] for step in draft.steps}
+
+
+def test_a_good_draft_walks_every_step_and_reports_what_the_server_is(
+    user: Any, shared_worker: WorkerProcess, effects: Effects
+) -> None:
+    log = ValueInput(ValueKind.ENVIRONMENT, "EFFECT_LOG", False, str(effects.path))
+    draft = draft_of(user, log, transport=TransportKind.STDIO, command=sys.executable, arguments=[str(EFFECT_SERVER)])
+    assert commands.test_draft(Actor.of_user(user), draft)
+    done = over(draft)
+    assert done.state == DraftState.SUCCEEDED, done.detail
+    assert states(done) == dict.fromkeys(("resolve", "connect", "handshake", "list"), "finished")
+    assert all(step["seconds"] is not None for step in done.steps)
+    assert (done.report["server_info"]["name"], done.report["tools"], done.report["prompts"]) == ("effects", 8, 0)
+    assert effects.count("started") == 1
+    eventually(lambda: not descendants(shared_worker.pid))
+
+
+def test_a_draft_whose_message_was_lost_is_tested_by_the_tick(user: Any, effects: Effects) -> None:
+    draft = draft_of(user, transport=TransportKind.STDIO, command="/nowhere/at/all")
+    done = over(draft)
+    assert (done.state, done.fault, states(done)["resolve"]) == (DraftState.FAILED, "command_not_found", "failed")
+
+
+def test_a_refused_address_fails_at_connect_with_its_cause(user: Any) -> None:
+    url = f"http://127.0.0.1:{closed_port()}/mcp"
+    draft = draft_of(user, transport=TransportKind.STREAMABLE_HTTP, url=url)
+    commands.test_draft(Actor.of_user(user), draft)
+    done = over(draft)
+    assert (done.fault, states(done)) == ("connection_refused", {"resolve": "finished", "connect": "failed"})
+
+
+def test_a_command_that_ends_at_once_shows_its_last_words_without_its_secret(user: Any) -> None:
+    code = "import os, sys; print('bad key', os.environ['KEY'], file=sys.stderr); sys.exit(2)"
+    key = ValueInput(ValueKind.ENVIRONMENT, "KEY", True, Secret("sk-12345678"))
+    draft = draft_of(user, key, transport=TransportKind.STDIO, command=sys.executable, arguments=["-c", code])
+    commands.test_draft(Actor.of_user(user), draft)
+    done = over(draft)
+    assert (done.state, done.fault) == (DraftState.FAILED, "process_exited")
+    assert "bad key [redacted]" in done.stderr_tail
