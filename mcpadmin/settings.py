@@ -3,7 +3,7 @@
 import secrets
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import environ
 
@@ -156,7 +156,9 @@ _sqlite = {
 _database_url = env.str("DATABASE_URL", default="")
 DATABASES = {"default": env.db_url_config(_database_url) if _database_url else _sqlite}
 if DATABASES["default"]["ENGINE"].endswith("postgresql"):
-    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = True
+    # A socket directory comes percent-encoded; the writer keeps one connection of the pool for good.
+    DATABASES["default"]["HOST"] = unquote(DATABASES["default"].get("HOST") or "")
+    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 2, "max_size": 16}
 # Under ASGI each request has a thread of its own: a kept connection would be a leaked descriptor.
 DATABASES["default"]["CONN_MAX_AGE"] = 0
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -15,7 +15,7 @@ class Payload(models.Model):
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=12, choices=PayloadKind)
     salt = models.BinaryField()
-    digest = models.CharField(max_length=64)
+    digest = models.CharField(max_length=64, db_index=True)  # an audit event names its payloads by it
     size = models.PositiveBigIntegerField()  # bytes of the JSON text
     text = models.TextField(blank=True)
     blob = models.BinaryField(null=True)

@@ -107,8 +107,8 @@ def holdings(stack: Stack) -> dict[str, dict[str, int]]:
 def register_counter(stack: Stack, effects) -> str:
     command, arguments = peer_command("sdk1", "stdio")
     stack.manage(
-        "register_server", "--user", ADMIN[0], "--name", "Counter", "--transport", "stdio", "--command", command,
-        *[f"--argument={argument}" for argument in arguments], "--environment", f"EFFECT_LOG={effects}",
+        "register_server", "--user", ADMIN[0], "--name", "Counter", "--env", f"EFFECT_LOG={effects}",
+        "--", command, *arguments,
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

@@ -111,9 +111,8 @@ async def test_progress_of_a_long_tool_arrives_while_it_runs(transport: str) -> 
             assert {event.tag for event in made.of(Progress)} == {"long"}
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_server_that_changes_its_tools_after_the_handshake_says_so(transport: str) -> None:
-    with spec_of("everything", transport) as spec:
+async def test_a_server_that_changes_its_tools_after_the_handshake_says_so() -> None:
+    with spec_of("everything", "stdio") as spec:
         async with connected(spec) as made:
             for _ in range(100):
                 if made.of(ListChanged):
@@ -162,6 +161,7 @@ async def test_a_session_that_the_server_forgot_is_renewed_within_a_call() -> No
         client = unconnected(http(url))
         await client.connect()
     with run_peer("sdk1", "http", port=port):
+        await asyncio.sleep(0.1)  # starting a peer blocks the loop, which has not yet seen the old one hang up
         result = await client.call_tool("echo", {"text": "again"})
         assert (result.attempts, result.content[0]["text"]) == (2, "again")
         await client.close()

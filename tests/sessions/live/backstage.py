@@ -151,11 +151,11 @@ def progress(call_uid: str, done: float, total: float, message: str) -> None:
     bus.call_progress(call_uid, done, total, message)
 
 
-def log_lines(server_uid: str, first: int, count: int) -> None:
+def log_lines(server_uid: str, first: int, count: int, padding: int = 0) -> None:
     owner = Server.objects.get(uid=server_uid)
     now = timezone.now()
     LogLine.objects.bulk_create(
-        LogLine(server=owner, seq=seq, at=now, source=LogSource.STDERR, text=f"line {seq}")
+        LogLine(server=owner, seq=seq, at=now, source=LogSource.STDERR, text=f"line {seq} {'x' * padding}")
         for seq in range(first, first + count)
     )
     bus.log_appended(server_uid, first + count - 1)

@@ -1,11 +1,14 @@
 """What a socket hears: feeds without a gap, snapshots by version, and never what its user may not see."""
 
 import asyncio
+import random
+import socket
 import uuid
 
 import pytest
 
-from tests.sessions.live.site import Browser, Site
+from sessions.domain import topics
+from tests.sessions.live.site import Browser, Site, Tab
 
 RIGHTS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
 
@@ -16,7 +19,7 @@ def person(site: Site, rights: list[str] = RIGHTS) -> Browser:
     return site.browser(name)
 
 
-async def until_seq(tab: object, topic: str, seq: int) -> None:
+async def until_seq(tab: Tab, topic: str, seq: int) -> None:
     if tab.seqs(topic)[-1:] != [seq]:
         await tab.hear(lambda message: message.get("t") == topic and message.get("seq") == seq, 25)
 
@@ -181,3 +184,35 @@ async def test_a_topic_without_its_right_or_its_row_is_denied(site: Site, rights
         site.do("record", 1)
         await tab.listen(0.5)
         assert [message for message in tab.heard if "kind" in message] == []
+
+
+async def test_a_browser_that_does_not_read_is_given_up_and_the_others_are_not_held_up(site: Site) -> None:
+    ada, bob = person(site), person(site)
+    server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
+    lazy = socket.socket()
+    lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # or the kernel would read megabytes for it
+    lazy.connect(("127.0.0.1", site.port))
+    ticket = await ada.ticket()
+    async with bob.tab() as brisk:
+        await brisk.sub(f"log.{server}")
+        stuck = await ada.dial(sock=lazy, max_queue=1, ping_interval=None, close_timeout=1)
+        tab = Tab(stuck)
+        await tab.say(op="hello", ticket=ticket, v=1)
+        await tab.sub(f"log.{server}")
+        for batch in range(8):
+            await asyncio.to_thread(site.do, "log_lines", server, 1 + batch * 200, 200, 10_000)
+            await until_seq(brisk, f"log.{server}", (batch + 1) * 200)
+        assert await tab.closed(30) == 4008
+        assert brisk.seqs(f"log.{server}") == list(range(1, 1601))
+
+
+def test_only_the_one_spelling_of_a_topic_is_one() -> None:
+    numbers = random.Random(7)
+    alphabet = "audit.servers-0123456789abcdefABCDEF{}*:/ \0é"
+    for _ in range(10_000):
+        text = "".join(numbers.choices(alphabet, k=numbers.randrange(0, 60)))
+        topic = topics.parse(text)
+        assert topic is None or topic.name == text
+    uid = uuid.UUID(int=numbers.getrandbits(128))
+    assert topics.parse(f"call.{uid}") == topics.Topic(topics.TopicKind.CALL, uid)
+    assert topics.parse(f"call.{uid.hex}") is None
