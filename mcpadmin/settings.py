@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 import environ
 
 from mcpadmin import keys
+from mcpadmin.up import socket_path
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
@@ -135,7 +136,7 @@ WHITENOISE_USE_FINDERS = not STATIC_COLLECTED
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "mcpadmin.storage.StaticStorage"
+        "BACKEND": "mcpadmin.storage.HashedStorage"
         if STATIC_COLLECTED
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
@@ -165,7 +166,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Redis: broker, channel layer, cache -------------------------------------------------------------------------
 VALKEY_DIR = DATA_DIR / "valkey"
-VALKEY_SOCKET = Path(env.str("MCPADMIN_VALKEY_SOCKET", default=str(VALKEY_DIR / "valkey.sock")))
+VALKEY_SOCKET = Path(env.str("MCPADMIN_VALKEY_SOCKET", default=str(socket_path.recorded(VALKEY_DIR))))
 REDIS_URL = env.str("REDIS_URL", default="")
 CELERY_BROKER_URL = REDIS_URL or f"redis+socket://{VALKEY_SOCKET}"
 _layer_url = REDIS_URL or f"unix://{VALKEY_SOCKET}?db=1"
@@ -232,6 +233,7 @@ HEARTBEAT_SECONDS = env.float("MCPADMIN_HEARTBEAT_SECONDS", default=3.0)
 STALE_SECONDS = env.float("MCPADMIN_STALE_SECONDS", default=10.0)
 DRAIN_SECONDS = env.float("MCPADMIN_DRAIN_SECONDS", default=30.0)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
+SOCKETS_PER_USER = env.int("MCPADMIN_SOCKETS_PER_USER", default=10)
 MESSAGE_LIMIT_BYTES = env.int("MCPADMIN_MESSAGE_LIMIT_BYTES", default=8 * 1024 * 1024)
 INLINE_PAYLOAD_BYTES = 64 * 1024
 RECONNECT_CEILING_SECONDS = env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)
@@ -249,3 +251,4 @@ USE_I18N = False
 LOG_LEVEL = env.str("MCPADMIN_LOG_LEVEL", default="INFO")
 LOG_FORMAT = env.str("MCPADMIN_LOG_FORMAT", default="auto")  # auto: words on a terminal, JSON elsewhere
 LOGGING_CONFIG = "mcpadmin.logging.configure"
+LOGGING = {"configured": True}  # Django asks LOGGING_CONFIG only when there is something in it

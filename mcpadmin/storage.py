@@ -1,14 +1,21 @@
+"""Static files with hashes in their names: what `up` writes, and what `{% static %}` reads the names from."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
-class StaticStorage(CompressedManifestStaticFilesStorage):
-    """Rewrites the imports of our own modules to their hashed names.
+class HashedStorage(CompressedManifestStaticFilesStorage):
+    """Modules import each other by hashed names too: one instance each, cached for ever. Plain names stay, uncompressed."""
 
-    Otherwise a module reached by a page and by another module would be two, and live.js twice is two sockets. Only ours:
-    other packages ship imports that resolve nowhere.
-    """
+    support_js_module_import_aggregation = True
 
-    patterns = (
-        *CompressedManifestStaticFilesStorage.patterns,
-        ("js/*.js", CompressedManifestStaticFilesStorage._js_module_import_aggregation_patterns[1]),
-    )
+    def url_converter(self, name: str, *rest: Any, **more: Any) -> Callable[[re.Match[str]], str]:
+        """Only our own modules: third-party scripts name files that nobody ships (source maps, bare specifiers)."""
+        foreign = name.endswith(".js") and not name.startswith("js/")
+        return (lambda found: found[0]) if foreign else super().url_converter(name, *rest, **more)
+
+    def compress_files(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+        yield from super().compress_files(set(paths) & set(self.hashed_files.values()))

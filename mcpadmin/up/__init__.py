@@ -1,8 +1,9 @@
 """`manage.py up`: one supervisor for the embedded Valkey, the web server, the workers and beat.
 
-    options -> ground (lock, port, keys) -> valkey -> migrate -> web | workers | beat -> set-up link, URL
+    options -> ground, lock, listener -> valkey -> database | assets -> web | workers | beat -> set-up link, URL
 
-Modules: `problems` (the one error type), `ground` (what must hold before anything starts), `lock`, `listener`,
-`socket_path`, `valkey`, `database`, `assets`, `process` (spawn and reap), `readiness`, `parts` (what is run),
-`supervisor` (keep, restart, stop), `guard` (cleans up after a SIGKILL of `up`), `output`.
+- before anything starts: `ground`, `lock`, `listener`, `socket_path`; what fails there is a `problems.StartProblem`
+- what is run: `parts` (command lines), `valkey`, `readiness` (asked from outside), `ready` (said by the part itself)
+- how it is kept: `process` (spawn, reap) < `child` (one process) < `keeper` (one part) < `family` (all) < `supervisor`
+- after a SIGKILL of `up`: every part dies by its death signal; `guard` (talked to by `sentry`) removes the files
 """

@@ -1,32 +1,17 @@
 """Static files with hashes in their names, compressed, collected once after each change of their sources."""
 
 import hashlib
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
-from whitenoise.storage import CompressedManifestStaticFilesStorage
+
+from mcpadmin.storage import HashedStorage
 
 FINGERPRINT = ".fingerprint"
 MANIFEST = "staticfiles.json"
-
-
-class HashedStorage(CompressedManifestStaticFilesStorage):
-    """Modules import each other by hashed names too: one instance each, cached for ever. Plain names stay, uncompressed."""
-
-    support_js_module_import_aggregation = True
-
-    def url_converter(self, name: str, *rest: Any, **more: Any) -> Callable[[re.Match[str]], str]:
-        """Only our own modules: third-party scripts name files that nobody ships (source maps, bare specifiers)."""
-        foreign = name.endswith(".js") and not name.startswith("js/")
-        return (lambda found: found[0]) if foreign else super().url_converter(name, *rest, **more)
-
-    def compress_files(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-        yield from super().compress_files(set(paths) & set(self.hashed_files.values()))
 
 
 def collect() -> int:

@@ -12,6 +12,9 @@ from mcpadmin.up.keeper import Keeper
 from mcpadmin.up.sentry import Sentry
 
 SWEEP_SECONDS = 5.0
+# All parts together, so that a machine under load still sees the end of `up` within 10 s; the last one keeps its share.
+STOP_SECONDS = 8.6
+LAST_SECONDS = 0.7
 
 
 class Family:
@@ -57,10 +60,12 @@ class Family:
         return orphans
 
     async def stop(self, order: Iterable[str], hurry: asyncio.Event) -> None:
+        deadline = time.monotonic() + STOP_SECONDS
         for name in order:
-            await asyncio.gather(
-                *(keeper.stop(hurry) for keeper in self.keepers if keeper.part.name.partition("-")[0] == name)
-            )
+            stage = [keeper for keeper in self.keepers if keeper.part.name.partition("-")[0] == name]
+            reserve = 0 if name == "valkey" else LAST_SECONDS
+            at_most = max(0.1, deadline - reserve - time.monotonic())
+            await asyncio.gather(*(keeper.stop(at_most, hurry) for keeper in stage))
         self._loop.remove_signal_handler(signal.SIGCHLD)
         if self._sweeping:
             self._sweeping.cancel()

@@ -76,8 +76,8 @@ class Keeper:
         )
         return delay
 
-    async def stop(self, hurry: asyncio.Event) -> None:
+    async def stop(self, at_most: float, hurry: asyncio.Event) -> None:
         if self._task:
             self._task.cancel()
         if self.child:
-            await self.child.stop(self.part.grace, hurry)
+            await self.child.stop(min(self.part.grace, at_most), hurry)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Part:
     name: str
     argv: tuple[str, ...]
-    grace: float  # seconds between SIGTERM and SIGKILL; all parts together stay under 10
+    grace: float  # seconds between SIGTERM and SIGKILL; family.STOP_SECONDS bounds the sum
     pass_fds: tuple[int, ...] = ()
     probe: Callable[[], Awaitable[None]] | None = None  # None: the part announces itself on a pipe
 
@@ -42,7 +42,7 @@ def worker_parts(count: int) -> list[Part]:
 
 def _worker(number: int, name: str) -> Part:
     words = f"-A mcpadmin.worker worker --pool threads --without-gossip --without-mingle -l INFO -n worker{number}@%h"
-    return Part(name, (*_celery(), *words.split()), DRAIN_SECONDS + 0.5)
+    return Part(name, (*_celery(), *words.split()), DRAIN_SECONDS + 0.4)
 
 
 def beat_part(data_dir: Path) -> Part:

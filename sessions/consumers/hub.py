@@ -25,7 +25,8 @@ from sessions.domain.topics import Topic
 
 SLOW_SECONDS = 15.0
 LAYER_SECONDS = 2.0
-SETTLE_SECONDS = 0.5
+#: SUBSCRIBE returns before it works: what fell into the gap is looked for soon, and once more when all is calm
+SETTLE_SECONDS = (0.05, 0.5)
 IDLE_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
@@ -35,7 +36,7 @@ class Hub:
         self.reader = Reader()
         self.sockets: set[Socket] = set()
         self.streams: dict[str, Stream] = {}
-        self._reads = TopicReads(self.reader)
+        self._reads = TopicReads(self.reader, self._spawn_catch_up)
         self._channel: str | None = None
         self._tasks = {asyncio.create_task(self._listen()), asyncio.create_task(self._tick())}
         bus.start()
@@ -106,7 +107,8 @@ class Hub:
         if stream is None:
             stream = self.streams[topic.name] = self._reads.stream(topic)
             await self._join(topic.name, stream)
-            asyncio.get_running_loop().call_later(SETTLE_SECONDS, stream.recheck)
+            for delay in SETTLE_SECONDS:
+                asyncio.get_running_loop().call_later(delay, stream.recheck)
         return stream
 
     async def _join(self, group: str, stream: Stream | None = None) -> None:

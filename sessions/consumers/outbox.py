@@ -1,12 +1,14 @@
 """The way out of one socket: a bounded queue and one task, so that a slow browser waits alone."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
 from sessions.consumers.limits import BUFFER_BYTES
 
 ROOM_BYTES = BUFFER_BYTES // 4
+STUCK_SECONDS = 15.0
 _LOOK_AGAIN_SECONDS = 0.05
 
 
@@ -32,14 +34,17 @@ class Outbox:
         if not self._open:
             return
         if self._bytes + self._backlog() > BUFFER_BYTES:
-            self._open = False
-            self._too_slow()
+            self._give_up()
             return
         self._queue.append(text)
         self._bytes += len(text)
         self._ready.set()
         if self._bytes > ROOM_BYTES:
             self._room.clear()
+
+    @property
+    def has_room(self) -> bool:
+        return self._room.is_set()
 
     async def room(self) -> None:
         """Wait until a catch-up may go on without driving the socket over its bound."""
@@ -51,6 +56,8 @@ class Outbox:
             self._ready.clear()
             while self._queue:
                 await self._until_taken()
+                if not self._queue:
+                    return
                 text = self._queue.popleft()
                 await self._send(text)
                 self._bytes -= len(text)
@@ -58,12 +65,27 @@ class Outbox:
                     self._room.set()
 
     async def _until_taken(self) -> None:
-        while self._backlog() > ROOM_BYTES:  # noqa: ASYNC110 - ASGI has no signal for a drained socket
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        """Wait for a slow browser; one that takes nothing at all for a while is given up."""
+        left, since = self._backlog(), time.monotonic()
+        while left > ROOM_BYTES:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # ASGI has no signal for a drained socket
+            now = self._backlog()
+            if now < left:
+                since = time.monotonic()
+            elif time.monotonic() - since > STUCK_SECONDS:
+                self._give_up()
+                return
+            left = now
+
+    def _give_up(self) -> None:
+        self._open = False
+        self._queue.clear()
+        self._room.set()
+        self._too_slow()
 
     async def close(self) -> None:
         self._open = False
         self._queue.clear()
-        self._room.set()
+        self._room.set()  # whoever waits for room learns elsewhere that the socket is gone
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)

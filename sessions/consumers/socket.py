@@ -39,6 +39,10 @@ class Socket:
     def send(self, body: dict[str, Any]) -> None:
         self.put(message(body))
 
+    @property
+    def has_room(self) -> bool:
+        return self._outbox.has_room
+
     async def room(self) -> None:
         await self._outbox.room()
 

@@ -20,6 +20,7 @@ from sessions.enums import CallState, LogSource
 from sessions.models import Call, LogLine, McpSession
 
 FEED_ROWS = 200
+FEED_CHARS = 200_000
 HTML_CHARS = 700_000
 Row = dict[str, Any]
 
@@ -35,7 +36,17 @@ class FeedPart:
 
 def feed_after(topic: Topic, seq: int) -> FeedPart:
     rows = _audit_after(seq) if topic.kind is TopicKind.AUDIT else _log_after(topic.row, seq)
-    return FeedPart(rows, len(rows) == FEED_ROWS)
+    kept = _within(rows, FEED_CHARS)
+    return FeedPart(kept, len(rows) == FEED_ROWS or len(kept) < len(rows))
+
+
+def _within(rows: list[Row], chars: int) -> list[Row]:
+    """The first rows that together stay within one frame's size, at least one."""
+    for index, row in enumerate(rows):
+        chars -= len(str(row))
+        if chars < 0:
+            return rows[: max(1, index)]
+    return rows
 
 
 def feed_head(topic: Topic) -> int:
@@ -128,6 +139,10 @@ def call_frames(keys: list[CallKey]) -> dict[CallKey, Frame]:
     """Topics `call.<uid>`, in one query. The flag asks for a second rendering without arguments and result."""
     calls = {call.uid: call for call in queries.calls_by_uid({uid for uid, _ in keys})}
     return {key: _call_frame(calls[key[0]], key[1]) for key in keys if key[0] in calls}
+
+
+def call_versions(uids: list[UUID]) -> dict[UUID, int]:
+    return dict(Call.objects.filter(uid__in=uids).values_list("uid", "version"))
 
 
 def _call_frame(call: Call, reserved_too: bool) -> Frame:

@@ -21,6 +21,8 @@ WINDOW_SECONDS = 0.1
 FEED_BEHIND = 20_000
 Dirt = tuple[str, str]  # kind of a hint, subject within the topic
 EVERYTHING: Dirt = ("*", "")
+#: as EVERYTHING, where a cheaper look may show that nothing moved
+RECHECK: Dirt = ("?", "")
 log = structlog.get_logger(__name__)
 
 
@@ -30,6 +32,8 @@ class Member(Protocol):
     viewer: Viewer
     suspended: bool
 
+    @property
+    def has_room(self) -> bool: ...
     def put(self, text: str) -> None: ...
     async def room(self) -> None: ...
 
@@ -73,7 +77,7 @@ class Stream(ABC):
 
     def recheck(self) -> None:
         """Compare with the database: a hint may have been lost."""
-        self._soil({EVERYTHING})
+        self._soil({RECHECK})
 
     def _soil(self, dirt: set[Dirt]) -> None:
         self._dirt |= dirt
@@ -117,9 +121,11 @@ class FeedStream(Stream):
         read_after: Callable[[int], Awaitable[FeedPart]],
         read_head: Callable[[], Awaitable[int]],
         kind: str,
+        fell_behind: Callable[[Subscription], None],
     ) -> None:
         super().__init__(topic)
         self._read_after, self._read_head, self._kind = read_after, read_head, kind
+        self._fell_behind = fell_behind
         self.head = 0
 
     async def _refresh(self, dirt: set[Dirt]) -> None:
@@ -136,6 +142,10 @@ class FeedStream(Stream):
         for listener in listeners:
             cursor = listener.cursor or 0
             if listener.member.suspended or not listener.live or cursor >= rows[-1]["seq"]:
+                continue
+            if not listener.member.has_room:  # it reads on at its own pace, as if it had just come
+                listener.live = False
+                self._fell_behind(listener)
                 continue
             skip = next(index for index, row in enumerate(rows) if row["seq"] > cursor)
             if skip not in texts:
@@ -188,6 +198,7 @@ class SnapshotStream(Stream):
         super().__init__(topic)
         self._read, self._read_progress = read, read_progress
         self.over = False
+        self.version = -1  # of the newest frame, where the topic is about one row
         self.known: set[str] = set()
         self._progress: Row | None = None
         self._progress_task: asyncio.Task[None] | None = None
@@ -209,7 +220,7 @@ class SnapshotStream(Stream):
 
     async def _refresh(self, dirt: set[Dirt]) -> None:
         for frame in await self._read(dirt, self):
-            self.over = frame.final
+            self._note(frame)
             for subscription in list(self.subscriptions):
                 if subscription.live:
                     subscription.offer(frame)
@@ -219,11 +230,14 @@ class SnapshotStream(Stream):
         newest: int | None = None
         for frame in await self._read({EVERYTHING}, self):
             newest = max(newest or 0, frame.version)
-            self.over = frame.final
+            self._note(frame)
             if frame.version != subscription.cursor or not frame.version:
                 await subscription.member.room()
                 subscription.offer(frame)
         self._synced(subscription, newest)
+
+    def _note(self, frame: Frame) -> None:
+        self.over, self.version = frame.final, max(self.version, frame.version)
 
     def _later(self, row: Row | None) -> None:
         """Progress is lossy: the newest one of each window."""

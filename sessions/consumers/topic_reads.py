@@ -1,6 +1,6 @@
 """How the hub reads each kind of topic: one read for all sockets, and one query for all topics that wait."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -11,14 +11,15 @@ from sessions.consumers import sources
 from sessions.consumers.frames import Frame
 from sessions.consumers.reader import Reader, Together
 from sessions.consumers.sources import CallKey
-from sessions.consumers.streams import EVERYTHING, Dirt, FeedStream, Row, SnapshotStream, Stream
+from sessions.consumers.streams import EVERYTHING, RECHECK, Dirt, FeedStream, Row, SnapshotStream, Stream, Subscription
 from sessions.domain.topics import Topic, TopicKind
 
 
 class TopicReads:
-    def __init__(self, reader: Reader) -> None:
-        self.reader = reader
+    def __init__(self, reader: Reader, fell_behind: Callable[[Subscription], None]) -> None:
+        self.reader, self._fell_behind = reader, fell_behind
         self._calls: Together[CallKey, Frame] = Together(reader, sources.call_frames)
+        self._call_versions: Together[UUID, int] = Together(reader, sources.call_versions)
         self._servers: Together[UUID, Frame] = Together(reader, sources.server_frames)
         self._drafts: Together[UUID, Frame] = Together(reader, sources.draft_frames)
 
@@ -43,6 +44,7 @@ class TopicReads:
             lambda seq: self.reader.run(partial(sources.feed_after, topic, seq)),
             lambda: self.reader.run(partial(sources.feed_head, topic)),
             "event" if topic.kind is TopicKind.AUDIT else "line",
+            self._fell_behind,
         )
 
     async def _read_list(self, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
@@ -59,7 +61,7 @@ class TopicReads:
         """`since`: calls older than the first listener stand on its page already."""
         uid = stream.topic.row
         frames: list[Frame | None] = []
-        everything = EVERYTHING in dirt
+        everything = not dirt.isdisjoint({EVERYTHING, RECHECK})
         if everything or any(kind == "session" for kind, _ in dirt):
             frames.append(await self._servers.get(uid))
         if everything or any(kind == "catalog" for kind, _ in dirt):
@@ -71,6 +73,8 @@ class TopicReads:
         return [frame for frame in frames if frame is not None]
 
     async def _read_call(self, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
+        if dirt == {RECHECK} and await self._call_versions.get(stream.topic.row) == stream.version:
+            return []
         frame = await self._calls.get((stream.topic.row, stream.has_reserved_listeners))
         return [frame] if frame else []
 

@@ -100,8 +100,9 @@ _HEADER_LIMIT_WORDS: Final = ("more than", "Too many headers", "too long")
 def translated() -> Iterator[None]:
     """Turn every error of httpx and aiohttp into one of ours.
 
-    Only a cause of type ClientConnectorError proves that nothing was sent: the HTTP engine reports a server
-    that read the request and then reset the connection as httpx.ConnectTimeout too.
+    Only a cause that aiohttp raises while it connects proves that nothing was sent (ClientConnectorError, and
+    ConnectionTimeoutError around the same step): the HTTP engine reports a server that read the request and then
+    reset the connection as httpx.ConnectTimeout too.
     """
     try:
         yield
@@ -113,6 +114,8 @@ def _translate(exc: Exception) -> McpError:
     cause = exc.__cause__ if isinstance(exc, httpx.HTTPError) and isinstance(exc.__cause__, Exception) else exc
     if isinstance(cause, aiohttp.ClientConnectorError):
         return connect_error(cause.os_error)
+    if isinstance(cause, aiohttp.ConnectionTimeoutError):
+        return TransportError(Fault.TIMEOUT, "No connection could be made in time.", may_have_run=False)
     if isinstance(cause, (aiohttp.InvalidURL, httpx.InvalidURL, httpx.UnsupportedProtocol)):
         return InvalidRequest("The URL is not a valid http or https address.")
     if isinstance(cause, aiohttp.ClientResponseError):

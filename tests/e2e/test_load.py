@@ -27,7 +27,7 @@ def effects(tmp_path):
 @pytest.fixture
 def product(make_stack) -> Stack:
     # Ten sockets are what one person may have; this one plays fifty.
-    stack = make_stack(env={"MCPADMIN_SOCKETS_A_USER": str(CALLERS)}).start()
+    stack = make_stack(env={"MCPADMIN_SOCKETS_PER_USER": str(CALLERS)}).start()
     stack.create_admin()
     return stack
 

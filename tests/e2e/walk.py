@@ -85,6 +85,9 @@ class Walk:
 
     def wait_for_state(self, word: str, seconds: int = 40) -> None:
         expect(self.state()).to_contain_text(word, timeout=seconds * SECONDS)
+        if word == "Ready" and "/tools/" in self.page.url:
+            # An empty page loads again by itself when the first list arrives: not while the walk goes on.
+            expect(self.page.locator("#tool-list")).to_be_visible()
 
     def fill_argument(self, name: str, value: str) -> None:
         """A field of the generated form; typing into an optional one also ticks its "send" box."""

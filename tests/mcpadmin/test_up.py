@@ -160,7 +160,7 @@ def test_a_part_that_is_killed_is_started_again_and_said_so(running: Stack, part
 def test_a_second_up_on_the_same_data_is_told_who_is_first(running: Stack) -> None:
     second = Stack(running.data_dir)
     second.launch()
-    assert second.process.wait(30) == 1
+    assert second.process.wait(60) == 1
     assert_one_line(second, f"already running in {running.data_dir} (process {running.process.pid})")
     assert get(f"{running.base_url}/healthz") == (200, "ok\n")
 
@@ -170,7 +170,7 @@ def test_a_busy_port_is_one_line_and_status_1(make_stack: MakeStack) -> None:
         port = busy.getsockname()[1]
         product = make_stack("--port", str(port))
         product.launch()
-        assert product.process.wait(30) == 1
+        assert product.process.wait(60) == 1
     assert_one_line(product, f"port {port} on 127.0.0.1 is in use")
     assert running_files(product.data_dir) == []
 
@@ -180,14 +180,14 @@ def test_a_data_directory_that_cannot_be_used_is_one_line_and_status_1(make_stac
     blocked.write_text("a file where the directory should be")
     product = make_stack(data_dir=blocked)
     product.launch()
-    assert product.process.wait(30) == 1
+    assert product.process.wait(60) == 1
     assert_one_line(product, f"the data directory {blocked} cannot be used")
 
 
 def test_a_redis_that_anyone_could_reach_is_refused(make_stack: MakeStack) -> None:
     product = make_stack(env={"REDIS_URL": "redis://cache.example:6379/0"})
     product.launch()
-    assert product.process.wait(30) == 1
+    assert product.process.wait(60) == 1
     assert_one_line(product, "no password")
 
 
@@ -227,7 +227,7 @@ def test_a_worker_that_cannot_stop_is_killed_within_ten_seconds(make_product: Ma
     os.kill(product.worker_pids()[0], signal.SIGSTOP)
     product.send_signal(signal.SIGTERM)
     assert product.process.wait(GONE_SECONDS) == 0
-    assert "worker killed after 7.5 s" in product.output
+    assert re.search(r"worker killed after [67]\.\d s", product.output)
     assert survivors(family) == []
 
 

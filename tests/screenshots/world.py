@@ -44,8 +44,10 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
 
 def run_tool(page: Page, server: str, tool: str, arguments: dict[str, str]) -> None:
     page.goto(f"/servers/{server}/tools/?tool={tool}")
+    # Before the page is live, the button posts the form and leads to the call's own page.
+    expect(page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
     for name, value in arguments.items():
-        page.locator("#tool-form").get_by_label(name, exact=False).first.fill(value)
+        page.locator(f"#arg-{name}").fill(value)
     page.get_by_role("button", name="Run tool").click()
     card = page.locator("#results .call-slot").first
     expect(card).to_contain_text("Tool error" if tool == "fail_on_purpose" else "Succeeded", timeout=READY_MS)

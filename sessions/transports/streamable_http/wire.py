@@ -84,7 +84,9 @@ class Wire:
     async def _request(self, verb: str, headers: Mapping[str, str], body: bytes | None = None) -> httpx.Response:
         with translated():
             request = httpx.Request(verb, self.url, headers=headers, content=body, extensions=self._extensions)
+            request.headers.encoding = "ascii"  # known here; httpx would guess it anew for each header
             response = await self._engine.handle_async_request(request)
+            response.headers.encoding = "latin-1"
         try:
             answers.check_headers(response, self.limits)
         except ProtocolError:

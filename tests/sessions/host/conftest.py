@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from servers.audit import writer
-from tests.sessions.host.harness import Effects, WorkerProcess, eventually, stand_on_test_database
+from tests.sessions.host.harness import Effects, WorkerProcess, eventually
 
 StartWorker = Callable[..., WorkerProcess]
 
@@ -20,7 +20,6 @@ def effects(tmp_path: Path) -> Effects:
 @pytest.fixture
 def start_worker(transactional_db: None, valkey: Path, tmp_path: Path) -> Iterator[StartWorker]:
     """`start_worker(node, **environment)`: a running worker; all of them are gone before the tables are emptied."""
-    stand_on_test_database()
     running: list[WorkerProcess] = []
 
     def start(node: str = "w1", **environment: str) -> WorkerProcess:
@@ -39,7 +38,6 @@ def module_worker(
     django_db_setup: None, django_db_blocker: Any, valkey_server: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerProcess]:
     with django_db_blocker.unblock():
-        stand_on_test_database()
         worker = WorkerProcess(tmp_path_factory.mktemp("worker")).ready()
     yield worker
     worker.kill()

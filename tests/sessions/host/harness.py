@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from django.conf import settings
 from django.db import connection
@@ -38,11 +39,15 @@ def eventually(check: Callable[[], T], seconds: float = 20.0, words: str = "it n
     return found
 
 
-def stand_on_test_database() -> None:
-    """Give the test's database file the name where the product looks for it."""
+def stand_on_test_database() -> dict[str, str]:
+    """The environment in which a worker finds the test's database (for SQLite: under the product's name for it)."""
+    found = connection.settings_dict
+    if connection.vendor == "postgresql":
+        return {"DATABASE_URL": f"postgres://{found['USER']}@{quote(found['HOST'], safe='')}/{found['NAME']}"}
     name = Path(settings.DATA_DIR) / "mcpadmin.sqlite3"
     if not name.is_symlink():
-        os.symlink(connection.settings_dict["NAME"], name)
+        os.symlink(found["NAME"], name)
+    return {}
 
 
 class WorkerProcess:
@@ -52,6 +57,7 @@ class WorkerProcess:
         command += ["--pool", "threads", "--without-gossip", "--without-mingle", "-l", "INFO", "-n", f"{node}@test"]
         env = clean_environment(
             **FAST,
+            **stand_on_test_database(),
             **environment,
             DJANGO_SETTINGS_MODULE="mcpadmin.settings",
             MCPADMIN_DATA_DIR=str(settings.DATA_DIR),
@@ -69,8 +75,12 @@ class WorkerProcess:
 
     def ready(self) -> "WorkerProcess":
         """Wait for its first heartbeat."""
-        eventually(lambda: self.row() or self.process.poll() is not None, 30, self.output)
-        assert self.process.poll() is None, self.output
+        try:
+            eventually(lambda: self.row() or self.process.poll() is not None, 30)
+            assert self.process.poll() is None, self.output
+        except BaseException:  # whatever went wrong, no process is left behind
+            self.kill()
+            raise
         return self
 
     def row(self) -> Worker | None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.sessions.host.harness import (
     ring,
 )
 from tests.sessions.host.make import make_call
+from tests.tools import valkey
 
 pytestmark = pytest.mark.integration
 
@@ -105,6 +107,26 @@ def test_sigterm_ends_a_call_that_takes_too_long_as_unknown(start_worker: StartW
     assert McpSession.objects.get().owner is None
 
 
+def test_a_redis_that_goes_and_comes_back_empty_ends_no_session(
+    start_worker: StartWorker, effects: Effects, tmp_path: Path
+) -> None:
+    socket = tmp_path / "valkey.sock"
+    redis = valkey.start(socket)
+    session = effect_session(effects)
+    worker = start_worker("w1", MCPADMIN_VALKEY_SOCKET=str(socket))
+    before = await_ready(session)
+    valkey.stop(redis)
+    call = make_call(session, "echo", text="without Redis")
+    assert ended(call).state == CallState.SUCCEEDED
+    redis = valkey.start(socket)
+    again = make_call(session, "echo", text="with Redis")
+    assert ended(again).state == CallState.SUCCEEDED
+    assert McpSession.objects.get().epoch == before.epoch
+    assert effects.count("started") == 1
+    assert worker.stop() == 0
+    valkey.stop(redis)
+
+
 def test_a_host_whose_epoch_is_overtaken_closes_and_the_session_comes_back_under_a_new_one(
     start_worker: StartWorker, effects: Effects
 ) -> None:
@@ -131,7 +153,8 @@ def open_and_close(effects: Effects, numbers: range) -> None:
     sessions = [effect_session(effects, f"server-{number}") for number in numbers]
     for session in sessions:
         await_ready(session, 60)
-    McpSession.objects.update(desired="closed")
+    for session in sessions:  # one statement for all would lock the rows in another order than the worker does
+        McpSession.objects.filter(pk=session.pk).update(desired="closed")
     eventually(lambda: not McpSession.objects.exclude(owner=None).exists(), 30)
 
 

@@ -14,6 +14,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
 django.setup()
 
+from django.conf import settings  # noqa: E402
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model  # noqa: E402
 from django.contrib.auth.models import Permission  # noqa: E402
 from django.contrib.sessions.backends.db import SessionStore  # noqa: E402
@@ -98,6 +99,19 @@ def server(name: str, tools: list[dict[str, Any]] | None = None, policy: str = "
         )
     commands.shared_session(made)
     return str(made.uid)
+
+
+def demo() -> str:
+    """The demo server that ships with the product, always on: a real worker opens it."""
+    words = settings.DEMO_COMMAND
+    fields = {"transport": TransportKind.STDIO, "working_directory": str(settings.BASE_DIR)}
+    made = Server.objects.create(slug="demo", name="Demo", command=words[0], arguments=words[1:], **fields)
+    commands.want_session(SYSTEM, commands.shared_session(made))
+    return str(made.uid)
+
+
+def tools(server_uid: str) -> list[str]:
+    return list(Definition.objects.filter(server__uid=server_uid, kind="tool").values_list("key", flat=True))
 
 
 def worker_holds(server_uid: str) -> str:

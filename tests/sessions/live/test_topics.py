@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from sessions.consumers.outbox import STUCK_SECONDS
 from sessions.domain import topics
 from tests.sessions.live.site import Browser, Site, Tab
 
@@ -186,6 +187,7 @@ async def test_a_topic_without_its_right_or_its_row_is_denied(site: Site, rights
         assert [message for message in tab.heard if "kind" in message] == []
 
 
+@pytest.mark.slow
 async def test_a_browser_that_does_not_read_is_given_up_and_the_others_are_not_held_up(site: Site) -> None:
     ada, bob = person(site), person(site)
     server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
@@ -202,7 +204,9 @@ async def test_a_browser_that_does_not_read_is_given_up_and_the_others_are_not_h
         for batch in range(8):
             await asyncio.to_thread(site.do, "log_lines", server, 1 + batch * 200, 200, 10_000)
             await until_seq(brisk, f"log.{server}", (batch + 1) * 200)
-        assert await tab.closed(30) == 4008
+        await asyncio.sleep(STUCK_SECONDS + 5)
+        assert await tab.closed(20) in (4008, 1006)  # the close frame may be stuck behind what was not read
+        assert tab.seqs(f"log.{server}")[-1:] != [1600]
         assert brisk.seqs(f"log.{server}") == list(range(1, 1601))
 
 

@@ -1,9 +1,12 @@
 """Streamable HTTP against scripted peers: what each wrong answer means, and that a call is never sent twice."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 import logging
+import os
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -281,6 +284,20 @@ async def test_a_refused_connection_is_certain_and_soon_counts_as_lost() -> None
         assert reason.fault is Fault.CONNECTION_REFUSED
     finally:
         await client.close()
+
+
+@pytest.mark.parametrize("look_first", [True, False])
+async def test_a_host_that_accepts_no_connection_is_a_timeout_that_certainly_ran_nothing(look_first: bool) -> None:
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # fill the queue of connections that nobody accepts
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        client = unconnected(http(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", connect_timeout=0.3))
+        with pytest.raises(TransportError) as caught:
+            await client.connect((lambda step: None) if look_first else None)
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, False)
 
 
 # -- opening
@@ -610,6 +627,31 @@ async def test_a_header_with_a_line_break_is_refused_before_anything_is_sent() -
         assert caught.value.fault is Fault.INVALID_REQUEST
         assert "evil" not in caught.value.detail
         assert peer.asked == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_no_descriptor_and_no_task_is_left_after_many_sessions(era: Callable[..., Script]) -> None:
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await line.event({"jsonrpc": "2.0", "id": asked.id, "result": OK})
+        await line.end()
+
+    async def one(url: str) -> None:
+        async with connected(http(url)) as made:
+            await made.client.call_tool("t", {})
+
+    async with scripted_http(era(on_call)) as peer:
+        await one(peer.url)
+        await asyncio.sleep(0.1)
+        descriptors, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+        for _ in range(10):
+            await one(peer.url)
+        for _ in range(100):
+            if len(os.listdir("/proc/self/fd")) <= descriptors and len(asyncio.all_tasks()) <= tasks:
+                break
+            await asyncio.sleep(0.02)
+        assert len(os.listdir("/proc/self/fd")) <= descriptors
+        assert len(asyncio.all_tasks()) <= tasks
 
 
 # -- modern details

@@ -185,8 +185,10 @@ async def test_an_unreadable_answer_fails_its_call_at_once_and_alone(line: str, 
         assert await call(made, "echo", text="alive") == "alive"
 
 
-async def test_cancelling_the_task_tells_the_server_which_request() -> None:
-    async with connected(script("server")) as made:
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_cancelling_the_task_tells_the_server_which_request(era: str) -> None:
+    async with connected(script("server", era)) as made:
+        assert made.connected.era == era
         waiting = asyncio.create_task(made.client.call_tool("hang", {}))
         await asyncio.sleep(0.1)
         waiting.cancel()
@@ -309,6 +311,19 @@ async def test_closing_ends_the_child_and_fails_what_waits() -> None:
         assert made.client.closed.result() is None
         await made.client.close()
     assert children() == before
+
+
+async def test_a_child_that_does_not_read_blocks_nobody_else_and_is_bounded_by_deadlines() -> None:
+    async with connected(script("server")) as other, connected(script("server")) as made:
+        newest = max(children())
+        for pid in descendants(newest):
+            os.kill(pid, signal.SIGSTOP)
+        big = {"text": "x" * 4_000_000}
+        results = await asyncio.gather(
+            *(made.client.call_tool("echo", big, timeout=0.5) for _ in range(4)), return_exceptions=True
+        )
+        assert [getattr(result, "fault", None) for result in results] == [Fault.TIMEOUT] * 4
+        assert await call(other, "echo", text="alive") == "alive"
 
 
 async def test_a_stubborn_child_is_killed_with_everything_it_started() -> None:

@@ -89,6 +89,8 @@ def handle(message):
         send({"id": identity, "result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}})
     elif method == "tools/call":
         call(identity, message["params"])
+    elif method == "server/discover" and "modern" in sys.argv:
+        send({"id": identity, "result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}})
     elif method == "server/discover" and "dies-at-probe" in sys.argv:
         time.sleep(600)  # an old server: its loop is dead, its process stays
     elif method == "ping":
