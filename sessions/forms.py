@@ -19,7 +19,13 @@ from sessions.schemas.operations import apply
 from sessions.schemas.parse import Parsed, parse_form, parse_json
 from sessions.schemas.values import ABSENT, loose
 
-SHOWN = [("active", "Active"), ("enabled", "Enabled"), ("disabled", "Disabled"), ("archived", "Archived"), ("all", "All")]
+SHOWN = [
+    ("active", "Active"),
+    ("enabled", "Enabled"),
+    ("disabled", "Disabled"),
+    ("archived", "Archived"),
+    ("all", "All"),
+]
 
 
 class ServerListFilter(forms.Form):

@@ -130,6 +130,8 @@ def delete(actor: Actor, user: Any, server: Server) -> None:
         gone = {name: shown(name, value) for name, value in columns_of(server).items() if value not in ("", [], None)}
         trail.note(AuditAction.SERVER_DELETE, ServerRef.of(server), server.name, {"before": gone})
         _tell(server, AuditAction.SERVER_DELETE)
+        # A host that adds a row between collecting and deleting would break the foreign key: its writes wait for this lock.
+        Server.objects.select_for_update().filter(pk=server.pk).first()
         Server.objects.filter(pk=server.pk).delete()
 
 

@@ -79,6 +79,9 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.INVALID_REQUEST: ("This cannot be sent", "Correct the arguments."),
     Fault.CANCELLED: ("Cancelled", "Run it again if you still need it."),
     Fault.CLOSED: ("The session was closed", "Connect the server to go on."),
+    # Faults of this side, which the protocol does not know.
+    "secret_unreadable": ("A secret cannot be opened", "Put the missing key back into the key ring file, or enter the secret again under Settings."),
+    "internal_error": ("mcpadmin failed", "Read the worker's log and report it; the server is not at fault."),
 }  # fmt: skip
 
 

@@ -44,7 +44,13 @@ def add(request: HttpRequest) -> HttpResponse:
         if server is not None:
             messages.success(request, f"{server.name} is registered.")
             return redirect("servers:tools", server.slug)
-    context = {"nav": "servers", "heading": "Add server", "form": form, "save": "Register server", "rights": access.rights(request.user)}
+    context = {
+        "nav": "servers",
+        "heading": "Add server",
+        "form": form,
+        "save": "Register server",
+        "rights": access.rights(request.user),
+    }
     return render(request, "sessions/servers/form.html", context, status=422 if form.errors else 200)
 
 

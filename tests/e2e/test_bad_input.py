@@ -140,7 +140,9 @@ def test_a_script_in_names_descriptions_and_results_is_shown_and_not_run(stack, 
     expect(ada.page.locator("#tool-list")).to_contain_text("<script>")
     ada.open_tool("script", "echo")
     ada.page.get_by_role("button", name="JSON").click()
-    ada.page.get_by_label("Arguments").fill(json.dumps({"text": "<script>alert(1)</script><img src=x onerror=alert(2)>"}))
+    ada.page.get_by_label("Arguments").fill(
+        json.dumps({"text": "<script>alert(1)</script><img src=x onerror=alert(2)>"})
+    )
     ada.run_tool()
     expect(ada.result()).to_contain_text("<script>alert(1)</script>")
     ada.open("/audit/")

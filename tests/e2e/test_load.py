@@ -61,13 +61,22 @@ async def caller(stack: Stack, client: httpx.Client, number: int, server: str, s
 
 
 async def one_call(socket, server: str, effect: str, ref: int) -> str:
-    order = {"op": "call", "server": server, "tool": "counter", "args": {"id": effect}, "ref": ref, "confirm": "counter"}
+    order = {
+        "op": "call",
+        "server": server,
+        "tool": "counter",
+        "args": {"id": effect},
+        "ref": ref,
+        "confirm": "counter",
+    }
     await socket.send(json.dumps(order))
     accepted = await answer(socket, lambda frame: frame.get("ref") == ref)
     assert accepted["op"] == "accepted", accepted
     topic = f"call.{accepted['call']}"
     await socket.send(json.dumps({"op": "sub", "topics": {topic: None}}))
-    await answer(socket, lambda frame: frame.get("t") == topic and any(row.get("final") for row in frame.get("rows") or []))
+    await answer(
+        socket, lambda frame: frame.get("t") == topic and any(row.get("final") for row in frame.get("rows") or [])
+    )
     return accepted["call"]
 
 
@@ -113,7 +122,11 @@ def register_counter(stack: Stack, effects) -> str:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         rows = stack.rows("SELECT state FROM mcp_sessions_mcpsession")
-        if rows and rows[0]["state"] == "ready" and stack.rows("SELECT 1 FROM servers_definition WHERE key = 'counter'"):
+        if (
+            rows
+            and rows[0]["state"] == "ready"
+            and stack.rows("SELECT 1 FROM servers_definition WHERE key = 'counter'")
+        ):
             return stack.shell("from servers.models import Server; print(Server.objects.get().uid)").strip()
         time.sleep(0.2)
     raise AssertionError(f"the counter never became ready:\n{stack.output[-3000:]}")
@@ -133,7 +146,9 @@ def test_five_hundred_calls_of_fifty_callers_happen_once_each_and_leave_nothing_
     assert len(set(uids)) == total
     states = product.rows("SELECT state, count(*) AS n FROM mcp_sessions_call GROUP BY state")
     assert [(row["state"], row["n"]) for row in states] == [("succeeded", total)]
-    events = product.rows("SELECT action, count(*) AS n FROM servers_auditevent WHERE call_uid IS NOT NULL GROUP BY action")
+    events = product.rows(
+        "SELECT action, count(*) AS n FROM servers_auditevent WHERE call_uid IS NOT NULL GROUP BY action"
+    )
     assert {row["action"]: row["n"] for row in events} == {
         "call:tool:request": total,
         "call:tool:send": total,

@@ -126,7 +126,9 @@ def test_progress_is_kept_on_the_row_without_a_new_version(order: Order, hold: H
 
 def test_an_error_of_the_server_keeps_code_message_and_data(order: Order, hold: Hold) -> None:
     claims.claim(order, hold)
-    claims.finish(order, hold, Outcome(CallState.RPC_ERROR, error_code=-32602, error_message="no", error_data='{"a":1}'))
+    claims.finish(
+        order, hold, Outcome(CallState.RPC_ERROR, error_code=-32602, error_message="no", error_data='{"a":1}')
+    )
     call = Call.objects.get()
     assert (call.error_code, call.error_message, call.error_data) == (-32602, "no", '{"a":1}')
 
