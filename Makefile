@@ -31,7 +31,7 @@ bench: dev-deps ## benchmarks; each prints its numbers beside a floor measured i
 
 faults: dev-deps ## long fault tests: processes killed, full disks, slow networks
 	@$(PY) tests/tools/setup_peers.py
-	@exec $(PY) -m pytest tests/faults $(ARGS)
+	@exec $(PY) -m pytest tests/faults/run_*.py $(ARGS)
 
 lock: dev-deps ## write the lock files anew from pyproject.toml and tests/peers
 	@exec sh tests/tools/lock.sh $(ARGS)

@@ -16,6 +16,7 @@ class McpadminConfig(AppConfig):
         import_module("mcpadmin.checks")
         import_module("mcpadmin.logging").configure()
         import_module("mcpadmin.task_context").connect()
+        import_module("mcpadmin.diagnostics").install()
         if ready.prepare():
             worker_ready.connect(ready.announce)
             beat_init.connect(ready.announce)

@@ -103,12 +103,7 @@ class ToolForm:
         """None after a switch of mode or an edit: what is half typed is no error yet."""
         if "_validate" not in self._data:
             return {}
-        if self.verdict is None:
-            return self.parsed.errors
-        found: dict[str, list[str]] = {}
-        for violation in self.verdict.violations:
-            found.setdefault(violation.pointer, []).append(violation.message)
-        return found
+        return self.parsed.errors if self.verdict is None else self.verdict.errors
 
     @property
     def unchecked(self) -> bool:

@@ -16,7 +16,7 @@ from tests.tools.stack import ADMIN, Stack
 
 pytestmark = [pytest.mark.up, pytest.mark.slow]
 CALLERS, CALLS_EACH, SETTLE_SECONDS = 50, 10, 10
-HOLDINGS = re.compile(r"holdings.*")
+HOLDINGS = re.compile(r".*holdings.*")
 
 
 @pytest.fixture
@@ -32,28 +32,41 @@ def product(make_stack) -> Stack:
     return stack
 
 
-def signed_in(stack: Stack) -> httpx.Client:
-    client = httpx.Client(base_url=stack.base_url, follow_redirects=True, trust_env=False)
-    page = client.get("/accounts/login/").text
-    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)[1]
-    form = {"login": ADMIN[0], "password": ADMIN[1], "csrfmiddlewaretoken": token}
-    answer = client.post("/accounts/login/", data=form, headers={"Referer": stack.base_url})
-    assert answer.url.path == "/"
-    return client
+class Visitor:
+    """Signs in over plain http. Browsers take Secure cookies on loopback; httpx does not, so they are kept by hand."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.base_url = stack.base_url
+        self.cookies: dict[str, str] = {}
+        self._http = httpx.Client(base_url=stack.base_url, trust_env=False)
+        page = self.request("GET", "/accounts/login/")
+        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)[1]
+        form = {"login": ADMIN[0], "password": ADMIN[1], "csrfmiddlewaretoken": token}
+        assert self.request("POST", "/accounts/login/", data=form).headers["location"] == "/"
+
+    @property
+    def cookie_header(self) -> str:
+        return "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+
+    def request(self, method: str, path: str, **more: object) -> httpx.Response:
+        headers = {"Cookie": self.cookie_header, "Referer": self.base_url} | more.pop("headers", {})
+        answer = self._http.request(method, path, headers=headers, **more)
+        for line in answer.headers.get_list("set-cookie"):
+            name, _, value = line.partition(";")[0].partition("=")
+            self.cookies[name] = value
+        self._http.cookies.clear()
+        return answer
+
+    def ticket(self) -> str:
+        token = next(value for name, value in self.cookies.items() if "csrf" in name)
+        return self.request("POST", "/live/ticket/", headers={"X-CSRFToken": token}).json()["ticket"]
 
 
-def ticket(client: httpx.Client) -> str:
-    token = next(value for name, value in client.cookies.items() if "csrf" in name)
-    headers = {"X-CSRFToken": token, "Referer": str(client.base_url)}
-    return client.post("/live/ticket/", headers=headers).json()["ticket"]
-
-
-async def caller(stack: Stack, client: httpx.Client, number: int, server: str, start: asyncio.Event) -> list[str]:
-    cookies = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+async def caller(stack: Stack, visitor: Visitor, number: int, server: str, start: asyncio.Event) -> list[str]:
     url = stack.base_url.replace("http", "ws") + "/ws/"
-    headers = {"Cookie": cookies}
+    headers = {"Cookie": visitor.cookie_header}
     async with websockets.connect(url, origin=stack.base_url, additional_headers=headers, max_size=None) as socket:
-        given = await asyncio.to_thread(ticket, client)
+        given = await asyncio.to_thread(visitor.ticket)
         await socket.send(json.dumps({"op": "hello", "ticket": given, "v": 1}))
         await answer(socket, lambda frame: frame.get("op") == "welcome")
         await start.wait()
@@ -90,13 +103,12 @@ async def answer(socket, wanted) -> dict:
 
 
 async def everybody(stack: Stack, server: str) -> list[str]:
-    client = await asyncio.to_thread(signed_in, stack)
+    visitor = await asyncio.to_thread(Visitor, stack)
     start = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(caller(stack, client, number, server, start)) for number in range(CALLERS)]
+        tasks = [group.create_task(caller(stack, visitor, number, server, start)) for number in range(CALLERS)]
         await asyncio.sleep(1)
         start.set()
-    client.close()
     return [uid for task in tasks for uid in task.result()]
 
 
@@ -157,5 +169,6 @@ def test_five_hundred_calls_of_fifty_callers_happen_once_each_and_leave_nothing_
     lines = effects.read_text().splitlines()
     assert len(lines) == total
     assert len({line.split("\t")[0] for line in lines}) == total
+    assert before["web"]["descriptors"] > 0 < before["worker"]["descriptors"]
     assert after == before
-    assert "chain is intact" in product.manage("verify_audit").lower() or product.manage("verify_audit")
+    product.manage("verify_audit")  # fails when the chain is broken

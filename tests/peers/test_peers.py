@@ -58,6 +58,7 @@ class StdioPeer:
     def initialize(self) -> dict[str, Any]:
         result = self.ask(0, "initialize", **CLIENT)["result"]
         self.process.stdin.write(message("notifications/initialized", None) + b"\n")
+        self.process.stdin.flush()
         return result
 
     def __enter__(self) -> "StdioPeer":

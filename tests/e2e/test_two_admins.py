@@ -1,0 +1,94 @@
+"""Two people at once: nobody's work is lost, and each sees what the other did."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.peers.peers import peer_command
+
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+
+
+def test_the_second_of_two_admins_who_save_sees_the_difference_and_loses_nothing(stack, walker) -> None:
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    bob.complaints.allow("409")
+    ada.register_stdio("Shared", *peer_command("demo"))
+    for person in (ada, bob):
+        person.open("/servers/shared/settings/")
+    ada.page.get_by_label("Description").fill("what ada wrote")
+    ada.page.get_by_role("button", name="Save changes").click()
+    expect(ada.page.get_by_text("is saved")).to_be_visible()
+
+    bob.page.get_by_label("Description").fill("what bob wrote")
+    bob.page.get_by_role("button", name="Save changes").click()
+    conflict = bob.page.locator("#conflict")
+    expect(conflict).to_contain_text("what ada wrote")
+    expect(conflict).to_contain_text("what bob wrote")
+    expect(bob.page.get_by_label("Description")).to_have_value("what bob wrote")
+    bob.page.get_by_role("button", name="Save changes").click()
+    expect(bob.page.get_by_text("is saved")).to_be_visible()
+    row = stack.rows("SELECT description, version FROM servers_server WHERE name = 'Shared'")[0]
+    assert (row["description"], row["version"]) == ("what bob wrote", 3)
+
+
+def test_a_disabled_server_tells_everybody_and_refuses_calls(stack, walker) -> None:
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    ada.register_stdio("Switched off", *peer_command("demo"))
+    ada.wait_for_state("Ready")
+    bob.open_tool("switched-off", "greet")
+    ada.open("/servers/switched-off/disable/")
+    expect(ada.page.get_by_text("What depends on it")).to_be_visible()
+    ada.page.get_by_role("button", name="Disable").click()
+    bob.wait_for_state("Disabled")
+    bob.fill_argument("name", "bob")
+    bob.run_tool()
+    expect(bob.page.locator("[data-call-refused]")).to_contain_text("disabled")
+
+
+def test_a_deleted_server_leaves_its_calls_and_audit_rows_with_its_name(stack, walker) -> None:
+    ada = walker(stack, signed_in=True)
+    ada.complaints.allow("422")
+    ada.register_stdio("Short lived", *peer_command("demo"))
+    ada.wait_for_state("Ready")
+    ada.open_tool("short-lived", "greet")
+    ada.fill_argument("name", "ada")
+    ada.run_tool()
+    expect(ada.result()).to_contain_text("Succeeded")
+    ada.open("/servers/short-lived/delete/")
+    ada.page.get_by_label("Type").fill("something else")
+    ada.page.get_by_role("button", name="Delete for good").click()
+    expect(ada.page.get_by_text("This is not the server's name")).to_be_visible()
+    ada.page.get_by_label("Type").fill("Short lived")
+    ada.page.get_by_role("button", name="Delete for good").click()
+    expect(ada.page.get_by_text("Short lived is deleted")).to_be_visible()
+    assert stack.rows("SELECT 1 FROM servers_server WHERE name = 'Short lived'") == []
+    assert stack.rows("SELECT 1 FROM mcp_sessions_call WHERE server_name = 'Short lived'")
+    ada.open("/audit/")
+    expect(ada.page.get_by_role("row").filter(has_text="Server deleted").filter(has_text="Short lived")).to_be_visible()
+
+
+def test_a_call_can_be_placed_without_script(stack, walker) -> None:
+    ada = walker(stack, signed_in=True)
+    ada.register_stdio("No script", *peer_command("demo"))
+    ada.wait_for_state("Ready")
+    plain = walker(stack, signed_in=True, java_script_enabled=False)
+    plain.open("/servers/no-script/tools/?tool=greet")
+    plain.page.locator("[name='arg:/name']").fill("nobody's script")
+    plain.page.get_by_role("button", name="Run tool").click()
+    plain.page.wait_for_url("**/calls/*/")
+    plain.until(lambda: (plain.page.reload(), "Succeeded" in plain.page.content())[1])
+    expect(plain.page.get_by_text("nobody's script").first).to_be_visible()
+
+
+def test_a_secret_header_never_comes_back_to_a_page(stack, walker) -> None:
+    canary = "canary-4711-secret-value"
+    ada = walker(stack, signed_in=True)
+    ada.fill_http("Sealed", "http://127.0.0.1:9/mcp", Authorization=f"Bearer {canary}")
+    ada.save()
+    expect(ada.page.get_by_role("heading", name="Sealed", exact=True)).to_be_visible()
+    for path in ("settings/", "info/", "logs/", "history/", "tools/"):
+        ada.open(f"/servers/sealed/{path}")
+        assert canary not in ada.page.content()
+    ada.open("/audit/")
+    assert canary not in ada.page.content()
+    assert canary not in stack.output
+    assert canary.encode() not in (stack.data_dir / "mcpadmin.sqlite3").read_bytes()
