@@ -15,7 +15,7 @@ from tests.peers.peers import peer_command
 from tests.tools.stack import ADMIN, Stack
 
 pytestmark = [pytest.mark.up, pytest.mark.slow]
-CALLERS, CALLS_EACH, SETTLE_SECONDS = 50, 10, 10
+CALLERS, CALLS_EACH, SETTLE_SECONDS, SLACK_DESCRIPTORS = 50, 10, 10, 12
 HOLDINGS = re.compile(r".*holdings.*")
 
 
@@ -62,7 +62,7 @@ class Visitor:
         return self.request("POST", "/live/ticket/", headers={"X-CSRFToken": token}).json()["ticket"]
 
 
-async def caller(stack: Stack, visitor: Visitor, number: int, server: str, start: asyncio.Event) -> list[str]:
+async def caller(stack: Stack, visitor: Visitor, server: str, effects: list[str], start: asyncio.Event) -> list[str]:
     url = stack.base_url.replace("http", "ws") + "/ws/"
     headers = {"Cookie": visitor.cookie_header}
     async with websockets.connect(url, origin=stack.base_url, additional_headers=headers, max_size=None) as socket:
@@ -70,7 +70,7 @@ async def caller(stack: Stack, visitor: Visitor, number: int, server: str, start
         await socket.send(json.dumps({"op": "hello", "ticket": given, "v": 1}))
         await answer(socket, lambda frame: frame.get("op") == "welcome")
         await start.wait()
-        return [await one_call(socket, server, f"{number}-{index}", index) for index in range(CALLS_EACH)]
+        return [await one_call(socket, server, effect, ref) for ref, effect in enumerate(effects)]
 
 
 async def one_call(socket, server: str, effect: str, ref: int) -> str:
@@ -102,11 +102,13 @@ async def answer(socket, wanted) -> dict:
     raise AssertionError("the socket closed")
 
 
-async def everybody(stack: Stack, server: str) -> list[str]:
+async def everybody(stack: Stack, server: str, word: str, each: int) -> list[str]:
+    """Uids of the calls of CALLERS callers at once, `each` one after the other through a socket of its own."""
     visitor = await asyncio.to_thread(Visitor, stack)
     start = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(caller(stack, visitor, number, server, start)) for number in range(CALLERS)]
+        names = [[f"{word}-{number}-{index}" for index in range(each)] for number in range(CALLERS)]
+        tasks = [group.create_task(caller(stack, visitor, server, effects, start)) for effects in names]
         await asyncio.sleep(1)
         start.set()
     return [uid for task in tasks for uid in task.result()]
@@ -146,29 +148,37 @@ def register_counter(stack: Stack, effects) -> str:
 
 def test_five_hundred_calls_of_fifty_callers_happen_once_each_and_leave_nothing_behind(product, effects) -> None:
     server = register_counter(product, effects)
+    # Threads and pools that a process makes once are made by the first calls, not by the counted ones.
+    asyncio.run(everybody(product, server, "first", 4))
+    time.sleep(SETTLE_SECONDS)
     before = holdings(product)
     began = time.monotonic()
-    uids = asyncio.run(everybody(product, server))
+    uids = asyncio.run(everybody(product, server, "counted", CALLS_EACH))
     seconds = time.monotonic() - began
     time.sleep(SETTLE_SECONDS)
     after = holdings(product)
     total = CALLERS * CALLS_EACH
+    everything = total + 4 * CALLERS
 
     print(f"\n{total} calls in {seconds:.1f} s; before {before}, after {after}")
     assert len(set(uids)) == total
     states = product.rows("SELECT state, count(*) AS n FROM mcp_sessions_call GROUP BY state")
-    assert [(row["state"], row["n"]) for row in states] == [("succeeded", total)]
+    assert [(row["state"], row["n"]) for row in states] == [("succeeded", everything)]
     events = product.rows(
         "SELECT action, count(*) AS n FROM servers_auditevent WHERE call_uid IS NOT NULL GROUP BY action"
     )
     assert {row["action"]: row["n"] for row in events} == {
-        "call:tool:request": total,
-        "call:tool:send": total,
-        "call:tool:finish": total,
+        "call:tool:request": everything,
+        "call:tool:send": everything,
+        "call:tool:finish": everything,
     }
-    lines = effects.read_text().splitlines()
+    lines = [line for line in effects.read_text().splitlines() if line.startswith("counted")]
     assert len(lines) == total
     assert len({line.split("\t")[0] for line in lines}) == total
-    assert before["web"]["descriptors"] > 0 < before["worker"]["descriptors"]
+    for part in ("web", "worker"):
+        kept_open = after[part].pop("descriptors") - before[part].pop("descriptors")
+        # SQLite closes a descriptor only when no connection of the process holds a lock, and a pool keeps idle Redis
+        # connections: a few more or fewer at any moment, never one a call.
+        assert abs(kept_open) <= SLACK_DESCRIPTORS
     assert after == before
     product.manage("verify_audit")  # fails when the chain is broken

@@ -1,4 +1,5 @@
-"""No test waits for ever: after its deadline it fails where it stands, with all threads' stacks on stderr."""
+"""No test waits for ever: after its deadline it fails where it stands, with all threads' stacks on stderr. No run
+leaves processes behind when it is told to end."""
 
 import faulthandler
 import signal
@@ -10,6 +11,13 @@ import pytest
 
 SECONDS = 120
 SLOW_SECONDS = 600
+
+
+def pytest_configure() -> None:
+    """A run that is told to end (`timeout`, a closing terminal) stops what its fixtures started, as at Ctrl-C."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
 
 
 def _deadline_of(item: pytest.Item) -> int:

@@ -40,6 +40,16 @@ def test_a_test_that_waits_for_ever_fails_at_its_deadline_and_shows_where_it_sto
     assert "most recent call first" in done.stdout  # the dump of all stacks, as captured stderr
 
 
+def test_a_run_that_is_told_to_end_stops_what_its_fixtures_started(tmp_path: Path) -> None:
+    source = (
+        "import os, pathlib, pytest, signal, time\nhere = pathlib.Path(__file__).parent\n"
+        "@pytest.fixture(scope='session')\ndef thing():\n    yield\n    (here / 'stopped').touch()\n"
+        "def test_it(thing):\n    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(50)\n"
+    )
+    run_pytest(tmp_path, source)
+    assert (tmp_path / "stopped").exists()
+
+
 def test_notes_are_kept_for_the_end_and_removed_when_there_is_nothing_to_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
