@@ -15,7 +15,7 @@ from tests.peers.peers import peer_command
 from tests.tools.stack import ADMIN, Stack
 
 pytestmark = [pytest.mark.up, pytest.mark.slow]
-CALLERS, CALLS_EACH, SETTLE_SECONDS, SLACK_DESCRIPTORS = 50, 10, 10, 12
+CALLERS, CALLS_EACH, SETTLE_SECONDS, SLACK_DESCRIPTORS = 50, 10, 10, 25
 HOLDINGS = re.compile(r".*holdings.*")
 
 

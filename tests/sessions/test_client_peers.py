@@ -172,8 +172,9 @@ async def test_npx_style_wrappers_leave_no_process_behind() -> None:
     assert shell
     command, args = peer_command("everything", "stdio")
     spec = StdioSpec(shell, ("-c", f"sleep 300 & {command} {args[0]} stdio"))
+    before = children()
     async with connected(spec) as made:
         assert (await made.client.call_tool("echo", {"message": "x"})).content
-        pids = {pid for child in children() for pid in descendants(child)}
+        pids = {pid for child in children() - before for pid in descendants(child)}
         assert len(pids) >= 3
     assert all([await gone(pid) for pid in pids])

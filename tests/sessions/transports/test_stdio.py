@@ -314,16 +314,18 @@ async def test_closing_ends_the_child_and_fails_what_waits() -> None:
 
 
 async def test_a_child_that_does_not_read_blocks_nobody_else_and_is_bounded_by_deadlines() -> None:
-    async with connected(script("server")) as other, connected(script("server")) as made:
-        newest = max(children())
-        for pid in descendants(newest):
-            os.kill(pid, signal.SIGSTOP)
-        big = {"text": "x" * 4_000_000}
-        results = await asyncio.gather(
-            *(made.client.call_tool("echo", big, timeout=0.5) for _ in range(4)), return_exceptions=True
-        )
-        assert [getattr(result, "fault", None) for result in results] == [Fault.TIMEOUT] * 4
-        assert await call(other, "echo", text="alive") == "alive"
+    async with connected(script("server")) as other:
+        before = children()
+        async with connected(script("server")) as made:
+            for child in children() - before:
+                for pid in descendants(child):
+                    os.kill(pid, signal.SIGSTOP)
+            big = {"text": "x" * 4_000_000}
+            results = await asyncio.gather(
+                *(made.client.call_tool("echo", big, timeout=0.5) for _ in range(4)), return_exceptions=True
+            )
+            assert [getattr(result, "fault", None) for result in results] == [Fault.TIMEOUT] * 4
+            assert await call(other, "echo", text="alive") == "alive"
 
 
 async def test_a_stubborn_child_is_killed_with_everything_it_started() -> None:
