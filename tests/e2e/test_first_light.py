@@ -1,41 +1,61 @@
 """The whole purpose, as a stranger walks it: set-up link, register, call, watch, audit. Two browsers, real servers."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import pytest
 from playwright.sync_api import expect
 
+from tests.e2e.walk import Walk
 from tests.peers.peers import peer_command, run_peer
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 PASSWORD = "a long passphrase 42"
 
 
-def test_a_stranger_goes_from_the_setup_link_to_the_audit_row_of_a_stdio_call(fresh_stack, walker) -> None:
+@contextmanager
+def everything_over_stdio() -> Iterator[Callable[[Walk], None]]:
+    command, arguments = peer_command("everything", "stdio")
+    yield lambda person: person.fill_stdio("Everything", command, arguments)
+
+
+@contextmanager
+def official_sdk_over_http() -> Iterator[Callable[[Walk], None]]:
+    with run_peer("sdk2", "http") as url:
+        yield lambda person: person.fill_http("Official SDK", url)
+
+
+@pytest.mark.parametrize(
+    ("peer", "slug", "argument"),
+    [(everything_over_stdio, "everything", "message"), (official_sdk_over_http, "official-sdk", "text")],
+)
+def test_a_stranger_goes_from_the_setup_link_to_the_audit_row(fresh_stack, walker, peer, slug, argument) -> None:
     ada, bob = walker(fresh_stack), walker(fresh_stack)
     ada.use_setup_link(fresh_stack.setup_link, "ada", PASSWORD)
     ada.open("/servers/")
     expect(ada.page.get_by_text("No servers yet")).to_be_visible()
     bob.sign_in("ada", PASSWORD)
 
-    command, arguments = peer_command("everything", "stdio")
-    ada.fill_stdio("Everything", command, arguments)
-    expect(ada.test_connection()).to_contain_text("Works", timeout=30_000)
-    ada.save()
-    ada.wait_for_state("Ready")
-    bob.open_tool("everything", "echo")
-    bob.wait_for_state("Ready")
+    with peer() as fill:
+        fill(ada)
+        expect(ada.test_connection()).to_contain_text("Works", timeout=30_000)
+        ada.save()
+        ada.wait_for_state("Ready")
+        bob.open_tool(slug, "echo")
+        bob.wait_for_state("Ready")
 
-    ada.open_tool("everything", "echo")
-    ada.fill_argument("message", "hello from ada")
-    ada.page.keyboard.press("Control+Enter")
-    expect(ada.result()).to_contain_text("Succeeded")
-    expect(ada.result()).to_contain_text("hello from ada")
-    expect(bob.result()).to_contain_text("hello from ada")
-    assert "/tools/" in bob.page.url, "the second browser saw it without leaving its page"
+        ada.open_tool(slug, "echo")
+        ada.fill_argument(argument, "hello from ada")
+        ada.page.keyboard.press("Control+Enter")
+        for person in (ada, bob):
+            expect(person.result()).to_contain_text("Succeeded")
+            expect(person.result()).to_contain_text("hello from ada")
+        assert "/tools/" in bob.page.url, "the second browser saw it without leaving its page"
 
-    ada.open("/audit/")
-    row = ada.page.get_by_role("row").filter(has_text="Call finished").filter(has_text="echo").first
-    row.get_by_role("link").first.click()
-    expect(ada.page.get_by_text("hello from ada").first).to_be_visible()
+        ada.open("/audit/")
+        row = ada.page.get_by_role("row").filter(has_text="Call finished").filter(has_text="echo").first
+        row.get_by_role("link").first.click()
+        expect(ada.page.get_by_text("hello from ada").first).to_be_visible()
 
 
 def test_a_second_admin_sees_session_state_and_progress_of_an_http_server_live(stack, walker) -> None:
