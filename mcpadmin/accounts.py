@@ -1,5 +1,8 @@
 from allauth.account.adapter import DefaultAccountAdapter
-from django.http import HttpRequest
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
 
 
 class ClosedSignup(DefaultAccountAdapter):
@@ -7,3 +10,10 @@ class ClosedSignup(DefaultAccountAdapter):
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
+
+
+@login_not_required
+@require_safe
+def forgotten_password(request: HttpRequest) -> HttpResponse:
+    """This product sends no mail, so nothing may promise one: says who can set a new password, and how."""
+    return render(request, "account/forgotten_password.html")

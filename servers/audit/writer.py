@@ -209,7 +209,7 @@ def _commit(batch: list[_Work[Any]]) -> list[Any]:
             lambda: committed.append(True)
         )  # first of all hooks: tells a failed commit from a failed hook
         results = _run(batch)
-    except BaseException as exc:
+    except BaseException as exc:  # whatever ends the batch, it is rolled back before it is raised again
         block.__exit__(type(exc), exc, exc.__traceback__)
         raise
     try:

@@ -81,8 +81,7 @@ class Client:
         try:
             opened = await self._opener.open(self._era, steps)
             self._generation += 1
-        except BaseException as exc:
-            # BaseException: a cancelled connect must leave no child behind either
+        except BaseException as exc:  # a cancelled connect must leave no child behind either
             error = exc if isinstance(exc, McpError) else NotReady("Connecting was cancelled.", Fault.CANCELLED)
             steps.fail(error)
             self._end(error)

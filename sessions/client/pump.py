@@ -116,8 +116,7 @@ class Pump:
         pending.waiter = flight = _Flight(ask, outgoing, self._loop.create_future())
         try:
             answered = await self._fly(flight)
-        except BaseException as exc:
-            # BaseException: cancellation and the caller's own errors must end the request as well
+        except BaseException as exc:  # cancellation and the caller's own errors must end the request as well
             self._give_up(pending, flight, exc)
             raise
         if answered.error is not None:

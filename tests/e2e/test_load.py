@@ -1,16 +1,14 @@
 """500 calls by 50 callers through 50 real sockets: nothing lost, nothing twice, nothing left behind."""
 
 import asyncio
-import json
 import os
 import re
 import signal
 import time
 
-import httpx
 import pytest
-import websockets
 
+from tests.e2e.sockets import Visitor, a_call, greeted
 from tests.peers.peers import peer_command
 from tests.tools.stack import ADMIN, Stack
 
@@ -32,74 +30,12 @@ def product(make_stack) -> Stack:
     return stack
 
 
-class Visitor:
-    """Signs in over plain http. Browsers take Secure cookies on loopback; httpx does not, so they are kept by hand."""
-
-    def __init__(self, stack: Stack) -> None:
-        self.base_url = stack.base_url
-        self.cookies: dict[str, str] = {}
-        self._http = httpx.Client(base_url=stack.base_url, trust_env=False)
-        page = self.request("GET", "/accounts/login/")
-        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.text)[1]
-        form = {"login": ADMIN[0], "password": ADMIN[1], "csrfmiddlewaretoken": token}
-        assert self.request("POST", "/accounts/login/", data=form).headers["location"] == "/"
-
-    @property
-    def cookie_header(self) -> str:
-        return "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-
-    def request(self, method: str, path: str, **more: object) -> httpx.Response:
-        headers = {"Cookie": self.cookie_header, "Referer": self.base_url} | more.pop("headers", {})
-        answer = self._http.request(method, path, headers=headers, **more)
-        for line in answer.headers.get_list("set-cookie"):
-            name, _, value = line.partition(";")[0].partition("=")
-            self.cookies[name] = value
-        self._http.cookies.clear()
-        return answer
-
-    def ticket(self) -> str:
-        token = next(value for name, value in self.cookies.items() if "csrf" in name)
-        return self.request("POST", "/live/ticket/", headers={"X-CSRFToken": token}).json()["ticket"]
-
-
 async def caller(stack: Stack, visitor: Visitor, server: str, effects: list[str], start: asyncio.Event) -> list[str]:
-    url = stack.base_url.replace("http", "ws") + "/ws/"
-    headers = {"Cookie": visitor.cookie_header}
-    async with websockets.connect(url, origin=stack.base_url, additional_headers=headers, max_size=None) as socket:
-        given = await asyncio.to_thread(visitor.ticket)
-        await socket.send(json.dumps({"op": "hello", "ticket": given, "v": 1}))
-        await answer(socket, lambda frame: frame.get("op") == "welcome")
+    async with greeted(stack, visitor) as socket:
         await start.wait()
-        return [await one_call(socket, server, effect, ref) for ref, effect in enumerate(effects)]
-
-
-async def one_call(socket, server: str, effect: str, ref: int) -> str:
-    order = {
-        "op": "call",
-        "server": server,
-        "tool": "counter",
-        "args": {"id": effect},
-        "ref": ref,
-        "confirm": "counter",
-    }
-    await socket.send(json.dumps(order))
-    accepted = await answer(socket, lambda frame: frame.get("ref") == ref)
-    assert accepted["op"] == "accepted", accepted
-    topic = f"call.{accepted['call']}"
-    await socket.send(json.dumps({"op": "sub", "topics": {topic: None}}))
-    await answer(
-        socket, lambda frame: frame.get("t") == topic and any(row.get("final") for row in frame.get("rows") or [])
-    )
-    return accepted["call"]
-
-
-async def answer(socket, wanted) -> dict:
-    async with asyncio.timeout(90):
-        async for text in socket:
-            frame = json.loads(text)
-            if wanted(frame):
-                return frame
-    raise AssertionError("the socket closed")
+        return [
+            (await a_call(socket, server, "counter", {"id": effect}, ref))["uid"] for ref, effect in enumerate(effects)
+        ]
 
 
 async def everybody(stack: Stack, server: str, word: str, each: int) -> list[str]:

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def answers(path: Path) -> bool:
             return False
 
 
-def start(path: Path) -> "subprocess.Popen[bytes]":
+def start(path: Path, *options: str) -> "subprocess.Popen[bytes]":
     """Start a server that keeps nothing on disk, and wait until it answers."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = [
@@ -32,6 +33,7 @@ def start(path: Path) -> "subprocess.Popen[bytes]":
         *("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700"),
         *("--dir", str(path.parent), "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"),
         *("--loglevel", "warning"),
+        *options,
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + READY_SECONDS
@@ -52,6 +54,21 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait(5)
 
 
+@contextmanager
+def over_tcp(directory: Path, password: str) -> Iterator[str]:
+    """The REDIS_URL of a server on a loopback port, as one that is not ours would be."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    path = directory / "v.sock"
+    process = start(path, "--port", str(port), "--bind", "127.0.0.1")
+    try:
+        _say(path, f"CONFIG SET requirepass {password}")
+        yield f"redis://:{password}@127.0.0.1:{port}/0"
+    finally:
+        stop(process)
+
+
 @pytest.fixture(scope="session")
 def valkey_server() -> Iterator[Path]:
     path = Path(settings.VALKEY_SOCKET)
@@ -63,13 +80,13 @@ def valkey_server() -> Iterator[Path]:
 @pytest.fixture
 def valkey(valkey_server: Path) -> Path:
     """The socket of a real, empty Valkey: broker, channel layer and cache of tests.settings point to it."""
-    _flush(valkey_server)
+    _say(valkey_server, "FLUSHALL")
     return valkey_server
 
 
-def _flush(path: Path) -> None:
+def _say(path: Path, command: str) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(5)
         connection.connect(str(path))
-        connection.sendall(b"FLUSHALL\r\n")
+        connection.sendall(f"{command}\r\n".encode())
         connection.recv(16)
