@@ -68,7 +68,10 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
             conflict, saved = found, None
             form = ServerForm(_with_version(request, found.current), user=request.user, server=found.current)
         if saved is not None:
-            messages.success(request, f"{saved.name} is saved. A live session reconnects with the new settings.")
+            messages.success(
+                request,
+                f"{saved.name} is saved. A live session reconnects with the new settings; calls still running then end as outcome unknown.",
+            )
             return redirect("servers:settings", saved.slug)
     context = server_context(request, server_pages.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}

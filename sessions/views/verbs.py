@@ -38,7 +38,9 @@ def connect(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def disconnect(request: HttpRequest, slug: str) -> HttpResponse:
-    said = "Disconnecting {name}. Calls in flight are cancelled; it opens again when someone connects it or runs a tool."
+    said = (
+        "Disconnecting {name}. Calls in flight are cancelled; it opens again when someone connects it or runs a tool."
+    )
     return _session_verb(request, slug, commands.close_session, said)
 
 

@@ -3,6 +3,7 @@
 import re
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,7 @@ from ..base import translated
 from ..egress import Policy
 from ..engine import engine
 from ..inflate import Inflater
-from ..sse import SseDecoder
+from ..sse import events
 from . import answers
 
 ACCEPT_ANY: Final = {
@@ -25,6 +26,9 @@ ACCEPT_ANY: Final = {
     "User-Agent": "mcpadmin",
 }
 ACCEPT_STREAM: Final = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "User-Agent": "mcpadmin"}
+#: an id comes back as a header (Last-Event-ID), so it must be fit for one
+_EVENT_ID: Final = re.compile(r"[\x20-\x7e]{1,4096}\Z")
+_LONGEST_RETRY_MS: Final = 3_600_000
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,1024}\Z")
 
 
@@ -35,6 +39,13 @@ class Cursor:
     last_id: str = ""
     retry: float = 1.0
     moved: bool = False
+
+    def note(self, event_id: str, retry_ms: int | None) -> None:
+        self.moved = True
+        if _EVENT_ID.match(event_id):
+            self.last_id = event_id
+        if retry_ms is not None and 0 <= retry_ms <= _LONGEST_RETRY_MS:
+            self.retry = retry_ms / 1000
 
 
 class Wire:
@@ -119,17 +130,14 @@ class Wire:
     ) -> None:
         """Deliver the messages of an event stream until it ends or `done()`. A break counts as an end where the
         stream can be resumed."""
-        decoder = SseDecoder(self.limits.sse_event_bytes)
         try:
-            async for chunk in self._chunks(response):
-                for event in decoder.feed(chunk):
-                    cursor.moved = True
-                    cursor.last_id = event.id or cursor.last_id
-                    cursor.retry = event.retry / 1000 if event.retry is not None else cursor.retry
+            async with aclosing(events(self._chunks(response), self.limits.sse_event_bytes)) as stream:
+                async for event in stream:
+                    cursor.note(event.id, event.retry)
                     if event.data and event.event == "message":
-                        deliver(event.data)
-                if done():
-                    return
+                        deliver(event.data.encode())
+                    if done():
+                        return
         except TransportError:
             if not cursor.last_id or not self.resumable:
                 raise
