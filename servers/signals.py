@@ -3,5 +3,5 @@
 from django.dispatch import Signal
 
 audit_recorded = Signal()  # seqs: range of the sequence numbers just committed
-server_changed = Signal()  # server_uid: UUID, change: AuditAction
+server_changed = Signal()  # server_uid: UUID, change: AuditAction, reconnect: bool (its connection changed)
 draft_changed = Signal()  # draft_uid: UUID

@@ -31,8 +31,8 @@ def _audit_moved(seqs: range, **_: Any) -> None:
 
 
 @receiver(server_changed)
-def _server_moved(server_uid: UUID, change: AuditAction, **_: Any) -> None:
-    orders.registration_changed(server_uid, change)
+def _server_moved(server_uid: UUID, change: AuditAction, reconnect: bool = False, **_: Any) -> None:
+    orders.registration_changed(server_uid, change, reconnect=reconnect)
 
 
 @receiver(pre_delete, sender=Server)

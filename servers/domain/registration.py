@@ -45,6 +45,11 @@ __all__ = [
 ]
 
 _SLUG_LENGTH, _NAME_LENGTH = 64, 120
+# What a live session was opened with. Any other field changes without disturbing it or its calls.
+_OF_THE_CONNECTION = {
+    *("transport", "era", "url", "command", "arguments", "working_directory", "connection_policy"),
+    *("idle_timeout_seconds", "connect_timeout_seconds", "request_timeout_seconds", "total_timeout_seconds"),
+}
 _SLUG_TAKEN = "Another server has this short name. Choose a different one."
 
 
@@ -178,7 +183,7 @@ def _apply(trail: Trail, current: Server, data: Registration) -> None:
     trail.note(AuditAction.SERVER_CHANGE, ServerRef.of(current), current.name, {"changes": changed})
     _note_credentials(trail, current, values)
     if changed:
-        _tell(current, AuditAction.SERVER_CHANGE)
+        _tell(current, AuditAction.SERVER_CHANGE, reconnect=bool(values or changed.keys() & _OF_THE_CONNECTION))
 
 
 def _note_credentials(trail: Trail, server: Server, values: dict[str, dict[str, str]]) -> None:
@@ -216,8 +221,8 @@ def _archiving(current: Server) -> dict[str, Any]:
     return {"enabled": False, "archived_at": current.archived_at or timezone.now()}
 
 
-def _tell(server: Server, action: AuditAction) -> None:
-    told = partial(server_changed.send_robust, sender=Server, server_uid=server.uid, change=action)
+def _tell(server: Server, action: AuditAction, *, reconnect: bool = False) -> None:
+    told = partial(server_changed.send_robust, sender=Server, server_uid=server.uid, change=action, reconnect=reconnect)
     transaction.on_commit(told, robust=True)
 
 

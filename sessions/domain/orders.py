@@ -1,6 +1,6 @@
 """What a change of a registration orders of its session: the row already says it, here the worker is told.
 
-Hosts open only enabled, unarchived servers whose session is desired; a changed one is closed and opened again.
+Hosts open only enabled, unarchived servers whose session is desired; one whose connection changed is opened anew.
 """
 
 from functools import partial
@@ -26,14 +26,14 @@ _MAY_OPEN = {
 _CLOSES = {AuditAction.SERVER_DISABLE, AuditAction.SERVER_ARCHIVE}
 
 
-def registration_changed(server_uid: UUID, change: AuditAction) -> None:
-    """After the commit of a registration's change."""
+def registration_changed(server_uid: UUID, change: AuditAction, *, reconnect: bool = False) -> None:
+    """After the commit of a registration's change; `reconnect`: a live session must be opened anew for it."""
     server = Server.objects.filter(uid=server_uid).first()
     if server is not None:
         if change in _CLOSES or not server.enabled or server.archived_at is not None:
             _close(server)
-        elif change in _MAY_OPEN:
-            _open(server, restart=change == AuditAction.SERVER_CHANGE)
+        elif change in _MAY_OPEN and (reconnect or change != AuditAction.SERVER_CHANGE):
+            _open(server, restart=reconnect)
     bus.session_changed(server_uid)
 
 

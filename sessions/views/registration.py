@@ -70,7 +70,7 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
         if saved is not None:
             messages.success(
                 request,
-                f"{saved.name} is saved. A live session reconnects with the new settings; calls still running then end as outcome unknown.",
+                f"{saved.name} is saved. When the connection changed, a live session reconnects; calls still running then end as outcome unknown.",
             )
             return redirect("servers:settings", saved.slug)
     context = server_context(request, server_pages.header(server), "settings")

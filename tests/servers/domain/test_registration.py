@@ -347,3 +347,26 @@ def test_the_holder_of_the_right_may_enter_any_command(actor: Actor, db: None) -
     holder = person("hera", "add_server", "manage_stdio")
     odd = replace(over_stdio(), command="/bin/sh", arguments=["-c", "echo $(date) | cat; true", ""])
     assert registration.register(Actor.of_user(holder), holder, odd).arguments[1] == "echo $(date) | cat; true"
+
+
+@committed
+@pytest.mark.parametrize(
+    ("changed", "reconnect"),
+    [({"description": "in other words", "tags": ["new"]}, False), ({"request_timeout_seconds": 61}, True)],
+)
+def test_only_a_change_of_the_connection_asks_for_a_new_one(
+    admin: Any, actor: Actor, changed: dict[str, Any], reconnect: bool
+) -> None:
+    server = registration.register(actor, admin, over_http())
+    heard: list[bool] = []
+
+    def hear(reconnect: bool, **_: Any) -> None:
+        heard.append(reconnect)
+
+    server_changed.connect(hear)
+    try:
+        data = replace(Registration.of_server(server), **changed)
+        registration.change(actor, admin, server, data, server.version)
+    finally:
+        server_changed.disconnect(hear)
+    assert heard == [reconnect]

@@ -112,20 +112,26 @@ def test_without_redis_an_order_stands_all_the_same(session: McpSession) -> None
 
 
 @pytest.mark.parametrize(
-    ("change", "policy", "desired", "restarts"),
+    ("change", "reconnect", "policy", "desired", "restarts"),
     [
-        (AuditAction.SERVER_REGISTER, ConnectionPolicy.ALWAYS_ON, Desired.OPEN, 0),
-        (AuditAction.SERVER_REGISTER, ConnectionPolicy.ON_DEMAND, Desired.CLOSED, 0),
-        (AuditAction.SERVER_ENABLE, ConnectionPolicy.ALWAYS_ON, Desired.OPEN, 0),
-        (AuditAction.SERVER_CHANGE, ConnectionPolicy.ALWAYS_ON, Desired.OPEN, 1),
-        (AuditAction.SERVER_CHANGE, ConnectionPolicy.ON_DEMAND, Desired.CLOSED, 0),
+        (AuditAction.SERVER_REGISTER, False, ConnectionPolicy.ALWAYS_ON, Desired.OPEN, 0),
+        (AuditAction.SERVER_REGISTER, False, ConnectionPolicy.ON_DEMAND, Desired.CLOSED, 0),
+        (AuditAction.SERVER_ENABLE, False, ConnectionPolicy.ALWAYS_ON, Desired.OPEN, 0),
+        (AuditAction.SERVER_CHANGE, True, ConnectionPolicy.ALWAYS_ON, Desired.OPEN, 1),
+        (AuditAction.SERVER_CHANGE, True, ConnectionPolicy.ON_DEMAND, Desired.CLOSED, 0),
+        (AuditAction.SERVER_CHANGE, False, ConnectionPolicy.ALWAYS_ON, Desired.CLOSED, 0),
     ],
 )
 def test_a_registration_decides_whether_its_session_is_wanted(
-    session: McpSession, change: AuditAction, policy: ConnectionPolicy, desired: Desired, restarts: int
+    session: McpSession,
+    change: AuditAction,
+    reconnect: bool,
+    policy: ConnectionPolicy,
+    desired: Desired,
+    restarts: int,
 ) -> None:
     Server.objects.update(connection_policy=policy)
-    orders.registration_changed(session.server.uid, change)
+    orders.registration_changed(session.server.uid, change, reconnect=reconnect)
     session.refresh_from_db()
     assert (session.desired, session.restart_requested) == (desired, restarts)
 
