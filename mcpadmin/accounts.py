@@ -1,5 +1,9 @@
+from typing import Any
+
 from allauth.account.adapter import DefaultAccountAdapter
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.signals import user_login_failed
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -10,6 +14,14 @@ class ClosedSignup(DefaultAccountAdapter):
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """A try that is refused unlooked at, after too many, is a failed sign-in too: the audit log has each of them."""
+        try:
+            super().pre_authenticate(request, **credentials)
+        except ValidationError:
+            user_login_failed.send(__name__, credentials=credentials, request=request, reason="throttled")
+            raise
 
 
 @login_not_required

@@ -4,19 +4,13 @@ Standard library and `servers.secret` only. The search costs one dictionary look
 are alive (a regular expression of all variants grows with their number).
 """
 
-import html
-import json
 import re
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable
 from functools import lru_cache
-from urllib.parse import quote, quote_plus
 
-from servers.secret import live_values
+from servers.secret import MIN_LENGTH, live_values, variants
 
 MASK = "[redacted]"
-# Shorter values occur in every text by chance; masking them would tell what they are.
-MIN_LENGTH = 4
 _HEAD = MIN_LENGTH
 
 _NAMES = r"authorization|cookie|set-cookie|token|secret|password|passwd|passphrase|api[_-]?key|private[_-]?key|credentials?|csrf[a-z]*|sessionid"
@@ -43,27 +37,6 @@ def mask_named(text: str) -> str:
     text = _NAMED.sub(lambda found: f"{found[1]}{MASK}", text)
     text = _BEARER.sub(lambda found: f"{found[1]} {MASK}", text)
     return _SETUP_LINK.sub(rf"\1{MASK}", _USERINFO.sub(rf"\1:{MASK}@", text))
-
-
-def variants(value: str) -> set[str]:
-    """The forms in which a secret may turn up: raw, URL, JSON, HTML, repr, hex, base64 at each of its three offsets."""
-    data = value.encode(errors="surrogatepass")
-    forms = {value, quote(value, safe=""), quote(value), quote_plus(value), html.escape(value), repr(value)[1:-1]}
-    forms |= {re.sub("%..", lambda code: code[0].lower(), form) for form in forms if "%" in form}
-    forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], value.lower(), value.upper()}
-    forms |= {json.dumps(form)[1:-1] for form in set(forms)}  # text that was quoted once more, as in a logged dict
-    forms |= {data.hex(), data.hex().upper()}
-    forms |= {form for shift in range(3) for form in _base64_at(data, shift)}
-    return {form for form in forms if len(form) >= MIN_LENGTH}
-
-
-def _base64_at(data: bytes, shift: int) -> list[str]:
-    """The characters that depend on `data` alone when it stands `shift` bytes after a group of three."""
-    first = -(-shift * 8 // 6)
-    last = (shift + len(data)) * 8 // 6
-    padded = b"\0" * shift + data
-    found = [encode(padded).decode()[first:last] for encode in (b64encode, urlsafe_b64encode)]
-    return [form for form in found if len(form) >= 6]  # a shorter core would match by chance
 
 
 class Needles:

@@ -1,11 +1,19 @@
-"""Secret values in memory: a wrapper that shows nothing, and the set of live values that the log filter looks for.
+"""Secret values in memory: a wrapper that shows nothing, the set of live values, and the forms in which they turn up.
 
 Standard library only, so that any layer may use it.
 """
 
+import html
+import json
+import re
 import threading
 import weakref
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+#: shorter values occur in every text by chance; masking them would tell what they are
+MIN_LENGTH = 4
 
 _live: "weakref.WeakSet[Secret]" = weakref.WeakSet()
 _guard = threading.Lock()  # a set that grows while another thread lists it raises
@@ -44,3 +52,24 @@ def live_values() -> Iterator[str]:
     with _guard:
         present = list(_live)
     return (secret.reveal() for secret in present if secret)
+
+
+def variants(value: str) -> set[str]:
+    """The forms in which a secret may turn up: raw, URL, JSON, HTML, repr, hex, base64 at each of its three offsets."""
+    data = value.encode(errors="surrogatepass")
+    forms = {value, quote(value, safe=""), quote(value), quote_plus(value), html.escape(value), repr(value)[1:-1]}
+    forms |= {re.sub("%..", lambda code: code[0].lower(), form) for form in forms if "%" in form}
+    forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], value.lower(), value.upper()}
+    forms |= {json.dumps(form)[1:-1] for form in set(forms)}  # text that was quoted once more, as in a logged dict
+    forms |= {data.hex(), data.hex().upper()}
+    forms |= {form for shift in range(3) for form in _base64_at(data, shift)}
+    return {form for form in forms if len(form) >= MIN_LENGTH}
+
+
+def _base64_at(data: bytes, shift: int) -> list[str]:
+    """The characters that depend on `data` alone when it stands `shift` bytes after a group of three."""
+    first = -(-shift * 8 // 6)
+    last = (shift + len(data)) * 8 // 6
+    padded = b"\0" * shift + data
+    found = [encode(padded).decode()[first:last] for encode in (b64encode, urlsafe_b64encode)]
+    return [form for form in found if len(form) >= 6]  # a shorter core would match by chance

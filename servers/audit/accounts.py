@@ -48,12 +48,15 @@ def signed_out(sender: Any, user: Any, request: HttpRequest | None = None, **_: 
 
 
 @receiver(user_login_failed, dispatch_uid="audit.sign_in_failed")
-def sign_in_failed(sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
+def sign_in_failed(
+    sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, reason: str = "", **_: Any
+) -> None:
     """An unknown name is not kept: people type their password into the wrong field."""
     name = str(credentials.get(User.USERNAME_FIELD) or credentials.get("username") or credentials.get("email") or "")
     known = User._default_manager.filter(**{User.USERNAME_FIELD: name}).exists()
     subject = name if known else "(unknown user)"
-    _append(AuditAction.SIGN_IN_FAILED, _visitor(request), subject, AuditOutcome.FAILED)
+    details = {"reason": reason} if reason else {}
+    _append(AuditAction.SIGN_IN_FAILED, _visitor(request), subject, AuditOutcome.FAILED, **details)
 
 
 # --- accounts ----------------------------------------------------------------------------------------------------------

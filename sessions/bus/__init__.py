@@ -4,7 +4,8 @@ Everything here is a hint: the database row is the truth, and whoever hears a hi
 Redis, or all of its content, costs time and never an event.
 
 Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "draft.<uid>";
-         "users" is internal to web processes: rights or sign-in of somebody changed.
+         "users" is internal to web processes: rights or sign-in of somebody changed. So is "lost": some process could
+         not send its hints for a while, so whoever listens compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids and progress only, never a result.
 Bell     ring(worker uid, verb, uid): JSON {"v", "verb", "id", "epoch", "expires"} on queue host.<worker uid>.
 
@@ -16,12 +17,13 @@ from typing import Any
 from uuid import UUID
 
 from sessions.bus.bell import Bell, Verb, queue_name, ring, send_task
-from sessions.bus.publisher import Publisher
+from sessions.bus.publisher import LOST, Publisher
 
 AUDIT, SERVERS, USERS = "audit", "servers", "users"
 
 __all__ = [
     "AUDIT",
+    "LOST",
     "SERVERS",
     "USERS",
     "Verb",

@@ -16,6 +16,11 @@ from channels.layers import get_channel_layer
 QUEUE_LIMIT = 10_000
 SEND_SECONDS = 2.0
 FLUSH_SECONDS = 1.0
+#: after a lost hint everybody is asked to look at everything: again and again until Redis takes it, and once more for
+#: those who were not back by then
+OWN_UP_SECONDS = 2.0
+OWN_UP_TIMES = 2
+LOST = "lost"
 _NEWEST_ONLY = frozenset({"progress"})
 
 Hint = dict[str, Any]
@@ -42,6 +47,7 @@ class Publisher:
         self._wake: asyncio.Event | None = None
         self._idle = threading.Event()
         self._failing = False
+        self._owed = 0
 
     def put(self, hint: Hint) -> None:
         with self._guard:
@@ -79,11 +85,19 @@ class Publisher:
         while True:
             hints = self._take()
             if not hints:
-                await self._wake.wait()
-                self._wake.clear()
+                await self._rest(self._wake)
                 continue
             for hint in merged(hints):
                 await self._send(hint)
+
+    async def _rest(self, wake: asyncio.Event) -> None:
+        """Until there is something to send: a new hint, or the word that some were lost."""
+        try:
+            await asyncio.wait_for(wake.wait(), OWN_UP_SECONDS if self._owed else None)
+        except TimeoutError:
+            self._owed -= 1
+            await self._send({"type": "hint", "t": LOST, "seq": None, "kind": LOST, "rows": None})
+        wake.clear()
 
     def _take(self) -> list[Hint]:
         with self._guard:
@@ -99,6 +113,7 @@ class Publisher:
             await asyncio.wait_for(layer.group_send(hint["t"], hint), SEND_SECONDS)
         except Exception as problem:  # whatever the layer raises, a lost hint must not end the thread
             self.dropped += 1
+            self._owed = OWN_UP_TIMES
             self._tell(problem)
         else:
             self._tell(None)

@@ -27,6 +27,8 @@ SLOW_SECONDS = 15.0
 LAYER_SECONDS = 2.0
 #: SUBSCRIBE returns before it works: what fell into the gap is looked for soon, and once more when all is calm
 SETTLE_SECONDS = (0.05, 0.5)
+#: between two attempts to join groups while Redis is away
+REJOIN_SECONDS = 1.0
 IDLE_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
@@ -38,6 +40,7 @@ class Hub:
         self.streams: dict[str, Stream] = {}
         self._reads = TopicReads(self.reader, self._spawn_catch_up)
         self._channel: str | None = None
+        self._rejoining: asyncio.Task[None] | None = None
         self._tasks = {asyncio.create_task(self._listen()), asyncio.create_task(self._tick())}
         bus.start()
 
@@ -112,16 +115,34 @@ class Hub:
         return stream
 
     async def _join(self, group: str, stream: Stream | None = None) -> None:
-        """A group that cannot be joined now is joined by the slow timer; until then it is read by that timer alone."""
+        """A group that cannot be joined now is tried again until Redis is back, and read then."""
         if self._channel is None:
             return
         try:
             await asyncio.wait_for(get_channel_layer().group_add(group, self._channel), LAYER_SECONDS)
         except Exception as problem:  # whatever the layer raises without Redis
             log.warning("live.group_not_joined", group=group, problem=type(problem).__name__)
+            self._rejoin_soon()
         else:
             if stream is not None:
                 stream.joined = True
+
+    def _rejoin_soon(self) -> None:
+        if self._rejoining is None or self._rejoining.done():
+            self._rejoining = self._spawn(self._rejoin())
+
+    async def _rejoin(self) -> None:
+        """Until every stream has its group. What was written meanwhile is found by the recheck."""
+        layer = get_channel_layer()
+        while waiting := [(name, stream) for name, stream in self.streams.items() if not stream.joined]:
+            await asyncio.sleep(REJOIN_SECONDS)
+            for name, stream in waiting:
+                try:
+                    await asyncio.wait_for(layer.group_add(name, self._channel), LAYER_SECONDS)
+                except Exception:  # whatever the layer raises without Redis; it was said when the first one failed
+                    break
+                stream.joined = True
+                stream.recheck()
 
     async def _leave(self, group: str) -> None:
         if self._channel is None:
@@ -145,6 +166,7 @@ class Hub:
 
     async def _join_all(self) -> None:
         await self._join(bus.USERS)
+        await self._join(bus.LOST)
         for name, stream in list(self.streams.items()):
             await self._join(name, stream)
             stream.recheck()
@@ -152,6 +174,9 @@ class Hub:
     def _hear(self, hint: dict[str, Any]) -> None:
         if hint["t"] == bus.USERS:
             self._suspend(hint.get("rows") or [])
+        elif hint["t"] == bus.LOST:
+            for stream in self.streams.values():
+                stream.recheck()
         elif (stream := self.streams.get(hint["t"])) is not None:
             stream.hint(hint)
 

@@ -126,13 +126,15 @@ def server_call_frames(server_uid: UUID, call_uids: list[UUID] | None, since: da
     calls = queries.calls_since(server_uid, since) if call_uids is None else queries.calls_by_uid(call_uids)
     topic = f"server.{server_uid}"
     return [
-        Frame(encode(topic, None, "call", [queries.call_row(call)]), None, f"call.{call.uid}", call.version)
+        Frame(encode(topic, None, "call", [_bare(queries.call_row(call))]), None, f"call.{call.uid}", call.version)
         for call in calls
         if call.server and call.server.uid == server_uid
     ]
 
 
 CallKey = tuple[UUID, bool]
+#: columns of a call's row, and of a hint of progress, that the server wrote
+_SERVERS_WORDS = frozenset({"progress_message", "message"})
 
 
 def call_frames(keys: list[CallKey]) -> dict[CallKey, Frame]:
@@ -163,7 +165,9 @@ def progress_frame(call_uid: UUID, row: Row, reserved_too: bool) -> Frame | None
 def _texts(call: Call, reserved_too: bool, seq: int | None, kind: str, rows: list[Row]) -> tuple[str, str | None]:
     topic = f"call.{call.uid}"
     full = encode(topic, seq, kind, rows, card_html(call, True))
-    return full, encode(topic, seq, kind, rows, card_html(call, False)) if reserved_too else None
+    if not reserved_too:
+        return full, None
+    return full, encode(topic, seq, kind, [_bare(row) for row in rows], card_html(call, False))
 
 
 def card_html(call: Call, may_read: bool) -> str:
@@ -183,6 +187,10 @@ def _draft_frame(draft: ServerDraft) -> Frame:
     row = {"uid": str(draft.uid), "version": draft.version, "state": draft.state}
     html = render_to_string("sessions/servers/_test.html", draft_context(draft))
     return Frame(encode(f"draft.{draft.uid}", draft.version, "draft", [row], html), None, "draft", draft.version)
+
+
+def _bare(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name not in _SERVERS_WORDS}
 
 
 # --- the database behind it all --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Everything of the result is hostile: this file only sorts and cuts, the template
 """
 
 import json
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Card:
+    """`call` is without the server's own words for who may not read them: templates show those of this one only."""
+
     call: Call
     outcome: Outcome | None
     result: Result | None
@@ -77,16 +80,24 @@ def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
     """`brief` leaves out everything but the beginning of the text: for results whose markup would be too large."""
     payload = call.result or call.late_result
     readable = payload is not None and may_read and payload.erased_at is None
+    shown = call if may_read else without_words(call)
     return Card(
-        call=call,
-        outcome=outcome_of(call),
+        call=shown,
+        outcome=outcome_of(shown),
         result=_result(payload, brief) if readable and payload is not None else None,
         erased=payload is not None and payload.erased_at is not None,
-        hidden=payload is not None and not may_read,
+        hidden=not may_read and (payload is not None or bool(call.error_message or call.error_data)),
         late=call.late_result is not None,
         lines=call_lines(call),
         brief=brief,
     )
+
+
+def without_words(call: Call) -> Call:
+    """A copy without what the server said in this call besides its result: that too came out of it."""
+    other = copy(call)
+    other.error_message = other.error_data = other.progress_message = other.schema_violation = ""
+    return other
 
 
 def _result(payload: Payload, brief: bool) -> Result:

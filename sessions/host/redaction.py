@@ -6,22 +6,23 @@ from typing import Any
 
 import orjson
 
-from servers.secret import Secret
+from servers.secret import MIN_LENGTH, Secret, variants
 
 MASK = "[redacted]"
-#: shorter values occur by chance, and masking them would tell them
-MIN_CHARS = 4
 
 
 class Redactor:
-    """Knows the secret values of one server, as `Secret`s."""
+    """Knows the secret values of one server, in every form in which a server may send them back."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        self._secrets = [secret for secret in secrets if len(secret.reveal()) >= MIN_CHARS]
+        values = {form for secret in secrets for form in _values(secret.reveal())}
+        found = {form for value in values for form in variants(value)}
+        #: longest first, so that a value that contains another goes whole
+        self._forms = sorted(found, key=len, reverse=True)
 
     def text(self, text: str) -> str:
-        for value in self._values():
-            text = text.replace(value, MASK)
+        for form in self._forms:
+            text = text.replace(form, MASK)
         return text
 
     def json_text(self, value: Any) -> str:
@@ -31,10 +32,10 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """The JSON value itself, without the secrets."""
-        return self._walked(value) if self._secrets and self._occurs(_dumped(value)) else value
+        return self._walked(value) if self._forms and self._occurs(_dumped(value)) else value
 
     def _occurs(self, text: str) -> bool:
-        return any(_dumped(secret)[1:-1] in text for secret in self._values())
+        return any(form in text or _dumped(form)[1:-1] in text for form in self._forms)
 
     def _walked(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -43,16 +44,11 @@ class Redactor:
             return {self.text(name): self._walked(item) for name, item in value.items()}
         return [self._walked(item) for item in value] if isinstance(value, list) else value
 
-    def _values(self) -> list[str]:
-        """Longest first, so that a value that contains another goes whole."""
-        found = {form for secret in self._secrets for form in _forms(secret.reveal())}
-        return sorted(found, key=len, reverse=True)
 
-
-def _forms(value: str) -> list[str]:
+def _values(value: str) -> list[str]:
     """The value, and the token of a header like `Bearer <token>`."""
-    _, space, token = value.partition(" ")
-    return [value, token] if space and len(token) >= MIN_CHARS else [value]
+    _, _, token = value.partition(" ")
+    return [form for form in (value, token) if len(form) >= MIN_LENGTH]
 
 
 def _dumped(value: Any) -> str:

@@ -23,6 +23,10 @@ startPill(live);
 startLists(live);
 live.start();
 
+/* On a phone the chosen tab may stand outside of its scroller. */
+const tab = document.querySelector('.tabs a[aria-current]');
+if (tab) tab.parentElement.scrollTo({ left: tab.offsetLeft - 48, behavior: 'instant' });
+
 document.body.addEventListener('htmx:response:error', (event) => {
   const status = event.detail.ctx.response.status;
   if (status === 422) return; // a form with its errors, shown where it belongs

@@ -10,3 +10,8 @@ live.on('audit', 'event', (frame) => {
   notice.querySelector('[data-slot="count"]').textContent = count === 1 ? '1 new event' : `${count} new events`;
   notice.hidden = false;
 });
+
+/* Beside the list, the chosen row is what must be in sight; below it, on narrow windows, the address leads to the details. */
+if (matchMedia('(min-width: 1101px)').matches) {
+  addEventListener('load', () => document.querySelector('tr[aria-selected=true]')?.scrollIntoView({ block: 'nearest' }));
+}

@@ -77,7 +77,18 @@ function select(tab) {
   }
 }
 
+/* A `<details data-pop>` is a panel over the page: it opens without script, and leaves like a menu. */
+function leavePanels(event) {
+  for (const panel of document.querySelectorAll('details[data-pop][open]')) {
+    if (event.type === 'keydown' ? event.key !== 'Escape' : panel.contains(event.target)) continue;
+    if (panel.contains(document.activeElement)) panel.querySelector('summary').focus();
+    panel.open = false;
+  }
+}
+
 export function startMenus() {
+  document.addEventListener('click', leavePanels);
+  document.addEventListener('keydown', leavePanels);
   document.addEventListener('click', onClick);
   document.addEventListener('keydown', onMenuKey);
   document.addEventListener('keydown', onTabKey);

@@ -1,4 +1,4 @@
-/* Ctrl K: pages from the side bar at once, servers and tools from the server while one types. */
+/* Ctrl K: pages from the side bar and the account menu at once, servers and tools from the server while one types. */
 import { fromTemplate } from './dom.js';
 
 const WAIT_MS = 120;
@@ -20,7 +20,7 @@ export function openPalette() {
 }
 
 function pages(words) {
-  return [...document.querySelectorAll('.side nav a')]
+  return [...document.querySelectorAll('.side nav a, .side-foot a.dropdown-item')]
     .map((link) => ({ kind: 'Page', label: link.textContent.trim(), hint: '', url: link.href }))
     .filter((page) => page.label.toLowerCase().includes(words.toLowerCase()));
 }

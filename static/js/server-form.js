@@ -26,6 +26,13 @@ function followTransport(row, transport) {
   row.querySelector('select').value = transport === 'stdio' ? 'environment' : 'header';
 }
 
+/* The idle time-out is used by one policy only; hidden, its value still goes along. */
+function showPolicy() {
+  for (const part of form.querySelectorAll('[data-for-policy]')) {
+    part.hidden = part.dataset.forPolicy !== form.elements.connection_policy.value && !part.querySelector('.is-bad, .err');
+  }
+}
+
 function total(rows) {
   return form.elements[`${rows.dataset.rows}-TOTAL_FORMS`];
 }
@@ -74,5 +81,7 @@ if (form) {
     addRow(form.querySelector('[data-rows]'));
   });
   for (const name of ['transport', 'url', 'command']) form.elements[name].addEventListener('input', showFields);
+  form.elements.connection_policy.addEventListener('input', showPolicy);
   showFields();
+  showPolicy();
 }

@@ -1,15 +1,32 @@
 /* Live state of servers: pills in lists, the actions of a server's head, changed catalogues, the connection test. */
 import { live } from './live.js';
+import { refreshSoon } from './refresh.js';
 
+/* Whether the cell says something else than before. */
 function paintPill(cell, row) {
-  if (row.pill) htmx.swap({ target: cell, swap: 'innerHTML', text: row.pill });
+  if (!row.pill) return false;
+  const words = new DOMParser().parseFromString(row.pill, 'text/html').body.textContent.trim();
+  if (words === cell.textContent.trim()) return false;
+  htmx.swap({ target: cell, swap: 'innerHTML', text: row.pill });
+  return true;
 }
 
 if (document.querySelector('[data-server-rows]')) {
   live.on('servers', 'session', (frame) => {
+    let changed = false;
     for (const row of frame.rows ?? []) {
-      for (const cell of document.querySelectorAll(`[data-server-row="${row.server}"] [data-server-state]`)) paintPill(cell, row);
+      for (const cell of document.querySelectorAll(`[data-server-row="${row.server}"] [data-server-state]`)) {
+        changed = paintPill(cell, row) || changed;
+      }
     }
+    if (changed) refreshSoon('overview-numbers', 'overview-calls', 'overview-attention');
+  });
+}
+
+/* Whoever comes back to the overview sees what it is now, not what it was when he left. */
+if (document.getElementById('overview-numbers')) {
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden) refreshSoon('overview-numbers', 'overview-calls', 'overview-attention');
   });
 }
 
@@ -30,10 +47,14 @@ if (actions) {
 
 const history = document.querySelector('[data-calls-of]');
 if (history) {
-  live.on(`server.${history.dataset.callsOf}`, 'call', () => {
+  const known = (uid) => document.querySelector(`[data-call-row="${uid}"]`);
+  live.on(`server.${history.dataset.callsOf}`, 'call', (frame) => {
     const notice = document.querySelector('[data-newer-calls]');
-    if (notice) notice.hidden = false;
-    else location.reload();
+    if (!notice) return void location.reload();
+    for (const row of frame.rows ?? []) {
+      if (!known(row.uid)) notice.hidden = false;
+      else if (known(row.uid).dataset.callState !== row.state) refreshSoon('call-rows');
+    }
   });
 }
 
@@ -54,6 +75,13 @@ document.addEventListener('submit', async (event) => {
   }
 });
 
+/* The result grows with each step; it stays in sight until the reader scrolls. */
+function keepInView(slot) {
+  const growth = new ResizeObserver(() => slot.scrollIntoView({ block: 'nearest' }));
+  growth.observe(slot);
+  for (const kind of ['wheel', 'touchmove', 'keydown']) addEventListener(kind, () => growth.disconnect(), { once: true, passive: true });
+}
+
 /* Test connection keeps the form as it is and shows the steps below it. */
 document.addEventListener('submit', async (event) => {
   const button = event.submitter;
@@ -66,7 +94,7 @@ document.addEventListener('submit', async (event) => {
     const response = await fetch(button.formAction, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
     htmx.swap({ target: slot, swap: 'innerHTML', text: await response.text() });
     live.scan(slot);
-    slot.scrollIntoView({ block: 'nearest' });
+    keepInView(slot);
   } finally {
     button.disabled = false;
   }

@@ -35,6 +35,18 @@ function say(form, words) {
   form.querySelector('[data-run-state]').textContent = words;
 }
 
+/* Says that the call is on its way, until its card shows the outcome. */
+function followWords({ call, number, html }) {
+  const state = () => document.querySelector('#tool-form [data-run-state]');
+  if (!html?.includes('data-call-progress')) return void (state().textContent = '');
+  state().textContent = `Call #${number} is running`;
+  const off = live.on(`call.${call}`, 'call', (frame) => {
+    if (!frame.rows?.some((row) => row.final)) return;
+    off();
+    if (state()?.textContent === `Call #${number} is running`) state().textContent = '';
+  });
+}
+
 function addCard(uid, version, html) {
   if (!results || document.getElementById(`call-${uid}`)) return;
   const slot = document.createElement('div');
@@ -59,7 +71,7 @@ async function run(form) {
     const answer = await live.request({ op: 'call', server, tool, ...givenBy(form) });
     if (answer.op === 'accepted') {
       addCard(answer.call, answer.version ?? 0, answer.html ?? '');
-      say(form, `Call #${answer.number} accepted`);
+      followWords(answer);
     } else {
       const shown = await rerender(form, { _validate: '1' });
       const summary = shown.querySelector('[data-sf-errors]');

@@ -53,13 +53,15 @@ def peer_python(name: str) -> Path:
 
 def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
     """(command, arguments) of a peer, both absolute; `name` is sdk2, sdk1, fastmcp, everything,
-    evil:<scenario of evil_stdio.py> or demo. Skips the test when the peer is not installed."""
+    evil:<scenario of evil_stdio.py>, telltale or demo. Skips the test when the peer is not installed."""
     if name == "everything":
         return _everything_command(transport)
     if name == "demo":
         return sys.executable, ["-m", "mcpadmin.demo_server"]
     if name.startswith("evil:"):
         return sys.executable, [str(HERE / "evil_stdio.py"), name.removeprefix("evil:")]
+    if name == "telltale":
+        return sys.executable, [str(HERE / "telltale.py"), transport]
     if name == "evil":
         return sys.executable, [str(HERE / "evil_http.py")]
     if name not in PYTHON_PEERS:
@@ -108,7 +110,7 @@ class Peer:
 def start_peer(name: str, *, port: int = 0, env: Mapping[str, str] | None = None) -> Peer:
     """Start a peer over HTTP and wait until it accepts connections; the caller stops it."""
     command, args = peer_command(name, "http")
-    if name in PYTHON_PEERS or name == "evil":
+    if name in PYTHON_PEERS or name in ("evil", "telltale"):
         args = [*args, "--port", str(port)]
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
     if name == "everything":

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 
 @dataclass
@@ -54,33 +54,99 @@ def open_shortcuts(page: Page) -> None:
     page.locator("dialog[open]").wait_for()
 
 
+def submit_bad_server(page: Page) -> None:
+    page.locator("[data-add-row]").click()
+    rows = page.locator("[data-value-row]:visible")
+    for index, (name, value) in enumerate([("X Bad Name", "one"), ("", "a value without a name")]):
+        rows.nth(index).locator("input[name$=-name]").fill(name)
+        rows.nth(index).locator("input[name$=-value]").fill(value)
+    page.get_by_role("button", name="Register server").click()
+    page.locator(".err").first.wait_for()
+
+
+def try_connection(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Test connection").click()
+    page.locator("#test-result .tag.ok").wait_for()
+
+
+def be_live(page: Page) -> None:
+    expect(page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
+
+
+def run_without_arguments(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Run tool").click()
+    page.locator("[data-sf-errors]").wait_for()
+
+
+def start_countdown(page: Page) -> None:
+    be_live(page)
+    page.locator("#tool-form .sf-more").evaluate("details => { details.open = true }")
+    page.locator("#arg-start").fill("3")
+    page.get_by_role("button", name="Run tool").click()
+    page.locator("[data-call-progress]").first.wait_for()
+
+
+def click(selector: str) -> Callable[[Page], None]:
+    return lambda page: page.locator(selector).first.click()
+
+
+def open_event(page: Page) -> None:
+    page.locator(".tbl tbody td a").first.click()
+    page.locator("#event").wait_for()
+    settle_scroll(page)
+
+
+def settle_scroll(page: Page) -> None:
+    """The theme scrolls smoothly to an anchor; a picture in the middle of it shows neither end."""
+    page.wait_for_function(
+        "() => new Promise(done => { const y = scrollY; setTimeout(() => done(y === scrollY), 150) })"
+    )
+
+
 SHOTS = [
     Shot("setup", lambda world: world.setup_link, Stage.FRESH, signed_in=False),
     Shot("sign-in", at("/accounts/login/"), Stage.EMPTY, signed_in=False),
     Shot("overview-empty", at("/"), Stage.EMPTY),
     Shot("servers-empty", at("/servers/"), Stage.EMPTY),
     Shot("server-add", at("/servers/add/"), Stage.EMPTY),
+    Shot("server-add-errors", at("/servers/add/"), Stage.EMPTY, prepare=submit_bad_server, allow=("422",)),
     Shot("overview", at("/")),
     Shot("servers", at("/servers/")),
+    Shot("servers-none", at("/servers/?text=nothing-has-this-name")),
     Shot("tools", on_server("tools/")),
     Shot("tool-form", on_server("tools/?tool=search_notes")),
     Shot("tool-called", on_server("tools/?tool=greet")),
+    Shot("tool-json", on_server("tools/?tool=search_notes"), prepare=click("[name=_switch][value=json]")),
+    Shot("tool-refused", on_server("tools/?tool=greet"), prepare=run_without_arguments),
+    Shot("tool-running", on_server("tools/?tool=countdown"), prepare=start_countdown),
+    Shot("tool-image", on_server("tools/?tool=draw")),
+    Shot("tool-error", on_server("tools/?tool=fail_on_purpose")),
+    Shot("tool-destructive", on_server("tools/?tool=forget_notes")),
+    Shot("server-menu", on_server("tools/"), prepare=click("[aria-label='More actions']")),
     Shot("resources", on_server("resources/")),
     Shot("prompts", on_server("prompts/")),
     Shot("logs", on_server("logs/")),
     Shot("history", on_server("history/")),
     Shot("settings", on_server("settings/")),
+    Shot("settings-tested", on_server("settings/"), prepare=try_connection),
     Shot("info", on_server("info/")),
     Shot("clone", on_server("clone/")),
+    Shot("disable", on_server("disable/")),
+    Shot("archive", on_server("archive/")),
     Shot("delete", on_server("delete/")),
     Shot("call", lambda world: f"/calls/{world.succeeded}/"),
     Shot("call-failed", lambda world: f"/calls/{world.failed}/"),
     Shot("audit", at("/audit/")),
+    Shot("audit-range", at("/audit/?outcome=ok&since=2026-01-01T00:00"), prepare=click("[data-pop] summary")),
+    Shot("audit-drawer", at("/audit/"), prepare=open_event),
     Shot("audit-none", at("/audit/?text=nothing-has-this-name")),
     Shot("audit-event", lambda world: f"/audit/{world.audit}/"),
     Shot("palette", at("/"), prepare=open_palette),
     Shot("shortcuts", at("/"), prepare=open_shortcuts),
     Shot("password", at("/accounts/password/change/")),
+    Shot("sign-out", at("/accounts/logout/")),
     Shot("not-found", at("/servers/no-such-server/"), allow=("404",)),
 ]
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}

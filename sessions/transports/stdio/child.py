@@ -17,6 +17,10 @@ PATIENCE: Final = (2.0, 2.0, 2.0)
 #: seconds that output may still come after the exit (a grandchild can hold the pipe open), or the exit after
 #: the end of the output
 _AFTERMATH: Final = 0.5
+#: bytes of stderr a second (and burst) that are read; a child that writes more waits for us, not we for it
+_STDERR_RATE: Final = 1024 * 1024
+_STDERR_BURST: Final = 16 * _STDERR_RATE
+_STDERR_PAUSE: Final = 0.25
 
 
 class Child(asyncio.SubprocessProtocol):
@@ -38,6 +42,7 @@ class Child(asyncio.SubprocessProtocol):
         self._resumed: asyncio.Future[None] | None = None
         self._aftermath: asyncio.TimerHandle | None = None
         self._open_outputs = {1, 2}
+        self._stderr_credit, self._stderr_at = float(_STDERR_BURST), self._loop.time()
         self._stopping = False
         self._ended = False
         self.pid = 0
@@ -123,6 +128,26 @@ class Child(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: Any) -> None:
         if not self._stopping:
             self._on_output[fd](data)
+            if fd == 2:
+                self._pay(len(data))
+
+    def _pay(self, size: int) -> None:
+        """Without this a flood of stderr would keep a core of the worker busy for as long as it lasts."""
+        now = self._loop.time()
+        earned = (now - self._stderr_at) * _STDERR_RATE
+        self._stderr_credit = min(float(_STDERR_BURST), self._stderr_credit + earned) - size
+        self._stderr_at = now
+        if self._stderr_credit < 0 and (pipe := self._stderr_pipe()) is not None:
+            pipe.pause_reading()
+            self._loop.call_later(_STDERR_PAUSE - self._stderr_credit / _STDERR_RATE, self._read_on)
+
+    def _read_on(self) -> None:
+        if (pipe := self._stderr_pipe()) is not None and not pipe.is_closing():
+            pipe.resume_reading()
+
+    def _stderr_pipe(self) -> asyncio.ReadTransport | None:
+        pipe = self._transport.get_pipe_transport(2) if self._transport else None
+        return cast("asyncio.ReadTransport | None", pipe)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open_outputs.discard(fd)

@@ -2,8 +2,13 @@
 
 import json
 
+import pytest
+
 from servers.secret import Secret
 from sessions.host.redaction import MASK, Redactor
+from tests.mcpadmin.test_redaction import encodings, leaks
+
+SECRET = 'cäN4ry/"quoted"\\back+=%'
 
 
 def test_a_secret_is_masked_wherever_it_stands_in_a_result() -> None:
@@ -15,6 +20,15 @@ def test_a_secret_is_masked_wherever_it_stands_in_a_result() -> None:
 def test_the_token_of_an_authorization_header_is_masked_without_its_scheme() -> None:
     redactor = Redactor([Secret("Bearer abcdefgh")])
     assert redactor.text("got abcdefgh, Bearer abcdefgh") == f"got {MASK}, {MASK}"
+
+
+@pytest.mark.parametrize("name", encodings(SECRET))
+def test_a_secret_is_masked_in_every_encoding_a_server_may_wrap_it_in(name: str) -> None:
+    redactor = Redactor([Secret(f"Bearer {SECRET}")])
+    told = f"before {encodings(SECRET)[name]} after"
+    assert leaks(redactor.text(told), SECRET) == []
+    assert leaks(redactor.json_text({told: [told]}), SECRET) == []
+    assert leaks(redactor.json_text({"big": 2**70, "told": told}), SECRET) == []
 
 
 def test_masking_never_breaks_the_json_around_it() -> None:

@@ -21,8 +21,12 @@ def person(site: Site, rights: list[str] = RIGHTS) -> Browser:
 
 
 async def until_seq(tab: Tab, topic: str, seq: int) -> None:
+    await until_seq_within(tab, topic, seq, 25)
+
+
+async def until_seq_within(tab: Tab, topic: str, seq: int, seconds: float) -> None:
     if tab.seqs(topic)[-1:] != [seq]:
-        await tab.hear(lambda message: message.get("t") == topic and message.get("seq") == seq, 25)
+        await tab.hear(lambda message: message.get("t") == topic and message.get("seq") == seq, seconds)
 
 
 async def test_audit_rows_arrive_live_and_in_order(site: Site) -> None:
@@ -110,6 +114,27 @@ async def test_a_socket_can_be_opened_while_redis_is_away(site: Site) -> None:
             await until_seq(tab, "audit", end)
     finally:
         site.restart_valkey()
+
+
+async def test_what_redis_lost_is_on_the_page_soon_after_it_is_back(site: Site) -> None:
+    """Both ends of a hint were cut: the one who sends it, and the page that subscribed while Redis was away."""
+    ada = person(site)
+    async with ada.tab() as early, ada.tab() as late:
+        await early.sub("audit")
+        await early.listen(1)
+        await until_seq(early, "audit", site.do("record", 1, quiet=True))  # the slow timer has just run: not it helps
+        site.valkey.terminate()
+        site.valkey.wait(10)
+        try:
+            end = site.do("record", 2)
+            server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
+            await late.sub(f"log.{server}", 0)
+        finally:
+            site.restart_valkey()
+        site.do("log_lines", server, 1, 2)
+        soon = asyncio.create_task(until_seq_within(early, "audit", end, 9))
+        await until_seq_within(late, f"log.{server}", 2, 9)
+        await soon
 
 
 async def test_log_lines_are_a_feed_of_their_own(site: Site) -> None:

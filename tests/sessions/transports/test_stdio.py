@@ -268,6 +268,17 @@ async def test_a_flood_of_notifications_is_cut_counted_and_harms_no_call() -> No
     assert logs + dropped == 5_000
 
 
+async def test_a_flood_of_stderr_waits_for_us_and_harms_no_call() -> None:
+    async with connected(script("server")) as made:
+        await call(made, "chatter")
+        await asyncio.sleep(2)
+        before = int(await call(made, "chattered"))
+        await asyncio.sleep(2)
+        after = int(await call(made, "chattered"))
+    # Read at full speed it would be hundreds of megabytes a second.
+    assert 0 < after - before < 16 * 1024 * 1024
+
+
 async def test_a_handler_that_fails_does_not_stop_the_reader() -> None:
     def fail(event: object) -> None:
         raise RuntimeError("the owner's own fault")

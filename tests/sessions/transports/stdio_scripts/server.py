@@ -1,4 +1,5 @@
-"""A small legacy server for tests. Tools: echo, env, pid, exit, sleep, oversized, broken, progress, late, noise.
+"""A small legacy server for tests. Tools: echo, env, pid, exit, sleep, oversized, broken, progress, late, noise,
+chatter (to stderr without end), chattered (how many bytes so far).
 
 Standard library only: it is started once for each test.
 """
@@ -11,6 +12,7 @@ import time
 
 LOCK = threading.Lock()
 CANCELLED = []
+CHATTERED = [0]
 
 
 def send(message):
@@ -38,6 +40,12 @@ def progress(identity, params):
 def sleep(identity, arguments):
     time.sleep(arguments.get("seconds", 0.2))
     answer(identity, "slept")
+
+
+def chatter():
+    line = b"e" * 4095 + b"\n"
+    while True:
+        CHATTERED[0] += os.write(2, line)
 
 
 def call(identity, params):
@@ -68,6 +76,11 @@ def call(identity, params):
     elif name == "ask":
         send({"id": "ask-1", "method": arguments["method"], "params": {}})
         CANCELLED.append(("waiting", identity))
+    elif name == "chatter":
+        threading.Thread(target=chatter, daemon=True).start()
+        answer(identity, "started")
+    elif name == "chattered":
+        answer(identity, str(CHATTERED[0]))
     elif name == "flood":
         for number in range(arguments["lines"]):
             send({"method": "notifications/message", "params": {"level": "info", "data": number}})

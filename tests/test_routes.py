@@ -1,0 +1,200 @@
+"""Every road of the URLconf, with nobody signed in, without a CSRF token, and with too few rights.
+
+The list of routes is read from the URLconf, so a new one is judged without being named here.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from servers.audit import payloads
+from servers.audit import writer as writing
+from servers.audit.record import Actor
+from servers.domain import drafts
+from servers.domain.catalog import store_listing
+from servers.enums import AuditAction, DefinitionKind, PayloadKind
+from servers.models import AuditEvent, Server, ServerDraft
+from sessions.enums import CallState
+from sessions.models import Call, McpSession
+from tests.servers.conftest import person
+from tests.servers.domain.cast import over_stdio
+from tests.sessions.host.make import make_call, make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PROBES = {"healthz", "readyz"}
+OPEN_TO_ALL = PROBES | {"setup"}
+UID = str(uuid4())
+SAMPLES = {"<slug:slug>": "orders", "<uuid:uid>": UID, "<int:seq>": "1", "<str:token>": "no-such-token"}
+ARGUMENT, RESULT, DRAFTED = "argument-nobody-may-read", "result-nobody-may-read", "draft-nobody-may-read"
+
+
+@dataclass(frozen=True)
+class Route:
+    name: str
+    written: str
+    path: str
+
+    def __str__(self) -> str:
+        return self.name or self.path
+
+
+def routes() -> Iterator[Route]:
+    yield from _walk(get_resolver().url_patterns, "/", "")
+
+
+def _walk(patterns: list[Any], before: str, namespace: str) -> Iterator[Route]:
+    for pattern in patterns:
+        written = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            inner = f"{namespace}{pattern.namespace}:" if pattern.namespace else namespace
+            yield from _walk(pattern.url_patterns, written, inner)
+        elif isinstance(pattern, URLPattern) and "accounts/" not in written:
+            yield Route(namespace + (pattern.name or ""), written, _filled(written))
+
+
+def _filled(written: str) -> str:
+    for place, sample in SAMPLES.items():
+        written = written.replace(place, sample)
+    assert "<" not in written, f"add a sample for the parameter of {written}"
+    return written
+
+
+ROUTES = list(routes())
+CLOSED = [route for route in ROUTES if route.name not in OPEN_TO_ALL]
+
+
+@pytest.fixture(autouse=True)
+def _a_writer_of_its_own() -> Iterator[None]:
+    """The writer thread keeps a connection; the next test may have another database."""
+    yield
+    writing.reset()
+
+
+@pytest.fixture
+def admin(db: None) -> Any:
+    return get_user_model().objects.create_superuser("ada", password="correct horse battery")
+
+
+@pytest.fixture
+def world(admin: Any) -> Call:
+    """A server with a tool, a finished call of somebody else, its event in the chain, and somebody else's draft."""
+    session: McpSession = make_session("orders")
+    listing = [{"name": "echo", "inputSchema": {"type": "object"}}]
+    store_listing(session.server, DefinitionKind.TOOL, listing, session.state_since)
+    call = make_call(session, "echo", text=ARGUMENT)
+    result = payloads.store(PayloadKind.RESULT, json.dumps({"content": [{"type": "text", "text": RESULT}]}))
+    ended = {"finished_at": session.state_since, "error_message": RESULT, "schema_violation": RESULT}
+    told = {"state": CallState.RPC_ERROR, "error_data": RESULT, "progress_message": RESULT}
+    Call.objects.filter(pk=call.pk).update(uid=UID, result=result, user=admin, **ended, **told)
+    draft = drafts.create_draft(Actor.of_user(admin), admin, over_stdio(command=DRAFTED))
+    ServerDraft.objects.filter(pk=draft.pk).update(uid=UID)
+    return Call.objects.get(pk=call.pk)
+
+
+@pytest.mark.parametrize("route", CLOSED, ids=str)
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_nobody_who_is_not_signed_in_gets_through(route: Route, method: str, world: Call) -> None:
+    answer = getattr(Client(), method)(route.path)
+    if answer.status_code == 302:
+        assert answer["Location"].startswith("/accounts/login/")
+    else:
+        assert answer.status_code in (401, 403, 404, 405)
+    assert not leaks(answer)
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.name not in PROBES], ids=str)
+def test_a_post_without_the_token_is_refused(route: Route, world: Call, admin: Any) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(admin)
+    before = AuditEvent.objects.count()
+    answer = client.post(route.path)
+    assert answer.status_code == 403
+    assert b"csrf" in answer.content.lower() or b"form" in answer.content.lower()
+    assert AuditEvent.objects.count() == before
+    assert Server.objects.get().enabled
+
+
+def leaks(answer: Any) -> list[str]:
+    text = b"".join(answer).decode() if answer.streaming else answer.content.decode()
+    return [word for word in (ARGUMENT, RESULT, DRAFTED) if word in text]
+
+
+# --- too few rights --------------------------------------------------------------------------------------------------
+# What somebody with the named rights gets: (route, method) -> the right that is lacking. All other roads are open.
+LOOKS = {
+    ("servers:add", "get"): "add_server",
+    ("servers:add", "post"): "add_server",
+    ("servers:demo", "post"): "add_server",
+    ("servers:test", "post"): "add_server",
+    ("servers:settings", "get"): "change_server",
+    ("servers:settings", "post"): "change_server",
+    ("servers:clone", "get"): "add_server",
+    ("servers:clone", "post"): "add_server",
+    ("servers:enable", "post"): "change_server",
+    ("servers:disable", "get"): "change_server",
+    ("servers:disable", "post"): "change_server",
+    ("servers:archive", "get"): "change_server",
+    ("servers:archive", "post"): "change_server",
+    ("servers:restore", "post"): "change_server",
+    ("servers:delete", "get"): "delete_server",
+    ("servers:delete", "post"): "delete_server",
+    ("calls:result", "get"): "view_payload",
+    ("calls:repeat", "post"): "view_payload",
+    ("audit:list", "get"): "view_auditevent",
+    ("audit:detail", "get"): "view_auditevent",
+    ("audit:verify", "post"): "view_auditevent",
+}
+CALLS_TOO = {
+    ("servers:call", "post"): "call_tool",
+    ("servers:connect", "post"): "call_tool",
+    ("servers:disconnect", "post"): "call_tool",
+    ("servers:reconnect", "post"): "call_tool",
+    ("servers:refresh", "post"): "call_tool",
+    ("calls:cancel", "post"): "call_tool",
+}
+HIDDEN = {"servers:test_progress"}  # somebody else's draft does not exist for others
+
+
+@pytest.mark.parametrize(
+    ("name", "rights", "lacking"),
+    [("vera", ["view_server"], LOOKS | CALLS_TOO), ("carl", ["view_server", "call_tool"], LOOKS)],
+)
+@pytest.mark.parametrize("route", CLOSED, ids=str)
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_lacking_right_is_refused_in_words_and_recorded_and_nothing_reserved_is_shown(
+    route: Route, method: str, name: str, rights: list[str], lacking: dict[tuple[str, str], str], world: Call
+) -> None:
+    client = Client()
+    client.force_login(person(name, *rights))
+    denials = AuditEvent.objects.filter(action=AuditAction.PERMISSION_DENY, actor_name=name)
+    tool = "?tool=echo" if route.name in ("servers:call", "servers:tool_form") else ""
+    answer = getattr(client, method)(route.path + tool)
+    right = lacking.get((route.name, method))
+    if right is not None:
+        assert answer.status_code == 403
+        assert b"Ask an administrator" in answer.content
+        assert [json.loads(event.body)["details"]["right"] for event in denials] == [right]
+    else:
+        assert (answer.status_code == 404) == (route.name in HIDDEN and method == "get")
+        assert answer.status_code in (200, 204, 302, 303, 404, 405, 422)
+        assert not denials
+    assert leaks(answer) == []
+
+
+def test_who_sees_no_servers_cannot_tell_that_any_exist(world: Call) -> None:
+    client = Client()
+    client.force_login(person("stan", "call_tool", "change_server", "delete_server", "add_server", "view_payload"))
+    for route in CLOSED:
+        if "slug" in route.written or "calls:" in route.name:
+            for method in ("get", "post"):
+                assert getattr(client, method)(route.path).status_code in (404, 405), route
+        elif route.name not in ("live_ticket", "servers:demo"):
+            assert b"orders" not in client.get(route.path).content.lower(), route
