@@ -12,8 +12,10 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from servers.audit.record import Actor
+from servers.audit.record import Event as AuditEvent
 from servers.domain.drafts import update_draft
-from servers.enums import DraftState
+from servers.enums import AuditAction, AuditOutcome, DraftState
 from servers.models import ServerDraft
 from servers.signals import draft_changed
 from sessions.client import Client
@@ -42,6 +44,17 @@ def start(uid: UUID) -> bool:
         return False
     transaction.on_commit(partial(draft_changed.send_robust, sender=ServerDraft, draft_uid=uid), robust=True)
     return True
+
+
+def finish(uid: UUID, fields: dict[str, Any]) -> list[AuditEvent]:
+    """The draft's last change, and the event that says how the test ended."""
+    if not update_draft(uid, **fields):
+        return []
+    draft = ServerDraft.objects.select_related("user").get(uid=uid)
+    outcome = AuditOutcome.OK if fields["state"] == DraftState.SUCCEEDED else AuditOutcome.FAILED
+    details = {"fault": fields["fault"]} if fields.get("fault") else {}
+    actor = Actor.of_user(draft.user)
+    return [AuditEvent(AuditAction.CONNECTION_TEST, outcome, actor, subject=str(draft.transport), details=details)]
 
 
 class Probe:
@@ -139,7 +152,7 @@ class Probe:
         }
 
     async def _finish(self, fields: dict[str, Any]) -> None:
-        await self._db.persist(partial(update_draft, self._uid, steps=list(self._steps.values()), **fields))
+        await self._db.persist(partial(finish, self._uid, fields | {"steps": list(self._steps.values())}), list)
 
     @staticmethod
     def _now() -> float:

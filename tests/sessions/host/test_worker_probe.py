@@ -9,8 +9,8 @@ from django.contrib.auth import get_user_model
 from servers.audit.record import Actor
 from servers.domain.drafts import create_draft
 from servers.domain.form_data import Registration, ValueInput
-from servers.enums import DraftState, TransportKind, ValueKind
-from servers.models import ServerDraft
+from servers.enums import AuditAction, AuditOutcome, DraftState, TransportKind, ValueKind
+from servers.models import AuditEvent, ServerDraft
 from servers.secret import Secret
 from sessions.domain import commands
 from tests.peers.peers import closed_port
@@ -34,6 +34,13 @@ def over(draft: ServerDraft, seconds: float = 40) -> ServerDraft:
     return eventually(done.first, seconds, f"never over: {ServerDraft.objects.values().get(pk=draft.pk)}")
 
 
+def newest_test() -> tuple[str, str]:
+    """(outcome, user) of the newest audit event about a connection test."""
+    event = AuditEvent.objects.filter(action=AuditAction.CONNECTION_TEST).order_by("-seq").first()
+    assert event is not None
+    return event.outcome, event.actor_name
+
+
 def states(draft: ServerDraft) -> dict[str, str]:
     return {step["name"]: step["state"] for step in draft.steps}
 
@@ -50,6 +57,7 @@ def test_a_good_draft_walks_every_step_and_reports_what_the_server_is(
     assert all(step["seconds"] is not None for step in done.steps)
     assert (done.report["server_info"]["name"], done.report["tools"], done.report["prompts"]) == ("effects", 8, 0)
     assert effects.count("started") == 1
+    assert newest_test() == (AuditOutcome.OK, "ada")
     eventually(lambda: not descendants(shared_worker.pid))
 
 
@@ -65,6 +73,7 @@ def test_a_refused_address_fails_at_connect_with_its_cause(user: Any) -> None:
     commands.test_draft(Actor.of_user(user), draft)
     done = over(draft)
     assert (done.fault, states(done)) == ("connection_refused", {"resolve": "finished", "connect": "failed"})
+    assert newest_test() == (AuditOutcome.FAILED, "ada")
 
 
 def test_a_command_that_ends_at_once_shows_its_last_words_without_its_secret(user: Any) -> None:
