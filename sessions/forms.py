@@ -72,7 +72,7 @@ class ToolForm:
         self.tool = server_pages.body(definition)
         self.name = definition.key
         self.title = definition.title or definition.key
-        self.description = definition.description
+        self.description = server_pages.shown(definition.description)
         self.hints = server_pages.hints(self.tool)
         self.destructive = "destructive" in self.hints
         self.has_output_schema = "outputSchema" in self.tool

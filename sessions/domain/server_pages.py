@@ -13,6 +13,7 @@ from sessions.domain.diagnosis import Explanation, explain
 from sessions.models import Call, LogLine, McpSession
 
 PAGE = 50
+SHOWN_CHARS = 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ def body(definition: Definition) -> dict[str, Any]:
     """The server's own JSON. A hostile one may hold anything below the top level, which is always an object."""
     value = json.loads(definition.body)
     return value if isinstance(value, dict) else {}
+
+
+def shown(text: str) -> str:
+    """A server may describe itself in megabytes; a page shows the beginning."""
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text):,} characters in all)"
 
 
 def hints(tool: dict[str, Any]) -> list[str]:

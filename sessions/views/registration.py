@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.audit.record import Actor
+from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
 from servers.domain import drafts, registration
 from servers.domain.registration import Conflict, Registration
@@ -147,7 +148,11 @@ def test(request: HttpRequest) -> HttpResponse:
     except ValidationError as problem:
         form.refuse(problem)
         return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)
-    commands.test_draft(actor, draft)
+    try:
+        commands.test_draft(actor, draft)
+    except AuditUnavailable as problem:
+        form.refuse(ValidationError(str(problem)))
+        return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=503)
     if not request.htmx:
         return redirect("servers:test_progress", draft.uid)
     return render(request, "sessions/servers/_test_slot.html", draft_context(draft))

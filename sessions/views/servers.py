@@ -37,7 +37,8 @@ def info(request: HttpRequest, slug: str) -> HttpResponse:
     header = server_pages.header(server)
     session = header.mcp_session
     words = server_pages.capability_words(session.server_capabilities, session.client_capabilities) if session else []
-    context = server_context(request, header, "info") | {"capabilities": words}
+    instructions = server_pages.shown(session.instructions) if session else ""
+    context = server_context(request, header, "info") | {"capabilities": words, "instructions": instructions}
     return render(request, "sessions/servers/info.html", context)
 
 

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from servers import access
 from servers.audit.record import Actor
+from servers.audit.writer import AuditUnavailable
 from servers.domain import registration
 from servers.models import Server
 from sessions.domain import commands, queries
@@ -24,10 +25,22 @@ def _session_verb(
 ) -> HttpResponse:
     """Session verbs are orders in a row, so they answer at once; the page sees the effect live."""
     server = access.server_for(request.user, slug, "call_tool")
-    verb(Actor.of(request), commands.shared_session(server))
+    session = commands.shared_session(server)
+    try:
+        verb(Actor.of(request), session)
+    except AuditUnavailable as problem:
+        return _unavailable(request, server, str(problem))
     if request.htmx:
         return HttpResponse(status=204)
     messages.success(request, said.format(name=server.name))
+    return _back(server)
+
+
+def _unavailable(request: HttpRequest, server: Server, words: str) -> HttpResponse:
+    """The database did not take the order in time."""
+    if request.htmx:
+        return HttpResponse(words, status=503, content_type="text/plain")
+    messages.error(request, words)
     return _back(server)
 
 
