@@ -80,8 +80,13 @@ def valkey_server() -> Iterator[Path]:
 @pytest.fixture
 def valkey(valkey_server: Path) -> Path:
     """The socket of a real, empty Valkey: broker, channel layer and cache of tests.settings point to it."""
-    _say(valkey_server, "FLUSHALL")
+    flush(valkey_server)
     return valkey_server
+
+
+def flush(path: Path) -> None:
+    """Wipe everything, as an operator's accident would."""
+    _say(path, "FLUSHALL")
 
 
 def _say(path: Path, command: str) -> None:

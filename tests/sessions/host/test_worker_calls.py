@@ -28,7 +28,7 @@ from tests.sessions.host.harness import (
     ring,
 )
 from tests.sessions.host.make import make_call
-from tests.tools.valkey import _flush
+from tests.tools.valkey import flush
 
 pytestmark = pytest.mark.integration
 
@@ -106,7 +106,7 @@ def test_a_call_whose_message_was_lost_with_all_of_redis_is_found_by_the_tick(
     worker: WorkerProcess, session: McpSession, effects: Effects, valkey_server: Path
 ) -> None:
     call = make_call(session, "echo", text="lost")
-    _flush(valkey_server)
+    flush(valkey_server)
     assert ended(call).state == CallState.SUCCEEDED
     assert effects.count("echo lost") == 1
 
