@@ -2,6 +2,19 @@
 import { live } from './live.js';
 import { refreshSoon } from './refresh.js';
 
+/* A page that is being left is not loaded again: the reload would win over the link that was clicked. */
+let leaving = false;
+addEventListener('beforeunload', () => {
+  leaving = true;
+});
+addEventListener('pageshow', () => {
+  leaving = false;
+});
+
+function showAnew() {
+  if (!leaving) location.reload();
+}
+
 /* Whether the cell says something else than before. */
 function paintPill(cell, row) {
   if (!row.pill) return false;
@@ -41,7 +54,7 @@ if (actions) {
     const notice = document.querySelector('[data-catalog-changed]');
     if (notice) notice.hidden = false;
     /* A page without any definition has nothing to lose by loading again. */
-    else if (document.querySelector('[data-reload-on-catalog]')) location.reload();
+    else if (document.querySelector('[data-reload-on-catalog]')) showAnew();
   });
 }
 
@@ -50,7 +63,7 @@ if (history) {
   const known = (uid) => document.querySelector(`[data-call-row="${uid}"]`);
   live.on(`server.${history.dataset.callsOf}`, 'call', (frame) => {
     const notice = document.querySelector('[data-newer-calls]');
-    if (!notice) return void location.reload();
+    if (!notice) return void showAnew();
     for (const row of frame.rows ?? []) {
       if (!known(row.uid)) notice.hidden = false;
       else if (known(row.uid).dataset.callState !== row.state) refreshSoon('call-rows');

@@ -12,6 +12,7 @@ def test_the_second_of_two_admins_who_save_sees_the_difference_and_loses_nothing
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     bob.complaints.allow("409")
     ada.register_stdio("Shared", *peer_command("demo"))
+    ada.wait_for_state("Ready")
     for person in (ada, bob):
         person.open("/servers/shared/settings/")
     ada.page.get_by_label("Description").fill("what ada wrote")

@@ -150,6 +150,7 @@ def test_signing_in_leads_to_the_overview_and_signing_out_back(open_page: Opener
     page.locator("#id_password").fill("correct horse battery")
     page.keyboard.press("Enter")
     expect(page.locator(".nav-i[aria-current=page]")).to_have_text("Overview")
+    page.wait_for_load_state("load")  # the menu is a script's
     page.get_by_role("button", name="Account menu").click()
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/accounts/login/")
