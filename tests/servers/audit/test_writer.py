@@ -32,7 +32,7 @@ def together(number: int, work: Callable[[int], None]) -> None:
     def run(index: int) -> None:
         try:
             work(index)
-        except BaseException as problem:
+        except BaseException as problem:  # raised again below, in the thread that waits
             problems.append(problem)
         finally:
             connections.close_all()
