@@ -6,7 +6,7 @@ ARGS ?=
 PY := .venv/bin/python
 export PYTHON
 
-.PHONY: help run test check screenshots bench faults lock clean deps dev-deps
+.PHONY: help run test check docs screenshots bench conformance faults lock clean deps dev-deps
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -20,6 +20,9 @@ test: dev-deps ## unit, integration and browser tests, with all their set-up
 check: dev-deps ## lint, types, import contracts, migrations, deployment settings, templates
 	@exec $(PY) tests/tools/run_checks.py $(ARGS)
 
+docs: dev-deps ## write the generated parts of the documents anew
+	@exec $(PY) tests/tools/generate_docs.py
+
 screenshots: dev-deps ## every page at two widths in two themes; fails on what a reader would stumble over
 	@sh tests/tools/setup_system.sh
 	@$(PY) tests/tools/setup_peers.py
@@ -29,6 +32,10 @@ bench: dev-deps ## benchmarks; each prints its numbers beside a floor measured i
 	@$(PY) tests/tools/setup_peers.py
 	@exec $(PY) tests/tools/run_benchmarks.py $(ARGS)
 
+conformance: dev-deps ## the official MCP conformance suite against our client, both revisions
+	@$(PY) tests/tools/setup_peers.py
+	@exec $(PY) -m tests.conformance.run $(ARGS)
+
 faults: dev-deps ## long fault tests: processes killed, full disks, slow networks
 	@$(PY) tests/tools/setup_peers.py
 	@exec $(PY) -m pytest tests/faults/run_*.py $(ARGS)
@@ -37,7 +44,7 @@ lock: dev-deps ## write the lock files anew from pyproject.toml and tests/peers
 	@exec sh tests/tools/lock.sh $(ARGS)
 
 clean: ## remove all that can be made again; never the data directory
-	rm -rf .venv tests/peers/.venv-* tests/peers/node_modules tests/peers/.setup-in-progress tests/.notes
+	rm -rf .venv tests/peers/.venv-* tests/peers/node_modules tests/conformance/node_modules tests/peers/.setup-in-progress tests/.notes
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis tests/screenshots/out tests/e2e/out
 	find mcpadmin servers sessions tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

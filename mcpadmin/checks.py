@@ -8,13 +8,15 @@ from urllib.parse import SplitResult, urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
+from servers.validators import LIMITS
+
 TAG = "mcpadmin"
 LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
 
 
 @register(TAG)
 def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
-    return [*_redis(), *_exposure(), *_keys(), *_consistency()]
+    return [*_redis(), *_exposure(), *_keys(), *_consistency(), *_limits()]
 
 
 def _redis() -> Iterator[CheckMessage]:
@@ -107,6 +109,16 @@ def _consistency() -> Iterator[CheckMessage]:
             hint="Count the proxies before mcpadmin.",
             id="mcpadmin.E009",
         )
+
+
+def _limits() -> Iterator[CheckMessage]:
+    for name, limit in LIMITS.items():
+        if not limit.least <= limit.default <= limit.most:
+            yield Error(
+                f"MCPADMIN_LIMIT_{name.upper()} is {limit.default}: it must be between {limit.least} and {limit.most}.",
+                hint="Correct it, or unset it for the default.",
+                id="mcpadmin.E010",
+            )
 
 
 def _split(url: str) -> SplitResult:

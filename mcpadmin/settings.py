@@ -235,11 +235,35 @@ STALE_SECONDS = env.float("MCPADMIN_STALE_SECONDS", default=10.0)
 DRAIN_SECONDS = env.float("MCPADMIN_DRAIN_SECONDS", default=30.0)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 SOCKETS_PER_USER = env.int("MCPADMIN_SOCKETS_PER_USER", default=10)
-MESSAGE_LIMIT_BYTES = env.int("MCPADMIN_MESSAGE_LIMIT_BYTES", default=8 * 1024 * 1024)
 INLINE_PAYLOAD_BYTES = 64 * 1024
 RECONNECT_CEILING_SECONDS = env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)
 ALLOW_LOOPBACK = env.bool("MCPADMIN_ALLOW_LOOPBACK", default=_loopback)
 ALLOWED_NETWORKS = env.list("MCPADMIN_ALLOWED_NETWORKS", default=[])
+
+# What a server may send. The names are those of sessions/protocol/limits.py, whose defaults these are; a registration
+# may set its own.
+_KIB, _MIB = 1024, 1024 * 1024
+LIMITS = {
+    "message_bytes": env.int("MCPADMIN_LIMIT_MESSAGE_BYTES", default=8 * _MIB),
+    "message_values": env.int("MCPADMIN_LIMIT_MESSAGE_VALUES", default=500_000),
+    "batch_messages": env.int("MCPADMIN_LIMIT_BATCH_MESSAGES", default=1_000),
+    "depth": env.int("MCPADMIN_LIMIT_DEPTH", default=64),
+    "inflated_bytes": env.int("MCPADMIN_LIMIT_INFLATED_BYTES", default=8 * _MIB),
+    "inflated_ratio": env.int("MCPADMIN_LIMIT_INFLATED_RATIO", default=100),
+    "stream_bytes": env.int("MCPADMIN_LIMIT_STREAM_BYTES", default=16 * _MIB),
+    "line_bytes": env.int("MCPADMIN_LIMIT_LINE_BYTES", default=128 * _MIB),
+    "header_count": env.int("MCPADMIN_LIMIT_HEADER_COUNT", default=200),
+    "header_bytes": env.int("MCPADMIN_LIMIT_HEADER_BYTES", default=100 * _KIB),
+    "list_items": env.int("MCPADMIN_LIMIT_LIST_ITEMS", default=10_000),
+    "list_pages": env.int("MCPADMIN_LIMIT_LIST_PAGES", default=500),
+    "list_bytes": env.int("MCPADMIN_LIMIT_LIST_BYTES", default=32 * _MIB),
+    "pending_requests": env.int("MCPADMIN_LIMIT_PENDING_REQUESTS", default=1_024),
+    "open_server_requests": env.int("MCPADMIN_LIMIT_OPEN_SERVER_REQUESTS", default=32),
+    "server_requests_per_minute": env.int("MCPADMIN_LIMIT_SERVER_REQUESTS_PER_MINUTE", default=120),
+    "rounds": env.int("MCPADMIN_LIMIT_ROUNDS", default=8),
+    "request_state_bytes": env.int("MCPADMIN_LIMIT_REQUEST_STATE_BYTES", default=64 * _KIB),
+    "events_per_second": env.int("MCPADMIN_LIMIT_EVENTS_PER_SECOND", default=1_000),
+}
 
 # Run by the interpreter of the worker, from the folder that holds this package.
 DEMO_COMMAND = [sys.executable, "-m", "mcpadmin.demo_server"]

@@ -4,8 +4,18 @@ from django.db.models import TextChoices
 
 
 class TransportKind(TextChoices):
+    """All but stdio are reached by a URL: what is about URLs asks for `!= STDIO`."""
+
     STDIO = "stdio", "stdio (local process)"
+    AUTO_HTTP = "auto_http", "Automatic HTTP"
     STREAMABLE_HTTP = "streamable_http", "Streamable HTTP"
+    HTTP_SSE = "http_sse", "HTTP+SSE (2024-11-05)"
+    WEBSOCKET = "websocket", "WebSocket (not in the specification)"
+
+    @property
+    def short(self) -> str:
+        """The name alone, for lists and badges."""
+        return str(self.label).partition(" (")[0]
 
 
 class EraChoice(TextChoices):

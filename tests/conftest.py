@@ -1,6 +1,12 @@
 """Fixtures and habits of all tests. The fixtures themselves live in tests/tools/, one file a subject."""
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+# No test may depend on how fast the machine is.
+hypothesis_settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("any machine")
 
 pytest_plugins = [
     "tests.tools.deadline",

@@ -10,7 +10,9 @@ SETTINGS = (ROOT / "mcpadmin" / "settings.py").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 # Read by the command `up` itself, for the default of an option.
 READ_ELSEWHERE = {"MCPADMIN_HOST"}
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/configuration.md"]
+PAGES = ["architecture", "articles-and-specification", "configuration", "error-codes", "protocol"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{page}.md" for page in PAGES)]
+DOCUMENTS += ["sessions/protocol/README.md"]
 
 
 def settings_read() -> set[str]:

@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 
 from servers import validators
 from servers.domain.form_data import Registration, ValueInput
-from servers.enums import TransportKind, ValueKind
+from servers.enums import EraChoice, TransportKind, ValueKind
 
 _VALUE_RULES: dict[str, tuple[Callable[[str], None], Callable[[str], None]]] = {
     ValueKind.HEADER: (validators.validate_header_name, validators.validate_header_value),
@@ -31,6 +31,8 @@ def check(registration: Registration) -> None:
     if registration.total_timeout_seconds < registration.request_timeout_seconds:
         problem = ValidationError("At least as long as the request time-out.", code="total")
         problems.setdefault("total_timeout_seconds", []).append(problem)
+    if registration.transport == TransportKind.HTTP_SSE and registration.era == EraChoice.MODERN:
+        problems["era"] = [ValidationError("HTTP+SSE is older than the modern era. Choose Automatic.", code="era")]
     if problems:
         raise ValidationError(problems)
 
@@ -39,9 +41,11 @@ def _rules(registration: Registration) -> list[tuple[str, Callable[[Any], None]]
     rules: list[tuple[str, Callable[[Any], None]]] = [
         ("slug", validators.validate_slug),
         ("tags", validators.validate_tags),
+        ("roots", validators.validate_roots),
+        ("limits", validators.validate_limits),
     ]
     if registration.transport != TransportKind.STDIO:
-        return [*rules, ("url", validators.validate_url)]
+        return [*rules, ("url", validators.url_rule(registration.transport))]
     rules += [("command", validators.validate_command), ("arguments", validators.validate_arguments)]
     if registration.working_directory:
         rules.append(("working_directory", validators.validate_working_directory))

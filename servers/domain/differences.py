@@ -41,6 +41,8 @@ def shown(name: str, value: Any) -> Any:
         return masked_url(str(value or ""))
     if name == "owner_id":
         return owner_name(value)
+    if name == "roots":
+        return [_root_in_words(root) for root in value or []]
     if isinstance(value, str) and len(value) > _SHOWN_CHARACTERS:
         return value[:_SHOWN_CHARACTERS] + "…"
     return value
@@ -69,7 +71,13 @@ def _label(name: str) -> str:
 def _words(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(str(item) for item in value)
+    if isinstance(value, dict):
+        return "\n".join(f"{_label(name)}: {item}" for name, item in value.items())
     return "" if value is None else str(value)
+
+
+def _root_in_words(root: Mapping[str, str]) -> str:
+    return f"{root['uri']} ({root['name']})" if root.get("name") else root["uri"]
 
 
 def _value_differences(stored: Server, given: Registration) -> list[Difference]:

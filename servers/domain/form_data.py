@@ -7,6 +7,7 @@ from typing import Any
 from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
 from servers.models import Server
 from servers.secret import Secret
+from servers.validators import Root
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,13 @@ class Registration:
     arguments: list[str] = field(default_factory=list)
     working_directory: str = ""
     url: str = ""
+    roots: list[Root] = field(default_factory=list)
     connection_policy: ConnectionPolicy = ConnectionPolicy.ALWAYS_ON
     idle_timeout_seconds: int = 900
     connect_timeout_seconds: int = 30
     request_timeout_seconds: int = 60
     total_timeout_seconds: int = 1800
+    limits: dict[str, int] = field(default_factory=dict)
     values: list[ValueInput] = field(default_factory=list)
 
     @classmethod
@@ -78,7 +81,7 @@ class Registration:
         return columns | {name: [] if name == "arguments" else "" for name in unused}
 
     def used_values(self) -> list[ValueInput]:
-        """The rows that the transport uses: variables for stdio, headers for HTTP."""
+        """The rows that the transport uses: variables for stdio, headers behind a URL."""
         kind = ValueKind.ENVIRONMENT if self.transport == TransportKind.STDIO else ValueKind.HEADER
         return [value for value in self.values if value.kind == kind]
 

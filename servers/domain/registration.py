@@ -45,9 +45,9 @@ __all__ = [
 ]
 
 _SLUG_LENGTH, _NAME_LENGTH = 64, 120
-# What a live session was opened with. Any other field changes without disturbing it or its calls.
+# What a live session was opened with. Any other field changes without disturbing it or its calls; it is told of roots.
 _OF_THE_CONNECTION = {
-    *("transport", "era", "url", "command", "arguments", "working_directory", "connection_policy"),
+    *("transport", "era", "url", "command", "arguments", "working_directory", "connection_policy", "limits"),
     *("idle_timeout_seconds", "connect_timeout_seconds", "request_timeout_seconds", "total_timeout_seconds"),
 }
 _SLUG_TAKEN = "Another server has this short name. Choose a different one."
@@ -132,7 +132,9 @@ def restore(actor: Actor, user: Any, server: Server) -> Server:
 def delete(actor: Actor, user: Any, server: Server) -> None:
     rights.require(user, actor, "delete_server", server)
     with audited(actor) as trail:
-        gone = {name: shown(name, value) for name, value in columns_of(server).items() if value not in ("", [], None)}
+        gone = {
+            name: shown(name, value) for name, value in columns_of(server).items() if value not in ("", [], {}, None)
+        }
         trail.note(AuditAction.SERVER_DELETE, ServerRef.of(server), server.name, {"before": gone})
         _tell(server, AuditAction.SERVER_DELETE)
         # A host that adds a row between collecting and deleting would break the foreign key: its writes wait for this lock.
@@ -163,7 +165,7 @@ def _create(
         _checked(server).save(force_insert=True)
         values = write_values(server, data.used_values())
         Identity.objects.create(server=server, kind=IdentityKind.SHARED, declared_by_id=user.pk)
-        entered = {name: value for name, value in columns_of(server).items() if value not in ("", [], None)}
+        entered = {name: value for name, value in columns_of(server).items() if value not in ("", [], {}, None)}
         details |= {"changes": changes({}, entered) | values}
         trail.note(action, ServerRef.of(server), server.name, details)
         _note_credentials(trail, server, values)

@@ -5,15 +5,18 @@ from typing import Any
 from django import forms
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
-from django.http import QueryDict
 
 from servers import validators
 from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
-from servers.forms.suggestion import USE_HTTP, USE_STDIO, suggest
-from servers.forms.values import PREFIX, BaseValueFormSet, value_rows
+from servers.forms import roots, values
+from servers.forms.limits import LimitsForm
+from servers.forms.rows import with_another_row
+from servers.forms.suggestion import suggest
+from servers.forms.uses import FOUND_OUT, OF_ERA, OF_TRANSPORT
 from servers.models import Server
 
-ADD_ROW = "_add_row"
+#: the button that adds a row: the prefix of its formset
+ADD_ROW = {"_add_row": values.PREFIX, "_add_root": roots.PREFIX}
 _MONO = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
 _PLAIN = (
     *("name", "slug", "description", "notes", "environment", "era", "command", "working_directory", "url"),
@@ -42,9 +45,9 @@ def _select(label: str, choices: Any, initial: str, help_text: str = "") -> form
 
 
 class ServerForm(forms.Form):
-    """`ServerForm(data, user=…, server=…)`; `form.values` is the formset of headers and variables.
+    """`ServerForm(data, user=…, server=…)`; `values` and `roots` are formsets, `limits` is a form of its own.
 
-    `wants_row` is true when *Add row* was pressed: the form then has one row more, and no errors.
+    `wants_row` is true when a button to add a row was pressed: the form then has one row more, and no errors.
     `notes_for_user` says what was read into the input, such as a command line that was split.
     """
 
@@ -61,10 +64,10 @@ class ServerForm(forms.Form):
         label="Transport",
         required=False,
         choices=[("", "Choose by what I enter"), *TransportKind.choices],
-        help_text=f"{USE_HTTP} {USE_STDIO}",
+        help_text=FOUND_OUT,
         widget=forms.Select(attrs={"class": "form-select"}),
     )
-    url = _text("URL", 2000, "For example https://mcp.example.com/mcp.", mono=True)
+    url = _text("URL", 2000, "For example https://mcp.example.com/mcp, or wss://mcp.example.com/ws.", mono=True)
     command = _text("Command", 1000, "A program, or a whole command line such as npx -y @acme/mcp-server.", mono=True)
     arguments = forms.CharField(
         label="Arguments",
@@ -75,7 +78,7 @@ class ServerForm(forms.Form):
         widget=forms.Textarea(attrs={**_MONO, "rows": 4}),
     )
     working_directory = _text("Working directory", 1000, "A whole path. Empty: a directory of its own.", mono=True)
-    era = _select("Protocol", EraChoice.choices, EraChoice.AUTO, "Automatic asks the server.")
+    era = _select("Protocol era", EraChoice.choices, EraChoice.AUTO)
     connection_policy = _select("Connection", ConnectionPolicy.choices, ConnectionPolicy.ALWAYS_ON)
     idle_timeout_seconds = _seconds("idle_timeout_seconds", "Idle time-out", 900, "Used by “Close when idle”.")
     connect_timeout_seconds = _seconds("connect_timeout_seconds", "Connect time-out", 30, "To connect and shake hands.")
@@ -85,7 +88,11 @@ class ServerForm(forms.Form):
     total_timeout_seconds = _seconds("total_timeout_seconds", "Total time-out", 1800, "Whatever progress is reported.")
     environment = _select("Environment", Environment.choices, Environment.DEVELOPMENT)
     owner = forms.ModelChoiceField(
-        label="Owner", queryset=None, required=False, widget=forms.Select(attrs={"class": "form-select"})
+        label="Owner",
+        queryset=None,
+        required=False,
+        empty_label="Nobody",
+        widget=forms.Select(attrs={"class": "form-select"}),
     )
     tags = _text("Tags", 1000, "Separated by commas.")
     notes = forms.CharField(
@@ -96,13 +103,28 @@ class ServerForm(forms.Form):
     def __init__(self, data: Any = None, *, user: Any, server: Server | None = None, **kwargs: Any) -> None:
         self.server = server
         self.notes_for_user: list[str] = []
-        self.wants_row = data is not None and ADD_ROW in data
-        data = _with_another_row(data) if self.wants_row else data
+        wanted = next((prefix for button, prefix in ADD_ROW.items() if data is not None and button in data), "")
+        self.wants_row = bool(wanted)
+        data = with_another_row(data, wanted) if wanted else data
         super().__init__(data, initial=_initial(server, user) | (kwargs.pop("initial", None) or {}), **kwargs)
         self.fields["owner"].queryset = _people(server)
-        self.values: BaseValueFormSet = value_rows(data, server, self._blank_kind())
+        self.values = values.value_rows(data, server, self._blank_kind())
+        self.roots = roots.root_rows(data, server)
+        self.limits = LimitsForm(data, server.limits if server else {})
         if self.wants_row:
-            self.values.hush()
+            self._hush()
+
+    def transport_uses(self) -> list[tuple[str, str, str]]:
+        """(value, name, when to use it) of each choice."""
+        return [(value, label, OF_TRANSPORT[value]) for value, label in self.fields["transport"].choices]
+
+    def era_uses(self) -> list[tuple[str, str, str]]:
+        return [(value, label, OF_ERA[value]) for value, label in self.fields["era"].choices]
+
+    def _hush(self) -> None:
+        self.limits._errors = forms.utils.ErrorDict()
+        self.values.hush()
+        self.roots.hush()
 
     def _blank_kind(self) -> ValueKind:
         stdio = self["transport"].value() == TransportKind.STDIO or (
@@ -116,15 +138,18 @@ class ServerForm(forms.Form):
             self._errors = forms.utils.ErrorDict()
 
     def is_valid(self) -> bool:
-        """Of the form and all its rows. False while rows are being added."""
+        """Of the form and all its parts. False while rows are being added."""
         if self.wants_row or not self.is_bound:
             return False
-        own = super().is_valid()
-        rows_ok = self.values.is_valid()
-        if own and rows_ok:
+        if super().is_valid() and self.values.is_valid():
             self._check_together()
-        if not self.values.is_valid():
-            self.add_error(None, "Please correct the headers and variables.")
+        for part, words in (
+            (self.values, "Please correct the headers and variables."),
+            (self.roots, "Please correct the roots."),
+            (self.limits, "Please correct the limits."),
+        ):
+            if not part.is_valid():
+                self.add_error(None, words)
         if self.errors and any(row["secret"].value() and row["value"].value() for row in self.values):
             self.notes_for_user.append("Secrets are never sent back to a page: enter those that you typed again.")
         return not self.errors
@@ -155,8 +180,8 @@ class ServerForm(forms.Form):
             self._choose_transport(data)
         if data.get("transport") == TransportKind.STDIO:
             self._clean_stdio(data)
-        elif data.get("transport") == TransportKind.STREAMABLE_HTTP:
-            self._try("url", validators.validate_url, data.get("url") or "")
+        elif data.get("transport"):
+            self._try("url", validators.url_rule(data["transport"]), data.get("url") or "")
         if (data.get("total_timeout_seconds") or 0) < (data.get("request_timeout_seconds") or 0):
             self.add_error("total_timeout_seconds", "At least as long as the request time-out.")
         return data
@@ -200,7 +225,7 @@ class ServerForm(forms.Form):
             self.values.refuse_kept()
 
     def _points_elsewhere(self) -> bool:
-        if self.server is None or self.cleaned_data["transport"] != TransportKind.STREAMABLE_HTTP:
+        if self.server is None or self.cleaned_data["transport"] == TransportKind.STDIO:
             return False
         before = self.server.url
         return not before or validators.origin(before) != validators.origin(self.cleaned_data["url"])
@@ -214,6 +239,8 @@ class ServerForm(forms.Form):
             "transport": TransportKind(self.cleaned_data["transport"]),
             "owner_id": owner.pk if owner else None,
             "values": [row.data_for_registration() for row in self.values.rows()],
+            "roots": self.roots.roots(),
+            "limits": self.limits.overrides(),
         }
 
     def refuse(self, problem: ValidationError) -> None:
@@ -243,11 +270,3 @@ def _people(server: Server | None) -> Any:
     if server is not None and server.owner_id is not None:
         people |= get_user_model()._default_manager.filter(pk=server.owner_id)
     return people.order_by("username")
-
-
-def _with_another_row(data: Any) -> QueryDict:
-    data = data.copy()
-    total = f"{PREFIX}-TOTAL_FORMS"
-    count = data.get(total, "0")
-    data[total] = str(int(count) + 1 if count.isascii() and count.isdigit() else 1)
-    return data

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
-from django.core.exceptions import ValidationError
-from django.forms.formsets import BaseFormSet, formset_factory
+from django.forms.formsets import formset_factory
 
 from servers.enums import TransportKind, ValueKind
+from servers.forms.rows import RowForm, RowFormSet
 from servers.models import Server, ServerValue
 from servers.secret import Secret
 from servers.validators import (
@@ -23,7 +23,6 @@ _RULES = {
     ValueKind.HEADER: (validate_header_name, validate_header_value),
     ValueKind.ENVIRONMENT: (validate_variable_name, validate_variable_value),
 }
-_KIND_OF = {TransportKind.STDIO: ValueKind.ENVIRONMENT, TransportKind.STREAMABLE_HTTP: ValueKind.HEADER}
 _MISPLACED = {
     ValueKind.HEADER: "A stdio server has no headers. Remove this row, or make it an environment variable.",
     ValueKind.ENVIRONMENT: "A server behind a URL cannot be given variables. Remove this row, or make it a header.",
@@ -34,7 +33,9 @@ def stored_key(kind: str, name: str) -> tuple[str, str]:
     return str(kind), name.lower() if kind == ValueKind.HEADER else name
 
 
-class ValueForm(forms.Form):
+class ValueForm(RowForm):
+    telling = ("name", "value")
+
     kind = forms.ChoiceField(
         choices=ValueKind.choices, label="Kind", widget=forms.Select(attrs={"class": "form-select"})
     )
@@ -83,11 +84,6 @@ class ValueForm(forms.Form):
     def _shows_secret(self) -> bool:
         return self.stored_row is not None or (self.is_bound and bool(self["secret"].value()))
 
-    @property
-    def blank(self) -> bool:
-        cleaned = getattr(self, "cleaned_data", {})
-        return not cleaned.get("name") and not cleaned.get("value")
-
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
         if data.get("DELETE") or self.blank:
@@ -109,12 +105,6 @@ class ValueForm(forms.Form):
         if not data.get("secret") and self.stored_row is not None:
             self.add_error("value", "Enter the value: a stored secret is never shown, so it cannot become a plain one.")
 
-    def _try(self, field: str, rule: Any, value: str) -> None:
-        try:
-            rule(value)
-        except ValidationError as problem:
-            self.add_error(field, problem)
-
     @property
     def keeps_secret(self) -> bool:
         data = self.cleaned_data
@@ -127,7 +117,7 @@ class ValueForm(forms.Form):
         return {"kind": ValueKind(data["kind"]), "name": data["name"], "secret": secret, "value": value}
 
 
-class BaseValueFormSet(BaseFormSet):
+class BaseValueFormSet(RowFormSet):
     blank_kind: ValueKind = ValueKind.HEADER
 
     def add_fields(self, form: forms.Form, index: int | None) -> None:
@@ -136,15 +126,7 @@ class BaseValueFormSet(BaseFormSet):
         if index is None or index >= self.initial_form_count():
             form.fields["kind"].initial = self.blank_kind
             form.fields["secret"].initial = True
-        form.empty_permitted = False  # ours is the judgement of what is blank: stored rows may have changed meanwhile
         form.dress()
-
-    def rows(self) -> list[ValueForm]:
-        """The rows that were filled in and not removed. After is_valid()."""
-        return [form for form in self.forms if hasattr(form, "cleaned_data") and not self._gone(form)]
-
-    def _gone(self, form: ValueForm) -> bool:
-        return form.blank or bool(form.cleaned_data.get("DELETE"))
 
     def clean(self) -> None:
         seen: set[tuple[str, str]] = set()
@@ -154,14 +136,8 @@ class BaseValueFormSet(BaseFormSet):
                 form.add_error("name", "This name is given twice.")
             seen.add(key)
 
-    def hush(self) -> None:
-        """Rows that are still being written are not judged."""
-        self._errors, self._non_form_errors = [], self.error_class()
-        for form in self.forms:
-            form._errors = forms.utils.ErrorDict()
-
     def check_transport(self, transport: str) -> None:
-        fitting = _KIND_OF.get(TransportKind(transport))
+        fitting = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
         for form in self.rows():
             kind = form.cleaned_data.get("kind")
             if kind and kind != fitting:

@@ -18,7 +18,8 @@ class ServerDraft(models.Model):
     state = models.CharField(max_length=12, choices=DraftState, default=DraftState.REQUESTED)
     # [{"name": "resolve"|"connect"|"handshake"|"list", "state": "started"|"finished"|"failed", "seconds": 0.1, "detail": ""}]
     steps = models.JSONField(default=list)
-    # {"server_info": {}, "revision": "", "era": "", "instructions": "", "tools": 3, "resources": 0, "prompts": 1}
+    # {"server_info": {}, "revision": "", "era": "", "transport": "", "decided_by": "", "instructions": "", "tools": 3,
+    #  "resources": 0, "prompts": 1}
     report = models.JSONField(default=dict)
     fault = models.CharField(max_length=40, blank=True)
     detail = models.TextField(blank=True)

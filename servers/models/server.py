@@ -27,12 +27,14 @@ class Server(models.Model):
     arguments = models.JSONField(default=list, blank=True)
     working_directory = models.CharField(max_length=1000, blank=True)
     url = models.CharField(max_length=2000, blank=True)
+    roots = models.JSONField(default=list, blank=True)  # [{"uri": "file:///srv/data", "name": "Data"}]
 
     connection_policy = models.CharField(max_length=20, choices=ConnectionPolicy, default=ConnectionPolicy.ALWAYS_ON)
     idle_timeout_seconds = models.PositiveIntegerField(default=900)
     connect_timeout_seconds = models.PositiveIntegerField(default=30)
     request_timeout_seconds = models.PositiveIntegerField(default=60)
     total_timeout_seconds = models.PositiveIntegerField(default=1800)
+    limits = models.JSONField(default=dict, blank=True)  # {"depth": 32}: only what differs from the instance's
 
     enabled = models.BooleanField(default=True)
     archived_at = models.DateTimeField(null=True, blank=True)

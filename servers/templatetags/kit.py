@@ -12,6 +12,8 @@ from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from servers.enums import TransportKind
+from servers.models import Server
 from servers.templatetags._icons import icon_body
 from servers.templatetags._json_tree import render_json_tree
 from servers.templatetags._visible import has_hidden, visible_html, visible_text
@@ -53,6 +55,13 @@ def bytes_tag(count: int | None) -> str:
 @register.inclusion_tag("shell/_pill_state.html")
 def state_pill(state: str, condition: str = "none") -> dict[str, Look]:
     return {"look": session_look(str(state), str(condition))}
+
+
+@register.simple_tag
+def transport_name(server: Server, mcp_session: Any = None) -> str:
+    """The transport as lists show it: the one that was found, where the registration leaves it open."""
+    found = mcp_session.transport if mcp_session and server.transport == TransportKind.AUTO_HTTP else ""
+    return TransportKind(found or server.transport).short
 
 
 @register.simple_tag(takes_context=True)
@@ -103,8 +112,8 @@ def nav_item(context: Context, url_name: str, label: str, icon_name: str) -> dic
 
 
 @register.inclusion_tag("kit/_field.html")
-def field(bound: BoundField, help_text: str = "") -> dict[str, Any]:
-    """Label, control, help and errors of one form field, tied together for assistive technology."""
+def field(bound: BoundField, help_text: str = "", unit: str = "") -> dict[str, Any]:
+    """Label (with the unit), control, help and errors of one form field, tied together for assistive technology."""
     widget = bound.field.widget
     css = _WIDGET_CLASSES.get(type(widget), "form-control")
     if bound.errors:
@@ -114,6 +123,7 @@ def field(bound: BoundField, help_text: str = "") -> dict[str, Any]:
         "bound": bound,
         "control": control,
         "help": help_text or bound.help_text,
+        "unit": unit,
         "is_check": isinstance(widget, CheckboxInput),
         "is_group": isinstance(widget, RadioSelect),
         "is_password": getattr(widget, "input_type", "") == "password",

@@ -1,21 +1,26 @@
 """Drives the opening of a session (protocol/opening.py) over a transport."""
 
+import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from ..protocol import methods, opening
 from ..protocol.capabilities import Implementation
 from ..protocol.errors import McpError
+from ..protocol.memory import Remembered, contradicts
 from ..protocol.negotiation import Outcome
 from ..protocol.results import Timeouts
 from ..protocol.session import Session
 from ..protocol.state import State, Trigger
 from ..protocol.versions import Era
-from ..transports.base import Transport
+from ..transports.base import OpenTransport
 from .pump import Ask, Pump
 from .steps import Steps
+
+log = logging.getLogger(__name__)
 
 
 class Opener:
@@ -23,7 +28,7 @@ class Opener:
         self,
         session: Session,
         pump: Pump,
-        open_transport: Callable[[], Awaitable[Transport]],
+        open_transport: OpenTransport,
         info: Implementation,
         capabilities: Mapping[str, Any],
         timeouts: Timeouts,
@@ -32,12 +37,49 @@ class Opener:
         self._open_transport = open_transport
         self._info, self._capabilities = info, capabilities
         self._timeouts = timeouts
+        #: what to ask `open_transport` for; empty: what the description says
+        self._kind = self._url = ""
 
-    async def open(self, era: opening.EraSetting, steps: Steps) -> opening.Opened:
+    async def open(
+        self, era: opening.EraSetting, steps: Steps, memory: Remembered | None = None
+    ) -> tuple[opening.Opened, Remembered]:
+        """Open by what is remembered; where that proves wrong, find everything out once more. Returns what to
+        remember from now on."""
+        now = time.time()
+        if memory is not None and memory.fresh(now) and era in ("auto", str(memory.era)):
+            try:
+                opened = await self._open(era, steps, memory)
+            except McpError as exc:
+                if not contradicts(exc, memory):
+                    raise
+                log.debug("what is remembered of the server is wrong: %s", exc.fault)
+            else:
+                return opened, self._kept(opened, memory, now)
+        opened = await self._open(era, steps, None)
+        return opened, self._kept(opened, None, now)
+
+    def _kept(self, opened: opening.Opened, memory: Remembered | None, now: float) -> Remembered:
+        """A verdict that was only repeated keeps its age: it has to be doubted one day."""
+        era, transport = opened.revision.era, self._pump.transport
+        repeated = memory is not None and era is Era.LEGACY and memory.kind == transport.kind
+        decided_at = memory.decided_at if memory is not None and repeated else now
+        return Remembered(era, opened.revision.name, transport.kind, transport.url, decided_at)
+
+    async def _open(self, era: opening.EraSetting, steps: Steps, memory: Remembered | None) -> opening.Opened:
+        self._kind, self._url = (memory.kind, memory.url) if memory else ("", "")
         await self._new_transport(steps)
         steps.start("handshake")
-        exchange = self._pump.transport.exchange
-        opened = await self._drive(opening.opening(era, self._info, self._capabilities, exchange=exchange))
+        transport = self._pump.transport
+        script = opening.opening(
+            era,
+            self._info,
+            self._capabilities,
+            exchange=transport.exchange,
+            legacy_only=transport.legacy_only,
+            fallback=transport.fallback,
+            remembered=memory.era if memory else None,
+        )
+        opened = await self._drive(script)
         if self._pump.over is not None:
             raise self._pump.over
         steps.finish(f"{opened.revision.name} ({opened.revision.era})")
@@ -50,7 +92,7 @@ class Opener:
     async def _new_transport(self, steps: Steps) -> None:
         if self._pump.has_transport:
             await self._pump.transport.close()
-        transport = await self._open_transport()
+        transport = await self._open_transport(kind=self._kind, url=self._url)
         self._pump.attach(transport)
         steps.start("resolve")
         steps.finish(await transport.resolve())
@@ -80,6 +122,8 @@ class Opener:
             return await self._probe(action)
         if isinstance(action, opening.Initialize):
             return await self._initialize(action)
+        if isinstance(action, opening.Change):
+            return await self._change(action.kind)
         if isinstance(action, opening.Renew):
             await self._new_transport(Steps(None))
         else:
@@ -88,13 +132,21 @@ class Opener:
             await self._pump.notify(methods.INITIALIZED)
         return None
 
+    async def _change(self, kind: str) -> McpError | None:
+        self._kind = kind
+        try:
+            await self._new_transport(Steps(None))
+        except McpError as exc:
+            return exc
+        return None
+
     async def _probe(self, action: opening.Probe) -> Outcome:
         if self._session.state is State.INITIALIZING:
             self._pump.move(Trigger.REOPEN)
         self._session.settle(action.revision)
         self._pump.transport.negotiated(None)
         identity, patience = f"probe-{secrets.token_hex(4)}", self._timeouts.probe
-        if self._pump.transport.exchange:
+        if self._pump.transport.heard:
             return await self._outcome(Ask(methods.DISCOVER, None, patience, patience, identity))
         # A child that is silent may still be starting: its clock begins with its first byte.
         self._pump.on_first_sign(partial(self._pump.postpone, identity, patience))

@@ -5,82 +5,69 @@ stands between.
 """
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..protocol import methods
+from ..protocol.asked import ServerRequest, Withdrawn
 from ..protocol.correlation import Deadline, Pending
 from ..protocol.errors import Fault, McpError, ProtocolError, TransportError
-from ..protocol.events import DiagnosticLine, Event, EventsDropped, Progress, ProtocolViolation, StateChanged
-from ..protocol.flow import TokenBucket
-from ..protocol.headers import Mirrored
+from ..protocol.events import DiagnosticLine, Event, ProtocolViolation
 from ..protocol.jsonrpc import RequestId
 from ..protocol.limits import Limits
+from ..protocol.rounds import ASKING_BACK
 from ..protocol.session import Answered, Outgoing, Session
-from ..protocol.state import Trigger
 from ..protocol.versions import Era
 from ..transports.base import Transport
+from .asides import Asides
+from .deadlines import Deadlines, Wait
+from .flight import Ask, Flight, OnProgress
+from .telling import Telling
 
-log = logging.getLogger(__name__)
+__all__ = ["Ask", "OnProgress", "Pump"]
 
-OnProgress = Callable[[float, float | None, str | None], None]
+_OUT_OF_TIME = (Fault.TIMEOUT, Fault.TOTAL_DEADLINE)
 
+#: our requests for whose sake a server may ask something
+_MAY_ASK = ASKING_BACK | {methods.TASKS_RESULT}
 #: seconds that a message which nobody waits for (reply, cancellation) may take to leave
 _SIDE_MESSAGE = 5.0
+#: seconds that an answer to a request of the server may take to leave: it may be as large as a message
+_REPLY = 30.0
 
 
-@dataclass(slots=True, eq=False)
-class Ask:
-    """A request to make. `idle` and `total` are seconds; `before` is awaited right before its bytes leave."""
-
-    method: str
-    params: dict[str, Any] | None
-    idle: float
-    total: float
-    identity: RequestId | None = None
-    tag: Any = None
-    on_progress: OnProgress | None = None
-    before: Callable[[], Awaitable[None]] | None = None
-    mirrored: tuple[Mirrored, ...] = ()
+def _unheard(_: object) -> None:
+    """Nobody listens yet."""
 
 
-class _Flight:
-    """Someone waits for an answer."""
-
-    __slots__ = ("ask", "deadline", "future", "outgoing", "scope")
-
-    def __init__(self, ask: Ask, outgoing: Outgoing, future: "asyncio.Future[Answered]") -> None:
-        self.ask = ask
-        self.outgoing = outgoing
-        self.future = future
-        self.deadline: Deadline | None = None
-        self.scope: asyncio.Timeout | None = None
-
-    def resolve(self, answered: Answered) -> None:
-        self.outgoing.answered = True
-        if not self.future.done():
-            self.future.set_result(answered)
+def _unheard_feed() -> None:
+    """Nobody listens yet."""
 
 
-class Pump:
+class Pump(Telling):
     """Implements transports.base.Receiver. `on_loss` is called once when the transport says it is lost."""
 
     def __init__(
         self, session: Session, limits: Limits, on_event: Callable[[Event], None], on_loss: Callable[[McpError], None]
     ) -> None:
-        self._session = session
-        self._limits = limits
-        self._on_event = on_event
+        super().__init__(session, limits, on_event)
         self._on_loss = on_loss
-        self._loop = asyncio.get_running_loop()
-        self._bucket = TokenBucket(limits.events_per_second, limits.events_burst)
+        self._deadlines = Deadlines(self._loop)
         self._transport: Transport | None = None
-        self._side: set[asyncio.Task[None]] = set()
+        self._asides = Asides(
+            self._send_aside, self._aside_dropped, at_once=limits.open_server_requests, seconds=_SIDE_MESSAGE
+        )
         self._on_first_sign: Callable[[], None] | None = None
         #: why no request can be made any more
         self.over: McpError | None = None
+        #: called for requests of the server, for its cancellations of them, and when a request of ours is given up
+        self.on_asked: Callable[[ServerRequest], None] = _unheard
+        self.on_withdrawn: Callable[[RequestId], None] = _unheard
+        self.on_given_up: Callable[[RequestId], None] = _unheard
+        #: why what the server says by itself does not reach us (empty: it does), and whether that is being mended
+        self.feed_lost: tuple[str, bool] = ("", True)
+        self.on_feed: Callable[[], None] = _unheard_feed
         #: loop time of the last message of the peer
         self.heard_at = self._loop.time()
 
@@ -112,19 +99,23 @@ class Pump:
             wants_progress=ask.on_progress is not None,
             mirrored=ask.mirrored,
             identity=ask.identity,
+            meta=ask.meta,
         )
-        pending.waiter = flight = _Flight(ask, outgoing, self._loop.create_future())
+        pending.waiter = flight = Flight(ask, outgoing, self._loop.create_future())
         try:
             answered = await self._fly(flight)
         except BaseException as exc:  # cancellation and the caller's own errors must end the request as well
             self._give_up(pending, flight, exc)
             raise
+        finally:
+            flight.scope = None
+            pending.waiter = None  # an answer knows its request: the circle would hold both until a collection
         if answered.error is not None:
             raise answered.error
         assert answered.result is not None  # noqa: S101  exactly one of the two is set
         return pending.id, answered.result
 
-    async def _fly(self, flight: _Flight) -> Answered:
+    async def _fly(self, flight: Flight) -> Answered:
         ask = flight.ask
         if ask.before is not None:
             await ask.before()
@@ -132,17 +123,13 @@ class Pump:
                 return flight.future.result()
         flight.deadline = Deadline.starting(self._loop.time(), ask.idle, ask.total)
         try:
-            async with asyncio.timeout_at(flight.deadline.expires_at) as flight.scope:
+            with self._deadlines.at(flight.deadline.expires_at) as flight.scope:
                 await self._send(flight)
                 return await flight.future
         except TimeoutError:
-            raise TransportError(
-                Fault.TIMEOUT,
-                f"The server did not answer {ask.method} in time ({ask.idle:g} s).",
-                may_have_run=flight.outgoing.left,
-            ) from None
+            raise flight.out_of_time(flight.deadline) from None
 
-    async def _send(self, flight: _Flight) -> None:
+    async def _send(self, flight: Flight) -> None:
         try:
             await self.transport.send(flight.outgoing)
         except McpError:
@@ -150,16 +137,17 @@ class Pump:
             if not flight.future.done():
                 raise
 
-    def _give_up(self, pending: Pending, flight: _Flight, exc: BaseException) -> None:
+    def _give_up(self, pending: Pending, flight: Flight, exc: BaseException) -> None:
         """The caller stops waiting: remember the id for a late answer, and tell the server if it may listen."""
         outgoing = flight.outgoing
-        stopped = isinstance(exc, asyncio.CancelledError) or getattr(exc, "fault", None) is Fault.TIMEOUT
+        self.on_given_up(pending.id)
+        stopped = isinstance(exc, asyncio.CancelledError) or getattr(exc, "fault", None) in _OUT_OF_TIME
         duplex_or_legacy = not self.transport.exchange or self._session.era is Era.LEGACY
         open_still = outgoing.left and not outgoing.answered and stopped and duplex_or_legacy
         self._session.give_up(pending, late_answer=open_still)
         if open_still and pending.method not in (methods.INITIALIZE, methods.DISCOVER) and self.over is None:
             reason = "cancelled" if isinstance(exc, asyncio.CancelledError) else "timed out"
-            self._send_aside(self._session.cancellation(pending, reason))
+            self.aside(self._session.cancellation(pending, reason))
 
     async def notify(self, method: str) -> None:
         """Send a notification within the time of a side message."""
@@ -171,27 +159,44 @@ class Pump:
                 Fault.TIMEOUT, f"The server did not take {method} in time.", may_have_run=True
             ) from None
 
-    def _send_aside(self, outgoing: Outgoing) -> None:
-        """Send what nobody waits for: bounded, and dropped with a word when the bound is reached."""
-        if len(self._side) >= self._limits.open_server_requests:
-            self.tell(
-                ProtocolViolation("More answers and cancellations wait to be sent than allowed; one was dropped.")
-            )
-            return
-        task = self._loop.create_task(self._side_message(outgoing), name="mcp side message")
-        self._side.add(task)
-        task.add_done_callback(self._side.discard)
-
-    async def _side_message(self, outgoing: Outgoing) -> None:
+    async def reply(self, outgoing: Outgoing) -> None:
+        """Send the answer to a request of the server. McpError when it was not taken."""
         try:
-            async with asyncio.timeout(_SIDE_MESSAGE):
+            async with asyncio.timeout(_REPLY):
                 await self.transport.send(outgoing)
-        except (McpError, TimeoutError) as exc:
-            log.debug("a side message did not reach the server: %s", exc)
+        except TimeoutError:
+            raise TransportError(Fault.TIMEOUT, "The server did not take it in time.", may_have_run=True) from None
+
+    def aside(self, outgoing: Outgoing) -> None:
+        """Send what nobody waits for: bounded, and dropped with a word when the bound is reached."""
+        if self.over is None:
+            self._asides.add(outgoing)
+
+    async def _send_aside(self, outgoing: Outgoing) -> None:
+        await self.transport.send(outgoing)
+
+    def _aside_dropped(self) -> None:
+        self.tell(ProtocolViolation("More answers and cancellations wait to be sent than allowed; one was dropped."))
 
     def stop_asides(self) -> None:
-        for task in self._side:
-            task.cancel()
+        self._asides.stop()
+
+    @contextmanager
+    def holding(self, identity: RequestId | None) -> Iterator[Any]:
+        """While a question of the server is being answered: the idle time of the request that it belongs to stands
+        still. Yields the tag of that request. Without `identity` (a duplex stream does not tell) it may be any
+        that is able to ask back; the tag is known only where there is just one."""
+        pending = self._session.find(identity) if identity is not None else None
+        able = [pending] if pending else [one for one in self._session.every() if one.method in _MAY_ASK]
+        able = [one for one in able if one.waiter is not None and one.waiter.outgoing.left]
+        flights: list[Flight] = [one.waiter for one in able]
+        for flight in flights:
+            flight.hold(self._loop.time())
+        try:
+            yield able[0].tag if len(able) == 1 else None
+        finally:
+            for flight in flights:
+                flight.release(self._loop.time())
 
     def on_first_sign(self, act: Callable[[], None] | None) -> None:
         """Call `act` once when anything comes from the peer, a line of stderr too."""
@@ -201,9 +206,15 @@ class Pump:
         """Give a request in flight this much time from now on (never more than it had)."""
         pending = self._session.find(identity)
         if pending is not None and pending.waiter.scope is not None:
-            scope: asyncio.Timeout = pending.waiter.scope
+            scope: Wait = pending.waiter.scope
             when = self._loop.time() + seconds
             scope.reschedule(min(when, scope.when() or when))
+
+    def lift_deadline(self, identity: RequestId) -> None:
+        """The request was taken up and may last as long as it wants (subscriptions/listen)."""
+        pending = self._session.find(identity)
+        if pending is not None and pending.waiter is not None:
+            pending.waiter.until(None)
 
     # -- in: transports.base.Receiver
 
@@ -219,12 +230,16 @@ class Pump:
             if type(item) is Answered:
                 self._resolve(item, answering)
             elif type(item) is Outgoing:
-                self._send_aside(item)
+                self.aside(item)
+            elif type(item) is ServerRequest:
+                self.on_asked(item)
+            elif type(item) is Withdrawn:
+                self.on_withdrawn(item.id)
             else:
                 self.tell(item)  # type: ignore[arg-type]  # mypy does not narrow a union by `type(x) is`
 
     def _resolve(self, answered: Answered, answering: Outgoing | None) -> None:
-        flight: _Flight = answered.pending.waiter
+        flight: Flight = answered.pending.waiter
         flight.resolve(answered)
         if flight.outgoing is not answering and flight.outgoing.on_answered is not None:
             flight.outgoing.on_answered()
@@ -250,6 +265,11 @@ class Pump:
         self._sign()
         self.tell(DiagnosticLine(stream, text))
 
+    def feed(self, lost: str, *, retried: bool = True) -> None:
+        before, self.feed_lost = self.feed_lost, (lost, retried)
+        if before != self.feed_lost:
+            self.on_feed()
+
     def lost(self, error: McpError) -> None:
         self._on_loss(error)
 
@@ -262,44 +282,6 @@ class Pump:
         """End every request in flight, and refuse new ones."""
         self.over = error
         for pending in self._session.drain():
-            flight: _Flight = pending.waiter
+            flight: Flight = pending.waiter
             own = error.again(may_have_run=error.may_have_run and flight.outgoing.left)
             self._resolve(Answered(pending, None, own), None)
-
-    # -- events
-
-    def move(self, trigger: Trigger, reason: str = "") -> None:
-        for event in self._session.move(trigger, reason):
-            self.tell(event)
-
-    def tell(self, event: Event) -> None:
-        """Hand on an event; what the server causes is bounded, our own state changes are not."""
-        if type(event) is Progress:
-            self._progressed(event)
-        if type(event) is not StateChanged and not self._bucket.allow(self._loop.time()):
-            return
-        self.flush_dropped()
-        self._hand_on(event)
-
-    def flush_dropped(self) -> None:
-        dropped = self._bucket.take_dropped()
-        if dropped:
-            self._hand_on(EventsDropped(dropped))
-
-    def _hand_on(self, event: Event) -> None:
-        try:
-            self._on_event(event)
-        except Exception:  # the owner's fault must not kill the reader of its own connection
-            log.exception("the event handler failed")
-
-    def _progressed(self, event: Progress) -> None:
-        pending = self._session.find(event.request_id)
-        flight: _Flight | None = pending.waiter if pending is not None else None
-        if flight is None or flight.ask.on_progress is None:
-            return
-        if flight.scope is not None and flight.deadline is not None and not flight.future.done():
-            flight.scope.reschedule(flight.deadline.extend(self._loop.time()))
-        try:
-            flight.ask.on_progress(event.progress, event.total, event.message)
-        except Exception:  # the owner's fault must not kill the reader of its own connection
-            log.exception("the progress handler failed")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ..protocol.errors import Fault, McpError, RpcError, TransportError
+from ..protocol.memory import outdates
 from ..protocol.results import Timeouts
 from .pump import Pump
 
@@ -25,7 +26,7 @@ class Watch:
 
     def suspect(self, error: McpError) -> None:
         """A request failed; look at once if that may mean that nothing answers any more."""
-        if error.fault in UNREACHABLE:
+        if error.fault in UNREACHABLE or (not self._idle_pings and outdates(error)):
             self._suspected.set()
 
     async def run(self) -> McpError:
@@ -62,8 +63,8 @@ class Watch:
         """None when the server answered, with an error too."""
         try:
             await self._ping(self._timeouts.keepalive_answer)
-        except RpcError:
-            return None
+        except RpcError as exc:
+            return exc if not self._idle_pings and outdates(exc, discover=True) else None
         except McpError as exc:
             return exc
         return None

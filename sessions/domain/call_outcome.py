@@ -8,6 +8,12 @@ from sessions.enums import CallState
 from sessions.models import Call
 from sessions.protocol.errors import Fault
 
+# What came back, and was not read.
+_REFUSED_ANSWERS = {
+    *(Fault.MESSAGE_LIMIT, Fault.INFLATED_LIMIT, Fault.VALUE_LIMIT, Fault.DEPTH_LIMIT, Fault.HEADER_LIMIT),
+    *(Fault.LINE_LIMIT, Fault.STREAM_LIMIT),
+}
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -52,16 +58,16 @@ def _rpc_error(call: Call) -> Outcome:
         call.error_message,
         "The server refused the request itself; the tool's own answer is missing.",
         code=code,
-        code_name=name_of(code),
+        code_name=name_of(code, call.session.revision if call.session else ""),
         data=call.error_data,
     )
 
 
 def _failed(call: Call) -> Outcome:
     explanation = explain(call.fault, call.detail, call.server)
-    if call.fault == Fault.MESSAGE_LIMIT:
+    if call.fault in _REFUSED_ANSWERS:
         text = f"{call.detail} The tool may have run; only its answer was refused."
-        return Outcome("viol", "lock", "Refused: message limit", text, explanation.remedy)
+        return Outcome("viol", "lock", explanation.title, text, explanation.remedy)
     title = f"The connection failed: {explanation.title}" if call.fault else "The call failed"
     return Outcome("bad", "plug-x", title, explanation.cause or call.detail, explanation.remedy)
 

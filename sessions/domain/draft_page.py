@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from servers.enums import DraftState
+from servers.enums import DraftState, TransportKind
 from servers.models import ServerDraft
 from sessions.domain.diagnosis import explain
 
@@ -20,7 +20,9 @@ def draft_context(draft: ServerDraft) -> dict[str, Any]:
     reported = {step["name"]: step for step in draft.steps}
     steps = [_step(name, title, reported.get(name, {})) for name, title in _TITLES.items()]
     explanation = explain(draft.fault, draft.detail) if draft.state == DraftState.FAILED else None
-    return {"draft": draft, "steps": steps, "explanation": explanation}
+    kind = draft.report.get("transport", "")
+    transport = TransportKind(kind).short if kind in TransportKind.values else ""
+    return {"draft": draft, "steps": steps, "explanation": explanation, "transport": transport}
 
 
 def _step(name: str, title: str, reported: dict[str, Any]) -> dict[str, Any]:

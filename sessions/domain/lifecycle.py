@@ -78,6 +78,11 @@ class Greeting:
 
     era: str
     revision: str
+    transport: str
+    url: str
+    decided_by: str
+    decided_at: datetime
+    remembered: dict[str, Any]
     server_info: dict[str, Any]
     instructions: str
     server_capabilities: dict[str, Any]
@@ -106,7 +111,8 @@ def held(hold: Hold) -> QuerySet[McpSession]:
 
 
 def connecting(hold: Hold, attempt: int, restarts: int) -> bool:
-    """`restarts`: the order to restart that this attempt fulfils."""
+    """`restarts`: the order to restart that this attempt fulfils; what was found out before it is forgotten."""
+    held(hold).exclude(restart_done=restarts).update(remembered={})
     fields = {"attempts": attempt, "restart_done": restarts, "next_retry_at": None}
     return _enter(hold, SessionState.CONNECTING, **fields)
 
@@ -151,10 +157,10 @@ def close_when_idle(hold: Hold) -> bool:
     return _change(hold, ~Exists(waiting) & Q(desired=Desired.OPEN), desired=Desired.CLOSED)
 
 
-def catalog_read(hold: Hold, order: int, warnings: list[str]) -> bool:
-    """The lists were read and stored. `order`: the wish to refresh that this fulfils."""
+def catalog_read(hold: Hold, order: int, warnings: list[str], cuts: Mapping[str, list[str]]) -> bool:
+    """The lists were read and stored. `order`: the wish to refresh that this fulfils; `cuts`: kind to (fault, words)."""
     kept = [storable(warning, 500) for warning in warnings[:WARNINGS]]
-    return _change(hold, Q(), "catalog", refresh_done=order, catalog_warnings=kept)
+    return _change(hold, Q(), "catalog", refresh_done=order, catalog_warnings=kept, catalog_cuts=dict(cuts))
 
 
 def measured(hold: Hold, latency_ms: float) -> bool:

@@ -30,10 +30,14 @@ def registration_changed(server_uid: UUID, change: AuditAction, *, reconnect: bo
     """After the commit of a registration's change; `reconnect`: a live session must be opened anew for it."""
     server = Server.objects.filter(uid=server_uid).first()
     if server is not None:
+        if reconnect:
+            McpSession.objects.filter(server=server).update(remembered={})
         if change in _CLOSES or not server.enabled or server.archived_at is not None:
             _close(server)
         elif change in _MAY_OPEN and (reconnect or change != AuditAction.SERVER_CHANGE):
             _open(server, restart=reconnect)
+        else:
+            _tell_owners(server)
     bus.session_changed(server_uid)
 
 
@@ -46,6 +50,12 @@ def _open(server: Server, *, restart: bool) -> None:
     if restart:
         rows.filter(desired=Desired.OPEN).update(restart_requested=F("restart_requested") + 1, version=F("version") + 1)
     commands.summon(session.uid)
+
+
+def _tell_owners(server: Server) -> None:
+    """What a live session is told while it lives on: its roots."""
+    for uid in McpSession.objects.filter(server=server).exclude(owner=None).values_list("uid", flat=True):
+        commands.summon(uid)
 
 
 def _close(server: Server) -> None:

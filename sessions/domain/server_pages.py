@@ -50,6 +50,20 @@ def header(server: Server) -> ServerHeader:
     return ServerHeader(server, mcp_session, explanation, queries.catalog_row(server.uid))
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A list that was not read to its end. `kind` as in DefinitionKind, `what` as people read it."""
+
+    kind: str
+    what: str
+    explanation: Explanation
+
+
+def cuts(session: McpSession | None) -> list[Cut]:
+    stored = session.catalog_cuts if session else {}
+    return [Cut(kind, f"{DefinitionKind(kind).label.lower()}s", explain(*why)) for kind, why in stored.items()]
+
+
 def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:
     return server.definitions.filter(kind=kind, removed_at=None).order_by("position", "id")
 

@@ -14,29 +14,27 @@ from sessions.domain import lifecycle
 from sessions.domain.lifecycle import Hold
 from sessions.host.db import Database
 from sessions.host.redaction import Redactor
-from sessions.protocol.capabilities import offers
-from sessions.protocol.errors import McpError, RpcError
-from sessions.protocol.results import Connected, Listing
+from sessions.protocol.errors import Fault, McpError
+from sessions.protocol.results import Listing
 
 #: a server that adds ten tools sends ten notifications
 DEBOUNCE_SECONDS = 0.3
 INTERVAL_SECONDS = 5.0
 READ_SECONDS = 300.0
-METHOD_NOT_FOUND = -32601
 
 
 class Catalog:
     def __init__(self, db: Database, hold: Hold, client: Client, redactor: Redactor) -> None:
         self._db, self._hold, self._client, self._redactor = db, hold, client, redactor
-        self._connected: Connected | None = None
+        self._opened = False
         self._task: asyncio.Task[None] | None = None
         self._wanted = False
         self._not_before = 0.0
         self.order = 0
 
-    def opened(self, connected: Connected, order: int) -> None:
+    def opened(self, order: int) -> None:
         """Read everything now. `order`: the wish to refresh that this fulfils."""
-        self._connected = connected
+        self._opened = True
         self.want(order)
 
     def want(self, order: int) -> None:
@@ -57,31 +55,31 @@ class Catalog:
 
     def _start(self, delay: float) -> None:
         self._wanted = True
-        if self._task is None and self._connected is not None:
-            self._task = asyncio.create_task(self._run(self._connected, delay))
+        if self._task is None and self._opened:
+            self._task = asyncio.create_task(self._run(delay))
 
-    async def _run(self, connected: Connected, delay: float) -> None:
+    async def _run(self, delay: float) -> None:
         clock = asyncio.get_running_loop().time
         while self._wanted:
             await asyncio.sleep(max(delay, self._not_before - clock()))
             self._wanted = False
             self._not_before = clock() + INTERVAL_SECONDS
-            await self._read(connected, self.order)
+            await self._read(self.order)
             delay = DEBOUNCE_SECONDS
         self._task = None
 
-    async def _read(self, connected: Connected, order: int) -> None:
+    async def _read(self, order: int) -> None:
         warnings: list[str] = []
-        for kind, name, ask in self._kinds():
-            offered = offers(connected.server_capabilities, name)
-            listing = await self._listed(kind, ask, warnings) if offered else Listing([])
+        cuts: dict[str, list[str]] = {}
+        for kind, ask in self._kinds():
+            listing = await self._listed(kind, ask, warnings)
             if listing is None:
                 continue
             await self._db.persist(partial(self._store, kind, listing))
             warnings += listing.warnings
             if listing.truncated:
-                warnings.append(f"The list of {_plural(kind)} is longer than can be kept; its beginning is shown.")
-        await self._db.persist(partial(lifecycle.catalog_read, self._hold, order, warnings))
+                cuts[kind] = _cut(listing)
+        await self._db.persist(partial(lifecycle.catalog_read, self._hold, order, warnings, cuts))
 
     async def _listed(
         self, kind: DefinitionKind, ask: Callable[[], Awaitable[Listing]], warnings: list[str]
@@ -93,8 +91,6 @@ class Catalog:
         except TimeoutError:
             warnings.append(f"The list of {_plural(kind)} was not complete after {READ_SECONDS:.0f} s.")
         except McpError as error:
-            if isinstance(error, RpcError) and error.code == METHOD_NOT_FOUND:
-                return Listing([])  # a capability often stands for both resources and templates
             warnings.append(self._redactor.text(f"The {_plural(kind)} could not be listed: {error.detail}"))
         return None
 
@@ -104,15 +100,21 @@ class Catalog:
             server = Server.objects.get(pk=self._hold.server_id)
             store_listing(server, kind, self._redactor.value(listing.items), timezone.now())
 
-    def _kinds(self) -> list[tuple[DefinitionKind, str, Callable[[], Awaitable[Listing]]]]:
-        """Kind, the capability that declares it, and how it is asked for."""
+    def _kinds(self) -> list[tuple[DefinitionKind, Callable[[], Awaitable[Listing]]]]:
+        """How each kind is asked for; the client itself asks for nothing that was not declared."""
         client = self._client
         return [
-            (DefinitionKind.TOOL, "tools", client.list_tools),
-            (DefinitionKind.RESOURCE, "resources", client.list_resources),
-            (DefinitionKind.RESOURCE_TEMPLATE, "resources", client.list_resource_templates),
-            (DefinitionKind.PROMPT, "prompts", client.list_prompts),
+            (DefinitionKind.TOOL, client.list_tools),
+            (DefinitionKind.RESOURCE, client.list_resources),
+            (DefinitionKind.RESOURCE_TEMPLATE, client.list_resource_templates),
+            (DefinitionKind.PROMPT, client.list_prompts),
         ]
+
+
+def _cut(listing: Listing) -> list[str]:
+    """Why the list was not read to its end: the fault, and the client's own words."""
+    fault = listing.limited_by or Fault.INVALID_RESULT  # without a limit it was a cursor that is none
+    return [str(fault), listing.warnings[-1] if listing.warnings else ""]
 
 
 def _plural(kind: DefinitionKind) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_network
 from typing import Literal, cast
@@ -17,15 +18,24 @@ from servers.enums import ConnectionPolicy, TransportKind
 from servers.models import Server, ServerDraft
 from servers.secret import Secret
 from sessions.domain.lifecycle import Failure
+from sessions.host.orders import Roots, roots_of
+from sessions.models import McpSession
 from sessions.protocol.capabilities import Implementation
 from sessions.protocol.limits import KIB, Limits
+from sessions.protocol.memory import Remembered, recalled
 from sessions.protocol.results import Timeouts
 from sessions.transports.egress import Allow, Policy
-from sessions.transports.registry import HttpSpec, Spec, StdioSpec
+from sessions.transports.registry import HttpKind, HttpSpec, Spec, StdioSpec, WebSocketSpec
 
 Values = Mapping[str, str | Secret]
 PROBE_SECONDS = 10.0
 ON_DEMAND_IDLE_SECONDS = 60.0
+EVENT_BURST_SECONDS = 5
+_HTTP_KINDS: dict[str, HttpKind] = {
+    TransportKind.AUTO_HTTP: "auto",
+    TransportKind.STREAMABLE_HTTP: "streamable_http",
+    TransportKind.HTTP_SSE: "http_sse",
+}
 
 
 class LaunchProblem(Exception):
@@ -47,6 +57,8 @@ class Launch:
     policy: str
     idle_seconds: float
     secrets: tuple[Secret, ...] = field(repr=False)
+    roots: Roots = ()
+    remembered: Remembered | None = None
 
     @property
     def connect_seconds(self) -> float:
@@ -61,14 +73,15 @@ def client_info() -> Implementation:
         return Implementation("mcpadmin", "0", "mcpadmin")
 
 
-def load(server_id: int) -> Launch:
-    """Read a server and open its secrets. In a reader thread. Raises LaunchProblem."""
-    server = Server.objects.get(pk=server_id)
+def load(session_id: int) -> Launch:
+    """Read a session's server and open its secrets. In a reader thread. Raises LaunchProblem."""
+    session = McpSession.objects.select_related("server").get(pk=session_id)
+    server = session.server
     try:
         values = launch_values(server)
     except SealError as exc:
         raise _unreadable(exc) from exc
-    return _launch(server, values)
+    return _launch(server, values, recalled(session.remembered))
 
 
 def load_draft(uid: UUID) -> Launch:
@@ -84,8 +97,8 @@ def _unreadable(exc: SealError) -> LaunchProblem:
     return LaunchProblem(Failure("secret_unreadable", str(exc), step="resolve"))
 
 
-def _launch(source: Server | Registration, values: LaunchValues) -> Launch:
-    limits = _limits()
+def _launch(source: Server | Registration, values: LaunchValues, remembered: Remembered | None = None) -> Launch:
+    limits = limits_of(source.limits)
     connect = float(source.connect_timeout_seconds)
     timeouts = Timeouts(
         connect=connect,
@@ -104,6 +117,8 @@ def _launch(source: Server | Registration, values: LaunchValues) -> Launch:
         policy=str(source.connection_policy),
         idle_seconds=_idle_seconds(source),
         secrets=_secrets(values),
+        roots=roots_of(source),
+        remembered=remembered,
     )
 
 
@@ -112,9 +127,17 @@ def _secrets(values: LaunchValues) -> tuple[Secret, ...]:
     return tuple(value for value in given if isinstance(value, Secret))
 
 
-def _limits() -> Limits:
-    size = settings.MESSAGE_LIMIT_BYTES
-    return Limits(message_bytes=size, sse_event_bytes=size + 64 * KIB, inflated_bytes=2 * size)
+def limits_of(overrides: Mapping[str, int]) -> Limits:
+    """The instance's limits with those of one server. What carries a message is never smaller than the message."""
+    given = {**settings.LIMITS, **overrides}
+    size = given["message_bytes"]
+    given["inflated_bytes"] = max(given["inflated_bytes"], size)
+    given["line_bytes"] = max(given["line_bytes"], size)
+    return Limits(
+        **given,
+        sse_event_bytes=size + 64 * KIB,
+        events_burst=EVENT_BURST_SECONDS * given["events_per_second"],
+    )
 
 
 def _idle_seconds(source: Server | Registration) -> float:
@@ -135,13 +158,11 @@ def _spec(source: Server | Registration, values: LaunchValues, limits: Limits, c
             env=lambda: _revealed(values.environment),
             limits=limits,
         )
-    return HttpSpec(
-        url=source.url,
-        headers=lambda: _revealed(values.headers),
-        policy=egress_policy(),
-        limits=limits,
-        connect_timeout=connect,
-    )
+    headers, policy = partial(_revealed, values.headers), egress_policy()
+    if source.transport == TransportKind.WEBSOCKET:
+        return WebSocketSpec(source.url, headers, policy, limits, connect)
+    kind = _HTTP_KINDS[source.transport]
+    return HttpSpec(source.url, headers, policy, limits, connect, kind=kind)
 
 
 def _revealed(values: Values) -> dict[str, str]:

@@ -16,13 +16,17 @@ from sessions.host.catalog import Catalog
 from sessions.host.db import Database
 from sessions.host.launch import Launch
 from sessions.host.logs import Line, ServerLog
-from sessions.host.opening import Diagnosis, make_client
+from sessions.host.opening import Diagnosis, make_client, roots_for
+from sessions.host.orders import Roots
 from sessions.host.redaction import Redactor
+from sessions.protocol.capabilities import declares
 from sessions.protocol.errors import Fault, McpError, TransportError
 from sessions.protocol.events import (
     DiagnosticLine,
     Event,
     EventsDropped,
+    Following,
+    FollowingLost,
     LateAnswer,
     ListChanged,
     LogMessage,
@@ -30,13 +34,17 @@ from sessions.protocol.events import (
     RequestRefused,
     StateChanged,
 )
+from sessions.protocol.methods import LIST_CHANGED
 from sessions.protocol.results import Connected
 from sessions.protocol.state import State
+from sessions.protocol.versions import Era
 
 CONCURRENCY = 16
 #: calls of one session that wait for a slot; more stay in their rows until the next tick
 LINE_LIMIT = 256
 CLOSE_SECONDS = 15.0
+#: the least severe messages that modern servers are asked for
+LOG_LEVEL = "info"
 PING_SECONDS = 10.0
 
 
@@ -65,6 +73,9 @@ class Live:
         self._quiet.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle_since = self._now()
+        self._roots = launch.roots
+        self._missed_changes = False
+        self.modern = False
 
     # --- opening and closing -------------------------------------------------------------------------------------
     async def open(self) -> Connected:
@@ -82,9 +93,12 @@ class Live:
         """The session is ready and said so in its row: take calls, read the lists."""
         self.accepting = True
         self.diagnosis.step = ""
+        self.modern = connected.era is Era.MODERN
         self._idle_since = self._now()
-        self.catalog.opened(connected, refresh_order)
+        self.catalog.opened(refresh_order)
         self._spawn(self._measure())
+        if connected.era is Era.MODERN:
+            self._spawn(self._ask_for_news(connected))
 
     async def close(self) -> None:
         """End the connection and everything that depends on it; calls in flight hear it from the client."""
@@ -108,6 +122,36 @@ class Live:
     def _end(self, error: McpError | None) -> None:
         if not self.over.done():
             self.over.set_result(error)
+
+    # --- what the server is told -------------------------------------------------------------------------------------
+    def take_roots(self, roots: Roots) -> None:
+        """What the registration says now. A server that was promised to be told hears of a change."""
+        if roots != self._roots:
+            self._roots = roots
+            self._spawn(self._tell_roots(roots))
+
+    async def _tell_roots(self, roots: Roots) -> None:
+        try:
+            known = await self.client.set_roots(roots_for(roots))
+        except McpError as error:
+            self.log.host(self.redactor.text(f"The server could not be told of its roots: {error.detail}"), "warning")
+            return
+        words = (
+            ""
+            if known or not roots
+            else " This session began without any: the server learns of them when it reconnects."
+        )
+        self.log.host(f"Roots changed: {len(roots)} now.{words}")
+
+    async def _ask_for_news(self, connected: Connected) -> None:
+        """A modern server writes to the log and tells of changed lists only when it is asked to; a legacy one does
+        both by itself."""
+        try:
+            if declares(connected.server_capabilities, "logging"):
+                await self.client.set_log_level(LOG_LEVEL)
+            await self.client.follow(lists=tuple(LIST_CHANGED.values()))
+        except McpError as error:
+            self.log.host(self.redactor.text(f"Changes of lists are not followed: {error.detail}"), "notice")
 
     # --- calls -----------------------------------------------------------------------------------------------------
     @asynccontextmanager
@@ -190,6 +234,16 @@ class Live:
     def _list_changed(self, event: ListChanged) -> None:
         self.catalog.changed()
 
+    def _following(self, event: Following) -> None:
+        """After a gap the lists are read again: nothing of it is replayed."""
+        if self._missed_changes:
+            self._missed_changes = False
+            self.catalog.changed()
+
+    def _following_lost(self, event: FollowingLost) -> None:
+        self._missed_changes = True
+        self.log.host(self.redactor.text(f"The server does not tell of changes for now: {event.reason}"), "notice")
+
     def _state_changed(self, event: StateChanged) -> None:
         """While it is ready, a server may forget its wire session; the client takes a new one by itself."""
         if event.new is State.INITIALIZING:
@@ -231,5 +285,7 @@ _HANDLERS: dict[type, Callable[[Live, Any], None]] = {
     RequestRefused: Live._refused,
     EventsDropped: Live._dropped,
     ListChanged: Live._list_changed,
+    Following: Live._following,
+    FollowingLost: Live._following_lost,
     StateChanged: Live._state_changed,
 }

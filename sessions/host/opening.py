@@ -7,7 +7,9 @@ from functools import partial
 from sessions.client import Client
 from sessions.domain.lifecycle import Failure
 from sessions.host.launch import Launch, client_info
+from sessions.host.orders import Roots
 from sessions.host.redaction import Redactor
+from sessions.protocol.asked import Root
 from sessions.protocol.errors import Fault, McpError, TransportError
 from sessions.protocol.events import DiagnosticLine, Event
 from sessions.transports.registry import open_transport
@@ -28,12 +30,17 @@ def make_client(launch: Launch, on_event: Callable[[Event], None]) -> Client:
     return Client(
         partial(open_transport, launch.spec),
         client_info=client_info(),
-        capabilities={},
+        roots=roots_for(launch.roots),
+        remembered=launch.remembered,
         limits=launch.limits,
         timeouts=launch.timeouts,
         era=launch.era,
         on_event=on_event,
     )
+
+
+def roots_for(roots: Roots) -> tuple[Root, ...]:
+    return tuple(Root(uri, name) for uri, name in roots)
 
 
 class Diagnosis:

@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 from uuid import UUID
 
+from servers.domain.form_data import Registration
+from servers.models import Server
 from sessions.enums import Desired
 from sessions.models import McpSession
+
+Roots = tuple[tuple[str, str], ...]  # (URI, name)
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,7 @@ class Orders:
     restart_done: int
     refresh_requested: int
     refresh_done: int
+    roots: Roots
 
 
 def read_orders(worker_id: int, session_uid: UUID | None = None) -> dict[int, Orders]:
@@ -26,6 +31,10 @@ def read_orders(worker_id: int, session_uid: UUID | None = None) -> dict[int, Or
     if session_uid is not None:
         rows = rows.filter(uid=session_uid)
     return {row.pk: _orders(row) for row in rows.select_related("server")}
+
+
+def roots_of(server: Server | Registration) -> Roots:
+    return tuple((root["uri"], root["name"]) for root in server.roots)
 
 
 def _orders(row: McpSession) -> Orders:
@@ -39,4 +48,5 @@ def _orders(row: McpSession) -> Orders:
         restart_done=row.restart_done,
         refresh_requested=row.refresh_requested,
         refresh_done=row.refresh_done,
+        roots=roots_of(row.server),
     )

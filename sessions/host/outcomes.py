@@ -10,6 +10,8 @@ from sessions.protocol.errors import Fault, McpError, ProtocolError, RpcError
 from sessions.protocol.results import ToolResult
 
 MAY_HAVE_RUN = "The tool may have run."
+# The server did say how it ends: nothing is left unknown but what the tool did until then.
+_NO_ANSWER_TO_COME = {Fault.REDIRECTED, Fault.INPUT_REFUSED, Fault.TASK_CANCELLED}
 
 
 def of_result(raw: dict[str, Any], redactor: Redactor, violation: str = "") -> Outcome:
@@ -29,7 +31,7 @@ def of_error(error: McpError, redactor: Redactor) -> Outcome:
     detail = redactor.text(error.detail)
     if not error.may_have_run:
         return Outcome(CallState.FAILED, fault=error.fault, detail=detail)
-    if isinstance(error, ProtocolError) or error.fault is Fault.REDIRECTED:
+    if isinstance(error, ProtocolError) or error.fault in _NO_ANSWER_TO_COME:
         return Outcome(CallState.FAILED, fault=error.fault, detail=_with_warning(detail))
     return Outcome(CallState.OUTCOME_UNKNOWN, fault=error.fault, detail=_with_warning(detail))
 

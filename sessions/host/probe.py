@@ -24,7 +24,6 @@ from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import Launch, LaunchProblem, load_draft
 from sessions.host.opening import Diagnosis, make_client
 from sessions.host.redaction import Redactor
-from sessions.protocol.capabilities import offers
 from sessions.protocol.errors import Fault, McpError, TransportError
 from sessions.protocol.events import DiagnosticLine, Event
 from sessions.protocol.results import Connected, Listing, Step
@@ -94,7 +93,7 @@ class Probe:
         try:
             async with asyncio.timeout(seconds):
                 connected = await client.connect(self._on_step)
-                return _report(connected, self._redactor, await self._listed(client, connected))
+                return _report(connected, self._redactor, await self._listed(client))
         except TimeoutError as exc:
             words = f"The test was not over after {seconds:.0f} s."
             raise TransportError(Fault.TIMEOUT, words, may_have_run=False) from exc
@@ -108,20 +107,17 @@ class Probe:
         except TimeoutError:
             log.warning("host.test_close_timeout", draft=str(self._uid))
 
-    async def _listed(self, client: Client, connected: Connected) -> dict[str, Any]:
+    async def _listed(self, client: Client) -> dict[str, Any]:
         """How much the server offers, by kind."""
         began = self._now()
         self._note("list", "started")
-        kinds: dict[str, tuple[str, Ask]] = {
-            "tools": ("tools", client.list_tools),
-            "resources": ("resources", client.list_resources),
-            "prompts": ("prompts", client.list_prompts),
+        kinds: dict[str, Ask] = {
+            "tools": client.list_tools,
+            "resources": client.list_resources,
+            "prompts": client.list_prompts,
         }
-        counts: dict[str, Any] = {}
-        for name, (capability, ask) in kinds.items():
-            offered = offers(connected.server_capabilities, capability)
-            counts[name] = len((await ask()).items) if offered else 0
-        words = ", ".join(f"{count} {name}" for name, count in counts.items())
+        counts: dict[str, Any] = {name: len((await ask()).items) for name, ask in kinds.items()}
+        words = ", ".join(f"{count} {name.removesuffix('s') if count == 1 else name}" for name, count in counts.items())
         self._note("list", "finished", self._now() - began, words)
         return counts
 
@@ -164,6 +160,8 @@ def _report(connected: Connected, redactor: Redactor, counts: dict[str, Any]) ->
         "server_info": connected.server_info,
         "revision": connected.revision,
         "era": str(connected.era),
+        "transport": connected.transport,
+        "decided_by": connected.decided_by,
         "instructions": connected.instructions,
     }
     report: dict[str, Any] = storable_json(redactor.value(told))

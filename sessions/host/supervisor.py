@@ -15,18 +15,18 @@ from django.core.exceptions import ObjectDoesNotExist
 
 from servers.audit.record import Event
 from sessions.domain import lifecycle
-from sessions.domain.lifecycle import Failure, Greeting, Hold
+from sessions.domain.lifecycle import Failure, Hold
 from sessions.enums import SessionCondition
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.greeting import greeting_of
 from sessions.host.launch import Launch, LaunchProblem, load
 from sessions.host.live import Live
 from sessions.host.logs import ServerLog
 from sessions.host.orders import Orders
-from sessions.host.redaction import Redactor
 from sessions.host.shared import Shared
-from sessions.protocol.errors import Fault, McpError
+from sessions.protocol.backoff import Backoff
+from sessions.protocol.errors import Fault, HttpError, McpError
 from sessions.protocol.results import Connected
-from sessions.transports.backoff import Backoff
 
 #: a session that was ready this long was healthy: the next failure counts as the first
 HEALTHY_SECONDS = 60.0
@@ -49,11 +49,13 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a connection is over that nobody ordered to be closed. `clean`: the server closed it in order."""
+    """Why a connection is over that nobody ordered to be closed. `clean`: the server closed it in order;
+    `retry_after`: seconds that it asked us to stay away."""
 
     failure: Failure
     was_ready: bool = False
     clean: bool = False
+    retry_after: float | None = None
 
 
 class Supervisor:
@@ -111,7 +113,7 @@ class Supervisor:
             connected = await self._opened(live)
             return None if connected is None else await self._serve(live, connected)
         except McpError as error:
-            return Ending(live.failure(error))
+            return Ending(live.failure(error), retry_after=_retry_after(error))
         except (Overtaken, DatabaseAway):
             raise
         except Exception as exc:  # a fault of ours: shown on the page and tried again, never a silent stop
@@ -128,7 +130,7 @@ class Supervisor:
     async def _load(self) -> Launch:
         while True:
             try:
-                return await self._db.read(partial(load, self.hold.server_id))
+                return await self._db.read(partial(load, self.hold.session_id))
             except DatabaseAway:
                 await asyncio.sleep(1.0)
             except ObjectDoesNotExist as exc:
@@ -148,7 +150,7 @@ class Supervisor:
             await self._closed(live)
             return None
         connected = opening.result()
-        greeting = _greeting(connected, live.redactor)
+        greeting = greeting_of(connected, live.redactor)
         await self._must(
             partial(lifecycle.ready, self.hold, greeting),
             lambda ok: [lifecycle.ready_event(self.hold, greeting)] if ok else [],
@@ -167,12 +169,14 @@ class Supervisor:
                 await self._closed(live)
                 return None
             self._pass_on_refresh(live)
+            live.take_roots(self.orders.roots)
             await self._idle_or_news(live)
         error = live.over.result()
         await self._settled(live)
         if self._now() - since >= HEALTHY_SECONDS:
             self._backoff.reset()
-        return Ending(live.failure(error), was_ready=True, clean=getattr(error, "exit_code", None) == 0)
+        clean = getattr(error, "exit_code", None) == 0
+        return Ending(live.failure(error), was_ready=True, clean=clean, retry_after=_retry_after(error))
 
     def _pass_on_refresh(self, live: Live) -> None:
         if self.orders.refresh_requested > self._refreshes:
@@ -225,7 +229,7 @@ class Supervisor:
             await self._must(partial(lifecycle.waiting_for_person, self.hold, condition, failure), self._events(ending))
             await self._until_interrupted(None)
             return
-        delay = self._delay(ending.clean)
+        delay = self._delay(ending)
         await self._must(partial(lifecycle.backing_off, self.hold, failure, delay), self._events(ending))
         if self._now() - self._idle_from > self._idle_seconds and await self._close_when_idle():
             return
@@ -236,10 +240,10 @@ class Supervisor:
         lost = [lifecycle.lost_event(self.hold, ending.failure)] if ending.was_ready else []
         return lambda changed: lost if changed else []
 
-    def _delay(self, clean: bool) -> float:
+    def _delay(self, ending: Ending) -> float:
         first = self._backoff.attempts == 0
-        drawn = max(FLOOR_SECONDS, self._backoff.delay())
-        return FLOOR_SECONDS if clean and first else drawn
+        drawn = max(FLOOR_SECONDS, self._backoff.delay(ending.retry_after))
+        return FLOOR_SECONDS if ending.clean and first else drawn
 
     async def _close_when_idle(self) -> bool:
         """Take the wish for the session back, unless a call arrived meanwhile."""
@@ -314,12 +318,5 @@ class Supervisor:
         return asyncio.get_running_loop().time()
 
 
-def _greeting(connected: Connected, redactor: Redactor) -> Greeting:
-    return Greeting(
-        era=str(connected.era),
-        revision=connected.revision,
-        server_info=redactor.value(connected.server_info),
-        instructions=redactor.text(connected.instructions),
-        server_capabilities=redactor.value(connected.server_capabilities),
-        client_capabilities=connected.client_capabilities,
-    )
+def _retry_after(error: McpError | None) -> float | None:
+    return error.retry_after if isinstance(error, HttpError) else None

@@ -43,11 +43,19 @@ class McpSession(models.Model):
     latency_ms = models.FloatField(null=True)
     era = models.CharField(max_length=10, blank=True)
     revision = models.CharField(max_length=20, blank=True)
+    transport = models.CharField(max_length=20, blank=True)  # the one in use, found out where it was left open
+    url = models.TextField(blank=True)  # the one in use, after redirects
+    decided_by = models.TextField(blank=True)
+    decided_at = models.DateTimeField(null=True)
+    # sessions.protocol.memory.Remembered.wire(): given to the next opening; {} when everything is to be found out
+    remembered = models.JSONField(default=dict)
     server_info = models.JSONField(default=dict)
     instructions = models.TextField(blank=True)
     server_capabilities = models.JSONField(default=dict)
     client_capabilities = models.JSONField(default=dict)
     catalog_warnings = models.JSONField(default=list)
+    # {"tool": ["list_limit", "Only the first …"]}: kind of a list to the Fault that cut it, and the client's words
+    catalog_cuts = models.JSONField(default=dict)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["server", "identity"], name="one_session_an_identity")]

@@ -27,6 +27,15 @@ class Deadline:
         self.expires_at = min(now + self.idle, self.total_at)
         return self.expires_at
 
+    def left(self, now: float) -> float:
+        """Seconds of the idle time that are not used up."""
+        return max(0.0, self.expires_at - now)
+
+    def resume(self, now: float, left: float) -> float:
+        """Go on with what was `left` when the idle time was stopped; the total time went on."""
+        self.expires_at = min(now + left, self.total_at)
+        return self.expires_at
+
 
 @dataclass(slots=True, eq=False)
 class Pending:
@@ -54,6 +63,7 @@ class Correlation:
         self._max_tombstones = max_tombstones
         self._pending: dict[RequestId, Pending] = {}
         self._tombstones: OrderedDict[RequestId, Tombstone] = OrderedDict()
+        self._kept: dict[RequestId, Pending] = {}
         self._next = 1
 
     def __len__(self) -> int:
@@ -82,6 +92,9 @@ class Correlation:
         pending = self._pending.get(identity)
         return pending if pending is not None and type(pending.id) is type(identity) else None
 
+    def all(self) -> list[Pending]:
+        return list(self._pending.values())
+
     def drop(self, pending: Pending) -> None:
         """Forget a request whose answer cannot come any more."""
         self._pending.pop(pending.id, None)
@@ -99,11 +112,22 @@ class Correlation:
 
     def progressed(self, token: Any, progress: float) -> Pending | None:
         """The request whose token this is, if it wants progress and the value increased."""
-        pending = self.find(token) if isinstance(token, (int, str)) else None
+        pending = (self.find(token) or self._kept_token(token)) if isinstance(token, (int, str)) else None
         if pending is None or not pending.wants_progress or not progress > pending.last_progress:
             return None
         pending.last_progress = progress
         return pending
+
+    def keep_token(self, identity: RequestId, tag: Any) -> None:
+        """Progress of this request goes on after its answer: it became a task."""
+        self._kept[identity] = Pending(identity, "", tag, None, wants_progress=True)
+
+    def drop_token(self, identity: RequestId) -> None:
+        self._kept.pop(identity, None)
+
+    def _kept_token(self, token: RequestId) -> Pending | None:
+        kept = self._kept.get(token)
+        return kept if kept is not None and type(kept.id) is type(token) else None
 
     def drain(self) -> list[Pending]:
         """All requests in flight, now none."""

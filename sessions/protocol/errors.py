@@ -41,15 +41,37 @@ class Fault(StrEnum):
     SESSION_GONE = "session_gone"
     HTTP_STATUS = "http_status"
     NOT_MCP = "not_mcp"
+    #: HTTP+SSE: the stream named no endpoint to post to, or one that we must not post to
+    NO_ENDPOINT = "no_endpoint"
+    ENDPOINT_REFUSED = "endpoint_refused"
     NO_ANSWER = "no_answer"
     INVALID_MESSAGE = "invalid_message"
     INVALID_RESULT = "invalid_result"
-    INPUT_REQUIRED = "input_required"
+    #: the server wants input that it was never offered
+    INPUT_NOT_OFFERED = "input_not_offered"
+    #: the server asked for input, and whoever was asked declined
+    INPUT_REFUSED = "input_refused"
+    # Each limit of limits.py has a name of its own.
     MESSAGE_LIMIT = "message_limit"
-    HEADER_LIMIT = "header_limit"
+    INFLATED_LIMIT = "inflated_limit"
+    LINE_LIMIT = "line_limit"
     DEPTH_LIMIT = "depth_limit"
+    VALUE_LIMIT = "value_limit"
+    HEADER_LIMIT = "header_limit"
+    STREAM_LIMIT = "stream_limit"
     LIST_LIMIT = "list_limit"
+    PAGE_LIMIT = "page_limit"
+    CURSOR_REPEATED = "cursor_repeated"
+    EVENT_LIMIT = "event_limit"
+    SERVER_REQUEST_LIMIT = "server_request_limit"
     PENDING_LIMIT = "pending_limit"
+    ROUND_LIMIT = "round_limit"
+    #: the time that progress does not extend (TIMEOUT is the one that it does)
+    TOTAL_DEADLINE = "total_deadline"
+    #: what became of a task: it failed without an error of its own, was cancelled there, is no longer known there
+    TASK_FAILED = "task_failed"
+    TASK_CANCELLED = "task_cancelled"
+    TASK_LOST = "task_lost"
     RPC_ERROR = "rpc_error"
     INCOMPATIBLE_VERSION = "incompatible_version"
     NOT_READY = "not_ready"
@@ -68,6 +90,7 @@ PERMANENT = frozenset(
         Fault.UNAUTHORIZED,
         Fault.FORBIDDEN,
         Fault.NOT_MCP,
+        Fault.ENDPOINT_REFUSED,
         Fault.INCOMPATIBLE_VERSION,
         Fault.INVALID_REQUEST,
         Fault.NOT_OFFERED,

@@ -3,10 +3,12 @@
 Events are plain values. Text in them comes from the server: hostile until escaped.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
+from .errors import Fault
 from .jsonrpc import RequestId
 from .state import State
 
@@ -56,6 +58,39 @@ class ResourceUpdated:
 
 
 @dataclass(frozen=True, slots=True)
+class Honoured:
+    """What the server agreed to tell us about, of what was wanted.
+
+    `refused` says why for everything else: by URI, by list (its ListKind), by task id; in the server's words where
+    it had any.
+    """
+
+    resources: frozenset[str] = frozenset()
+    lists: frozenset[ListKind] = frozenset()
+    tasks: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """From now on the server tells us about these. `subscription` is the id of a modern listen request.
+
+    After a FollowingLost, read again what may have changed in between: nothing is replayed.
+    """
+
+    honoured: Honoured
+    subscription: RequestId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FollowingLost:
+    """The server tells us nothing for now. `retried`: the client asks again by itself."""
+
+    reason: str
+    retried: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class DiagnosticLine:
     """One line of a child's `stderr`, or of its `stdout` when it was no message."""
 
@@ -75,8 +110,18 @@ class LateAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerAsked:
+    """A question of the server was put to whoever answers it; fields as in protocol.asked.Asked."""
+
+    method: str
+    origin: str
+    key: str
+    tag: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRefused:
-    """The server asked for something that we did not declare; it was answered with an error."""
+    """The server asked for something and was answered with an error: not declared, too much, refused or failed."""
 
     method: str
     code: int
@@ -97,9 +142,11 @@ class OtherNotification:
 
 @dataclass(frozen=True, slots=True)
 class EventsDropped:
-    """So many events were dropped since the last event, because the server sent them too fast."""
+    """So many events were dropped since the last event, because the server sent them too fast; `fault` names the
+    limit."""
 
     count: int
+    fault: ClassVar[Fault] = Fault.EVENT_LIMIT
 
 
 Event = (
@@ -108,8 +155,11 @@ Event = (
     | LogMessage
     | ListChanged
     | ResourceUpdated
+    | Following
+    | FollowingLost
     | DiagnosticLine
     | LateAnswer
+    | ServerAsked
     | RequestRefused
     | ProtocolViolation
     | OtherNotification

@@ -20,6 +20,12 @@ class TokenBucket:
         self._tokens -= 1.0
         return True
 
+    def dropping(self, now: float) -> bool:
+        """Whether events are dropped at `now`, or were until a moment ago: the bucket has hardly filled since."""
+        if not self.dropped or self._at is None:
+            return False
+        return self._tokens + (now - self._at) * self._rate < self._burst / 20
+
     def take_dropped(self) -> int:
         dropped, self.dropped = self.dropped, 0
         return dropped

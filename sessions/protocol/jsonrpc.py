@@ -1,15 +1,15 @@
 """JSON-RPC 2.0 on bytes: hostile input in, checked messages out; and the compact way back.
 
 Source: jsonrpc.org/specification; MCP 2025-03-26 *Batching* (accepted inbound, never sent).
-The standard library's parser is used because faster ones silently keep the last of two equal keys and turn
-large integers into floats.
 """
 
-import json
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+from . import json_text
 from .errors import Fault, InvalidRequest, ProtocolError
+from .json_text import invalid
+from .limits import Limits
 
 RequestId = int | str
 
@@ -25,6 +25,10 @@ UNSUPPORTED_VERSION: Final = -32022
 #: Codes that a modern server answers before it looks at the method: the request was certainly not executed.
 REJECTED_UNSEEN: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
+_ID_BITS: Final = 128
+_ID_CHARACTERS: Final = 1024
+_MENDED: Final = "A message held half of a surrogate pair; it was read as U+FFFD."
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -39,7 +43,7 @@ class Notification:
     params: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each call
 class Response:
     """Exactly one of `result` and `error` is set. `id` is None when the server could not read ours."""
 
@@ -51,94 +55,25 @@ class Response:
 Message = Request | Notification | Response
 
 
-class _Duplicate(ValueError):
-    pass
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise _Duplicate("an object names one key twice")
-    return result
-
-
-def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
-_decode: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant).decode
-_encode: Final = json.JSONEncoder(
-    separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=True
-).encode
-
-
-def parse(data: bytes, *, max_bytes: int, max_depth: int) -> Any:
-    """The JSON value in `data`, or ProtocolError (message_limit, depth_limit, invalid_message)."""
-    if len(data) > max_bytes:
-        raise ProtocolError(Fault.MESSAGE_LIMIT, f"A message of {len(data)} bytes is over the limit of {max_bytes}.")
-    try:
-        value = _decode(data.decode("utf-8"))
-    except RecursionError:
-        raise _too_deep(max_depth) from None
-    except UnicodeDecodeError as exc:
-        raise _invalid(f"not UTF-8 at byte {exc.start}") from exc
-    except ValueError as exc:
-        raise _invalid(str(exc)) from exc
-    # Counting brackets is far cheaper than walking, and almost every message has few.
-    if data.count(b"{") + data.count(b"[") > max_depth:
-        check_depth(value, max_depth)
-    if b"\\u" in data:
-        _check_surrogates(value)
-    return value
-
-
-def check_depth(value: Any, max_depth: int) -> None:
-    """ProtocolError when arrays and objects nest deeper than `max_depth`."""
-    level = [value] if isinstance(value, (dict, list)) else []
-    for _ in range(max_depth):
-        if not level:
-            return
-        level = [
-            child
-            for node in level
-            for child in (node.values() if type(node) is dict else node)
-            if type(child) is dict or type(child) is list
-        ]
-    if level:
-        raise _too_deep(max_depth)
-
-
-def _check_surrogates(value: Any) -> None:
-    try:
-        _encode(value).encode("utf-8")
-    except UnicodeEncodeError as exc:
-        raise _invalid("half of a surrogate pair in a string") from exc
-
-
-def _invalid(why: str) -> ProtocolError:
-    return ProtocolError(Fault.INVALID_MESSAGE, f"The server sent a message that is not valid JSON-RPC: {why[:200]}.")
-
-
-def _too_deep(max_depth: int) -> ProtocolError:
-    return ProtocolError(Fault.DEPTH_LIMIT, f"A message is nested deeper than {max_depth} levels.")
-
-
 def is_id(value: Any) -> bool:
-    """Strings and integers only; True and False are integers to Python but not to JSON-RPC."""
-    return isinstance(value, (int, str)) and not isinstance(value, bool)
+    """Strings and integers only, of a bounded size as we repeat them; True and False are integers to Python but not
+    to JSON-RPC."""
+    if type(value) is int:
+        return value.bit_length() <= _ID_BITS
+    return type(value) is str and len(value) <= _ID_CHARACTERS
 
 
 def classify(value: Any) -> Message:
     """One parsed object as a message; ProtocolError when it is none. Unknown members are ignored."""
     if not isinstance(value, dict):
-        raise _invalid(f"{type(value).__name__} where an object is expected")
+        raise invalid(f"{type(value).__name__} where an object is expected")
     if value.get("jsonrpc") != "2.0":
-        raise _invalid('no "jsonrpc":"2.0"')
+        raise invalid('no "jsonrpc":"2.0"')
     if "method" in value:
         return _call(value)
     if "result" in value or "error" in value:
         return _response(value)
-    raise _invalid("neither method nor result nor error")
+    raise invalid("neither method nor result nor error")
 
 
 def _call(value: dict[str, Any]) -> Request | Notification:
@@ -146,40 +81,47 @@ def _call(value: dict[str, Any]) -> Request | Notification:
     if params is None:
         params = {}
     if not isinstance(method, str) or not isinstance(params, dict):
-        raise _invalid("method is no string or params no object")
+        raise invalid("method is no string or params no object")
     if "id" not in value:
         return Notification(method, params)
     if not is_id(value["id"]):
-        raise _invalid("the id of a request is neither string nor integer")
+        raise invalid("the id of a request is neither a string nor an integer, or too long")
     return Request(value["id"], method, params)
 
 
 def _response(value: dict[str, Any]) -> Response:
     identity = value.get("id")
     if identity is not None and not is_id(identity):
-        raise _invalid("the id of a response is neither string nor integer")
+        raise invalid("the id of a response is neither a string nor an integer, or too long")
     error = value.get("error")
     if error is None:
         result = value.get("result")
         if not isinstance(result, dict):
-            raise _invalid("the result is no object")
+            raise invalid("the result is no object")
         return Response(identity, result, None)
     if "result" in value and value["result"] is not None:
-        raise _invalid("both result and error")
+        raise invalid("both result and error")
     if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
-        raise _invalid("the error is no object with code and message")
+        raise invalid("the error is no object with code and message")
     return Response(identity, None, error)
 
 
-def decode(data: bytes, *, max_bytes: int, max_depth: int) -> list[Message | ProtocolError]:
+def decode(data: bytes, limits: Limits) -> list[Message | ProtocolError]:
     """All messages in `data`. The elements of a batch are judged one by one: a bad one is returned as the
-    error it is. A bad single message raises."""
-    value = parse(data, max_bytes=max_bytes, max_depth=max_depth)
-    if not isinstance(value, list):
-        return [classify(value)]
-    if not value:
-        raise _invalid("an empty batch")
-    return [_classified(element) for element in value]
+    error it is. A bad single message raises. What was mended in the text is an error after the messages."""
+    value, mended = json_text.parse(data, limits)
+    messages: list[Message | ProtocolError] = _batch(value, limits) if isinstance(value, list) else [classify(value)]
+    if mended:
+        messages.append(ProtocolError(Fault.INVALID_MESSAGE, _MENDED))
+    return messages
+
+
+def _batch(elements: list[Any], limits: Limits) -> list[Message | ProtocolError]:
+    if not elements:
+        raise invalid("an empty batch")
+    if len(elements) > limits.batch_messages:
+        raise ProtocolError(Fault.VALUE_LIMIT, f"A batch holds more than {limits.batch_messages} messages.")
+    return [_classified(element) for element in elements]
 
 
 def _classified(element: Any) -> Message | ProtocolError:
@@ -191,17 +133,38 @@ def _classified(element: Any) -> Message | ProtocolError:
 
 def encode(value: Any) -> bytes:
     """Compact UTF-8 without a raw newline; InvalidRequest for what JSON cannot say."""
+    return _bytes(text_of(value))
+
+
+def text_of(value: Any) -> str:
+    """The same before it becomes bytes, to be put into a larger text."""
     try:
-        text = _encode(value)
-        if not text.isascii():
-            # Legal JSON, but peers that split on str.splitlines() would cut the message here.
-            text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
-        return text.encode("utf-8")
+        return json_text.encode(value)
     except (TypeError, ValueError, RecursionError) as exc:
-        raise InvalidRequest(f"The request cannot be written as JSON: {exc}") from exc
+        raise _unwritable(exc) from exc
 
 
-def request(identity: RequestId, method: str, params: dict[str, Any] | None) -> bytes:
+def _bytes(text: str) -> bytes:
+    if not text.isascii():
+        # Legal JSON, but peers that split on str.splitlines() would cut the message here.
+        text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as exc:
+        raise _unwritable(exc) from exc
+
+
+def _unwritable(exc: Exception) -> InvalidRequest:
+    return InvalidRequest(f"The request cannot be written as JSON: {exc}")
+
+
+def request(identity: RequestId, method: str, params: dict[str, Any] | None, meta: str = "") -> bytes:
+    """`meta`: the members of `params._meta` as JSON text. They are the same in each request of a modern session, and
+    writing them anew would take as long as everything else."""
+    if meta:
+        own = text_of(params)[1:-1] + "," if params else ""
+        head = f'{{"jsonrpc":"2.0","id":{text_of(identity)},"method":{text_of(method)}'
+        return _bytes(f'{head},"params":{{{own}"_meta":{{{meta}}}}}}}')
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": identity, "method": method}
     if params is not None:
         body["params"] = params

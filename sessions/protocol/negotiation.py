@@ -75,9 +75,17 @@ def _rpc_error(error: RpcError, asked: str) -> Verdict:
     if error.code == jsonrpc.HEADER_MISMATCH:
         return ProbeAgain(asked, "our headers arrived altered; a proxy may change MCP headers")
     if error.code == jsonrpc.MISSING_CAPABILITY:
-        return Fatal(error)
+        return Fatal(_lacking(error))
     doubt = error if (error.http_status or 0) >= 500 else None
     return Legacy(f"the probe was answered with error {error.code}", doubt=doubt)
+
+
+def _lacking(error: RpcError) -> RpcError:
+    """We declare all that this client may use: a person has to allow what the server requires."""
+    required = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
+    names = ", ".join(str(name)[:40] for name in list(required)[:10]) if isinstance(required, dict) else ""
+    error.detail = f"The server requires a capability that it is not offered: {names or error.message}."
+    return error
 
 
 def _unsupported(error: RpcError, asked: str) -> Verdict:

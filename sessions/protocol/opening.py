@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from . import jsonrpc, versions
 from .capabilities import META, Implementation, in_force
-from .errors import IncompatibleVersion, McpError, RpcError
+from .errors import HttpError, IncompatibleVersion, McpError, ProtocolError, RpcError
 from .negotiation import Fatal, Legacy, Modern, Outcome, ProbeAgain, judge, legacy_revision
-from .versions import REVISIONS, Revision
+from .versions import REVISIONS, Era, Revision
 
 EraSetting = Literal["auto", "legacy", "modern"]
 
@@ -29,6 +29,13 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """Close this connection and open one of another kind to the same server; None comes back, or why it failed."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Initialize:
     """Send `initialize` with these parameters; its outcome comes back."""
 
@@ -42,7 +49,7 @@ class Initialized:
     revision: Revision
 
 
-Action = Probe | Renew | Initialize | Initialized
+Action = Probe | Renew | Change | Initialize | Initialized
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +65,25 @@ class Opened:
 Opening = Generator[Action, Outcome | None, Opened]
 
 
-def opening(era: EraSetting, info: Implementation, capabilities: Mapping[str, Any], *, exchange: bool) -> Opening:
-    """Settle the era (by a probe unless `era` is "legacy") and open the session."""
-    if era == "legacy":
-        return (yield from _legacy(info, capabilities, "the server's setting"))
+def opening(
+    era: EraSetting,
+    info: Implementation,
+    capabilities: Mapping[str, Any],
+    *,
+    exchange: bool,
+    legacy_only: bool = False,
+    fallback: str = "",
+    remembered: Era | None = None,
+) -> Opening:
+    """Settle the era (by a probe unless it is known) and open the session.
+
+    `exchange`, `legacy_only`, `fallback`: of the transport that is open (transports.base.Transport).
+    """
+    if legacy_only and era == "modern":
+        raise IncompatibleVersion("The server is set to the modern era, which does not have its transport.")
+    known = _known_legacy(era, remembered, legacy_only=legacy_only)
+    if known:
+        return (yield from _fall_back(Legacy(known), info, capabilities, exchange=exchange, fallback=fallback))
     verdict = yield from _probe(exchange=exchange)
     if isinstance(verdict, Modern):
         return _discovered(verdict, capabilities)
@@ -69,7 +91,18 @@ def opening(era: EraSetting, info: Implementation, capabilities: Mapping[str, An
         raise IncompatibleVersion(f"The server is set to the modern era, but {verdict.because}.")
     if verdict.fresh:
         yield Renew()
-    return (yield from _fall_back(verdict, info, capabilities, exchange=exchange))
+    return (
+        yield from _fall_back(verdict, info, capabilities, exchange=exchange, fallback=fallback, may_be_modern=True)
+    )
+
+
+def _known_legacy(era: EraSetting, remembered: Era | None, *, legacy_only: bool) -> str:
+    """Why no probe is needed, in words; empty when one is."""
+    if era == "legacy":
+        return "the server's setting"
+    if legacy_only:
+        return "the transport, which only the legacy era has"
+    return "what is remembered of the server" if era == "auto" and remembered is Era.LEGACY else ""
 
 
 def reopening(info: Implementation, capabilities: Mapping[str, Any]) -> Opening:
@@ -100,16 +133,29 @@ def _stuck(outcome: Outcome, verdict: ProbeAgain) -> McpError:
     return IncompatibleVersion(f"The server refuses the revision that it offered: {verdict.because}.")
 
 
-def _fall_back(verdict: Legacy, info: Implementation, capabilities: Mapping[str, Any], *, exchange: bool) -> Opening:
+def _fall_back(
+    verdict: Legacy,
+    info: Implementation,
+    capabilities: Mapping[str, Any],
+    *,
+    exchange: bool,
+    fallback: str,
+    may_be_modern: bool = False,
+) -> Opening:
+    """The legacy handshake; if it is refused, what the refusal says to try instead."""
     try:
         return (yield from _legacy(info, capabilities, verdict.because))
-    except RpcError as exc:
-        if not _turned_modern(exc):
-            _add_doubt(exc, verdict)
-            raise
     except McpError as exc:
-        _add_doubt(exc, verdict)
-        raise
+        refused = exc
+    if may_be_modern and _turned_modern(refused):
+        return (yield from _once_more(capabilities, exchange=exchange))
+    if fallback and _takes_no_initialize(refused):
+        return (yield from _changed(fallback, refused, info, capabilities))
+    _add_doubt(refused, verdict.doubt)
+    raise refused
+
+
+def _once_more(capabilities: Mapping[str, Any], *, exchange: bool) -> Opening:
     if not exchange:
         yield Renew()
     again = yield from _probe(exchange=exchange)
@@ -118,17 +164,42 @@ def _fall_back(verdict: Legacy, info: Implementation, capabilities: Mapping[str,
     raise IncompatibleVersion(f"The server refuses initialize, and {again.because}.")
 
 
-def _turned_modern(error: RpcError) -> bool:
+def _changed(kind: str, refused: McpError, info: Implementation, capabilities: Mapping[str, Any]) -> Opening:
+    """The server takes no `initialize` by POST: the older transport, or an error that tells of both."""
+    problem = yield Change(kind)
+    if not isinstance(problem, McpError):
+        return (yield from _legacy(info, capabilities, "the server takes no POST here, but opens an event stream"))
+    if isinstance(problem, ProtocolError) or _says_whose_fault(problem):
+        _add_doubt(problem, refused)
+        raise problem
+    refused.detail = f"{refused.detail} HTTP+SSE was tried as well: {problem.detail}"
+    raise refused
+
+
+def _says_whose_fault(error: McpError) -> bool:
+    return isinstance(error, HttpError) and error.status in (401, 403, 429)
+
+
+def _takes_no_initialize(error: McpError) -> bool:
+    """Source: 2025-11-25 *Transports / Backwards compatibility*."""
+    if isinstance(error, RpcError):
+        modern = _turned_modern(error) or error.code in jsonrpc.REJECTED_UNSEEN
+        return error.http_status in (400, 404, 405) and not modern
+    return isinstance(error, HttpError) and error.status in (400, 404, 405)
+
+
+def _turned_modern(error: McpError) -> bool:
     """A slow start or a rolling deploy: the server answers `initialize` as only a modern one does."""
-    return error.code == jsonrpc.UNSUPPORTED_VERSION or (
-        error.code == jsonrpc.METHOD_NOT_FOUND and error.http_status == 404
+    return isinstance(error, RpcError) and (
+        error.code == jsonrpc.UNSUPPORTED_VERSION
+        or (error.code == jsonrpc.METHOD_NOT_FOUND and error.http_status == 404)
     )
 
 
-def _add_doubt(error: McpError, verdict: Legacy) -> None:
+def _add_doubt(error: McpError, before: McpError | None) -> None:
     """Both ways failed: say both."""
-    if verdict.doubt is not None and verdict.doubt.detail not in error.detail:
-        error.detail = f"{error.detail} Before that: {verdict.doubt.detail}"
+    if before is not None and before.detail not in error.detail:
+        error.detail = f"{error.detail} Before that: {before.detail}"
 
 
 def _legacy(info: Implementation, capabilities: Mapping[str, Any], because: str) -> Opening:

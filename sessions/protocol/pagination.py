@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from . import json_text
 from .errors import Fault, ProtocolError
 from .events import ListKind
 from .limits import Limits
@@ -12,17 +13,21 @@ from .results import Listing
 class Pages:
     """Feed results with `add()` while `cursor` asks for more; then take `listing()`.
 
-    An empty string is a valid cursor. Stops at a repeated cursor and at the limits, and says so.
+    An empty string is a valid cursor. Stops at a repeated cursor and at the limits, and says so: `limited_by`.
     """
 
-    def __init__(self, kind: ListKind, limits: Limits) -> None:
-        self.method, self._member, self._key, self.capability = LISTS[kind]
+    def __init__(self, kind: ListKind | tuple[str, str, str, str], limits: Limits) -> None:
+        """`kind`: a list of methods.LISTS, or the facts of another one in the same order."""
+        facts = LISTS[kind] if isinstance(kind, ListKind) else kind
+        self.method, self._member, self._key, self.capability = facts
         self._limits = limits
         self._items: dict[str, dict[str, Any]] = {}
         self._seen: set[str] = set()
         self._pages = 0
+        self._left = limits.list_bytes
         self._warnings: list[str] = []
         self.truncated = False
+        self.limited_by: Fault | None = None
         self.done = False
         self.params: dict[str, Any] | None = None
 
@@ -34,8 +39,8 @@ class Pages:
         self._pages += 1
         for item in items:
             self._add_item(item)
-            if self.truncated:
-                break
+            if self.done:
+                return
         self._next(result.get("nextCursor"))
 
     def _add_item(self, item: Any) -> None:
@@ -45,26 +50,39 @@ class Pages:
         elif key in self._items:
             self._warn(f"{key[:100]!r} is listed twice; the first was kept.")
         elif len(self._items) >= self._limits.list_items:
-            self.truncated = True
-            self._warn(f"Only the first {self._limits.list_items} entries were read.")
-        else:
+            self._limit(Fault.LIST_LIMIT, f"Only the first {self._limits.list_items} entries were read.")
+        elif self._fits(len(json_text.encode(item))):
             self._items[key] = item
 
+    def _fits(self, size: int) -> bool:
+        """Whether so much more may be held; counted in characters, which is near enough to bytes."""
+        self._left -= size
+        if self._left < 0:
+            self._limit(Fault.LIST_LIMIT, f"Only the first {self._limits.list_bytes} bytes of the list were read.")
+        return self._left >= 0
+
     def _next(self, cursor: Any) -> None:
-        if cursor is None or self.truncated:
+        if cursor is None:
             self.done = True
         elif not isinstance(cursor, str):
-            self._stop("The next cursor is no string.")
+            self._cut("The next cursor is no string.")
+        elif cursor == "" and cursor in self._seen:
+            self.done = True
+            self._warn("The server repeats a cursor.")  # many servers say "no more" by an empty one
         elif cursor in self._seen:
-            self._stop("The server repeats a cursor.", truncated=cursor != "")
+            self._limit(Fault.CURSOR_REPEATED, "The server repeats a cursor.")
         elif self._pages >= self._limits.list_pages:
-            self._stop(f"Only the first {self._limits.list_pages} pages were read.")
-        else:
+            self._limit(Fault.PAGE_LIMIT, f"Only the first {self._limits.list_pages} pages were read.")
+        elif self._fits(len(cursor)):
             self._seen.add(cursor)
             self.params = {"cursor": cursor}
 
-    def _stop(self, warning: str, *, truncated: bool = True) -> None:
-        self.done, self.truncated = True, truncated
+    def _limit(self, fault: Fault, warning: str) -> None:
+        self.limited_by = fault
+        self._cut(warning)
+
+    def _cut(self, warning: str) -> None:
+        self.done = self.truncated = True
         self._warn(warning)
 
     def _warn(self, text: str) -> None:
@@ -76,5 +94,9 @@ class Pages:
         self.done = True
         self._warn(why)
 
+    def cut_short(self, fault: Fault, why: str) -> None:
+        """Something outside ended the reading (a deadline); what was read is kept."""
+        self._limit(fault, why)
+
     def listing(self) -> Listing:
-        return Listing(list(self._items.values()), self.truncated, self._warnings)
+        return Listing(list(self._items.values()), self.truncated, self._warnings, self.limited_by)

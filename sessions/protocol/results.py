@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .errors import McpError
+from .errors import Fault, McpError
 from .jsonrpc import RequestId
+from .memory import Remembered
 from .versions import Era
 
 
@@ -55,15 +56,24 @@ class Connected:
     decided_by: str
     #: wire session of a legacy HTTP server in use (the id itself is a secret and not shown)
     has_wire_session: bool = False
+    #: to be given to the next client of the same server and identity
+    remember: Remembered | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """`items` as the server wrote them, first of equal names only."""
+    """`items` as the server wrote them, first of equal names only.
+
+    `limited_by`: the limit that cut the list. `ttl_ms` and `cache_scope` ("public", "private") are the caching
+    hints of a modern server: the shortest life and the narrowest scope of all pages; None from a legacy one.
+    """
 
     items: list[dict[str, Any]]
     truncated: bool = False
     warnings: list[str] = field(default_factory=list)
+    limited_by: Fault | None = None
+    ttl_ms: int | None = None
+    cache_scope: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

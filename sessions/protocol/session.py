@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from . import events, headers, jsonrpc, methods
-from .capabilities import Implementation, request_meta
+from . import asked, events, headers, jsonrpc, methods, notifications
+from .capabilities import META, Implementation, in_force, request_meta
 from .correlation import Correlation, Pending
 from .errors import Fault, McpError, ProtocolError, RpcError
 from .jsonrpc import Notification, Request, RequestId, Response
 from .limits import Limits
+from .listening import Listens
 from .state import State, Trigger, advance
 from .versions import Era, Revision
 
@@ -51,7 +52,7 @@ class Answered:
     error: McpError | None
 
 
-Input = Answered | Outgoing | events.Event
+Input = Answered | Outgoing | asked.ServerRequest | asked.Withdrawn | events.Event
 
 
 class Session:
@@ -60,10 +61,17 @@ class Session:
         self._capabilities = capabilities
         self._limits = limits
         self._correlation = Correlation(limits.pending_requests)
-        self._meta: dict[str, Any] = {}
+        #: modern: the members of `_meta` that every request carries, as JSON text
+        self._meta = ""
         self.state = State.DISCONNECTED
         self.revision: Revision | None = None
         self.server_capabilities: dict[str, Any] = {}
+        #: what of our capabilities the settled revision defines; nothing before that
+        self.declared: dict[str, Any] = {}
+        #: modern: the least severe log messages that requests ask for; None: none
+        self.log_level: str | None = None
+        #: modern: the open listen requests
+        self.listens = Listens()
 
     @property
     def era(self) -> Era:
@@ -82,8 +90,16 @@ class Session:
     def settle(self, revision: Revision | None) -> None:
         """From now on speak this revision; None: forget what was settled."""
         self.revision = revision
+        self.declared = in_force(self._capabilities, revision) if revision else {}
         modern = revision is not None and revision.era is Era.MODERN
-        self._meta = request_meta(revision.name, self._info, self._capabilities) if revision and modern else {}
+        meta = request_meta(revision.name, self._info, self.declared) if revision and modern else None
+        self._meta = jsonrpc.text_of(meta)[1:-1] if meta else ""
+
+    def declare(self, capabilities: Mapping[str, Any]) -> None:
+        """From now on this is what we offer: modern servers learn it by the next request, legacy ones never."""
+        self._capabilities = capabilities
+        if self.era is Era.MODERN:
+            self.settle(self.revision)
 
     # -- out
 
@@ -96,25 +112,43 @@ class Session:
         wants_progress: bool = False,
         mirrored: tuple[headers.Mirrored, ...] = (),
         identity: RequestId | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> tuple[Pending, Outgoing]:
-        """A request to send, and its entry among those in flight. InvalidRequest, TooManyPending."""
+        """A request to send, and its entry among those in flight. InvalidRequest, TooManyPending.
+
+        `meta`: entries of `_meta` that are the caller's own (trace context); ours come on top."""
         pending = self._correlation.add(method, tag, wants_progress=wants_progress, identity=identity)
         try:
-            return pending, self._outgoing(pending, method, params, mirrored)
+            return pending, self._outgoing(pending, method, params, mirrored, meta or {})
         except McpError:
             self._correlation.drop(pending)
             raise
 
     def _outgoing(
-        self, pending: Pending, method: str, params: dict[str, Any] | None, mirrored: tuple[headers.Mirrored, ...]
+        self,
+        pending: Pending,
+        method: str,
+        params: dict[str, Any] | None,
+        mirrored: tuple[headers.Mirrored, ...],
+        own: Mapping[str, Any],
     ) -> Outgoing:
         extra: dict[str, str] = {}
-        meta = {**self._meta, "progressToken": pending.id} if pending.wants_progress else self._meta
-        if meta:
-            params = {**(params or {}), "_meta": meta}
         if self._meta and self.revision:
             extra = headers.request_headers(method, params or {}, self.revision.name, mirrored)
-        return Outgoing(self._bounded(jsonrpc.request(pending.id, method, params)), method, pending.id, extra)
+        data = jsonrpc.request(pending.id, method, params, self._meta_of(pending, own))
+        return Outgoing(self._bounded(data), method, pending.id, extra)
+
+    def _meta_of(self, pending: Pending, own: Mapping[str, Any]) -> str:
+        """The members of this request's `_meta`, as JSON text."""
+        varying = dict(own)
+        if self._meta and self.log_level and pending.method != methods.LISTEN:
+            varying[META + "logLevel"] = self.log_level
+        if pending.wants_progress:
+            varying["progressToken"] = pending.id
+        if not varying:
+            return self._meta
+        members = jsonrpc.text_of(varying)[1:-1]
+        return f"{members},{self._meta}" if self._meta else members
 
     def _bounded(self, data: bytes) -> bytes:
         if len(data) > self._limits.message_bytes:
@@ -127,6 +161,13 @@ class Session:
 
     def notification(self, method: str, params: dict[str, Any] | None = None) -> Outgoing:
         return Outgoing(jsonrpc.notification(method, params), method)
+
+    def reply(self, identity: RequestId, answer: dict[str, Any]) -> Outgoing:
+        """Our answer to a request of the server. InvalidRequest, ProtocolError when it cannot leave."""
+        return Outgoing(self._bounded(jsonrpc.result(identity, answer)))
+
+    def refuse(self, identity: RequestId, code: int, message: str) -> Outgoing:
+        return Outgoing(jsonrpc.error(identity, code, message))
 
     def cancellation(self, pending: Pending, reason: str) -> Outgoing:
         """`notifications/cancelled`: for every transport of the legacy era, and modern duplex ones."""
@@ -150,7 +191,7 @@ class Session:
 
         `status`: not 2xx; its error then belongs to `answering` whatever id the server wrote.
         """
-        decoded = jsonrpc.decode(data, max_bytes=self._limits.message_bytes, max_depth=self._limits.depth)
+        decoded = jsonrpc.decode(data, self._limits)
         if len(decoded) == 1 and isinstance(decoded[0], Response):
             return self._answer(decoded[0], answering, status)
         inputs: list[Input] = []
@@ -158,7 +199,7 @@ class Session:
             if isinstance(message, Response):
                 inputs += self._answer(message, answering, status)
             elif isinstance(message, Request):
-                inputs += self._asked(message)
+                inputs += self._asked(message, answering)
             elif isinstance(message, Notification):
                 inputs += self._notified(message)
             else:
@@ -195,62 +236,68 @@ class Session:
             return events.ProtocolViolation(f"An answer to no open request arrived (id {str(message.id)[:40]}).")
         return events.LateAnswer(message.id, tombstone.method, message.result, message.error, tombstone.tag)
 
-    def _asked(self, message: Request) -> list[Input]:
+    def _asked(self, message: Request, answering: Outgoing | None) -> list[Input]:
         if self.era is Era.MODERN:
             return [events.ProtocolViolation(f"A modern server sent the request {message.method[:80]}.")]
         if message.method == methods.PING:
             return [Outgoing(jsonrpc.result(message.id, {}))]
-        refusal = Outgoing(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, "Method not found"))
-        return [refusal, events.RequestRefused(message.method[:200], jsonrpc.METHOD_NOT_FOUND)]
+        refusal = asked.refusal(message.method, message.params, self.declared)
+        if refusal is not None:
+            reply = self.refuse(message.id, refusal.code, refusal.message)
+            return [reply, events.RequestRefused(message.method[:200], refusal.code)]
+        params = asked.cleaned(message.method, message.params, self.declared)
+        of = answering.id if answering is not None else None
+        return [asked.ServerRequest(message.id, message.method, params, asked.origin_of(params), of)]
 
     def _notified(self, message: Notification) -> list[Input]:
-        params = message.params
         if message.method == methods.PROGRESS:
-            return self._progressed(params)
-        if message.method == methods.MESSAGE:
-            logger = params.get("logger")
-            level = str(params.get("level", "info"))[:32]
-            return [events.LogMessage(level, logger if isinstance(logger, str) else None, params.get("data"))]
-        if message.method in methods.LIST_CHANGED:
-            return [events.ListChanged(methods.LIST_CHANGED[message.method])]
-        if message.method == methods.RESOURCE_UPDATED:
-            uri = params.get("uri")
-            return [events.ResourceUpdated(uri)] if isinstance(uri, str) else []
-        return [events.OtherNotification(message.method, params)]
+            return self._progressed(message.params)
+        if message.method == methods.CANCELLED and self.era is Era.LEGACY:
+            identity = message.params.get("requestId")
+            if isinstance(identity, (int, str)) and jsonrpc.is_id(identity):
+                return [asked.Withdrawn(identity)]
+            return []
+        if self.era is Era.LEGACY:
+            return [*notifications.events_of(message)]
+        if (ended := self._correlation.take(self.listens.ended_by(message))) is not None:
+            return [Answered(ended, {}, None)]
+        return [*self.listens.events_of(message)]
 
     def _progressed(self, params: dict[str, Any]) -> list[Input]:
-        progress, total, text = params.get("progress"), params.get("total"), params.get("message")
-        if isinstance(progress, bool) or not isinstance(progress, (int, float)):
+        progress, text = _finite(params.get("progress")), params.get("message")
+        if progress is None:
             return []
         pending = self._correlation.progressed(params.get("progressToken"), progress)
         if pending is None:
             return []
-        return [
-            events.Progress(
-                pending.id,
-                float(progress),
-                float(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None,
-                text if isinstance(text, str) else None,
-                pending.tag,
-            )
-        ]
+        message = text if isinstance(text, str) else None
+        return [events.Progress(pending.id, progress, _finite(params.get("total")), message, pending.tag)]
 
     def find(self, identity: RequestId) -> Pending | None:
         """The request in flight with this id."""
         return self._correlation.find(identity)
+
+    def every(self) -> list[Pending]:
+        """All requests in flight."""
+        return self._correlation.all()
+
+    def keep_token(self, identity: RequestId, tag: Any) -> None:
+        """Progress of an answered request still counts: it became a task."""
+        self._correlation.keep_token(identity, tag)
+
+    def drop_token(self, identity: RequestId) -> None:
+        self._correlation.drop_token(identity)
 
     def take(self, identity: RequestId | None) -> Pending | None:
         """The same, and no longer in flight: the owner ends it itself."""
         return self._correlation.take(identity)
 
 
-def check_result(result: dict[str, Any], method: str, revision: Revision) -> None:
-    """Refuse results that the revision does not allow here (2026-07-28: `resultType`)."""
-    if revision.era is Era.LEGACY:
-        return
-    kind = result.get("resultType", "complete")
-    if kind == "complete":
-        return
-    if kind == "input_required" and method in (methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ):
-        raise ProtocolError(Fault.INPUT_REQUIRED, "The server asks for input that this client did not offer to give.")
-    raise ProtocolError(Fault.INVALID_RESULT, f"The result is of the unknown kind {str(kind)[:40]!r}.")
+def _finite(value: Any) -> float | None:
+    """None for what is no number, and for an integer beyond every float."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None

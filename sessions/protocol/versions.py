@@ -25,6 +25,11 @@ class Revision:
     version_header: bool = True
     elicitation: bool = False
     elicitation_url: bool = False
+    sampling_tools: bool = False
+    #: tasks as part of the revision (an extension later on)
+    core_tasks: bool = False
+    #: a server that completes arguments declares so
+    completions_declared: bool = True
     completion_context: bool = False
     extensions: bool = False
 
@@ -37,13 +42,22 @@ REVISIONS: Final = {
             Era.MODERN,
             elicitation=True,
             elicitation_url=True,
+            sampling_tools=True,
             completion_context=True,
             extensions=True,
         ),
-        Revision("2025-11-25", Era.LEGACY, elicitation=True, elicitation_url=True, completion_context=True),
+        Revision(
+            "2025-11-25",
+            Era.LEGACY,
+            elicitation=True,
+            elicitation_url=True,
+            sampling_tools=True,
+            core_tasks=True,
+            completion_context=True,
+        ),
         Revision("2025-06-18", Era.LEGACY, elicitation=True, completion_context=True),
         Revision("2025-03-26", Era.LEGACY, batches=True, version_header=False),
-        Revision("2024-11-05", Era.LEGACY, version_header=False),
+        Revision("2024-11-05", Era.LEGACY, version_header=False, completions_declared=False),
     )
 }
 

@@ -7,7 +7,7 @@ method except where the HTTP binding of the specification names one.
 import abc
 import contextlib
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Final, Protocol
 
 import aiohttp
@@ -23,6 +23,10 @@ __all__ = ["HttpError", "Outgoing", "Receiver", "RefusedByPolicy", "Transport", 
 class Receiver(Protocol):
     """What a transport calls, always from the event loop's thread. No method waits or raises."""
 
+    @property
+    def shedding(self) -> bool:
+        """Whether events are thrown away at the moment, because the peer sends them too fast: read it less often."""
+
     def message(self, data: bytes, answering: Outgoing | None = None, status: int | None = None) -> None:
         """One whole message (or batch). `answering`: the request whose own reply stream carried it.
         `status`: the HTTP status when it was not 2xx."""
@@ -33,6 +37,10 @@ class Receiver(Protocol):
     def line(self, stream: str, text: str) -> None:
         """A diagnostic line: `stderr`, or `stdout` for text that is no message."""
 
+    def feed(self, lost: str, *, retried: bool = True) -> None:
+        """Where a stream of its own carries what belongs to no request: it is open (`lost` is empty), or why what
+        the server says by itself does not reach us. `retried`: it is being opened again."""
+
     def lost(self, error: McpError) -> None:
         """The connection ended without our wish. Called at most once; nothing follows it."""
 
@@ -40,10 +48,14 @@ class Receiver(Protocol):
 class Transport(abc.ABC):
     """One connection to one server, for one run: a lost or closed transport is never opened again."""
 
-    #: machine word for pages: "stdio", "streamable_http"
+    #: machine word for pages: "stdio", "streamable_http", "http_sse", "websocket"
     kind: str
-    #: each request has a reply stream of its own (HTTP); False: one duplex stream (stdio)
+    #: each request has a reply stream of its own (Streamable HTTP); False: one duplex stream (all others)
     exchange: bool
+    #: the modern era does not define this transport: nothing to probe
+    legacy_only: bool = False
+    #: the kind to change to where the server turns out not to speak this one; empty: there is no other
+    fallback: str = ""
 
     @property
     def url(self) -> str:
@@ -86,6 +98,13 @@ class Transport(abc.ABC):
     @abc.abstractmethod
     async def close(self) -> None:
         """End everything within a few seconds; never raises for a peer that does not cooperate."""
+
+
+class OpenTransport(Protocol):
+    """Makes a new, not yet connected transport: the description's own, or with `kind` another one that it allows
+    (Transport.fallback, or what is remembered of the server), at `url` where that is of the same origin."""
+
+    def __call__(self, kind: str = "", url: str = "") -> Awaitable[Transport]: ...
 
 
 class RefusedByPolicy(OSError):

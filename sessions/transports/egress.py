@@ -114,7 +114,9 @@ class GuardedResolver(AbstractResolver):
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout):
-                return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
+                return await loop.getaddrinfo(
+                    host, port, type=socket.SOCK_STREAM, family=family, proto=socket.IPPROTO_TCP
+                )
         except TimeoutError:
             raise NameNotResolved(f"The lookup of {host} took longer than {self._timeout:g} s.") from None
         except (OSError, UnicodeError) as exc:
@@ -136,13 +138,22 @@ def _result(host: str, port: int, entry: Any) -> ResolveResult:
     )
 
 
+#: A stream of events may be silent for hours. A peer that vanished without a word is noticed by the kernel's probes:
+#: after a minute of silence, every 15 seconds, four times.
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
+
+
 def socket_factory(policy: Policy) -> Callable[[Any], socket.socket]:
     """What opens every outbound socket of ours; called for each address that is really tried."""
 
     def open_socket(info: Any) -> socket.socket:
         family, kind, protocol, _, address = info
         demand(str(address[0]), int(address[1]), policy)
-        return socket.socket(family, kind, protocol)
+        opened = socket.socket(family, kind, protocol)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
+        return opened
 
     return open_socket
 

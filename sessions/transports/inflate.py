@@ -1,27 +1,49 @@
 """Bodies of a server that compresses although we asked it not to: inflated within a bound, or refused."""
 
 import zlib
+from collections.abc import Iterator
+from typing import Final
 
 from ..protocol.errors import Fault, ProtocolError
+from ..protocol.limits import MIB, Limits
+
+#: bytes inflated at a time: whoever takes them can stop in between
+_PIECE: Final = 64 * 1024
+#: below this much a high ratio costs nobody anything
+_RATIO_FROM: Final = MIB
 
 
 class Inflater:
-    """`feed()` never returns more than the bound in total; a bomb costs one chunk."""
+    """One body. `endless`: an event stream, which has no size of its own; each of its events has."""
 
-    def __init__(self, encoding: str, max_bytes: int) -> None:
+    def __init__(self, encoding: str, limits: Limits, *, endless: bool = False) -> None:
         if encoding not in ("gzip", "x-gzip", "deflate"):
             raise ProtocolError(
                 Fault.NOT_MCP, f"The answer is compressed with {encoding[:20]}, which was not asked for."
             )
         self._engine = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        self._left = max_bytes
+        self._most = None if endless else limits.inflated_bytes
+        self._ratio = limits.inflated_ratio
+        self._taken = self._given = 0
 
-    def feed(self, chunk: bytes) -> bytes:
-        try:
-            data = self._engine.decompress(chunk, self._left + 1)
-        except zlib.error as exc:
-            raise ProtocolError(Fault.NOT_MCP, "The compressed answer is damaged.") from exc
-        self._left -= len(data)
-        if self._left < 0:
-            raise ProtocolError(Fault.MESSAGE_LIMIT, "The answer inflates beyond the limit.")
-        return data
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """What the chunk inflates to, in pieces. ProtocolError (inflated_limit, not_mcp)."""
+        self._taken += len(chunk)
+        while chunk:
+            try:
+                piece = self._engine.decompress(chunk, _PIECE)
+            except zlib.error as exc:
+                raise ProtocolError(Fault.NOT_MCP, "The compressed answer is damaged.") from exc
+            chunk = self._engine.unconsumed_tail
+            self._given += len(piece)
+            self._check()
+            if piece:
+                yield piece
+
+    def _check(self) -> None:
+        if self._most is not None and self._given > self._most:
+            raise ProtocolError(Fault.INFLATED_LIMIT, f"The answer inflates beyond the limit of {self._most} bytes.")
+        if self._given > _RATIO_FROM and self._given > self._taken * self._ratio:
+            raise ProtocolError(
+                Fault.INFLATED_LIMIT, f"The answer inflates to more than {self._ratio} times its compressed size."
+            )

@@ -1,18 +1,17 @@
 """From a description of a server to a transport: the only place that knows all kinds."""
 
-import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
+from urllib.parse import urlsplit
 
 from ..protocol.limits import Limits
 from .base import Transport
-from .egress import Policy
+from .endpoint import Endpoint, nothing
+from .http_sse import HttpSseTransport
 from .stdio import StdioTransport
 from .streamable_http import StreamableHttpTransport
-
-
-def _nothing() -> Mapping[str, str]:
-    return {}
+from .websocket import WebSocketTransport
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,36 +22,56 @@ class StdioSpec:
     command: str
     args: tuple[str, ...] = ()
     cwd: str | None = None
-    env: Callable[[], Mapping[str, str]] = field(default=_nothing, repr=False)
+    env: Callable[[], Mapping[str, str]] = field(default=nothing, repr=False)
     limits: Limits = Limits()
+
+
+HttpKind = Literal["auto", "streamable_http", "http_sse"]
 
 
 @dataclass(frozen=True, slots=True)
-class HttpSpec:
-    """A Streamable HTTP endpoint. `headers` is called for each request. `tls`: a context of the server's own
-    (private CA, client certificate); None: the one shared by the process. `connect_timeout`: seconds, for the
-    lookup of the name and for each address tried."""
+class HttpSpec(Endpoint):
+    """An endpoint over HTTP. `kind`: "auto" is Streamable HTTP and, where the server does not speak it, HTTP+SSE of
+    2024-11-05."""
 
-    url: str
-    headers: Callable[[], Mapping[str, str]] = field(default=_nothing, repr=False)
-    policy: Policy = Policy()
-    limits: Limits = Limits()
-    connect_timeout: float = 10.0
-    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    kind: HttpKind = "auto"
 
 
-Spec = StdioSpec | HttpSpec
+@dataclass(frozen=True, slots=True)
+class WebSocketSpec(Endpoint):
+    """An endpoint over WebSocket (`ws://` or `wss://`), which no revision of MCP defines: the SDKs' convention."""
 
 
-async def open_transport(spec: Spec) -> Transport:
-    """A new, not yet connected transport; `functools.partial(open_transport, spec)` is what Client takes."""
+Spec = StdioSpec | HttpSpec | WebSocketSpec
+
+
+async def open_transport(spec: Spec, kind: str = "", url: str = "") -> Transport:
+    """A new, not yet connected transport; `functools.partial(open_transport, spec)` is what Client takes.
+
+    `kind` and `url` (base.OpenTransport) are heeded where the spec leaves them open.
+    """
     if isinstance(spec, StdioSpec):
         return StdioTransport(command=spec.command, args=spec.args, cwd=spec.cwd, env=spec.env, limits=spec.limits)
-    return StreamableHttpTransport(
-        url=spec.url,
-        headers=spec.headers,
-        policy=spec.policy,
-        limits=spec.limits,
-        connect_timeout=spec.connect_timeout,
-        tls=spec.tls,
-    )
+    if url and _same_origin(url, spec.url):
+        spec = replace(spec, url=url)
+    if isinstance(spec, WebSocketSpec):
+        return WebSocketTransport(spec)
+    if spec.kind == "http_sse" or (spec.kind == "auto" and kind == "http_sse"):
+        return HttpSseTransport(spec)
+    transport = StreamableHttpTransport(spec)
+    transport.fallback = "http_sse" if spec.kind == "auto" else ""
+    return transport
+
+
+def _same_origin(one: str, other: str) -> bool:
+    """Credentials belong to the origin that a person registered, whatever is remembered."""
+
+    def origin(text: str) -> tuple[str, str, int | None]:
+        parts = urlsplit(text)
+        default = {"http": 80, "ws": 80, "https": 443, "wss": 443}.get(parts.scheme)
+        return parts.scheme, (parts.hostname or "").lower(), parts.port or default
+
+    try:
+        return origin(one) == origin(other)
+    except ValueError:  # not a URL
+        return False

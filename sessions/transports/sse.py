@@ -1,6 +1,10 @@
-"""Server-sent events by httpx-sse, which has no limit of its own: this adds a cap on each event, comments included."""
+"""Server-sent events by httpx-sse, which has no limit of its own: this adds a cap on each event, one on what a
+stream may carry between two messages, and one on the time that it may take from other sessions."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+import codecs
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -8,36 +12,100 @@ import httpx
 from httpx_sse import EventSource, ServerSentEvent
 
 from ..protocol.errors import Fault, ProtocolError
+from ..protocol.limits import Limits
+from .fairness import Share
 
-_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
+_UTF8: Final = codecs.getincrementaldecoder("utf-8")
 _BOM: Final = b"\xef\xbb\xbf"
+#: comments and blank lines at the beginning of a line; the last comment may go on in the next chunk
+_COMMENTS: Final = re.compile(rb"(?:[\r\n]+|:[^\r\n]*(?:[\r\n]|\Z))++")
+_REST_OF_LINE: Final = re.compile(rb"[^\r\n]*")
 
 
-async def events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerator[ServerSentEvent, None]:
+async def events(
+    chunks: AsyncGenerator[bytes, None], limits: Limits, crowded: Callable[[], bool] = bool
+) -> AsyncGenerator[ServerSentEvent, None]:
     """An event without data is delivered too: it may carry an id (priming). `id` is the stream's last one so far.
 
-    ProtocolError (message_limit) once `max_bytes` came since the last event; a cap below the size of a chunk would
-    refuse chunks of many small events.
+    ProtocolError: message_limit once `sse_event_bytes` came since the last event, comments aside (a cap below the
+    size of a chunk would refuse chunks of many small events); stream_limit once `stream_bytes` came since the last
+    message. `crowded`: see fairness.Share.
     """
-    metered = _Metered(chunks, max_bytes)
-    async with aclosing(EventSource(httpx.Response(200, headers=_HEADERS, stream=metered)).aiter_sse()) as source:
+    metered = _Metered(chunks, limits, crowded)
+    async with aclosing(chunks), aclosing(EventSource(_Reply(metered)).aiter_sse()) as source:
         async for event in source:
-            metered.size = 0
+            metered.event_bytes = 0
+            if event.data and event.event == "message":
+                metered.idle_bytes = 0
             yield event
 
 
-class _Metered(httpx.AsyncByteStream):
-    def __init__(self, chunks: AsyncIterator[bytes], max_bytes: int) -> None:
-        self.size = 0
-        self._chunks = chunks
-        self._max_bytes = max_bytes
+class _Reply(httpx.Response):
+    """As much of a response as EventSource reads: a whole one would guess its encodings anew for each stream, and leave
+    suspended generators behind at an answer, each of which costs the loop a task."""
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        first = True
-        async for chunk in self._chunks:
-            self.size += len(chunk)
-            if self.size > self._max_bytes:
-                raise ProtocolError(Fault.MESSAGE_LIMIT, f"An event of the stream is over {self._max_bytes} bytes.")
-            # The standard ignores one byte order mark at the beginning, which httpx-sse would take for a field's name.
-            yield chunk.removeprefix(_BOM) if first else chunk
-            first = False
+    headers = httpx.Headers({"Content-Type": "text/event-stream"})
+
+    def __init__(self, text: AsyncIterator[str]) -> None:
+        self._text_of_stream = text
+
+    def aiter_text(self, chunk_size: int | None = None) -> AsyncIterator[str]:
+        return self._text_of_stream
+
+
+class _Metered:
+    """The text of a stream, counted."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], limits: Limits, crowded: Callable[[], bool]) -> None:
+        self.event_bytes = 0
+        #: since the last message, without what may be the event under way
+        self.idle_bytes = 0
+        self._chunks = chunks
+        self._limits = limits
+        self._share = Share(asyncio.get_running_loop().time, crowded)
+        self._line_start, self._in_comment = True, False
+        self._decoder, self._first, self._ended = _UTF8(errors="replace"), True, False
+
+    def __aiter__(self) -> "_Metered":
+        return self
+
+    async def __anext__(self) -> str:
+        if self._ended:
+            raise StopAsyncIteration
+        if rest := self._share.end():
+            await asyncio.sleep(rest)
+        chunk = await anext(self._chunks, None)
+        self._share.begin()
+        if chunk is None:
+            self._ended = True
+            return self._decoder.decode(b"", final=True)
+        if self._first:
+            # The standard ignores one byte order mark at the beginning; httpx-sse would take it for a field's name.
+            chunk, self._first = chunk.removeprefix(_BOM), False
+        self._count(chunk)
+        return self._decoder.decode(chunk)
+
+    def _count(self, chunk: bytes) -> None:
+        self.event_bytes += len(chunk) - self._leading_comments(chunk)
+        self.idle_bytes += len(chunk)
+        if self.event_bytes > self._limits.sse_event_bytes:
+            raise ProtocolError(
+                Fault.MESSAGE_LIMIT, f"An event of the stream is over {self._limits.sse_event_bytes} bytes."
+            )
+        if self.idle_bytes - self.event_bytes > self._limits.stream_bytes:
+            raise ProtocolError(
+                Fault.STREAM_LIMIT, f"The stream carried {self._limits.stream_bytes} bytes without a message."
+            )
+
+    def _leading_comments(self, chunk: bytes) -> int:
+        """How many bytes at the beginning of the chunk are comments and blank lines."""
+        if not chunk:
+            return 0
+        at = 0
+        if self._in_comment and (rest := _REST_OF_LINE.match(chunk)):
+            at = rest.end()
+        if at < len(chunk) and (self._line_start or self._in_comment) and (found := _COMMENTS.match(chunk, at)):
+            at = found.end()
+        self._line_start = chunk[-1:] in (b"\n", b"\r")
+        self._in_comment = at == len(chunk) and not self._line_start
+        return at

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 from servers import access
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from sessions.domain import server_pages
+from sessions.domain import offered, server_pages
 from sessions.forms import ToolForm
 from sessions.views.servers import server_context
 
@@ -26,12 +26,19 @@ def _tool(server: Server, name: str) -> Definition:
     return definition
 
 
+def _list_context(request: HttpRequest, server: Server, tab: str, *kinds: DefinitionKind) -> dict[str, Any]:
+    """What every list shows beside its entries: that it was cut, or why it is empty."""
+    header = server_pages.header(server)
+    cuts = [cut for cut in server_pages.cuts(header.mcp_session) if cut.kind in kinds]
+    return server_context(request, header, tab) | {"cuts": cuts, "why_none": offered.why(header.mcp_session, tab)}
+
+
 @require_safe
 def tools(request: HttpRequest, slug: str) -> HttpResponse:
     """The list at the left, the form of `?tool=` (or of the first one) in the middle, its calls at the right."""
     server = access.server_for(request.user, slug)
     groups = server_pages.tool_groups(server)
-    context = server_context(request, server_pages.header(server), "tools") | {"groups": groups}
+    context = _list_context(request, server, "tools", DefinitionKind.TOOL) | {"groups": groups}
     name = request.GET.get("tool") or (groups[0].tools[0].name if groups else "")
     if name:
         context |= _tool_context(server, _tool(server, name), request.GET)
@@ -60,7 +67,7 @@ def tool_form(request: HttpRequest, slug: str) -> HttpResponse:
 def _definitions(request: HttpRequest, slug: str, tab: str, *kinds: DefinitionKind) -> HttpResponse:
     server = access.server_for(request.user, slug)
     lists = {kind.value: server_pages.resource_entries(server, kind) for kind in kinds}
-    context = server_context(request, server_pages.header(server), tab) | {"lists": lists}
+    context = _list_context(request, server, tab, *kinds) | {"lists": lists}
     return render(request, f"sessions/catalog/{tab}.html", context)
 
 

@@ -69,15 +69,17 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
             conflict, saved = found, None
             form = ServerForm(_with_version(request, found.current), user=request.user, server=found.current)
         if saved is not None:
-            messages.success(
-                request,
-                f"{saved.name} is saved. When the connection changed, a live session reconnects; calls still running then end as outcome unknown.",
-            )
+            messages.success(request, _saved_words(server, saved))
             return redirect("servers:settings", saved.slug)
     context = server_context(request, server_pages.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}
     status = 409 if conflict else 422 if form.errors else 200
     return render(request, "sessions/servers/settings.html", context, status=status)
+
+
+def _saved_words(before: Server, saved: Server) -> str:
+    words = f"{saved.name} is saved. When the connection changed, a live session reconnects; calls still running then end as outcome unknown."
+    return f"{words} A live session is told of the new roots." if before.roots != saved.roots else words
 
 
 def _change(request: HttpRequest, server: Server, form: ServerForm, data: Registration) -> Server:

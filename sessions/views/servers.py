@@ -5,7 +5,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from servers import access
-from sessions.domain import queries, server_pages
+from servers.enums import TransportKind
+from sessions.domain import offered, queries, server_pages
 from sessions.forms import ServerListFilter
 
 
@@ -38,7 +39,13 @@ def info(request: HttpRequest, slug: str) -> HttpResponse:
     session = header.mcp_session
     words = server_pages.capability_words(session.server_capabilities, session.client_capabilities) if session else []
     instructions = server_pages.shown(session.instructions) if session else ""
-    context = server_context(request, header, "info") | {"capabilities": words, "instructions": instructions}
+    context = server_context(request, header, "info") | {
+        "capabilities": words,
+        "instructions": instructions,
+        "missing": offered.missing(session) if session else [],
+        "cuts": server_pages.cuts(session),
+        "used_transport": TransportKind(session.transport).short if session and session.transport else "",
+    }
     return render(request, "sessions/servers/info.html", context)
 
 

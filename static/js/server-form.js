@@ -1,14 +1,23 @@
-/* The form of a server: rows of headers and variables, and only the fields that the chosen transport has. */
+/* The form of a server: rows of headers, variables and roots, and only what the chosen transport has. */
 const form = document.getElementById('server-form');
 const SECRET_NAME = /authorization|token|secret|passw|cookie|api[-_]?key|credential|private/i;
 
 function shownTransport() {
   const chosen = form.elements.transport.value;
-  if (chosen) return chosen;
+  if (chosen) return chosen === 'stdio' ? 'stdio' : 'url';
   const url = form.elements.url.value.trim();
   const command = form.elements.command.value.trim();
-  if (url && !command) return 'streamable_http';
+  if (url && !command) return 'url';
   return command && !url ? 'stdio' : '';
+}
+
+/* Of the lines on each choice only the chosen one's; its name stands in the control already. */
+function showUse(choice) {
+  const select = choice.querySelector('select');
+  for (const line of choice.querySelectorAll('[data-use-of]')) {
+    line.hidden = line.dataset.useOf !== select.value;
+    line.querySelector('[data-use-name]').hidden = true;
+  }
 }
 
 /* Both kinds stay visible until one is typed or chosen. */
@@ -50,8 +59,8 @@ function addRow(rows) {
   total(rows).value = String(count + 1);
   template.before(row);
   dress(row);
-  if (shownTransport()) followTransport(row, shownTransport());
-  row.querySelector('input[name$="-name"]').focus();
+  if (row.matches('[data-value-row]') && shownTransport()) followTransport(row, shownTransport());
+  row.querySelector('input[type=text]').focus();
 }
 
 /* A row is removed by ticking its box, so that the server knows; the row only leaves the sight. */
@@ -64,8 +73,13 @@ function dress(row) {
   button.addEventListener('click', () => {
     box.querySelector('input').checked = true;
     row.hidden = true;
-    form.querySelector('[data-add-row]').focus();
+    row.closest('[data-rows]').querySelector('[data-add-row]').focus();
   });
+  if (row.matches('[data-value-row]')) followName(row);
+}
+
+/* A name that promises a secret ticks the box, as long as no value was entered. */
+function followName(row) {
   const name = row.querySelector('input[name$="-name"]');
   const secret = row.querySelector('input[name$="-secret"]');
   name.addEventListener('change', () => {
@@ -74,12 +88,17 @@ function dress(row) {
 }
 
 if (form) {
-  for (const row of form.querySelectorAll('[data-value-row]')) dress(row);
+  for (const row of form.querySelectorAll('[data-form-row]')) dress(row);
   form.addEventListener('click', (event) => {
-    if (!event.target.closest('[data-add-row]')) return;
+    const button = event.target.closest('[data-add-row]');
+    if (!button) return;
     event.preventDefault();
-    addRow(form.querySelector('[data-rows]'));
+    addRow(button.closest('[data-rows]'));
   });
+  for (const choice of form.querySelectorAll('[data-choice]')) {
+    choice.addEventListener('input', () => showUse(choice));
+    showUse(choice);
+  }
   for (const name of ['transport', 'url', 'command']) form.elements[name].addEventListener('input', showFields);
   form.elements.connection_policy.addEventListener('input', showPolicy);
   showFields();

@@ -49,6 +49,9 @@ class Visitor:
     def post(self, path: str, data: dict[str, str] | None = None) -> httpx.Response:
         return self.request("POST", path, data=data or {}, headers={"X-CSRFToken": self.csrf_token})
 
+    def close(self) -> None:
+        self._http.close()
+
     def ticket(self) -> str:
         return self.post("/live/ticket/").json()["ticket"]
 

@@ -43,6 +43,12 @@ class Walk:
         self.page.get_by_label("Arguments").fill("\n".join(arguments))
         self._fill_values("environment", environment)
 
+    def fill_url(self, name: str, url: str) -> None:
+        """The transport is left to what was entered."""
+        self.open("/servers/add/")
+        self.page.locator("#server-form input[name=name]").fill(name)
+        self.page.get_by_label("URL").fill(url)
+
     def fill_http(self, name: str, url: str, **headers: str) -> None:
         self.open("/servers/add/")
         self.page.locator("#server-form input[name=name]").fill(name)

@@ -1,9 +1,14 @@
 from pathlib import Path
 
 import pytest
+from django.conf import settings as django_settings
 from django.core.checks import run_checks
 
 from mcpadmin.checks import TAG
+
+
+def limits(**changed: int) -> dict[str, int]:
+    return {**django_settings.LIMITS, **changed}
 
 
 def found() -> set[str]:
@@ -36,11 +41,13 @@ def test_a_default_installation_has_nothing_to_complain_of() -> None:
         ({"CELERY_ACCEPT_CONTENT": ["json", "pickle"]}, {"mcpadmin.E007"}),
         ({"CELERY_TASK_ACKS_LATE": True}, {"mcpadmin.E008"}),
         ({"TRUSTED_PROXIES": -1}, {"mcpadmin.E009"}),
+        ({"LIMITS": limits(depth=0)}, {"mcpadmin.E010"}),
+        ({"LIMITS": limits(depth=8)}, set()),
         ({"PUBLIC_URL": "http://mcp.lan:8000"}, {"mcpadmin.W002"}),
         ({"PUBLIC_URL": "https://mcp.example.org"}, {"mcpadmin.W003"}),
         ({"PUBLIC_URL": "https://mcp.example.org", "TRUSTED_PROXIES": 1}, set()),
     ],
-    ids=str,
+    ids=lambda value: str(value if isinstance(value, dict) else sorted(value)),  # sets differ between processes
 )
 def test_each_unsafe_or_impossible_setting_is_named(settings: object, change: dict, expected: set[str]) -> None:
     for name, value in change.items():

@@ -23,12 +23,25 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-PYTHON_PEERS = ("sdk2", "sdk1", "fastmcp")
-EVERYTHING = HERE / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+#: the environment of each Python peer, and its script without `_server.py`
+PYTHON_PEERS = {
+    "sdk2": "sdk2",
+    "sdk1": "sdk1",
+    "sdk1_12": "sdk1",
+    "sdk1_9": "sdk1",
+    "sdk1_8": "sdk1",
+    "sdk1_2": "sdk1",
+    "fastmcp": "fastmcp",
+}
+#: peers on the TypeScript SDK 1.x and 2.x
+NODE_PEERS = {"ts": "ts_server.mjs", "ts2": "ts2_server.mjs"}
+#: servers of npm as they are; over stdio, server-everything over HTTP as well
+NPM_SERVERS = ("everything", "filesystem", "memory", "github", "brave-search", "google-maps", "slack", "postgres")
+PACKAGES = HERE / "node_modules" / "@modelcontextprotocol"
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0
 _URL = re.compile(r"http://127\.0\.0\.1:\d+\S*")
-_EVERYTHING_READY = re.compile(r"listening on port (\d+)")
+_EVERYTHING_READY = re.compile(r"(?:listening|running) on port (\d+)")
 
 
 def free_port() -> int:
@@ -52,10 +65,11 @@ def peer_python(name: str) -> Path:
 
 
 def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
-    """(command, arguments) of a peer, both absolute; `name` is sdk2, sdk1, fastmcp, everything,
-    evil:<scenario of evil_stdio.py>, telltale or demo. Skips the test when the peer is not installed."""
-    if name == "everything":
-        return _everything_command(transport)
+    """(command, arguments) of a peer, both absolute; `name` is one of PYTHON_PEERS, NODE_PEERS or NPM_SERVERS,
+    evil:<scenario of evil_stdio.py>, telltale or demo; `transport` stdio, http, for the first two kinds also "all"
+    (every HTTP face), for everything also sse. Skips the test when the peer is not installed."""
+    if name in NODE_PEERS or name in NPM_SERVERS:
+        return _node_command(name, transport)
     if name == "demo":
         return sys.executable, ["-m", "mcpadmin.demo_server"]
     if name.startswith("evil:"):
@@ -66,14 +80,19 @@ def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
         return sys.executable, [str(HERE / "evil_http.py")]
     if name not in PYTHON_PEERS:
         raise ValueError(f"no peer is called {name!r}")
-    return str(peer_python(name)), [str(HERE / f"{name}_server.py"), transport]
+    return str(peer_python(name)), [str(HERE / f"{PYTHON_PEERS[name]}_server.py"), transport]
 
 
-def _everything_command(transport: str) -> tuple[str, list[str]]:
+def _node_command(name: str, transport: str) -> tuple[str, list[str]]:
     node = shutil.which("node")
-    if node is None or not EVERYTHING.exists():
-        pytest.skip("server-everything or node is missing: run tests/tools/setup_peers.py")
-    return node, [str(EVERYTHING), {"http": "streamableHttp"}.get(transport, transport)]
+    script = HERE / NODE_PEERS[name] if name in NODE_PEERS else PACKAGES / f"server-{name}" / "dist" / "index.js"
+    if node is None or not PACKAGES.exists() or not script.exists():
+        pytest.skip(f"node or the peer {name} is missing: run tests/tools/setup_peers.py")
+    if name in NODE_PEERS:
+        return node, [str(script), "stdio" if transport == "stdio" else "all"]
+    if name == "everything":
+        return node, [str(script), {"http": "streamableHttp"}.get(transport, transport)]
+    return node, [str(script)]
 
 
 @dataclass
@@ -107,10 +126,10 @@ class Peer:
             return json.load(response)
 
 
-def start_peer(name: str, *, port: int = 0, env: Mapping[str, str] | None = None) -> Peer:
+def start_peer(name: str, transport: str = "http", *, port: int = 0, env: Mapping[str, str] | None = None) -> Peer:
     """Start a peer over HTTP and wait until it accepts connections; the caller stops it."""
-    command, args = peer_command(name, "http")
-    if name in PYTHON_PEERS or name in ("evil", "telltale"):
+    command, args = peer_command(name, transport)
+    if name in PYTHON_PEERS or name in NODE_PEERS or name in ("evil", "telltale"):
         args = [*args, "--port", str(port)]
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
     if name == "everything":

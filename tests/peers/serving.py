@@ -1,4 +1,4 @@
-"""Starts a peer as `stdio` or `http --port N`, the same for each SDK."""
+"""Starts a peer as `stdio`, `http --port N` or `all --port N` (every HTTP face), the same for each SDK."""
 
 import argparse
 import socket
@@ -18,15 +18,16 @@ class AnnouncingServer(uvicorn.Server):
         print(f"http://{host}:{port}/mcp", file=sys.stderr, flush=True)
 
 
-def serve(run_stdio: Callable[[], None], http_app: Callable[[], Any]) -> None:
+def serve(run_stdio: Callable[[], None], http_app: Callable[[], Any], all_faces: Callable[[], Any]) -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("transport", choices=["stdio", "http"])
+    parser.add_argument("transport", choices=["stdio", "http", "all"])
     parser.add_argument("--port", type=int, default=0)
     arguments = parser.parse_args()
     if arguments.transport == "stdio":
         run_stdio()
         return
+    app = all_faces() if arguments.transport == "all" else http_app()
     config = uvicorn.Config(
-        http_app(), host="127.0.0.1", port=arguments.port, log_level="warning", timeout_graceful_shutdown=1
+        app, host="127.0.0.1", port=arguments.port, log_level="warning", timeout_graceful_shutdown=1
     )
     AnnouncingServer(config).run()

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.peers import Peer, closed_port, peer_command, run_peer, start_peer
+from tests.peers.peers import HERE
 
 pytestmark = pytest.mark.integration
 CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -71,7 +72,7 @@ class StdioPeer:
             stream.close()
 
 
-@pytest.mark.parametrize("name", ["sdk2", "sdk1", "fastmcp", "everything"])
+@pytest.mark.parametrize("name", ["sdk2", "sdk1", "sdk1_12", "fastmcp", "everything", "ts", "ts2"])
 def test_an_http_peer_answers_a_handshake_and_leaves_nothing_when_stopped(name: str) -> None:
     peer = start_peer(name)
     try:
@@ -82,10 +83,45 @@ def test_an_http_peer_answers_a_handshake_and_leaves_nothing_when_stopped(name: 
     assert not psutil.pid_exists(peer.pid)
 
 
-@pytest.mark.parametrize("name", ["sdk2", "sdk1", "fastmcp", "everything"])
+@pytest.mark.parametrize("name", ["sdk2", "sdk1", "fastmcp", "everything", "memory", "github"])
 def test_a_stdio_peer_answers_a_handshake(name: str) -> None:
-    with StdioPeer(name) as peer:
+    with StdioPeer(name, {"GITHUB_PERSONAL_ACCESS_TOKEN": "dummy"}) as peer:
         assert peer.initialize()["serverInfo"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "version"),
+    [
+        ("sdk1_2", "2024-11-05", "1.2."),
+        ("sdk1_8", "2024-11-05", "1.8."),
+        ("sdk1_9", "2025-03-26", "1.9."),
+        ("sdk1_12", "2025-06-18", "1.12."),
+        ("sdk1", "2025-11-25", "1.30."),
+        ("ts", "2025-11-25", "1."),
+        ("ts2", "2025-11-25", "2."),
+    ],
+)
+def test_each_sdk_answers_with_its_own_newest_legacy_revision(name: str, revision: str, version: str) -> None:
+    with StdioPeer(name) as peer:
+        answer = peer.initialize()
+    assert answer["protocolVersion"] == revision
+    assert answer["serverInfo"]["version"].startswith(version)
+
+
+def test_a_server_with_a_dummy_key_reaches_nothing_outside_of_the_machine() -> None:
+    node, _ = peer_command("ts")
+    script = "fetch('http://192.0.2.1/').catch((problem) => console.log(String(problem.cause)))"
+    command = [node, "--import", str(HERE / "offline.mjs"), "-e", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert "offline" in done.stdout
+
+
+def test_a_server_that_is_offline_still_reaches_this_machine(evil: Peer) -> None:
+    node, _ = peer_command("ts")
+    script = f"fetch('{evil.url}/seen').then((answer) => console.log(answer.status))"
+    command = [node, "--import", str(HERE / "offline.mjs"), "-e", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.stdout.strip() == "200"
 
 
 @pytest.mark.parametrize("name", ["sdk2", "sdk1", "fastmcp"])

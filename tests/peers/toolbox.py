@@ -113,13 +113,24 @@ def _failing_tools(server: Any, sdk: Sdk) -> None:
 
 
 def _slow_tools(server: Any, sdk: Sdk) -> None:
+    cut: list[int] = []
+
     @server.tool(title="Slow")
     async def slow(ctx: sdk.context, steps: int = 5, delay: float = 0.2) -> str:
         """Work in steps of `delay` seconds and report progress after each; can be cancelled."""
-        for step in range(1, steps + 1):
-            await asyncio.sleep(delay)
-            await ctx.report_progress(step, steps, f"step {step} of {steps}")
+        try:
+            for step in range(1, steps + 1):
+                await asyncio.sleep(delay)
+                await ctx.report_progress(step, steps, f"step {step} of {steps}")
+        except asyncio.CancelledError:
+            cut.append(steps)
+            raise
         return f"done after {steps} steps"
+
+    @server.tool(title="Cut short")
+    def cut_short() -> str:
+        """How many calls of `slow` were cancelled, whoever made them."""
+        return str(len(cut))
 
 
 def _effect_tools(server: Any, sdk: Sdk) -> None:

@@ -16,6 +16,8 @@ class World:
     succeeded: str = ""  # uid of a call that went well
     failed: str = ""  # uid of a call whose tool said isError
     audit: int = 0  # sequence number of an audit event about a call
+    websocket: str = "old-sockets"  # slugs of servers that are registered and never opened
+    archived: str = "retired"
 
 
 class Stage(Enum):
@@ -32,6 +34,7 @@ class Shot:
     path: Callable[[World], str]
     stage: Stage = Stage.FILLED
     signed_in: bool = True
+    guest: bool = False  # seen by somebody who may only look
     prepare: Callable[[Page], None] | None = None  # opens a menu, fills a field; before the picture
     allow: tuple[str, ...] = field(default=())  # words of console errors that belong to the page
 
@@ -55,7 +58,7 @@ def open_shortcuts(page: Page) -> None:
 
 
 def submit_bad_server(page: Page) -> None:
-    page.locator("[data-add-row]").click()
+    page.get_by_role("button", name="Add row").click()
     rows = page.locator("[data-value-row]:visible")
     for index, (name, value) in enumerate([("X Bad Name", "one"), ("", "a value without a name")]):
         rows.nth(index).locator("input[name$=-name]").fill(name)
@@ -88,6 +91,57 @@ def start_countdown(page: Page) -> None:
     page.locator("[data-call-progress]").first.wait_for()
 
 
+def open_sections(page: Page) -> None:
+    """Choices with their lines, a refused root, and the limits."""
+    page.get_by_label("Transport").select_option("websocket")
+    page.get_by_label("Protocol era").select_option("legacy")
+    page.locator("[name='roots-0-uri']").fill("https://not-a-folder.example/")
+    page.locator("[data-limits] summary").click()
+    page.locator("[name='limits-depth']").fill("3")
+
+
+def refuse_sections(page: Page) -> None:
+    open_sections(page)
+    page.get_by_role("button", name="Register server").click()
+    page.locator("[data-limits] .err").first.wait_for()
+
+
+def start_slow_test(page: Page) -> None:
+    be_live(page)
+    page.locator("#server-form input[name=name]").fill("Slow")
+    page.get_by_label("Command").fill("sleep 20")
+    page.get_by_role("button", name="Test connection").click()
+    page.locator("#test-result .step.started").first.wait_for()
+
+
+def save_after_somebody_else(page: Page) -> None:
+    other = page.context.new_page()
+    other.goto(page.url)
+    save_description(other, "What the other administrator wrote.")
+    other.locator(".toast2").first.wait_for()
+    other.close()
+    page.locator("[name='roots-0-uri']").fill("/srv/data")
+    save_description(page, "What I wrote.")
+    page.locator("#conflict").wait_for()
+    settle_scroll(page)
+
+
+def save_description(page: Page, words: str) -> None:
+    page.get_by_label("Description").fill(words)
+    page.get_by_role("button", name="Save changes").click()
+
+
+def post_too_much(page: Page) -> None:
+    page.evaluate("""() => {
+      const form = document.querySelector('#server-form');
+      for (let n = 0; n < 5100; n += 1) {
+        form.append(Object.assign(document.createElement('input'), { name: `x${n}`, type: 'hidden' }));
+      }
+      form.submit();
+    }""")
+    page.get_by_role("heading", name="The request could not be read").wait_for()
+
+
 def click(selector: str) -> Callable[[Page], None]:
     return lambda page: page.locator(selector).first.click()
 
@@ -112,6 +166,9 @@ SHOTS = [
     Shot("servers-empty", at("/servers/"), Stage.EMPTY),
     Shot("server-add", at("/servers/add/"), Stage.EMPTY),
     Shot("server-add-errors", at("/servers/add/"), Stage.EMPTY, prepare=submit_bad_server, allow=("422",)),
+    Shot("server-add-sections", at("/servers/add/"), Stage.EMPTY, prepare=open_sections),
+    Shot("server-add-sections-errors", at("/servers/add/"), Stage.EMPTY, prepare=refuse_sections, allow=("422",)),
+    Shot("server-test-running", at("/servers/add/"), Stage.EMPTY, prepare=start_slow_test),
     Shot("overview", at("/")),
     Shot("servers", at("/servers/")),
     Shot("servers-none", at("/servers/?text=nothing-has-this-name")),
@@ -131,6 +188,11 @@ SHOTS = [
     Shot("history", on_server("history/")),
     Shot("settings", on_server("settings/")),
     Shot("settings-tested", on_server("settings/"), prepare=try_connection),
+    Shot("settings-conflict", on_server("settings/"), prepare=save_after_somebody_else, allow=("409",)),
+    Shot("settings-websocket", lambda world: f"/servers/{world.websocket}/settings/"),
+    Shot("server-websocket", lambda world: f"/servers/{world.websocket}/tools/"),
+    Shot("server-archived", lambda world: f"/servers/{world.archived}/tools/"),
+    Shot("archived-settings", lambda world: f"/servers/{world.archived}/settings/"),
     Shot("info", on_server("info/")),
     Shot("clone", on_server("clone/")),
     Shot("disable", on_server("disable/")),
@@ -147,6 +209,8 @@ SHOTS = [
     Shot("shortcuts", at("/"), prepare=open_shortcuts),
     Shot("password", at("/accounts/password/change/")),
     Shot("sign-out", at("/accounts/logout/")),
+    Shot("bad-request", at("/servers/add/"), prepare=post_too_much, allow=("400",)),
+    Shot("forbidden", at("/servers/add/"), guest=True, allow=("403",)),
     Shot("not-found", at("/servers/no-such-server/"), allow=("404",)),
 ]
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.screenshots.judge import problems
 from tests.screenshots.pages import SHOTS, SIZES, THEMES, Shot, Stage, World
-from tests.screenshots.world import fill
+from tests.screenshots.world import fill, guest
 from tests.tools.browser import sign_in, watched_context
 from tests.tools.stack import Stack
 
@@ -38,6 +38,7 @@ class Product:
         self.stack = Stack(Path(tempfile.mkdtemp(prefix="mcpadmin-shots-"))).start()
         self.world = World(setup_link=self.stack.setup_link)
         self.state: dict[str, Any] = {}
+        self.guest_state: dict[str, Any] = {}
         self._reached = Stage.FRESH
         self._stuck = ""
 
@@ -64,6 +65,7 @@ class Product:
 
     def _fill(self) -> None:
         fill(self._browser, self.stack, self.world)
+        self.guest_state = guest(self._browser, self.stack)
 
     _steps: dict[Stage, Callable[["Product"], None]] = {Stage.EMPTY: _create_admin, Stage.FILLED: _fill}
 
@@ -91,7 +93,7 @@ def test_a_page_has_nothing_a_reader_would_stumble_over(
     width, height = SIZES[size]
     options: dict[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": theme}
     if shot.signed_in:
-        options["storage_state"] = product.state
+        options["storage_state"] = product.guest_state if shot.guest else product.state
     with watched_context(browser, product.stack.base_url, **options) as (context, complaints):
         complaints.allowed.extend(shot.allow)
         page = context.new_page()

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 from playwright.sync_api import Browser, Page, expect
 
 from tests.screenshots.pages import World
 from tests.tools.browser import sign_in, watched_context
-from tests.tools.stack import Stack
+from tests.tools.stack import ADMIN, Stack
 
 READY_MS = 40_000
 CALLS = (
@@ -39,7 +40,31 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
         expect(page.locator(".title .tag").first).to_contain_text("Ready", timeout=READY_MS)
         for tool, arguments in CALLS:
             run_tool(page, world.server, tool, arguments)
+        register_others(page, stack, world)
     note_rows(stack, world)
+
+
+def register_others(page: Page, stack: Stack, world: World) -> None:
+    """Servers that are never opened."""
+    common = ("register_server", "--user", ADMIN[0], "--disabled")
+    socket = ("--url", "wss://legacy.example.com/ws", "--era", "legacy", "--root", "/srv/data=Data")
+    stack.manage(*common, "--name", "Old sockets", *socket, "--tag", "legacy")
+    stack.manage(*common, "--name", "Retired", "--url", "https://retired.example.com/mcp")
+    page.goto(f"/servers/{world.archived}/archive/")
+    page.get_by_role("button", name="Archive").click()
+    page.wait_for_url("**/servers/")
+
+
+def guest(browser: Browser, stack: Stack) -> Any:
+    """The browser state of somebody who may see servers and nothing else."""
+    stack.shell(
+        "from django.contrib.auth.models import Permission, User\n"
+        f"user = User.objects.create_user('guest', password={ADMIN[1]!r})\n"
+        "user.user_permissions.add(Permission.objects.get(codename='view_server'))"
+    )
+    with watched_context(browser, stack.base_url) as (context, _):
+        sign_in(context.new_page(), "guest", ADMIN[1])
+        return context.storage_state()
 
 
 def run_tool(page: Page, server: str, tool: str, arguments: dict[str, str]) -> None:

@@ -59,6 +59,7 @@ def on_postgres(postgres_url: str, django_db_blocker: Any) -> Iterator[None]:
         del connections["default"]
         try:
             call_command("migrate", verbosity=0, interactive=False)
+            call_command("flush", verbosity=0, interactive=False)  # other tests use this database too
             yield
         finally:
             writing.reset()

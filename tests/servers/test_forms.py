@@ -31,6 +31,7 @@ def posted(*rows: dict[str, str], **fields: str) -> QueryDict:
     data = QueryDict(mutable=True)
     data.update(DEFAULTS | fields)
     data.update({"values-TOTAL_FORMS": str(len(rows)), "values-INITIAL_FORMS": "0"})
+    data.update({"roots-TOTAL_FORMS": "0", "roots-INITIAL_FORMS": "0"} | fields)
     for number, row in enumerate(rows):
         data.update({f"values-{number}-{name}": value for name, value in row.items()})
     return data
@@ -88,7 +89,8 @@ def test_what_was_typed_becomes_a_registration(admin: Any) -> None:
 @pytest.mark.parametrize(
     ("typed", "transport", "command", "arguments"),
     [
-        ({"url": "https://x.example/mcp"}, "streamable_http", "", []),
+        ({"url": "https://x.example/mcp"}, "auto_http", "", []),
+        ({"url": "wss://x.example/mcp"}, "websocket", "", []),
         ({"command": "npx -y 'a b'"}, "stdio", "npx", ["-y", "a b"]),
         ({"command": "npx", "arguments": "-y\r\na b\r\n\r\n"}, "stdio", "npx", ["-y", "a b"]),
         ({"url": "uvx server"}, "stdio", "uvx", ["server"]),
@@ -120,6 +122,9 @@ def test_a_command_with_blanks_and_arguments_of_its_own_is_left_alone(admin: Any
         ({}, "url"),
         ({"transport": "stdio"}, "command"),
         ({"transport": "streamable_http", "url": "https://u:p@x/"}, "url"),
+        ({"transport": "auto_http", "url": "wss://x/"}, "url"),
+        ({"transport": "http_sse", "url": "x/sse"}, "url"),
+        ({"transport": "websocket", "url": "https://x/"}, "url"),
         ({"command": "npx 'open"}, "command"),
         ({"url": "https://x/", "slug": "add"}, "slug"),
         ({"url": "https://x/", "name": ""}, "name"),

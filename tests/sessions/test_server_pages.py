@@ -1,6 +1,9 @@
 """What pages take from a server's own words."""
 
+from servers.models import Server
+from servers.templatetags.kit import transport_name
 from sessions.domain import server_pages
+from sessions.models import McpSession
 
 
 def test_a_description_of_megabytes_is_cut_and_says_so() -> None:
@@ -18,3 +21,20 @@ def test_a_tool_that_destroys_is_not_called_read_only() -> None:
 def test_levels_are_this_one_and_all_that_are_graver() -> None:
     assert server_pages.levels_from("error") == ["error", "critical", "alert", "emergency"]
     assert server_pages.levels_from("nonsense") == server_pages.LEVELS
+
+
+def test_the_transport_that_was_found_is_shown_only_where_the_registration_leaves_it_open() -> None:
+    found = McpSession(transport="http_sse")
+    assert transport_name(Server(transport="auto_http"), found) == "HTTP+SSE"
+    assert transport_name(Server(transport="auto_http"), None) == "Automatic HTTP"
+    assert transport_name(Server(transport="websocket"), found) == "WebSocket"
+
+
+def test_a_list_that_was_cut_says_which_limit_did_it_and_where_to_raise_it() -> None:
+    session = McpSession(catalog_cuts={"resource_template": ["page_limit", "Only the first 500 pages were read."]})
+    (cut,) = server_pages.cuts(session)
+    assert (cut.kind, cut.what) == ("resource_template", "resource templates")
+    assert "page limit" in cut.explanation.title
+    assert cut.explanation.cause == "Only the first 500 pages were read."
+    assert "Settings, Limits" in cut.explanation.remedy
+    assert server_pages.cuts(None) == []

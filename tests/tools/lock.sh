@@ -7,12 +7,14 @@ pin="$uv pip compile --quiet --universal --python-version 3.11 --generate-hashes
 
 $pin pyproject.toml -o requirements.lock
 $pin pyproject.toml --group dev -o requirements-dev.lock
-for peer in sdk2 sdk1 fastmcp; do
+for peer in sdk2 sdk1 sdk1_12 sdk1_9 sdk1_8 sdk1_2 fastmcp; do
     (cd tests/peers && "../../$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
         --no-header --no-emit-index-url "$peer.in" -o "$peer.lock" "$@")
 done
-(cd tests/peers && npm install --package-lock-only --no-audit --no-fund --silent)
-if grep -nE '"resolved"|https?://[^ "]*(registry|pypi|simple)' ./*.lock tests/peers/*.lock tests/peers/package-lock.json; then
+for folder in peers conformance; do
+    (cd "tests/$folder" && npm install --package-lock-only --no-audit --no-fund --silent)
+done
+if grep -nE '"resolved"|https?://[^ "]*(registry|pypi|simple)' ./*.lock tests/peers/*.lock tests/*/package-lock.json; then
     echo "A lock names a registry: see above." >&2
     exit 1
 fi

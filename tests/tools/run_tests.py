@@ -1,4 +1,4 @@
-"""`make test`: all set-up, then the tests in two processes, then what had to be skipped.
+"""`make test`: all set-up, then the tests in three phases, then what had to be skipped.
 
 python tests/tools/run_tests.py [pytest arguments]
 """
@@ -11,8 +11,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tests" / "tools"
 NOTHING_COLLECTED = 5
+# Parts mostly wait, so several files are tested at the same time; whoever starts the whole product needs the machine.
 # Browser tests keep an event loop running in their main thread, which tests with asyncio would stumble over.
-PHASES = {"tests": "not browser", "browser": "browser"}
+AT_ONCE = ["-n", "3", "--dist", "loadfile"]
+PHASES = {
+    "parts": ("not browser and not up", AT_ONCE),
+    "product": ("up and not browser", []),
+    "browser": ("browser", []),
+}
 
 
 def set_up() -> int:
@@ -20,8 +26,9 @@ def set_up() -> int:
     return subprocess.run([sys.executable, str(TOOLS / "setup_peers.py")], cwd=ROOT, check=False).returncode
 
 
-def run_phase(name: str, marks: str, arguments: list[str]) -> int:
-    command = [sys.executable, "-m", "pytest", "-m", marks, "--notes-as", f"skipped-{name}", *arguments]
+def run_phase(name: str, arguments: list[str]) -> int:
+    marks, ways = PHASES[name]
+    command = [sys.executable, "-m", "pytest", "-m", marks, "--notes-as", f"skipped-{name}", *ways, *arguments]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
@@ -38,7 +45,7 @@ def main(arguments: list[str]) -> int:
     if status := set_up():
         return status
     begin = time.monotonic()
-    results = {name: run_phase(name, marks, arguments) for name, marks in PHASES.items()}
+    results = {name: run_phase(name, arguments) for name in PHASES}
     if all(result == NOTHING_COLLECTED for result in results.values()):
         print("No test matches.")
         return NOTHING_COLLECTED

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PEERS = Path(__file__).resolve().parents[1] / "peers"
-ENVIRONMENTS = ("sdk2", "sdk1", "fastmcp")
+ENVIRONMENTS = ("sdk2", "sdk1", "sdk1_12", "sdk1_9", "sdk1_8", "sdk1_2", "fastmcp")
+CONFORMANCE = PEERS.parent / "conformance"
 NOTES = PEERS.parent / ".notes" / "setup-peers.txt"
 TIMEOUT = 600
 
@@ -77,12 +78,16 @@ def set_up_npm() -> str:
     """Returns why it could not be done, "" when it was."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
-        return "npm or node is not installed, so nothing is tested against server-everything"
-    stamp, wanted = PEERS / "node_modules" / ".lock-digest", digest(PEERS / "package.json", PEERS / "package-lock.json")
-    if not (stamp.exists() and stamp.read_text() == wanted):
-        print("peers: npm packages", flush=True)
-        run(npm, "ci", "--no-audit", "--no-fund")
-        stamp.write_text(wanted)
+        return "npm or node is not installed, so nothing is tested against npm servers and by the conformance suite"
+    for folder in (PEERS, CONFORMANCE):
+        stamp, wanted = (
+            folder / "node_modules/.lock-digest",
+            digest(folder / "package.json", folder / "package-lock.json"),
+        )
+        if not (stamp.exists() and stamp.read_text() == wanted):
+            print(f"peers: npm packages of {folder.name}", flush=True)
+            run(npm, "ci", "--prefix", folder, "--no-audit", "--no-fund")
+            stamp.write_text(wanted)
     return ""
 
 

@@ -10,9 +10,10 @@ from servers.audit.record import Actor
 from servers.crypto import SealError
 from servers.domain import registration
 from servers.domain.registration import Registration, ValueInput
-from servers.enums import ConnectionPolicy, Environment, TransportKind, ValueKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
+from servers.forms.suggestion import transport_of
 from servers.secret import Secret
-from servers.validators import looks_secret
+from servers.validators import looks_secret, root_uri
 
 
 class Command(BaseCommand):
@@ -29,7 +30,16 @@ class Command(BaseCommand):
         parser.add_argument("--environment", choices=Environment.values, default=Environment.DEVELOPMENT)
         parser.add_argument("--tag", action="append", default=[], metavar="TAG")
         parser.add_argument("--policy", choices=ConnectionPolicy.values, default=ConnectionPolicy.ALWAYS_ON)
-        parser.add_argument("--url", default="", help="of a Streamable HTTP server")
+        parser.add_argument("--url", default="", help="of a server that runs somewhere already")
+        parser.add_argument(
+            "--transport",
+            choices=[kind.value for kind in TransportKind if kind != TransportKind.STDIO],
+            help="which one the URL speaks; when absent, WebSocket for ws:// and wss://, else found out",
+        )
+        parser.add_argument("--era", choices=EraChoice.values, default=EraChoice.AUTO)
+        parser.add_argument(
+            "--root", action="append", default=[], metavar="FOLDER[=NAME]", help="that the server may ask for"
+        )
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-header", action="append", default=[], metavar="NAME=VARIABLE")
         parser.add_argument("--working-directory", default="")
@@ -56,13 +66,17 @@ def _registration(options: dict[str, Any]) -> Registration:
     command, url = options["command"], options["url"]
     if bool(command) == bool(url):
         raise CommandError("Give either --url or, after --, a command line.")
+    if command and options["transport"]:
+        raise CommandError("--transport belongs to --url; a command line is stdio.")
     return Registration(
         name=options["name"],
         slug=options["slug"],
         description=options["description"],
         environment=Environment(options["environment"]),
         tags=options["tag"],
-        transport=TransportKind.STDIO if command else TransportKind.STREAMABLE_HTTP,
+        transport=_transport(options["transport"], url),
+        era=EraChoice(options["era"]),
+        roots=[_root(text) for text in options["root"]],
         command=command[0] if command else "",
         arguments=command[1:],
         working_directory=options["working_directory"],
@@ -75,6 +89,17 @@ def _registration(options: dict[str, Any]) -> Registration:
             *_secret(ValueKind.ENVIRONMENT, options["secret_env"]),
         ],
     )
+
+
+def _transport(chosen: str | None, url: str) -> TransportKind:
+    if chosen:
+        return TransportKind(chosen)
+    return transport_of(url) if url else TransportKind.STDIO
+
+
+def _root(text: str) -> dict[str, str]:
+    uri, _, name = text.partition("=")
+    return {"uri": root_uri(uri), "name": name}
 
 
 def _plain(kind: ValueKind, given: list[str], better: str) -> list[ValueInput]:

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
+from ..fairness import Share
 from .isolation import PREFIXES, isolation, resolved
 
 #: seconds: after closing stdin, after SIGTERM, after SIGKILL
@@ -17,6 +18,8 @@ PATIENCE: Final = (2.0, 2.0, 2.0)
 #: seconds that output may still come after the exit (a grandchild can hold the pipe open), or the exit after
 #: the end of the output
 _AFTERMATH: Final = 0.5
+#: messages that leave in one system call
+_TOGETHER: Final = 16
 #: bytes of stderr a second (and burst) that are read; a child that writes more waits for us, not we for it
 _STDERR_RATE: Final = 1024 * 1024
 _STDERR_BURST: Final = 16 * _STDERR_RATE
@@ -24,13 +27,15 @@ _STDERR_PAUSE: Final = 0.25
 
 
 class Child(asyncio.SubprocessProtocol):
-    """`on_end(exit code or None)` is called once, after the last output, unless `stop()` was called."""
+    """`on_end(exit code or None)` is called once, after the last output, unless `stop()` was called. `crowded`: see
+    fairness.Share."""
 
     def __init__(
         self,
         on_stdout: Callable[[bytes], None],
         on_stderr: Callable[[bytes], None],
         on_end: Callable[[int | None], None],
+        crowded: Callable[[], bool],
     ) -> None:
         self._on_output = {1: on_stdout, 2: on_stderr}
         self._on_end = on_end
@@ -38,10 +43,12 @@ class Child(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._unwritten: list[bytes] = []
+        self._turn_is_open = False
         self._exited = asyncio.Event()
         self._resumed: asyncio.Future[None] | None = None
         self._aftermath: asyncio.TimerHandle | None = None
         self._open_outputs = {1, 2}
+        self._share = Share(self._loop.time, crowded)
         self._stderr_credit, self._stderr_at = float(_STDERR_BURST), self._loop.time()
         self._stopping = False
         self._ended = False
@@ -63,14 +70,28 @@ class Child(asyncio.SubprocessProtocol):
             await asyncio.shield(self._resumed)
 
     def write(self, data: bytes) -> None:
-        """What is written in one turn of the loop leaves in one system call."""
-        if not self._unwritten:
-            self._loop.call_soon(self._flush)
-        self._unwritten.append(data)
+        """The first message of a turn of the loop leaves at once, so that the child works meanwhile; the others leave in
+        few system calls."""
+        if self._turn_is_open:
+            self._unwritten.append(data)
+            if len(self._unwritten) >= _TOGETHER:
+                self._flush()
+        else:
+            self._turn_is_open = True
+            self._loop.call_soon(self._end_turn)
+            self._put(data)
+
+    def _end_turn(self) -> None:
+        self._turn_is_open = False
+        self._flush()
 
     def _flush(self) -> None:
         data, self._unwritten = b"".join(self._unwritten), []
-        if data and self._stdin is not None and not self._stdin.is_closing():
+        if data:
+            self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(data)
 
     # -- ending
@@ -126,10 +147,16 @@ class Child(asyncio.SubprocessProtocol):
         self._stdin = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
 
     def pipe_data_received(self, fd: int, data: Any) -> None:
-        if not self._stopping:
-            self._on_output[fd](data)
-            if fd == 2:
-                self._pay(len(data))
+        if self._stopping:
+            return
+        if fd == 2:
+            self._on_output[2](data)
+            self._pay(len(data))
+            return
+        self._share.begin()
+        self._on_output[1](data)
+        if rest := self._share.end():
+            self._rest(1, rest)
 
     def _pay(self, size: int) -> None:
         """Without this a flood of stderr would keep a core of the worker busy for as long as it lasts."""
@@ -137,16 +164,21 @@ class Child(asyncio.SubprocessProtocol):
         earned = (now - self._stderr_at) * _STDERR_RATE
         self._stderr_credit = min(float(_STDERR_BURST), self._stderr_credit + earned) - size
         self._stderr_at = now
-        if self._stderr_credit < 0 and (pipe := self._stderr_pipe()) is not None:
-            pipe.pause_reading()
-            self._loop.call_later(_STDERR_PAUSE - self._stderr_credit / _STDERR_RATE, self._read_on)
+        if self._stderr_credit < 0:
+            self._rest(2, _STDERR_PAUSE - self._stderr_credit / _STDERR_RATE)
 
-    def _read_on(self) -> None:
-        if (pipe := self._stderr_pipe()) is not None and not pipe.is_closing():
+    def _rest(self, fd: int, seconds: float) -> None:
+        """Read no more of this output for a while: the child waits in its write."""
+        if (pipe := self._output(fd)) is not None:
+            pipe.pause_reading()
+            self._loop.call_later(seconds, self._read_on, fd)
+
+    def _read_on(self, fd: int) -> None:
+        if (pipe := self._output(fd)) is not None and not pipe.is_closing():
             pipe.resume_reading()
 
-    def _stderr_pipe(self) -> asyncio.ReadTransport | None:
-        pipe = self._transport.get_pipe_transport(2) if self._transport else None
+    def _output(self, fd: int) -> asyncio.ReadTransport | None:
+        pipe = self._transport.get_pipe_transport(fd) if self._transport else None
         return cast("asyncio.ReadTransport | None", pipe)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:

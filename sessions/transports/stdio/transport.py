@@ -13,9 +13,6 @@ from . import command
 from .child import Child
 from .framing import Lines, Oversized, Ring
 
-#: bytes of one oversized line that are skipped before the server is given up
-_SKIP_FACTOR = 16
-
 
 class StdioTransport(Transport):
     kind = "stdio"
@@ -63,7 +60,7 @@ class StdioTransport(Transport):
         env = command.environment(self._env())
         program = command.find(self._command, self._cwd, env)
         self._receiver = receiver
-        self._child = Child(self._on_stdout, self._on_stderr, self._on_end)
+        self._child = Child(self._on_stdout, self._on_stderr, self._on_end, lambda: receiver.shedding)
         try:
             await self._child.start((program, *self._args), cwd=self._cwd, env=env)
         except (OSError, ValueError) as exc:
@@ -96,8 +93,8 @@ class StdioTransport(Transport):
                 self._oversized(line.head)
             else:
                 self._line(line)
-        if self._stdout.skipped > self._limits.message_bytes * _SKIP_FACTOR:
-            self._lose(self._limit_error())
+        if self._stdout.skipped > self._limits.line_bytes:
+            self._lose(self._line_error(f"one line of more than {self._limits.line_bytes} bytes"))
 
     def _line(self, line: bytes) -> None:
         assert self._receiver is not None  # noqa: S101  set before the child starts
@@ -123,13 +120,17 @@ class StdioTransport(Transport):
             )
 
     def _oversized(self, head: bytes) -> None:
+        """The rest of the line is skipped as it comes."""
         assert self._receiver is not None  # noqa: S101  set before the child starts
-        self._receiver.broken(self._limit_error(), head)
+        most = self._limits.message_bytes
+        if head.lstrip()[:1] in (b"{", b"["):
+            detail = f"The server sent a message over the limit of {most} bytes."
+            self._receiver.broken(ProtocolError(Fault.MESSAGE_LIMIT, detail), head)
+        else:
+            self._receiver.broken(self._line_error(f"a line of more than {most} bytes that is no message"), head)
 
-    def _limit_error(self) -> ProtocolError:
-        return ProtocolError(
-            Fault.MESSAGE_LIMIT, f"The server sent a message over the limit of {self._limits.message_bytes} bytes."
-        )
+    def _line_error(self, what: str) -> ProtocolError:
+        return ProtocolError(Fault.LINE_LIMIT, f"The server printed {what}. Its logs belong on stderr.")
 
     def _on_stderr(self, chunk: bytes) -> None:
         self._heard = True

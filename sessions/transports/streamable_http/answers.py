@@ -109,9 +109,9 @@ def _meaning(status: int, wire_session: bool) -> tuple[Fault, str, bool]:
 def retry_after(response: httpx.Response) -> float | None:
     """Seconds of the header Retry-After, in either of its two forms."""
     value = response.headers.get("retry-after", "").strip()
-    if value.isdigit():
+    if value.isascii() and value.isdigit():
         return float(value[:9])
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

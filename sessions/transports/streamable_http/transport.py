@@ -5,19 +5,15 @@ the standalone GET stream and the tail of a finished reply have tasks of their o
 """
 
 import asyncio
-import ssl
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import httpx
 
 from ...protocol.errors import Fault, HttpError, McpError, ProtocolError, TransportError
-from ...protocol.limits import Limits
 from ...protocol.session import Outgoing
 from ...protocol.versions import Revision
 from ..base import Receiver, Transport
-from ..egress import Policy
-from ..engine import shared_tls
+from ..endpoint import Endpoint
 from ..reach import addresses, try_connection
 from . import answers
 from .listener import Listener
@@ -36,21 +32,10 @@ class StreamableHttpTransport(Transport):
     kind = "streamable_http"
     exchange = True
 
-    def __init__(
-        self,
-        *,
-        url: str,
-        headers: Callable[[], Mapping[str, str]],
-        policy: Policy,
-        limits: Limits,
-        connect_timeout: float,
-        tls: ssl.SSLContext | None,
-    ) -> None:
-        self._given_url = url
-        self._policy, self._connect_timeout = policy, connect_timeout
-        self._tls = tls or shared_tls()
-        self._wire = Wire(headers, policy, limits, self._tls, connect_timeout)
-        self._listener = Listener(self._wire, self._deliver, self._broken)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._wire = Wire(endpoint)
+        self._listener = Listener(self._wire, self._deliver, self._broken, self._feed)
         self._receiver: Receiver | None = None
         self._lingering: set[asyncio.Task[None]] = set()
 
@@ -63,15 +48,17 @@ class StreamableHttpTransport(Transport):
         return bool(self._wire.session_id)
 
     async def resolve(self) -> str:
-        self._wire.url = parsed_url(self._given_url)
-        return ", ".join(await addresses(self._wire.url, self._policy, self._connect_timeout))
+        self._wire.url = parsed_url(self._endpoint.url)
+        return ", ".join(await addresses(self._wire.url, self._endpoint.policy, self._endpoint.connect_timeout))
 
     async def connect(self, receiver: Receiver, *, check: bool = False) -> str:
-        self._wire.url = parsed_url(self._given_url)
+        self._wire.url = parsed_url(self._endpoint.url)
         self._receiver = receiver
+        self._wire.crowded = lambda: receiver.shedding
         if not check:
             return "connects with the first request"
-        return await try_connection(self._wire.url, self._policy, self._tls, self._connect_timeout)
+        end = self._endpoint
+        return await try_connection(self._wire.url, end.policy, end.tls_in_use, end.connect_timeout)
 
     def negotiated(self, revision: Revision | None) -> None:
         self._wire.revision = revision
@@ -167,6 +154,10 @@ class StreamableHttpTransport(Transport):
     def _broken(self, error: McpError) -> None:
         if self._receiver is not None:
             self._receiver.broken(error, b"")
+
+    def _feed(self, lost: str, retried: bool) -> None:
+        if self._receiver is not None:
+            self._receiver.feed(lost, retried=retried)
 
     # -- replies that are streams
 

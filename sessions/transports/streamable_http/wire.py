@@ -1,19 +1,18 @@
 """HTTP as this transport uses it: requests with the right headers, bodies and event streams within bounds."""
 
 import re
-import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
 import httpx
+from httpx_sse import ServerSentEvent
 
 from ...protocol.errors import Fault, InvalidRequest, ProtocolError, TransportError
-from ...protocol.limits import Limits
 from ...protocol.versions import Era, Revision
 from ..base import translated
-from ..egress import Policy
+from ..endpoint import Endpoint
 from ..engine import engine
 from ..inflate import Inflater
 from ..sse import events
@@ -28,6 +27,8 @@ ACCEPT_ANY: Final = {
 ACCEPT_STREAM: Final = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "User-Agent": "mcpadmin"}
 #: an id comes back as a header (Last-Event-ID), so it must be fit for one
 _EVENT_ID: Final = re.compile(r"[\x20-\x7e]{1,4096}\Z")
+#: milliseconds: a server that says 0 and ends every stream must not keep us busy
+_SHORTEST_RETRY_MS: Final = 100
 _LONGEST_RETRY_MS: Final = 3_600_000
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,1024}\Z")
 
@@ -45,27 +46,22 @@ class Cursor:
         if _EVENT_ID.match(event_id):
             self.last_id = event_id
         if retry_ms is not None and 0 <= retry_ms <= _LONGEST_RETRY_MS:
-            self.retry = retry_ms / 1000
+            self.retry = max(retry_ms, _SHORTEST_RETRY_MS) / 1000
 
 
 class Wire:
-    """One server's endpoint. `session_id` is a secret of the legacy era."""
+    """Requests to one endpoint. `session_id` is a secret of the legacy era."""
 
-    def __init__(
-        self,
-        headers: Callable[[], Mapping[str, str]],
-        policy: Policy,
-        limits: Limits,
-        tls: ssl.SSLContext,
-        connect_timeout: float,
-    ) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self.url = httpx.URL("http://unresolved.invalid/")
         self.revision: Revision | None = None
         self.session_id = ""
-        self.limits = limits
-        self._headers = headers
-        self._engine = engine(policy, limits, tls, timeout=connect_timeout)
-        self._extensions = {"timeout": {"connect": connect_timeout}}
+        self.limits = endpoint.limits
+        #: whether what the server sends is thrown away (fairness.Share)
+        self.crowded: Callable[[], bool] = bool
+        self._headers = endpoint.headers
+        self._engine = engine(endpoint.policy, endpoint.limits, endpoint.tls_in_use, timeout=endpoint.connect_timeout)
+        self._extensions = {"timeout": {"connect": endpoint.connect_timeout}}
 
     @property
     def resumable(self) -> bool:
@@ -116,14 +112,23 @@ class Wire:
             parts.append(chunk)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def _chunks(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, response: httpx.Response, *, endless: bool = False) -> AsyncGenerator[bytes, None]:
         encoding = response.headers.get("content-encoding", "").strip().lower()
-        inflater = Inflater(encoding, self.limits.inflated_bytes) if encoding not in ("", "identity") else None
         stream = response.stream
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
         with translated():
+            if encoding in ("", "identity"):
+                async for chunk in stream:
+                    yield chunk
+                return
+            inflater = Inflater(encoding, self.limits, endless=endless)
             async for chunk in stream:
-                yield inflater.feed(chunk) if inflater else chunk
+                for piece in inflater.feed(chunk):
+                    yield piece
+
+    def events(self, response: httpx.Response) -> AsyncGenerator[ServerSentEvent, None]:
+        """The events of a stream, each within its bound; ProtocolError beyond, TransportError when it breaks."""
+        return events(self._chunks(response, endless=True), self.limits, self.crowded)
 
     async def pump(
         self, response: httpx.Response, cursor: Cursor, deliver: Callable[[bytes], None], done: Callable[[], bool]
@@ -131,7 +136,7 @@ class Wire:
         """Deliver the messages of an event stream until it ends or `done()`. A break counts as an end where the
         stream can be resumed."""
         try:
-            async with aclosing(events(self._chunks(response), self.limits.sse_event_bytes)) as stream:
+            async with aclosing(self.events(response)) as stream:
                 async for event in stream:
                     cursor.note(event.id, event.retry)
                     if event.data and event.event == "message":

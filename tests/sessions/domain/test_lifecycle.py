@@ -3,14 +3,14 @@
 import pytest
 
 from sessions.domain import lifecycle
-from sessions.domain.lifecycle import Failure, Greeting, Hold
+from sessions.domain.lifecycle import Failure, Hold
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import McpSession
-from tests.sessions.host.make import make_call, make_hold, make_session, make_worker
+from tests.sessions.host.make import make_call, make_greeting, make_hold, make_session, make_worker
 
 pytestmark = pytest.mark.django_db
 
-GREETING = Greeting("legacy", "2025-11-25", {"name": "demo"}, "Be kind.", {"tools": {}}, {})
+GREETING = make_greeting()
 FAILURE = Failure("process_exited", "It ended with status 3.", "handshake", "boom")
 
 
@@ -94,7 +94,25 @@ def test_a_released_session_of_a_disabled_server_waits_for_nobody(hold: Hold) ->
 
 def test_what_no_database_takes_is_taken_out_of_a_servers_words(hold: Hold) -> None:
     lifecycle.connecting(hold, 1, 0)
-    hostile = Greeting("legacy", "x", {"na\0me": ["a\0b", "\ud800"]}, "in\0struction", {}, {})
+    hostile = make_greeting(server_info={"na\0me": ["a\0b", "\ud800"]}, instructions="in\0struction")
     assert lifecycle.ready(hold, hostile)
     found = row(hold)
     assert (found.server_info, found.instructions) == ({"name": ["ab", "?"]}, "instruction")
+
+
+def test_what_was_found_out_is_kept_over_a_loss_and_forgotten_by_a_new_order_to_restart(hold: Hold) -> None:
+    lifecycle.connecting(hold, 1, 0)
+    lifecycle.ready(hold, GREETING)
+    lifecycle.backing_off(hold, FAILURE, 5)
+    lifecycle.connecting(hold, 2, 0)
+    assert row(hold).remembered == GREETING.remembered
+    lifecycle.ready(hold, GREETING)
+    lifecycle.disconnected(hold)
+    lifecycle.connecting(hold, 1, 1)
+    assert row(hold).remembered == {}
+
+
+def test_the_lists_that_were_cut_are_kept_with_the_limit_that_did_it(hold: Hold) -> None:
+    cuts = {"tool": ["list_limit", "Only the first."]}
+    lifecycle.catalog_read(hold, 0, ["one"], cuts)
+    assert (row(hold).catalog_warnings, row(hold).catalog_cuts) == (["one"], cuts)

@@ -11,7 +11,7 @@ from servers.audit import payloads
 from servers.enums import PayloadKind, TransportKind
 from servers.models import Identity, Server
 from sessions.domain import ownership
-from sessions.domain.lifecycle import Hold
+from sessions.domain.lifecycle import Greeting, Hold
 from sessions.domain.ownership import Incarnation
 from sessions.enums import Desired
 from sessions.models import Call, McpSession, Worker
@@ -40,6 +40,24 @@ def make_worker(me: Incarnation | None = None, *, silent_for: float = 0) -> Work
 def make_hold(session: McpSession, worker: Worker | None = None) -> Hold:
     """Claim the session for a worker of the test."""
     return ownership.claim_one(session.uid, (worker or make_worker()).pk)[0]
+
+
+def make_greeting(**fields: Any) -> Greeting:
+    memory = {"era": "legacy", "revision": "2025-11-25", "kind": "stdio", "url": "", "decided_at": 1_700_000_000.0}
+    told = {
+        "era": "legacy",
+        "revision": "2025-11-25",
+        "transport": "stdio",
+        "url": "",
+        "decided_by": "the server's setting",
+        "decided_at": timezone.now(),
+        "remembered": memory,
+        "server_info": {"name": "demo"},
+        "instructions": "Be kind.",
+        "server_capabilities": {"tools": {}},
+        "client_capabilities": {},
+    }
+    return Greeting(**(told | fields))
 
 
 def make_call(session: McpSession, tool: str = "echo", *, lapses_in: float = 60, **arguments: Any) -> Call:

@@ -7,7 +7,16 @@ import pytest
 from sessions.enums import CallState
 from sessions.host.outcomes import arguments_of, of_error, of_result
 from sessions.host.redaction import Redactor
-from sessions.protocol.errors import Fault, McpError, NotReady, ProtocolError, RpcError, TransportError
+from sessions.protocol.errors import (
+    Fault,
+    LocalError,
+    McpError,
+    NotReady,
+    ProtocolError,
+    RemoteError,
+    RpcError,
+    TransportError,
+)
 
 NOTHING = Redactor()
 
@@ -21,6 +30,9 @@ NOTHING = Redactor()
         (NotReady("closed", Fault.CLOSED, may_have_run=True), CallState.OUTCOME_UNKNOWN),
         (NotReady("not open"), CallState.FAILED),
         (ProtocolError(Fault.MESSAGE_LIMIT, "too large"), CallState.FAILED),
+        (LocalError(Fault.INPUT_REFUSED, "declined", may_have_run=True), CallState.FAILED),
+        (RemoteError(Fault.TASK_CANCELLED, "cancelled there", may_have_run=True), CallState.FAILED),
+        (RemoteError(Fault.TASK_LOST, "unknown there", may_have_run=True), CallState.OUTCOME_UNKNOWN),
         (RpcError(-32602, "bad"), CallState.RPC_ERROR),
         (McpError(Fault.CANCELLED, "cancelled", may_have_run=True), CallState.CANCELLED),
     ],

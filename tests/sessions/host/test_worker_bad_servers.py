@@ -46,6 +46,15 @@ def test_a_server_that_wants_a_credential_waits_for_a_person(shared_worker: Work
     assert (row.fault, row.next_retry_at, row.attempts) == ("unauthorized", None, 1)
 
 
+def test_a_server_that_says_when_to_come_back_is_left_alone_until_then(
+    shared_worker: WorkerProcess, evil_url: str
+) -> None:
+    """Retry-After wins over the worker's own ceiling, which is 1 s in these tests."""
+    row = in_condition(http_session(f"{evil_url}/429"), SessionCondition.BACKING_OFF)
+    assert row.fault == "rate_limited"
+    assert (row.next_retry_at - row.fault_at).total_seconds() > 5
+
+
 def test_html_instead_of_mcp_is_said_so(shared_worker: WorkerProcess, evil_url: str) -> None:
     session = http_session(f"{evil_url}/html")
     row = in_condition(session, SessionCondition.BACKING_OFF)

@@ -47,6 +47,7 @@ def test_a_cursor_that_comes_again_stops_the_reading() -> None:
     assert reading.done
     assert reading.listing().truncated
     assert reading.listing().warnings == ["The server repeats a cursor."]
+    assert reading.listing().limited_by is Fault.CURSOR_REPEATED
 
 
 def test_pages_and_items_are_bounded_and_the_cut_is_told() -> None:
@@ -55,11 +56,24 @@ def test_pages_and_items_are_bounded_and_the_cut_is_told() -> None:
         many_pages.add({"tools": [tool(f"t{number}")], "nextCursor": str(number)})
     assert many_pages.done
     assert many_pages.listing().truncated
+    assert many_pages.listing().limited_by is Fault.PAGE_LIMIT
     many_items = pages(list_items=2)
     many_items.add({"tools": [tool("a"), tool("b"), tool("c")], "nextCursor": "x"})
     assert many_items.done
     assert many_items.listing().truncated
     assert len(many_items.listing().items) == 2
+    assert many_items.listing().limited_by is Fault.LIST_LIMIT
+
+
+def test_the_bytes_of_a_list_are_bounded_over_its_pages_and_its_cursors() -> None:
+    descriptions = pages(list_bytes=1000)
+    for number in range(3):
+        descriptions.add({"tools": [tool(f"t{number}") | {"description": "x" * 400}], "nextCursor": str(number)})
+    assert (descriptions.done, descriptions.limited_by) == (True, Fault.LIST_LIMIT)
+    assert len(descriptions.listing().items) == 2
+    cursors = pages(list_bytes=1000)
+    cursors.add({"tools": [tool("a")], "nextCursor": "x" * 2000})
+    assert (cursors.done, cursors.limited_by) == (True, Fault.LIST_LIMIT)
 
 
 def test_doubles_and_entries_without_a_name_are_left_out_with_a_word() -> None:
@@ -90,6 +104,15 @@ def test_a_flood_is_cut_to_its_rate_and_counted() -> None:
     assert bucket.take_dropped() == 3
     assert bucket.allow(0.1)
     assert not bucket.allow(0.1)
+
+
+def test_a_flood_is_over_soon_after_its_last_event() -> None:
+    bucket = TokenBucket(rate=100, burst=100)
+    assert not bucket.dropping(0.0)
+    for _ in range(101):
+        bucket.allow(1.0)
+    assert bucket.dropping(1.0)
+    assert not bucket.dropping(1.1)
 
 
 def test_progress_renews_the_idle_time_and_never_the_total() -> None:

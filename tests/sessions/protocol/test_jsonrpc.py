@@ -10,12 +10,11 @@ from sessions.protocol import jsonrpc
 from sessions.protocol.correlation import Correlation
 from sessions.protocol.errors import Fault, InvalidRequest, ProtocolError
 from sessions.protocol.jsonrpc import Notification, Request, Response
-
-LIMITS = {"max_bytes": 8 * 1024 * 1024, "max_depth": 64}
+from sessions.protocol.limits import Limits
 
 
 def decode(data: bytes, **limits: int) -> list[object]:
-    return list(jsonrpc.decode(data, **{**LIMITS, **limits}))
+    return list(jsonrpc.decode(data, Limits(**limits)))
 
 
 def fault_of(data: bytes, **limits: int) -> Fault:
@@ -68,9 +67,10 @@ def test_each_kind_of_message_is_told_by_its_members(data: bytes, message: objec
         b'{"jsonrpc":"2.0","id":1,"result":{"a":1,"\\u0061":2}}',
         b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}',
         b'{"jsonrpc":"2.0","id":1,"result":{"a":-Infinity}}',
-        b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":1e999}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"\\ud800":1,"\\udfff":2}}',
         b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}',
-        b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}',
+        b'\xef\xbb\xbf\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}',
         b'{"jsonrpc":"2.0","id":1,"result":{"a":' + b"9" * 5000 + b"}}",
     ],
 )
@@ -82,6 +82,20 @@ def test_an_escaped_pair_of_surrogates_and_an_escaped_backslash_are_legal() -> N
     (message,) = decode(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud83d\\ude00","b":"\\\\ud800"}}')
     assert isinstance(message, Response)
     assert message.result == {"a": "\U0001f600", "b": "\\ud800"}
+
+
+def test_half_of_a_pair_of_surrogates_is_replaced_and_told_and_the_rest_is_kept() -> None:
+    message, mended = decode(b'{"jsonrpc":"2.0","id":1,"result":{"bad":"a\\ud800b","good":"\\ud83d\\ude00"}}')
+    assert message == Response(1, {"bad": "a\ufffdb", "good": "\U0001f600"}, None)
+    assert isinstance(mended, ProtocolError)
+
+
+def test_one_byte_order_mark_is_ignored() -> None:
+    assert decode(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}') == [Response(1, {}, None)]
+
+
+def test_a_nul_in_a_string_is_kept() -> None:
+    assert decode(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\u0000"}}') == [Response(1, {"a": "\0"}, None)]
 
 
 def nested(depth: int) -> bytes:
@@ -103,7 +117,25 @@ def test_many_brackets_side_by_side_are_not_deep() -> None:
 
 
 def test_a_message_over_the_limit_is_refused_before_it_is_parsed() -> None:
-    assert fault_of(b"[" * 101, max_bytes=100) is Fault.MESSAGE_LIMIT
+    assert fault_of(b"[" * 101, message_bytes=100) is Fault.MESSAGE_LIMIT
+
+
+@pytest.mark.parametrize("unit", [b"1,", b"[],", b'{"a":1},', b'"ab",', b'"\\\\",', b'"\\"",'])
+def test_more_values_than_allowed_are_refused_before_they_are_made(unit: bytes) -> None:
+    data = b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + unit * 60 + b"0]}}"
+    assert fault_of(data, message_values=60) is Fault.VALUE_LIMIT
+    assert len(decode(data, message_values=200)) == 1
+
+
+def test_commas_and_brackets_in_strings_are_no_values() -> None:
+    assert (
+        len(decode(b'{"jsonrpc":"2.0","id":1,"result":{"a":"' + b',[{\\\\\\"' * 100 + b'"}}', message_values=60)) == 1
+    )
+
+
+def test_a_batch_of_more_messages_than_allowed_is_refused_as_a_whole() -> None:
+    assert fault_of(b"[" + b"0," * 10 + b"0]", batch_messages=10) is Fault.VALUE_LIMIT
+    assert len(decode(b"[" + b"0," * 9 + b"0]", batch_messages=10)) == 10
 
 
 def test_a_batch_is_judged_element_by_element() -> None:
@@ -143,7 +175,7 @@ def test_what_we_write_is_one_line_that_reads_back_the_same(params: dict[str, ob
     data = jsonrpc.request(7, "tools/call", params)
     assert len(data.decode().splitlines()) == 1
     assert json.loads(data)["params"] == params
-    assert decode(data, max_depth=200) == [Request(7, "tools/call", params)]
+    assert decode(data, depth=200) == [Request(7, "tools/call", params)]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", object(), {1, 2}])

@@ -16,8 +16,8 @@ from sessions.protocol.errors import (
     TransportError,
 )
 from sessions.protocol.negotiation import Fatal, Legacy, Modern, ProbeAgain, Verdict, judge
-from sessions.protocol.opening import Initialize, Initialized, Opened, Probe, Renew, opening
-from sessions.protocol.versions import REVISIONS
+from sessions.protocol.opening import Change, Initialize, Initialized, Opened, Probe, Renew, opening
+from sessions.protocol.versions import REVISIONS, Era
 
 INFO = Implementation("hub", "3")
 ASKED = "2026-07-28"
@@ -109,16 +109,19 @@ def test_a_child_that_prints_rubbish_is_not_started_a_second_time() -> None:
     assert isinstance(verdict(lost(Fault.STDOUT_NOISE), exchange=False), Fatal)
 
 
-def run(outcomes: list[Any], *, era: Any = "auto", exchange: bool = True) -> tuple[list[Any], Opened | McpError]:
+def run(
+    outcomes: list[Any], *, era: Any = "auto", exchange: bool = True, **link: Any
+) -> tuple[list[Any], Opened | McpError]:
     """What the opening asked for, and how it ended, when these are the outcomes of its requests in turn."""
-    script = opening(era, INFO, {"elicitation": {"form": {}, "url": {}}, "extensions": {"x": {}}}, exchange=exchange)
+    declared = {"elicitation": {"form": {}, "url": {}}, "extensions": {"x": {}}}
+    script = opening(era, INFO, declared, exchange=exchange, **link)
     asked: list[Any] = []
     answer: Any = None
     try:
         while True:
             action = script.send(answer)
             asked.append(action)
-            answer = outcomes.pop(0) if isinstance(action, (Probe, Initialize)) else None
+            answer = outcomes.pop(0) if isinstance(action, (Probe, Initialize, Change)) else None
     except StopIteration as stop:
         return asked, stop.value
     except McpError as error:
@@ -205,3 +208,79 @@ def test_what_a_revision_does_not_define_counts_as_undeclared() -> None:
     assert in_force(declared, REVISIONS["2025-06-18"]) == {"roots": {}, "elicitation": {"form": {}}}
     assert in_force(declared, REVISIONS["2025-11-25"]) == {"roots": {}, "elicitation": {"form": {}, "url": {}}}
     assert in_force(declared, REVISIONS["2026-07-28"]) == declared
+
+
+def test_what_the_server_requires_and_is_not_offered_is_named() -> None:
+    lacking = RpcError(-32021, "nope", {"requiredCapabilities": {"sampling": {}, "roots": {}}}, http_status=400)
+    _, error = run([lacking])
+    assert isinstance(error, RpcError)
+    assert "sampling, roots" in error.detail
+
+
+# -- changing the transport
+
+SSE = "http_sse"
+
+
+@pytest.mark.parametrize("refusal", [http(400), http(404), http(405), RpcError(-32600, "no", http_status=400)])
+def test_a_refused_initialize_leads_to_the_older_transport(refusal: McpError) -> None:
+    asked, opened = run([http(405), refusal, None, INITIALIZED], fallback=SSE)
+    assert kinds(asked) == [Probe, Initialize, Change, Initialize, Initialized]
+    assert asked[2].kind == SSE
+    assert isinstance(opened, Opened)
+
+
+@pytest.mark.parametrize("refusal", [http(500), http(401), http(429), RpcError(-32600, "no"), lost(Fault.TIMEOUT)])
+def test_every_other_failure_of_initialize_does_not(refusal: McpError) -> None:
+    asked, error = run([http(405), refusal], fallback=SSE)
+    assert kinds(asked) == [Probe, Initialize]
+    assert error is refusal
+
+
+def test_a_transport_that_was_chosen_is_not_changed() -> None:
+    asked, error = run([http(405), http(405)])
+    assert kinds(asked) == [Probe, Initialize]
+    assert isinstance(error, HttpError)
+
+
+@pytest.mark.parametrize(
+    ("problem", "wins"),
+    [
+        (http(404), False),
+        (lost(Fault.TIMEOUT), False),
+        (http(401, Fault.UNAUTHORIZED), True),
+        (ProtocolError(Fault.NO_ENDPOINT, "no endpoint"), True),
+        (ProtocolError(Fault.ENDPOINT_REFUSED, "elsewhere"), True),
+    ],
+)
+def test_of_two_failures_the_telling_one_is_raised_and_names_the_other(problem: McpError, wins: bool) -> None:
+    refused, problem = http(405), problem.again(may_have_run=False)
+    refused.detail, own = "POST was refused.", problem.detail
+    _, error = run([http(405), refused, problem], fallback=SSE)
+    assert error is (problem if wins else refused)
+    assert isinstance(error, McpError)
+    assert "POST was refused." in error.detail
+    assert own in error.detail
+
+
+def test_an_error_of_the_older_transport_leads_to_no_third_one() -> None:
+    asked, error = run([http(405), http(405), None, unsupported({"supported": [ASKED]})], fallback=SSE)
+    assert kinds(asked) == [Probe, Initialize, Change, Initialize]
+    assert isinstance(error, RpcError)
+
+
+def test_a_transport_of_the_legacy_era_is_never_probed() -> None:
+    asked, opened = run([INITIALIZED], exchange=False, legacy_only=True)
+    assert kinds(asked) == [Initialize, Initialized]
+    assert isinstance(opened, Opened)
+    asked, error = run([], era="modern", exchange=False, legacy_only=True)
+    assert (asked, type(error)) == ([], IncompatibleVersion)
+
+
+def test_a_remembered_legacy_server_is_not_probed_and_a_remembered_modern_one_is() -> None:
+    asked, _ = run([INITIALIZED], remembered=Era.LEGACY)
+    assert kinds(asked) == [Initialize, Initialized]
+    asked, _ = run([DISCOVERED], remembered=Era.MODERN)
+    assert kinds(asked) == [Probe]
+    asked, _ = run([DISCOVERED], remembered=Era.LEGACY, era="modern")
+    assert kinds(asked) == [Probe]

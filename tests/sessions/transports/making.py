@@ -46,10 +46,9 @@ def unconnected(spec: Spec, events: list[Event] | None = None, **more: Any) -> C
     return Client(
         partial(open_transport, spec),
         client_info=Implementation("test", "1"),
-        capabilities={},
         on_event=(events if events is not None else []).append,
         limits=limits,
-        **{"timeouts": PATIENT, **more},
+        **{"timeouts": PATIENT, "capabilities": {}, **more},
     )
 
 

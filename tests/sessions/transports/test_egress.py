@@ -3,14 +3,17 @@
 import asyncio
 import ipaddress
 import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from sessions.protocol.errors import AddressRefused, Fault, McpError
 from sessions.transports.egress import Allow, GuardedResolver, Policy, RefusedByPolicy, judge, socket_factory
+from sessions.transports.registry import Spec, WebSocketSpec
 
-from .making import http, unconnected
+from .making import LOCAL, http, unconnected
 
 OPEN = Policy(allow_loopback=True, allow_private=True)
 
@@ -96,35 +99,104 @@ SPELLINGS = [
     "127.0.0.1",
     "2130706433",
     "0x7f.1",
+    "0x7f000001",
     "0177.1",
     "127.1",
+    "127。0。0。1",
+    "[::1]",
     "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
     "localhost",
+    "LOCALHOST",
     "localhost.",
     "0",
 ]
+Maker = Callable[[str, Policy], Spec]
+#: one for each transport that opens sockets
+MAKERS = [
+    pytest.param(lambda at, policy: http(f"http://{at}/mcp", policy=policy), id="http"),
+    pytest.param(lambda at, policy: http(f"http://{at}/sse", policy=policy, kind="http_sse"), id="sse"),
+    pytest.param(lambda at, policy: WebSocketSpec(f"ws://{at}/mcp", policy=policy), id="websocket"),
+    pytest.param(lambda at, policy: http(f"https://{at}/mcp", policy=policy), id="https"),
+    pytest.param(lambda at, policy: WebSocketSpec(f"wss://{at}/mcp", policy=policy), id="wss"),
+]
+
+
+@dataclass
+class Listener:
+    port: int
+    #: connections that arrived, in turn
+    peers: "asyncio.Queue[str]"
+
+    async def reached_only_by_us(self) -> bool:
+        """Connections are accepted in turn: when ours is the first to arrive, no other came before it."""
+        _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        ours = writer.get_extra_info("sockname")[1]
+        first = await asyncio.wait_for(self.peers.get(), 10)
+        writer.close()
+        return first == str(ours) and self.peers.empty()
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[Listener]:
+    """An internal service on every address of this machine."""
+    peers: asyncio.Queue[str] = asyncio.Queue()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peers.put_nowait(str(writer.get_extra_info("peername")[1]))
+        writer.close()
+
+    dual = socket.has_dualstack_ipv6()
+    bound = socket.create_server(("", 0), family=socket.AF_INET6 if dual else socket.AF_INET, dualstack_ipv6=dual)
+    server = await asyncio.start_server(serve, sock=bound)
+    try:
+        yield Listener(bound.getsockname()[1], peers)
+    finally:
+        server.close()
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("host", SPELLINGS)
 @pytest.mark.parametrize("look_first", [True, False])
-async def test_no_spelling_of_loopback_reaches_a_listener(host: str, look_first: bool) -> None:
-    reached = asyncio.Event()
+async def test_no_spelling_of_loopback_reaches_a_listener(
+    host: str, look_first: bool, make: Maker, listener: Listener
+) -> None:
+    client = unconnected(make(f"{host}:{listener.port}", Policy()))
+    with pytest.raises(McpError) as caught:
+        await client.connect((lambda step: None) if look_first else None)
+    assert caught.value.fault in (Fault.ADDRESS_REFUSED, Fault.DNS_FAILED, Fault.INVALID_REQUEST)
+    assert not caught.value.may_have_run
+    assert await listener.reached_only_by_us()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reached.set()
-        writer.close()
 
-    server = await asyncio.start_server(serve, None, 0, family=socket.AF_INET)
-    port = server.sockets[0].getsockname()[1]
-    client = unconnected(http(f"http://{host}:{port}/mcp", policy=Policy()))
-    try:
-        with pytest.raises(McpError) as caught:
-            await client.connect((lambda step: None) if look_first else None)
-        assert caught.value.fault in (Fault.ADDRESS_REFUSED, Fault.DNS_FAILED, Fault.INVALID_REQUEST)
-        assert not reached.is_set()
-    finally:
-        server.close()
+@pytest.mark.integration
+@pytest.mark.parametrize("make", MAKERS)
+async def test_the_listener_counts_what_the_policy_allows(make: Maker, listener: Listener) -> None:
+    client = unconnected(make(f"localhost:{listener.port}", LOCAL))
+    with pytest.raises(McpError):
+        await client.connect()
+    assert not await listener.reached_only_by_us()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("make", MAKERS)
+async def test_a_name_that_turns_to_loopback_between_two_lookups_reaches_nothing(
+    make: Maker, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = ["93.184.215.14", "127.0.0.1"]
+    asked: list[str] = []
+
+    async def rebinding(host: str, port: int, **kwargs: object) -> list[Any]:
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answers[min(len(asked), 2) - 1], port))]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.get_running_loop(), "getaddrinfo", rebinding)
+        with pytest.raises(AddressRefused):
+            await unconnected(make(f"rebinding.test:{listener.port}", Policy())).connect(lambda step: None)
+    assert asked == ["rebinding.test"] * 2
+    assert await listener.reached_only_by_us()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from sessions.protocol.errors import (
     HttpError,
     IncompatibleVersion,
     McpError,
-    ProtocolError,
     RpcError,
     TransportError,
 )
@@ -702,16 +701,6 @@ async def test_a_tool_with_a_bad_header_annotation_is_left_out_and_its_sibling_k
         listing = await made.client.list_tools()
         assert listing.items == [ZONED]
         assert "bad" in listing.warnings[0]
-
-
-async def test_a_modern_question_for_input_is_an_error_in_words_for_now() -> None:
-    async def on_call(asked: Asked, line: Line) -> None:
-        await line.result(asked, {"resultType": "input_required", "requestState": "opaque"})
-
-    error, peer = await fail_call(modern(on_call))
-    assert isinstance(error, ProtocolError)
-    assert error.fault is Fault.INPUT_REQUIRED
-    assert peer.count("tools/call") == 1
 
 
 async def test_an_endless_list_stops_at_its_cap() -> None:

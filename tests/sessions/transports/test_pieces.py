@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessions.protocol.backoff import Backoff
 from sessions.protocol.errors import Fault, ProtocolError
-from sessions.transports.backoff import Backoff
+from sessions.protocol.limits import Limits
 from sessions.transports.inflate import Inflater
 from sessions.transports.sse import events
 from sessions.transports.stdio.framing import Lines, Oversized, Ring
@@ -85,8 +86,10 @@ async def arriving(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 def decoded(chunks: Iterable[bytes], max_bytes: int = 1000) -> list[tuple[str, str, str, int | None]]:
+    limits = Limits(sse_event_bytes=max_bytes, stream_bytes=2 * max_bytes)
+
     async def collect() -> list[tuple[str, str, str, int | None]]:
-        return [(event.event, event.data, event.id, event.retry) async for event in events(arriving(chunks), max_bytes)]
+        return [(event.event, event.data, event.id, event.retry) async for event in events(arriving(chunks), limits)]
 
     return asyncio.run(collect())
 
@@ -103,13 +106,30 @@ def test_any_bytes_give_events_or_the_limit(chunks: list[bytes]) -> None:
         decoded(chunks, 100)
     except ProtocolError as error:
         fault = error.fault
-    assert fault in (None, Fault.MESSAGE_LIMIT)
+    assert fault in (None, Fault.MESSAGE_LIMIT, Fault.STREAM_LIMIT)
 
 
-@pytest.mark.parametrize("chunk", [b"x" * 40, b"data: " + b"x" * 30 + b"\n", b": comment comment\n", b"id: 1\n"])
+@pytest.mark.parametrize("chunk", [b"x" * 40, b"data: " + b"x" * 30 + b"\n", b"id: 1\n", b"data\r"])
 def test_an_event_that_never_ends_meets_the_cap(chunk: bytes) -> None:
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError) as caught:
         decoded(itertools.repeat(chunk))
+    assert caught.value.fault is Fault.MESSAGE_LIMIT
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [b": ping\n", b": ping\r\n\r\n", b":" + b"x" * 700, b"\n", b":\n:\n", b"id: 1\n\n", b"event: other\ndata: x\n\n"],
+)
+def test_a_stream_without_messages_meets_its_own_cap_however_it_is_cut(chunk: bytes) -> None:
+    for size in (1, 7, 900):
+        stream = itertools.cycle(chunk)
+        with pytest.raises(ProtocolError) as caught:
+            decoded(iter(lambda size=size, stream=stream: bytes(itertools.islice(stream, size)), b""))
+        assert caught.value.fault is Fault.STREAM_LIMIT
+
+
+def test_comments_between_messages_do_not_add_up_over_messages() -> None:
+    assert len(decoded([b": " + b"c" * 90 + b"\n\n", b"data: 12345\n\n"] * 1000, 100)) == 1000
 
 
 def test_many_small_events_do_not_add_up_to_the_cap() -> None:
@@ -119,20 +139,27 @@ def test_many_small_events_do_not_add_up_to_the_cap() -> None:
 @pytest.mark.parametrize(("encoding", "squeeze"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 def test_a_compressed_answer_is_inflated(encoding: str, squeeze: object) -> None:
     data = squeeze(b"hello " * 100)  # type: ignore[operator]  # gzip.compress or zlib.compress
-    inflater = Inflater(encoding, 10_000)
-    assert b"".join(inflater.feed(chunk) for chunk in cut(data, [3, 9])) == b"hello " * 100
+    inflater = Inflater(encoding, Limits())
+    assert b"".join(piece for chunk in cut(data, [3, 9]) for piece in inflater.feed(chunk)) == b"hello " * 100
 
 
-def test_a_bomb_is_refused_at_the_bound() -> None:
+@pytest.mark.parametrize("limits", [Limits(inflated_bytes=100_000), Limits(inflated_bytes=2**40)])
+def test_a_bomb_is_refused_by_its_size_and_by_its_ratio(limits: Limits) -> None:
+    pieces = Inflater("gzip", limits).feed(gzip.compress(b"\0" * 50_000_000))
     with pytest.raises(ProtocolError) as caught:
-        Inflater("gzip", 100_000).feed(gzip.compress(b"\0" * 50_000_000))
-    assert caught.value.fault is Fault.MESSAGE_LIMIT
+        assert sum(len(piece) for piece in pieces) == 0
+    assert caught.value.fault is Fault.INFLATED_LIMIT
+
+
+def test_a_compressed_stream_has_no_size_of_its_own() -> None:
+    inflater, data = Inflater("gzip", Limits(inflated_bytes=1000), endless=True), random.Random(1).randbytes(50_000)
+    assert b"".join(inflater.feed(gzip.compress(data))) == data
 
 
 @pytest.mark.parametrize(("encoding", "data"), [("br", b""), ("zstd", b""), ("gzip", b"not gzip at all")])
 def test_what_cannot_be_inflated_is_refused(encoding: str, data: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
-        Inflater(encoding, 100).feed(data)
+        list(Inflater(encoding, Limits()).feed(data))
     assert caught.value.fault is Fault.NOT_MCP
 
 

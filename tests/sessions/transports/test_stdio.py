@@ -224,7 +224,7 @@ async def test_progress_keeps_a_call_alive_beyond_its_idle_time_but_not_beyond_t
             await made.client.call_tool(
                 "progress", {}, timeout=0.4, total_timeout=0.3, on_progress=lambda value, total, message: None
             )
-        assert caught.value.fault is Fault.TIMEOUT
+        assert caught.value.fault is Fault.TOTAL_DEADLINE
 
 
 async def test_an_intent_that_cannot_be_written_sends_nothing() -> None:

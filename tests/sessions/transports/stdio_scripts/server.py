@@ -89,7 +89,7 @@ def call(identity, params):
 
 def handle(message):
     method, identity = message.get("method"), message.get("id")
-    if method == "initialize":
+    if method == "initialize" and "no-initialize" not in sys.argv:
         capabilities = {"tools": {"listChanged": True}}
         info = {"name": "script", "version": "1"}
         send(

@@ -1,0 +1,62 @@
+"""What a legal registration consists of. Pure functions: each raises ValidationError with words for people."""
+
+from servers.validators.addresses import (
+    masked_url,
+    origin,
+    split_url,
+    url_rule,
+    validate_url,
+    validate_websocket_url,
+)
+from servers.validators.characters import MAX_VALUE_LENGTH
+from servers.validators.commands import (
+    MAX_ARGUMENTS,
+    split_command_line,
+    validate_arguments,
+    validate_command,
+    validate_working_directory,
+)
+from servers.validators.limits import LIMITS, validate_limit, validate_limits
+from servers.validators.naming import RESERVED_SLUGS, TIMES, validate_seconds, validate_slug, validate_tags
+from servers.validators.roots import MAX_ROOTS, Root, root_uri, validate_root_name, validate_root_uri, validate_roots
+from servers.validators.values import (
+    looks_secret,
+    validate_header_name,
+    validate_header_value,
+    validate_variable_name,
+    validate_variable_value,
+)
+
+__all__ = [
+    "LIMITS",
+    "MAX_ARGUMENTS",
+    "MAX_ROOTS",
+    "MAX_VALUE_LENGTH",
+    "RESERVED_SLUGS",
+    "TIMES",
+    "Root",
+    "looks_secret",
+    "masked_url",
+    "origin",
+    "root_uri",
+    "split_command_line",
+    "split_url",
+    "url_rule",
+    "validate_arguments",
+    "validate_command",
+    "validate_header_name",
+    "validate_header_value",
+    "validate_limit",
+    "validate_limits",
+    "validate_root_name",
+    "validate_root_uri",
+    "validate_roots",
+    "validate_seconds",
+    "validate_slug",
+    "validate_tags",
+    "validate_url",
+    "validate_variable_name",
+    "validate_variable_value",
+    "validate_websocket_url",
+    "validate_working_directory",
+]

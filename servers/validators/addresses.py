@@ -1,0 +1,85 @@
+"""URLs of servers: what a legal one is, what a credential is bound to, and how one is shown."""
+
+import re
+from collections.abc import Callable
+from urllib.parse import SplitResult, urlsplit
+
+from django.core.exceptions import ValidationError
+
+from servers.enums import TransportKind
+from servers.validators.characters import CONTROL
+
+_SECRET_PARAMETER = re.compile(r"token|secret|passw|api[-_]?key|^key$|^sig$|signature|auth", re.IGNORECASE)
+_HTTP_PORTS = {"http": 80, "https": 443}
+_WEBSOCKET_PORTS = {"ws": 80, "wss": 443}
+_DEFAULT_PORTS = _HTTP_PORTS | _WEBSOCKET_PORTS
+
+
+def split_url(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for what is no port
+    except ValueError as exc:
+        raise ValidationError(f"This is no URL: {exc}.", code="url") from exc
+    return parts
+
+
+def validate_url(url: str) -> None:
+    """Of a server behind HTTP, whichever transport it speaks there."""
+    parts = _readable(url)
+    if parts.scheme.lower() in _WEBSOCKET_PORTS:
+        raise ValidationError("ws:// and wss:// belong to the transport WebSocket. Choose it above.", code="scheme")
+    if parts.scheme.lower() not in _HTTP_PORTS:
+        raise ValidationError("Start the URL with http:// or https://.", code="scheme")
+    _check_parts(url, parts, "https://mcp.example.com/mcp")
+
+
+def validate_websocket_url(url: str) -> None:
+    parts = _readable(url)
+    if parts.scheme.lower() not in _WEBSOCKET_PORTS:
+        raise ValidationError("Start the URL with ws:// or wss://.", code="scheme")
+    _check_parts(url, parts, "wss://mcp.example.com/ws")
+
+
+def url_rule(transport: str) -> Callable[[str], None]:
+    """The rule for the URL of a server of this transport."""
+    return validate_websocket_url if transport == TransportKind.WEBSOCKET else validate_url
+
+
+def _readable(url: str) -> SplitResult:
+    if CONTROL.search(url) or " " in url or "\t" in url:
+        raise ValidationError("A URL has no blanks or line breaks. Write a blank as %20.", code="url")
+    return split_url(url)
+
+
+def _check_parts(url: str, parts: SplitResult, example: str) -> None:
+    if not parts.hostname:
+        raise ValidationError(f"The URL names no host. Write it like {example}.", code="host")
+    if parts.username is not None or parts.password is not None:
+        message = "Take the user name and password out of the URL and put them in a header: it is sealed, a URL is not."
+        raise ValidationError(message, code="userinfo")
+    if parts.fragment or url.endswith("#"):
+        raise ValidationError("Leave out the part after #: it is never sent to a server.", code="fragment")
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port: what a credential is bound to (RFC 6454)."""
+    parts = split_url(url)
+    scheme = parts.scheme.lower()
+    return scheme, (parts.hostname or "").rstrip("."), parts.port or _DEFAULT_PORTS.get(scheme, 0)
+
+
+def masked_url(url: str) -> str:
+    """`url` without user name, password and the values of parameters that look like secrets."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    host = parts.netloc.rpartition("@")[2]
+    query = "&".join(_masked_parameter(item) for item in parts.query.split("&")) if parts.query else ""
+    return parts._replace(netloc=f"…@{host}" if "@" in parts.netloc else host, query=query).geturl()
+
+
+def _masked_parameter(item: str) -> str:
+    name, equals, value = item.partition("=")
+    return f"{name}=…" if value and _SECRET_PARAMETER.search(name) else f"{name}{equals}{value}"

@@ -1,0 +1,31 @@
+"""Names, tags and times of a registration."""
+
+from django.core.exceptions import ValidationError
+
+# Words of our own addresses under /servers/.
+RESERVED_SLUGS = frozenset({"add", "demo", "test", "import", "export", "new"})
+
+
+def validate_slug(slug: str) -> None:
+    if slug in RESERVED_SLUGS:
+        raise ValidationError(f"“{slug}” is a word of our own addresses. Choose another short name.", code="reserved")
+
+
+def validate_tags(tags: list[str]) -> None:
+    if len(tags) > 20 or any(len(tag) > 40 for tag in tags):
+        raise ValidationError("At most 20 tags of 40 characters.", code="tags")
+
+
+#: seconds: (least, most) by field of Server
+TIMES = {
+    "connect_timeout_seconds": (1, 600),
+    "request_timeout_seconds": (1, 86_400),
+    "total_timeout_seconds": (1, 604_800),
+    "idle_timeout_seconds": (10, 604_800),
+}
+
+
+def validate_seconds(field: str, seconds: int) -> None:
+    least, most = TIMES[field]
+    if not least <= seconds <= most:
+        raise ValidationError(f"Between {least} and {most:,} seconds.", code="seconds")

@@ -1,0 +1,128 @@
+"""Tools, resources and prompts of a server, used."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..protocol import methods
+from ..protocol.capabilities import own_meta
+from ..protocol.errors import InvalidRequest
+from ..protocol.headers import BadAnnotation, Mirrored, mirrored_arguments
+from ..protocol.results import ToolResult
+from ..protocol.tasks import TaskWish
+from .cache import read_key
+from .pump import Ask, OnProgress
+from .rounds import BeforeSend, Performed, Rounds
+from .tasks import Tasks
+
+
+class Calls(Rounds, Tasks):
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        before_send: BeforeSend | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        tag: Any = None,
+        meta: Mapping[str, Any] | None = None,
+        task: TaskWish | None = None,
+    ) -> ToolResult:
+        """`before_send(n, reason)` is awaited right before the bytes of attempt n leave (n from 1; reason: first,
+        session_gone, header_mismatch, round, url_elicitation): a further attempt follows only a definite rejection,
+        or the server's own question. `timeout` is renewed by progress and stands still while we answer the server,
+        `total_timeout` never. `tag` comes back in what concerns the call: Progress, LateAnswer, Asked. `meta`:
+        entries of `_meta` (traceparent, tracestate, baggage). Cancelling the awaiting task cancels the request at
+        the server."""
+        await self._demand_offered("tools")
+        params = {"name": name, "arguments": dict(arguments)}
+        ask = Ask(
+            methods.TOOLS_CALL,
+            params | await self._task_params(name, task),
+            timeout or self._timeouts.tool,
+            total_timeout or self._timeouts.total,
+            tag=tag,
+            on_progress=on_progress,
+            mirrored=await self._mirrored_for(name, input_schema),
+            meta=own_meta(meta),
+        )
+        done = await self._performed(ask, before_send)
+        result = done.result
+        if done.kind == "task":
+            result = await self._task_result(ask, done.request_id, result, task, done.ends)
+        return ToolResult(result, done.request_id, done.attempts)
+
+    async def read_resource(
+        self,
+        uri: str,
+        *,
+        timeout: float | None = None,
+        before_send: BeforeSend | None = None,
+        tag: Any = None,
+        cached: bool = False,
+    ) -> dict[str, Any]:
+        """With `cached` it may be what was read before, while a modern server allows that."""
+        await self._demand_offered("resources")
+        key = read_key(uri)
+        kept: dict[str, Any] | None = self._recall(key) if cached else None
+        if kept is not None:
+            return kept
+        seen = self._cache_changes
+        done = await self._asked_back(methods.RESOURCES_READ, {"uri": uri}, timeout, before_send, tag)
+        # What a person's answers went into is no answer to the same question asked again.
+        self._remember_result(key, done.result, seen, whole=not done.rounds)
+        return done.result
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str],
+        *,
+        timeout: float | None = None,
+        before_send: BeforeSend | None = None,
+        tag: Any = None,
+    ) -> dict[str, Any]:
+        params = {"name": name, "arguments": dict(arguments)}
+        await self._demand_offered("prompts")
+        return (await self._asked_back(methods.PROMPTS_GET, params, timeout, before_send, tag)).result
+
+    async def _asked_back(
+        self, method: str, params: dict[str, Any], timeout: float | None, before_send: BeforeSend | None, tag: Any
+    ) -> Performed:
+        """A request that may ask back: a person who answers takes longer than a server."""
+        ask = Ask(method, params, timeout or self._timeouts.request, self._timeouts.total, tag=tag)
+        return await self._performed(ask, before_send)
+
+    async def complete(
+        self,
+        ref: Mapping[str, Any],
+        argument: Mapping[str, str],
+        context: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """`context` is sent where the revision knows it (2025-06-18 and later)."""
+        await self._demand_offered("completions")
+        params: dict[str, Any] = {"ref": dict(ref), "argument": dict(argument)}
+        if context is not None and self._session.revision and self._session.revision.completion_context:
+            params["context"] = dict(context)
+        return await self._request(methods.COMPLETE, params, timeout or self._timeouts.request)
+
+    async def _relearn(self, ask: Ask) -> None:
+        if ask.method == methods.TOOLS_CALL and ask.params is not None:
+            await self.list_tools()
+            ask.mirrored = self._mirrored.get(ask.params["name"], ())
+
+    async def _mirrored_for(self, name: str, schema: Mapping[str, Any] | None) -> tuple[Mirrored, ...]:
+        if not self._mirrors:
+            return ()
+        if schema is not None:
+            try:
+                return mirrored_arguments(schema)
+            except BadAnnotation as exc:
+                raise InvalidRequest(f"The tool cannot be called over HTTP: {exc}.") from exc
+        if name not in self._mirrored:
+            await self.list_tools()
+        return self._mirrored.get(name, ())

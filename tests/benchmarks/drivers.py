@@ -1,0 +1,92 @@
+"""Processes of a benchmark: echo servers and the drivers that put clients under load."""
+
+import json
+import selectors
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from tests.tools.stack import ROOT, clean_environment
+
+HERE = Path(__file__).resolve().parent
+READY_SECONDS = 30.0
+STOP_SECONDS = 10.0
+
+
+def stdio_command(era: str) -> list[str]:
+    return [sys.executable, "-S", "-E", str(HERE / "echo_stdio.py"), era]
+
+
+def http_server(era: str, *options: str) -> AbstractContextManager[str]:
+    """The base URL of an echo server that runs as long as the block."""
+    return server([sys.executable, "-S", "-E", str(HERE / "echo_http.py"), "--era", era, *options])
+
+
+def websocket_server() -> AbstractContextManager[str]:
+    return server([sys.executable, str(HERE / "echo_websocket.py")])
+
+
+@contextmanager
+def server(command: list[str]) -> Iterator[str]:
+    """What a server prints first on stderr: its address."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        yield line_of(process.stderr, READY_SECONDS)
+    finally:
+        stop(process)
+
+
+class Driver:
+    """A client in a process of its own, told by lines how to call."""
+
+    def __init__(self, command: list[str], words: list[str]) -> None:
+        self.process = subprocess.Popen(
+            [*command, *words],
+            cwd=ROOT,
+            env=clean_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, callers: int, seconds: float) -> dict[str, float]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"callers": callers, "seconds": seconds}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(line_of(self.process.stdout, READY_SECONDS + seconds))
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        stop(self.process, patience=STOP_SECONDS)
+
+
+def line_of(stream: object, seconds: float) -> str:
+    """The next line of a process, or RuntimeError when it says nothing for so long."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]  # a pipe of Popen has a fileno
+        if not selector.select(seconds):
+            raise RuntimeError(f"a process of the benchmark said nothing for {seconds:g} s")
+    line = stream.readline()  # type: ignore[attr-defined]  # as above
+    if not line:
+        raise RuntimeError("a process of the benchmark ended early")
+    return str(line).strip()
+
+
+def stop(process: "subprocess.Popen[str]", patience: float = 0.0) -> None:
+    """Wait so long for its own end, then SIGTERM, then SIGKILL."""
+    for seconds, end in ((patience, process.terminate), (STOP_SECONDS, process.kill), (STOP_SECONDS, None)):
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            if end is not None:
+                end()
+        else:
+            break
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()

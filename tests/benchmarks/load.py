@@ -1,0 +1,55 @@
+"""The measured loop, the same for every client: callers that call one after the other for some seconds.
+
+A driver process reads one JSON object a line (`{"callers": 50, "seconds": 1.0}`) and answers with one line of Measured.
+Standard library only: drive_sdk.py imports it under another interpreter.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+TEXT = "hello, world"
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def measured(latencies: list[float], seconds: float, cpu: float) -> dict[str, float]:
+    """Latencies in seconds; `cpu` of this process alone, as milliseconds a call."""
+    latencies.sort()
+    return {
+        "calls": len(latencies),
+        "rate": len(latencies) / seconds,
+        "p50": percentile(latencies, 0.5) * 1000,
+        "p99": percentile(latencies, 0.99) * 1000,
+        "cpu": cpu / len(latencies) * 1000,
+    }
+
+
+async def load(call: Callable[[], Awaitable[Any]], callers: int, seconds: float) -> dict[str, float]:
+    latencies: list[float] = []
+    clock, note = time.perf_counter, latencies.append
+    cpu, began = time.process_time(), clock()
+    ends = began + seconds
+
+    async def caller() -> None:
+        now = clock()
+        while now < ends:
+            await call()
+            done = clock()
+            note(done - now)
+            now = done
+
+    await asyncio.gather(*(caller() for _ in range(callers)))
+    return measured(latencies, clock() - began, time.process_time() - cpu)
+
+
+async def obey(call: Callable[[], Awaitable[Any]]) -> None:
+    """Do what the lines of stdin say until they end."""
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        wanted = json.loads(line)
+        print(json.dumps(await load(call, wanted["callers"], wanted["seconds"])), flush=True)

@@ -1,0 +1,1 @@
+"""The official conformance suite for MCP clients, run against ours: `make conformance`."""

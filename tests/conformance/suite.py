@@ -1,0 +1,105 @@
+"""The official suite as a program: what it requires, and what one scenario found.
+
+It is asked for one scenario at a time, because its verdict over a set is too kind: it overlooks clients that crash
+or hang, and takes skipped checks for passed ones.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.conformance.client import MARKER
+
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[1]
+NODE: Final = HERE / "node_modules" / "node" / "bin" / "node"
+SUITE: Final = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+#: seconds for one scenario: a loaded machine with two slow cores included
+PATIENCE: Final = 120
+DRIVER: Final = "tests.conformance.client"
+WIRE_SCHEMA: Final = "wire-schema-valid"
+
+_ENTRY = re.compile(r"^\s+- (\S+)(?: \[(\S+)\])?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Required:
+    """The client scenarios of one set."""
+
+    name: str
+    scored: tuple[str, ...]
+    unscored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one scenario; `counts` by status of its checks, `wire` of those that look at our messages by the schema.
+    `problem` is empty when it passed."""
+
+    scenario: str
+    counts: Counter[str]
+    wire: Counter[str]
+    problem: str
+
+    @property
+    def passed(self) -> bool:
+        return not self.problem
+
+
+def installed() -> bool:
+    return NODE.exists() and SUITE.exists()
+
+
+def harness(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [str(NODE), str(SUITE), *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE + 60, check=False)
+
+
+def required(revision: str) -> Required:
+    """What the suite itself says that a client of this revision has to pass."""
+    listing = harness("list", "--requirements", revision).stdout
+    scored, _, unscored = listing.partition("never scored")
+    clients = scored.partition("Client scenarios")[2]
+    return Required(
+        revision,
+        tuple(name for name, _ in _ENTRY.findall(clients)),
+        tuple(name for name, side in _ENTRY.findall(unscored) if side == "client"),
+    )
+
+
+def back_compat() -> Required:
+    """The scenarios that only a revision before 2025-06-18 has."""
+    listing = harness("list", "--client").stdout
+    return Required("backcompat", tuple(name for name, since in _ENTRY.findall(listing) if since == "2025-03-26"))
+
+
+def run(scenario: str, revision: str, out: Path) -> Verdict:
+    """Let our driver go through one scenario; what it left behind stays in `out`."""
+    python = os.path.relpath(sys.executable, ROOT)
+    where = out / revision / scenario.replace("/", "-")
+    words = ("--scenario", scenario, "--spec-version", revision, "--timeout", str(PATIENCE * 1000), "-o", where)
+    done = harness("client", "--command", f"{python} -m {DRIVER}", *words)
+    checks = [check for file in where.rglob("checks.json") for check in json.loads(file.read_text())]
+    counts = Counter(check["status"] for check in checks)
+    wire = Counter(check["status"] for check in checks if check["id"] == WIRE_SCHEMA)
+    said = "".join(file.read_text() for file in where.rglob("stdout.txt"))
+    return Verdict(scenario, counts, wire, _problem(counts, checks, said, done))
+
+
+def _problem(
+    counts: Counter[str], checks: list[dict[str, str]], said: str, done: subprocess.CompletedProcess[str]
+) -> str:
+    bad = [f"{check['id']} {check['status']}" for check in checks if check["status"] in ("FAILURE", "WARNING")]
+    if bad:
+        return ", ".join(sorted(set(bad)))
+    if not counts["SUCCESS"]:
+        return f"nothing was checked: {(done.stdout + done.stderr)[-300:].strip()}"
+    if MARKER not in said.splitlines():
+        return "our driver did not come to its end"
+    return ""

@@ -1,0 +1,98 @@
+"""A server is registered by its URL alone, whatever it speaks; roots and limits are edited on its page."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.peers.peers import peer_command, start_peer
+
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def faces() -> Iterator[str]:
+    """One server on the SDK 1.x with all its faces: /mcp, /sse and /ws."""
+    peer = start_peer("sdk1", "all")
+    yield peer.url.removesuffix("/mcp")
+    peer.stop()
+
+
+def call_echo(walk, slug: str, words: str) -> None:
+    walk.open_tool(slug, "echo")
+    walk.fill_argument("text", words)
+    walk.run_tool()
+    expect(walk.result()).to_contain_text("Succeeded")
+    expect(walk.result()).to_contain_text(words)
+
+
+def test_a_server_of_2024_is_registered_by_its_url_alone_and_takes_a_call(stack, walker, faces) -> None:
+    ada = walker(stack, signed_in=True)
+    ada.fill_url("Old friend", faces + "/sse")
+    expect(ada.page.get_by_label("Command")).to_be_hidden()
+    ada.save()
+    ada.wait_for_state("Ready")
+    call_echo(ada, "old-friend", "over two channels")
+    expect(ada.page.locator(".meta")).to_contain_text("HTTP+SSE")
+    ada.open("/servers/old-friend/info/")
+    main = ada.page.locator("main")
+    expect(main).to_contain_text("How it was decided")
+    expect(main).to_contain_text("Not available, and why")
+
+
+def test_a_websocket_is_chosen_by_its_scheme_and_marked_as_outside_of_the_specification(stack, walker, faces) -> None:
+    ada = walker(stack, signed_in=True)
+    ada.fill_url("Sockets", faces.replace("http://", "ws://") + "/ws")
+    tested = ada.test_connection()
+    expect(tested).to_contain_text("over WebSocket")
+    ada.save()
+    ada.wait_for_state("Ready")
+    expect(ada.page.locator(".meta")).to_contain_text("Not in the specification")
+    call_echo(ada, "sockets", "over a socket")
+    ada.open("/servers/sockets/settings/")
+    expect(ada.page.locator("[data-use-of=websocket]")).to_contain_text("not in the specification")
+
+
+def test_roots_and_limits_are_edited_and_a_wrong_one_is_refused_where_it_stands(stack, walker) -> None:
+    ada = walker(stack, signed_in=True)
+    ada.complaints.allow("422")
+    ada.register_stdio("Bounded", *peer_command("demo"))
+    ada.wait_for_state("Ready")
+    ada.open("/servers/bounded/settings/")
+    page = ada.page
+    page.get_by_label("Folder").fill("/srv/my data")
+    page.get_by_role("button", name="Add root").click()
+    page.get_by_label("Folder").nth(1).fill("https://elsewhere.example/")
+    page.locator("[data-limits] summary").click()
+    page.get_by_label("Entries of a list").fill("5")
+    page.get_by_role("button", name="Save changes").click()
+    expect(page.get_by_text("A root is a file URI")).to_be_visible()
+    expect(page.get_by_text("Between 10 and 100,000.", exact=True)).to_be_visible()
+
+    page.get_by_label("Folder").nth(1).fill("file:///srv/more")
+    page.get_by_label("Entries of a list").fill("50")
+    page.get_by_role("button", name="Save changes").click()
+    expect(page.get_by_text("told of the new roots")).to_be_visible()
+    row = stack.rows("SELECT roots, limits FROM servers_server WHERE name = 'Bounded'")[0]
+    assert "file:///srv/my%20data" in row["roots"]
+    assert "file:///srv/more" in row["roots"]
+    assert row["limits"] == '{"list_items": 50}'
+    expect(page.locator("[data-limits] summary")).to_contain_text("1 of this server's own")
+    ada.open("/audit/?text=Bounded")
+    page.get_by_role("link", name="Server changed").first.click()
+    expect(page.locator("#event")).to_contain_text("file:///srv/more")
+
+
+def test_a_root_is_added_and_removed_without_script(stack, walker) -> None:
+    ada = walker(stack, signed_in=True)
+    ada.register_stdio("Plain roots", *peer_command("demo"))
+    plain = walker(stack, signed_in=True, java_script_enabled=False)
+    plain.open("/servers/plain-roots/settings/")
+    page = plain.page
+    page.locator("[name='roots-0-uri']").fill("/srv/one")
+    page.get_by_role("button", name="Add root").click()
+    page.locator("[name='roots-1-uri']").fill("/srv/two")
+    page.locator("[name='roots-0-DELETE']").check()
+    page.get_by_role("button", name="Save changes").click()
+    expect(page.get_by_text("is saved")).to_be_visible()
+    assert page.locator("[name='roots-0-uri']").input_value() == "file:///srv/two"

@@ -1,0 +1,93 @@
+"""Sessions that are opened, used and closed again and again, and what a process holds before and after."""
+
+import asyncio
+import gc
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sessions.transports.registry import HttpSpec, Spec, StdioSpec, WebSocketSpec
+from tests.benchmarks.drivers import http_server, stdio_command, websocket_server
+from tests.sessions.transports.making import LOCAL, connected, http
+from tests.sessions.transports.processes import children
+
+KINDS = ("stdio", "streamable_http", "streamable_http-listening", "http_sse", "websocket")
+#: sessions open at the same time
+TOGETHER = 8
+#: seconds until what ends by itself (a socket's last callback, a killed child) has ended; shorter than the 4 s after
+#: which an idle connection that nobody closed would go by itself
+SETTLING = 3.0
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What this process holds, by name, so that a failure says what was left."""
+
+    descriptors: tuple[str, ...]
+    tasks: tuple[str, ...]
+    threads: tuple[str, ...]
+    children: frozenset[int]
+
+
+def holdings() -> Holdings:
+    gc.collect()
+    tasks = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
+    threads = sorted(thread.name for thread in threading.enumerate())
+    return Holdings(tuple(sorted(_descriptors())), tuple(tasks), tuple(threads), frozenset(children()))
+
+
+def _descriptors() -> Iterator[str]:
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            yield os.readlink(f"/proc/self/fd/{number}").partition(":[")[0]
+        except OSError:
+            continue  # the descriptor of this listing itself
+
+
+async def left_behind(before: Holdings) -> dict[str, list[str]]:
+    """What is held beyond `before` once nothing changes any more: at once in most cases. What earlier tests left to a
+    collection may well have gone meanwhile."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + SETTLING
+    while (more := _beyond(before, holdings())) and loop.time() < ends:  # noqa: ASYNC110  nobody announces a closed descriptor
+        await asyncio.sleep(0.05)
+    return more
+
+
+def _beyond(before: Holdings, now: Holdings) -> dict[str, list[str]]:
+    differences = {
+        name: Counter(map(str, getattr(now, name))) - Counter(map(str, getattr(before, name))) for name in vars(before)
+    }
+    return {name: sorted(counted.elements()) for name, counted in differences.items() if counted}
+
+
+@contextmanager
+def spec_of(kind: str) -> Iterator[Spec]:
+    """How to reach the smallest server of a transport; it runs as long as the block."""
+    if kind == "stdio":
+        command, *args = stdio_command("legacy")
+        yield StdioSpec(command, tuple(args))
+    elif kind == "websocket":
+        with websocket_server() as url:
+            yield WebSocketSpec(url, policy=LOCAL)
+    else:
+        with http_server("legacy", *(["--listen"] if kind.endswith("listening") else [])) as base:
+            yield HttpSpec(f"{base}/sse", policy=LOCAL, kind="http_sse") if kind == "http_sse" else http(f"{base}/mcp")
+
+
+async def cycle(spec: Spec, times: int) -> None:
+    """Open, call and close `times` sessions, a few at the same time."""
+    left = iter(range(times))
+
+    async def one_after_another() -> None:
+        for number in left:
+            async with connected(spec, era="legacy") as made:
+                result = await made.client.call_tool("echo", {"text": str(number)})
+                assert result.content[0]["text"] == str(number)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(TOGETHER):
+            group.create_task(one_after_another())
