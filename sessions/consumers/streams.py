@@ -130,16 +130,17 @@ class FeedStream(Stream):
 
     async def _refresh(self, dirt: set[Dirt]) -> None:
         more = True
-        while more and (listeners := [one for one in self.subscriptions if one.live]):
+        while more and any(one.live for one in self.subscriptions):
             part = await self._read_after(self.head)
             if part.rows:
-                self._deliver(part.rows, listeners)
+                self._deliver(part.rows)
                 self.head = max(self.head, part.rows[-1]["seq"])
             more = part.more
 
-    def _deliver(self, rows: list[dict[str, Any]], listeners: list[Subscription]) -> None:
+    def _deliver(self, rows: list[dict[str, Any]]) -> None:
+        """To all who are live now, with those who became so while the rows were read."""
         texts: dict[int, str] = {}
-        for listener in listeners:
+        for listener in list(self.subscriptions):
             cursor = listener.cursor or 0
             if listener.member.suspended or not listener.live or cursor >= rows[-1]["seq"]:
                 continue
@@ -171,11 +172,14 @@ class FeedStream(Stream):
         behind = True
         while behind and not subscription.member.suspended:
             await subscription.member.room()
-            part = await self._read_after(subscription.cursor or 0)
+            had, cursor = self.head, subscription.cursor or 0
+            part = await self._read_after(cursor)
             if part.rows and not subscription.member.suspended:
                 subscription.member.put(self._encode(part.rows))
                 subscription.cursor = part.rows[-1]["seq"]
-            behind = bool(part.rows) and (part.more or (subscription.cursor or 0) < self.head)
+            elif not part.rows:  # what others had before this read and is not found by it was deleted since
+                subscription.cursor = max(cursor, had)
+            behind = part.more or (subscription.cursor or 0) < self.head
         if subscription.member.suspended:
             return
         if not any(one.live for one in self.subscriptions):

@@ -28,9 +28,9 @@ CLOSING: Final = 2.0
 _UNREAD: Final = 32 * MIB
 _SCHEMES: Final = {"ws": "http", "wss": "https"}
 
-# At level DEBUG the library writes every header and frame, and with them credentials.
-_silent = logging.getLogger(f"{__name__}.library")
-_silent.disabled = True
+# At level DEBUG the library writes every header and frame, and with them credentials. The logger is in no registry:
+# logging.config would enable a registered one again.
+_silent = logging.Logger(f"{__name__}.library", level=logging.CRITICAL + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import logging.config
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -72,6 +73,7 @@ async def test_the_handshake_asks_for_the_subprotocol_and_carries_credentials_bu
 
 
 async def test_no_header_or_frame_is_ever_logged(caplog: pytest.LogCaptureFixture) -> None:
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})  # as a worker does after its imports
     caplog.set_level(logging.DEBUG)
     secret = {"Authorization": "Bearer canary-7261"}
     async with scripted_websocket() as peer, connected(ws(peer.url, headers=lambda: secret)) as made:
