@@ -56,7 +56,7 @@ class Feed:
 
 async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not true():
+        while not true():  # noqa: ASYNC110 - turns of the loop are what is waited for, no event stands for them
             await asyncio.sleep(0)
 
 
