@@ -6,7 +6,7 @@ ARGS ?=
 PY := .venv/bin/python
 export PYTHON
 
-.PHONY: help run test check docs screenshots bench conformance faults lock clean deps dev-deps
+.PHONY: help run test check docs screenshots bench conformance faults soak lock clean deps dev-deps
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -36,9 +36,12 @@ conformance: dev-deps ## the official MCP conformance suite against our client, 
 	@$(PY) tests/tools/setup_peers.py
 	@exec $(PY) -m tests.conformance.run $(ARGS)
 
-faults: dev-deps ## long fault tests: processes killed, full disks, slow networks
+faults: dev-deps ## long fault tests: processes killed, Redis and database away, servers that misbehave
 	@$(PY) tests/tools/setup_peers.py
-	@exec $(PY) -m pytest tests/faults/run_*.py $(ARGS)
+	@exec $(PY) tests/tools/run_faults.py $(ARGS)
+
+soak: dev-deps ## 20 minutes of calls with a fault every 2; fails when memory or descriptors grow
+	@exec $(PY) -m pytest -q -s tests/faults/run_soak.py $(ARGS)
 
 lock: dev-deps ## write the lock files anew from pyproject.toml and tests/peers
 	@exec sh tests/tools/lock.sh $(ARGS)

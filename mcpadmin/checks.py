@@ -87,6 +87,12 @@ def _keys() -> Iterator[CheckMessage]:
 
 
 def _consistency() -> Iterator[CheckMessage]:
+    if not 0.01 <= settings.TIME_SCALE <= 10:
+        yield Error(
+            f"MCPADMIN_TIME_SCALE is {settings.TIME_SCALE:g}: it must be between 0.01 and 10.",
+            hint="Leave it at 1; smaller values are for tests of faults.",
+            id="mcpadmin.E013",
+        )
     if settings.STALE_SECONDS < 2 * settings.HEARTBEAT_SECONDS:
         yield Error(
             f"A worker counts as dead after {settings.STALE_SECONDS:g} s and sends a heartbeat every {settings.HEARTBEAT_SECONDS:g} s.",

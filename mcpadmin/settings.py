@@ -230,13 +230,20 @@ ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
 ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
 
 # --- sessions with MCP servers -----------------------------------------------------------------------------------
-HEARTBEAT_SECONDS = env.float("MCPADMIN_HEARTBEAT_SECONDS", default=3.0)
-STALE_SECONDS = env.float("MCPADMIN_STALE_SECONDS", default=10.0)
+TIME_SCALE = env.float("MCPADMIN_TIME_SCALE", default=1.0)  # 0.1: everything below that waits, ten times faster
+HEARTBEAT_SECONDS = TIME_SCALE * env.float("MCPADMIN_HEARTBEAT_SECONDS", default=3.0)
+STALE_SECONDS = TIME_SCALE * env.float("MCPADMIN_STALE_SECONDS", default=10.0)
 DRAIN_SECONDS = env.float("MCPADMIN_DRAIN_SECONDS", default=30.0)
+# Questions of servers in the inbox: how long a person has, how many of one server wait at once, how many a minute.
+INBOX_SECONDS = env.float("MCPADMIN_INBOX_SECONDS", default=600.0)
+INBOX_OPEN = env.int("MCPADMIN_INBOX_OPEN", default=4)
+INBOX_PER_MINUTE = env.int("MCPADMIN_INBOX_PER_MINUTE", default=10)
+# A subscribed resource whose server does not tell of changes is read this often; 0: never.
+RESOURCE_POLL_SECONDS = TIME_SCALE * env.float("MCPADMIN_RESOURCE_POLL_SECONDS", default=60.0)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 SOCKETS_PER_USER = env.int("MCPADMIN_SOCKETS_PER_USER", default=10)
 INLINE_PAYLOAD_BYTES = 64 * 1024
-RECONNECT_CEILING_SECONDS = env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)
+RECONNECT_CEILING_SECONDS = TIME_SCALE * env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)
 ALLOW_LOOPBACK = env.bool("MCPADMIN_ALLOW_LOOPBACK", default=_loopback)
 ALLOWED_NETWORKS = env.list("MCPADMIN_ALLOWED_NETWORKS", default=[])
 

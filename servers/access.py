@@ -24,6 +24,8 @@ _RIGHTS = {
     "change_server": "change servers",
     "delete_server": "delete servers",
     "call_tool": "call tools",
+    "answer_question": "answer questions of servers",
+    "manage_subscription": "subscribe to resources",
     "view_payload": "read arguments and results",
     "view_auditevent": "read the audit log",
     "manage_stdio": "register commands that run on the workers",

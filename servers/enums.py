@@ -54,10 +54,24 @@ class DefinitionKind(TextChoices):
     PROMPT = "prompt", "Prompt"
 
 
+class DefinitionChange(TextChoices):
+    """What a new version means for whoever uses the definition."""
+
+    FIRST = "first", "First seen"
+    COMPATIBLE = "compatible", "Compatible"
+    BREAKING = "breaking", "Breaking"
+    WORDS = "words", "Words only"
+    REMOVED = "removed", "Removed"
+    RETURNED = "returned", "Back again"
+
+
 class PayloadKind(TextChoices):
     ARGUMENTS = "arguments", "Arguments"
     RESULT = "result", "Result"
     CHANGE = "change", "Change"
+    QUESTION = "question", "Question"
+    ANSWER = "answer", "Answer"
+    RESOURCE = "resource", "Resource"
 
 
 class DraftState(TextChoices):
@@ -95,6 +109,19 @@ class AuditAction(TextChoices):
     SESSION_CLOSE = "server:session:close", "Session closed"
     SESSION_READY = "server:session:ready", "Session ready"
     SESSION_LOST = "server:session:lost", "Session lost"
+    SESSION_PAUSE = "server:session:pause", "Session paused"
+    SESSION_RESUME = "server:session:resume", "Session resumed"
+    SESSION_RETRY = "server:session:retry", "Retry requested"
+    CATALOG_CHANGE = "server:catalog:change", "Definitions changed"
+    SUBSCRIPTION_CREATE = "server:subscription:create", "Subscribed"
+    SUBSCRIPTION_CHANGE = "server:subscription:change", "Subscription changed"
+    SUBSCRIPTION_END = "server:subscription:end", "Unsubscribed"
+    SUBSCRIPTION_DELETE = "server:subscription:delete", "Subscription deleted"
+    WEBHOOK_FAIL = "server:webhook:fail", "Webhook given up"
+    QUESTION_RECEIVE = "inbox:question:receive", "Question received"
+    QUESTION_TAKE = "inbox:question:take", "Question taken"
+    QUESTION_ANSWER = "inbox:question:answer", "Question answered"
+    QUESTION_END = "inbox:question:end", "Question ended"
     CALL_REQUEST = "call:tool:request", "Call requested"
     CALL_SEND = "call:tool:send", "Call sent"
     CALL_FINISH = "call:tool:finish", "Call finished"

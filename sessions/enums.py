@@ -48,6 +48,50 @@ class CallState(TextChoices):
         return self not in (CallState.REQUESTED, CallState.SENT)
 
 
+class QuestionKind(TextChoices):
+    FORM = "form", "Elicitation"
+    URL = "url", "Elicitation by URL"
+    SAMPLING = "sampling", "Sampling"
+
+
+class QuestionState(TextChoices):
+    """Of an item of the inbox. Everything but open is final."""
+
+    OPEN = "open", "Waiting for an answer"
+    ACCEPTED = "accepted", "Answered"
+    DECLINED = "declined", "Declined"
+    CANCELLED = "cancelled", "Cancelled"
+    EXPIRED = "expired", "Expired"
+    WITHDRAWN = "withdrawn", "Withdrawn"
+
+
+class SubscriptionState(TextChoices):
+    """Where the order stands at the server."""
+
+    WAITING = "waiting", "Waiting for the session"
+    REQUESTED = "requested", "Requested"
+    LISTENING = "listening", "Listening"
+    REFUSED = "refused", "Refused"
+    LOST = "lost", "Stream ended"
+    ENDED = "ended", "Unsubscribed"
+
+
+class VersionCause(TextChoices):
+    """Why a resource was read."""
+
+    SUBSCRIBED = "subscribed", "First read"
+    UPDATED = "updated", "Update"
+    AFTER_GAP = "after_gap", "Read after a gap"
+    ASKED = "asked", "Read by hand"
+    POLLED = "polled", "Read by turns"
+
+
+class DeliveryState(TextChoices):
+    PENDING = "pending", "Waiting to be sent"
+    DELIVERED = "delivered", "Delivered"
+    GIVEN_UP = "given_up", "Given up"
+
+
 class LogSource(TextChoices):
     SERVER = "server", "Server message"
     STDERR = "stderr", "stderr"

@@ -8,6 +8,7 @@ from uuid import UUID
 from celery import shared_task
 
 from servers.domain.drafts import purge_drafts
+from sessions.domain import retention
 from sessions.host import current
 from sessions.host.logs import trim_all
 
@@ -28,3 +29,4 @@ def housekeeping() -> None:
     """What only age makes due; two schedulers do no harm."""
     purge_drafts()
     trim_all()
+    retention.trim_all()

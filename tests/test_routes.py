@@ -6,6 +6,7 @@ The list of routes is read from the URLconf, so a new one is judged without bein
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit import writer as writing
@@ -21,19 +23,29 @@ from servers.domain import drafts
 from servers.domain.catalog import store_listing
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
 from servers.models import AuditEvent, Server, ServerDraft
-from sessions.enums import CallState
-from sessions.models import Call, McpSession
+from sessions.enums import CallState, QuestionKind
+from sessions.models import Call, McpSession, Question
 from tests.servers.conftest import person
 from tests.servers.domain.cast import over_stdio
 from tests.sessions.host.make import make_call, make_session
+from tests.sessions.subscription_rows import add_version, make_subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PROBES = {"healthz", "readyz"}
 OPEN_TO_ALL = PROBES | {"setup"}
 UID = str(uuid4())
-SAMPLES = {"<slug:slug>": "orders", "<uuid:uid>": UID, "<int:seq>": "1", "<str:token>": "no-such-token"}
+SAMPLES = {
+    "<slug:slug>": "orders",
+    "<uuid:uid>": UID,
+    "<int:seq>": "1",
+    "<str:token>": "no-such-token",
+    "<int:position>": "0",
+    "<int:number>": "1",
+    "<slug:kind>": "tool",
+}
 ARGUMENT, RESULT, DRAFTED = "argument-nobody-may-read", "result-nobody-may-read", "draft-nobody-may-read"
+ASKED = "question-nobody-may-read"
 
 
 @dataclass(frozen=True)
@@ -96,7 +108,27 @@ def world(admin: Any) -> Call:
     Call.objects.filter(pk=call.pk).update(uid=UID, result=result, user=admin, **ended, **told)
     draft = drafts.create_draft(Actor.of_user(admin), admin, over_stdio(command=DRAFTED))
     ServerDraft.objects.filter(pk=draft.pk).update(uid=UID)
+    add_version(make_subscription(session, uid=UID), RESULT)
+    _ask(session)
     return Call.objects.get(pk=call.pk)
+
+
+def _ask(session: McpSession) -> None:
+    """A question of the server that waits in the inbox."""
+    asked = {"mode": "form", "message": ASKED, "requestedSchema": {"type": "object", "properties": {}}}
+    Question.objects.create(
+        uid=UID,
+        session=session,
+        server=session.server,
+        server_name=session.server.name,
+        kind=QuestionKind.FORM,
+        method="elicitation/create",
+        origin="request",
+        summary=ASKED,
+        question=payloads.store(PayloadKind.QUESTION, json.dumps(asked)),
+        created_at=timezone.now(),
+        expires_at=timezone.now() + timedelta(minutes=10),
+    )
 
 
 @pytest.mark.parametrize("route", CLOSED, ids=str)
@@ -124,7 +156,7 @@ def test_a_post_without_the_token_is_refused(route: Route, world: Call, admin: A
 
 def leaks(answer: Any) -> list[str]:
     text = b"".join(answer).decode() if answer.streaming else answer.content.decode()
-    return [word for word in (ARGUMENT, RESULT, DRAFTED) if word in text]
+    return [word for word in (ARGUMENT, RESULT, DRAFTED, ASKED) if word in text]
 
 
 # --- too few rights --------------------------------------------------------------------------------------------------
@@ -148,19 +180,36 @@ LOOKS = {
     ("servers:delete", "post"): "delete_server",
     ("calls:result", "get"): "view_payload",
     ("calls:repeat", "post"): "view_payload",
+    ("servers:subscribe", "post"): "manage_subscription",
+    ("subscriptions:end", "post"): "manage_subscription",
+    ("subscriptions:settings", "get"): "manage_subscription",
+    ("subscriptions:settings", "post"): "manage_subscription",
+    ("subscriptions:test", "post"): "manage_subscription",
+    ("subscriptions:delete", "get"): "manage_subscription",
+    ("subscriptions:delete", "post"): "manage_subscription",
+    ("subscriptions:content", "get"): "view_payload",
+    ("inbox:take", "post"): "answer_question",
+    ("inbox:answer", "post"): "answer_question",
     ("audit:list", "get"): "view_auditevent",
     ("audit:detail", "get"): "view_auditevent",
     ("audit:verify", "post"): "view_auditevent",
 }
 CALLS_TOO = {
     ("servers:call", "post"): "call_tool",
+    ("servers:read", "post"): "call_tool",
+    ("servers:get_prompt", "post"): "call_tool",
     ("servers:connect", "post"): "call_tool",
     ("servers:disconnect", "post"): "call_tool",
     ("servers:reconnect", "post"): "call_tool",
     ("servers:refresh", "post"): "call_tool",
+    ("servers:retry", "post"): "call_tool",
+    ("servers:pause", "post"): "call_tool",
+    ("servers:resume", "post"): "call_tool",
     ("calls:cancel", "post"): "call_tool",
 }
-HIDDEN = {"servers:test_progress"}  # somebody else's draft does not exist for others
+NAMED = {"servers:call": "?tool=echo", "servers:tool_form": "?tool=echo", "servers:definition": "?key=echo"}
+# Somebody else's draft does not exist for others; a call of a tool has no completion's values and no contents.
+HIDDEN = {"servers:test_progress", "servers:expand", "calls:values", "calls:content"}
 
 
 @pytest.mark.parametrize(
@@ -175,8 +224,7 @@ def test_a_lacking_right_is_refused_in_words_and_recorded_and_nothing_reserved_i
     client = Client()
     client.force_login(person(name, *rights))
     denials = AuditEvent.objects.filter(action=AuditAction.PERMISSION_DENY, actor_name=name)
-    tool = "?tool=echo" if route.name in ("servers:call", "servers:tool_form") else ""
-    answer = getattr(client, method)(route.path + tool)
+    answer = getattr(client, method)(route.path + NAMED.get(route.name, ""))
     right = lacking.get((route.name, method))
     if right is not None:
         assert answer.status_code == 403

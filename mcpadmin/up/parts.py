@@ -66,6 +66,8 @@ def environment(options: Options, public_url: str, socket: Path, on_terminal: bo
     env["MCPADMIN_PUBLIC_URL"] = public_url
     env["MCPADMIN_DRAIN_SECONDS"] = str(DRAIN_SECONDS)
     env["PYTHONUNBUFFERED"] = "1"
+    if options.labels:
+        env["MCPADMIN_WORKER_LABELS"] = ",".join(options.labels)
     env.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
     if on_terminal and env.get("MCPADMIN_LOG_FORMAT", "auto") == "auto":
         env["MCPADMIN_LOG_FORMAT"] = "plain"

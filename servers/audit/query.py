@@ -19,6 +19,7 @@ CATCH_UP_LIMIT = 500
 #: group -> (label, beginnings of the actions in it); an action belongs to the first group that fits
 GROUPS = {
     "calls": ("Calls", ("call:",)),
+    "inbox": ("Inbox", ("inbox:",)),
     "sessions": ("Sessions and tests", ("server:session:", "server:connection:")),
     "credentials": ("Credentials", ("server:credential:",)),
     "servers": ("Servers", ("server:",)),

@@ -1,35 +1,34 @@
 """What a server offers, as it described it last, and every version that was ever seen."""
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import orjson
-import rfc8785
 from django.db import transaction
 from django.db.models import QuerySet
 
-from servers.audit.canonical import clean, plain
-from servers.enums import DefinitionKind
+from servers.domain.compatibility import Judgement
+from servers.domain.listing import Item, Listing, digest_of, judgement, read_listing
+from servers.enums import DefinitionChange, DefinitionKind
 from servers.models import Definition, DefinitionVersion, Server
 
-_KEYS = {
-    DefinitionKind.TOOL: "name",
-    DefinitionKind.PROMPT: "name",
-    DefinitionKind.RESOURCE: "uri",
-    DefinitionKind.RESOURCE_TEMPLATE: "uriTemplate",
-}
+__all__ = ["Counts", "definitions", "digest_of", "read_listing", "store", "store_listing"]
 _CHANGEABLE = ["title", "description", "position", "body", "digest", "changed_at", "removed_at"]
 
 
 @dataclass(frozen=True)
 class Counts:
+    """`first`: nothing of this kind was known before. The names are those of what was counted."""
+
     added: int = 0
     changed: int = 0
     removed: int = 0
+    first: bool = field(default=False, compare=False)
+    added_names: tuple[str, ...] = field(default=(), compare=False)
+    changed_names: tuple[str, ...] = field(default=(), compare=False)
+    removed_names: tuple[str, ...] = field(default=(), compare=False)
+    breaking_names: tuple[str, ...] = field(default=(), compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed)
@@ -41,95 +40,105 @@ def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:
 
 
 def store_listing(server: Server, kind: DefinitionKind, items: Sequence[dict[str, Any]], now: datetime) -> Counts:
-    """Make the rows what the server just listed. Items without a key, or with one that came before, are left out.
+    """Read and store in one. For long lists read them before the transaction that stores them."""
+    return store(server, read_listing(server, kind, items), now)
+
+
+def store(server: Server, listing: Listing, now: datetime) -> Counts:
+    """Make the rows what the server just listed, in one transaction; done again it changes nothing.
 
     A removed definition keeps its row and versions, so that its history is whole when it comes back.
     """
-    listed = _by_key(kind, items)
     with transaction.atomic():
-        known = {row.key: row for row in server.definitions.filter(kind=kind)}
-        added = [_new(server, kind, key, item, position, now) for position, (key, item) in _missing(listed, known)]
-        Definition.objects.bulk_create(added, batch_size=200)
-        changed, moved = _compare(listed, known, now)
-        gone = [row for row in known.values() if row.removed_at is None and row.key not in listed]
-        for row in gone:
-            row.removed_at = now
-        Definition.objects.bulk_update([*changed, *moved, *gone], _CHANGEABLE, batch_size=100)
-        versions = [
-            DefinitionVersion(definition=row, digest=row.digest, body=row.body, seen_at=now)
-            for row in [*added, *changed]
-        ]
-        DefinitionVersion.objects.bulk_create(versions, batch_size=200)
-    return Counts(len(added), len(changed), len(gone))
+        known = {row.key: row for row in server.definitions.filter(kind=listing.kind)}
+        news = _News(now)
+        for position, item in enumerate(listing.items.values()):
+            row = known.get(item.key)
+            if row is None:
+                news.add(_new(server, listing.kind, item, position, now))
+            else:
+                news.take(row, item, position, listing.judged.get(item.key))
+        for row in known.values():
+            if row.removed_at is None and row.key not in listing.items:
+                news.drop(row)
+        news.save()
+    return news.counts(first=not known)
 
 
-def digest_of(item: Any) -> str:
-    """SHA-256 of the canonical JSON; of sorted JSON where numbers leave what RFC 8785 can write."""
-    try:
-        data = rfc8785.dumps(item)
-    except (rfc8785.CanonicalizationError, UnicodeEncodeError):
-        data = orjson.dumps(plain(item), option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(data).hexdigest()
-
-
-def _by_key(kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    listed: dict[str, dict[str, Any]] = {}
-    for item in items:
-        key = item.get(_KEYS[kind])
-        if isinstance(key, str) and key:
-            listed.setdefault(clean(key), item)
-    return listed
-
-
-def _missing(
-    listed: dict[str, dict[str, Any]], known: dict[str, Definition]
-) -> list[tuple[int, tuple[str, dict[str, Any]]]]:
-    return [(position, pair) for position, pair in enumerate(listed.items()) if pair[0] not in known]
-
-
-def _new(
-    server: Server, kind: DefinitionKind, key: str, item: dict[str, Any], position: int, now: datetime
-) -> Definition:
-    row = Definition(server=server, kind=kind, key=key, position=position, first_seen_at=now, changed_at=now)
+def _new(server: Server, kind: DefinitionKind, item: Item, position: int, now: datetime) -> Definition:
+    row = Definition(server=server, kind=kind, key=item.key, position=position, first_seen_at=now, changed_at=now)
     _describe(row, item)
     return row
 
 
-def _describe(row: Definition, item: dict[str, Any]) -> None:
-    annotations = item.get("annotations")
-    hint = annotations.get("title") if isinstance(annotations, dict) else None
-    row.title = _text(item.get("title")) or _text(hint)
-    row.description = _text(item.get("description"))
-    # ASCII escapes keep NUL and lone surrogates, which a text column cannot hold, as the server wrote them.
-    row.body = _json(item)
-    row.digest = digest_of(item)
+def _describe(row: Definition, item: Item) -> None:
+    row.title, row.description, row.body, row.digest = item.title, item.description, item.body, item.digest
 
 
-def _compare(
-    listed: dict[str, dict[str, Any]], known: dict[str, Definition], now: datetime
-) -> tuple[list[Definition], list[Definition]]:
-    """(described anew or back again, moved only)"""
-    changed, moved = [], []
-    for position, (key, item) in enumerate(listed.items()):
-        row = known.get(key)
-        if row is None:
-            continue
+class _News:
+    """What has to be written, collected row by row."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._added: list[Definition] = []
+        self._changed: list[Definition] = []
+        self._moved: list[Definition] = []
+        self._gone: list[Definition] = []
+        self._versions: list[DefinitionVersion] = []
+
+    def add(self, row: Definition) -> None:
+        self._added.append(row)
+        self._keep(row, DefinitionChange.FIRST, [])
+
+    def take(self, row: Definition, item: Item, position: int, judged: tuple[str, Judgement] | None) -> None:
         same_place, row.position = row.position == position, position
-        if row.digest != digest_of(item) or row.removed_at is not None:
-            _describe(row, item)
-            row.changed_at, row.removed_at = now, None
-            changed.append(row)
-        elif not same_place:
-            moved.append(row)
-    return changed, moved
+        if row.digest == item.digest and row.removed_at is None:
+            if not same_place:
+                self._moved.append(row)
+            return
+        change, reasons = _change(row, item, judged)
+        _describe(row, item)
+        row.changed_at, row.removed_at = self._now, None
+        self._changed.append(row)
+        self._keep(row, change, reasons)
+
+    def drop(self, row: Definition) -> None:
+        """The version of a removal has no body: nothing was described."""
+        row.removed_at = self._now
+        self._gone.append(row)
+        self._keep(row, DefinitionChange.REMOVED, [], body="")
+
+    def save(self) -> None:
+        Definition.objects.bulk_create(self._added, batch_size=200)
+        Definition.objects.bulk_update(self._changed, _CHANGEABLE, batch_size=100)
+        Definition.objects.bulk_update(self._moved, ["position"], batch_size=200)
+        Definition.objects.bulk_update(self._gone, ["removed_at"], batch_size=200)
+        DefinitionVersion.objects.bulk_create(self._versions, batch_size=200)
+
+    def counts(self, *, first: bool) -> Counts:
+        breaking = (one.definition.key for one in self._versions if one.change == DefinitionChange.BREAKING)
+        return Counts(
+            len(self._added),
+            len(self._changed),
+            len(self._gone),
+            first,
+            *(tuple(row.key for row in rows) for rows in (self._added, self._changed, self._gone)),
+            tuple(breaking),
+        )
+
+    def _keep(self, row: Definition, change: DefinitionChange, reasons: list[str], body: str | None = None) -> None:
+        kept = row.body if body is None else body
+        fields = {"digest": row.digest, "body": kept, "seen_at": self._now, "change": change, "reasons": reasons}
+        self._versions.append(DefinitionVersion(definition=row, **fields))
 
 
-def _text(value: Any) -> str:
-    return clean(value) if isinstance(value, str) else ""
-
-
-def _json(item: dict[str, Any]) -> str:
-    try:
-        return orjson.dumps(item).decode()
-    except TypeError:  # integers beyond 64 bits and lone surrogates
-        return json.dumps(item)
+def _change(row: Definition, item: Item, judged: tuple[str, Judgement] | None) -> tuple[DefinitionChange, list[str]]:
+    """What the new description is to the one that the row still has."""
+    if row.digest == item.digest:
+        return DefinitionChange.RETURNED, []
+    # Judged before the transaction; anew when somebody stored another version meanwhile.
+    found = judged[1] if judged is not None and judged[0] == row.digest else judgement(row.body, item.body)
+    if row.removed_at is None:
+        return DefinitionChange(found.change), found.reasons
+    told = "Only its words changed." if found.change == "words" else f"What changed since is {found.change}."
+    return DefinitionChange.RETURNED, [told, *found.reasons]

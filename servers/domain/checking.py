@@ -43,6 +43,7 @@ def _rules(registration: Registration) -> list[tuple[str, Callable[[Any], None]]
         ("tags", validators.validate_tags),
         ("roots", validators.validate_roots),
         ("limits", validators.validate_limits),
+        ("worker_label", validators.validate_worker_label),
     ]
     if registration.transport != TransportKind.STDIO:
         return [*rules, ("url", validators.url_rule(registration.transport))]

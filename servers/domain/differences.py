@@ -12,7 +12,13 @@ from servers.models import Server
 from servers.validators import masked_url
 
 _SHOWN_CHARACTERS = 500
-_LABELS = {"owner_id": "Owner", "url": "URL", "slug": "Short name"}
+_LABELS = {
+    "owner_id": "Owner",
+    "url": "URL",
+    "slug": "Short name",
+    "answers_sampling": "Sampling",
+    "answers_elicitation": "Elicitation",
+}
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,8 @@ def _words(value: Any) -> str:
         return "\n".join(str(item) for item in value)
     if isinstance(value, dict):
         return "\n".join(f"{_label(name)}: {item}" for name, item in value.items())
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return "" if value is None else str(value)
 
 

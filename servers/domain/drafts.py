@@ -44,6 +44,7 @@ def create_draft(actor: Actor, user: Any, registration: Registration, server: Se
         uid=uid,
         user=user,
         transport=registration.transport,
+        worker_label=registration.worker_label,
         sealed=sealed,
         key_id=key_id,
         expires_at=timezone.now() + LIFETIME,

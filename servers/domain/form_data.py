@@ -51,6 +51,9 @@ class Registration:
     working_directory: str = ""
     url: str = ""
     roots: list[Root] = field(default_factory=list)
+    worker_label: str = ""
+    answers_sampling: bool = True
+    answers_elicitation: bool = True
     connection_policy: ConnectionPolicy = ConnectionPolicy.ALWAYS_ON
     idle_timeout_seconds: int = 900
     connect_timeout_seconds: int = 30

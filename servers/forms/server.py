@@ -20,7 +20,7 @@ ADD_ROW = {"_add_row": values.PREFIX, "_add_root": roots.PREFIX}
 _MONO = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
 _PLAIN = (
     *("name", "slug", "description", "notes", "environment", "era", "command", "working_directory", "url"),
-    *("connection_policy", *validators.TIMES),
+    *("connection_policy", "worker_label", "answers_sampling", "answers_elicitation", *validators.TIMES),
 )
 
 
@@ -37,6 +37,11 @@ def _text(
 ) -> forms.CharField:
     widget = forms.TextInput(attrs=dict(_MONO) if mono else {"class": "form-control"})
     return forms.CharField(label=label, max_length=length, required=required, help_text=help_text, widget=widget)
+
+
+def _switch(label: str, help_text: str) -> forms.BooleanField:
+    widget = forms.CheckboxInput(attrs={"class": "form-check-input"})
+    return forms.BooleanField(label=label, required=False, initial=True, help_text=help_text, widget=widget)
 
 
 def _select(label: str, choices: Any, initial: str, help_text: str = "") -> forms.ChoiceField:
@@ -80,6 +85,11 @@ class ServerForm(forms.Form):
     working_directory = _text("Working directory", 1000, "A whole path. Empty: a directory of its own.", mono=True)
     era = _select("Protocol era", EraChoice.choices, EraChoice.AUTO)
     connection_policy = _select("Connection", ConnectionPolicy.choices, ConnectionPolicy.ALWAYS_ON)
+    worker_label = _text(
+        "Worker label", 60, "Only workers that carry it open this server. Empty: any worker.", mono=True
+    )
+    answers_sampling = _switch("Sampling", "The server may ask for an answer that a model would give.")
+    answers_elicitation = _switch("Elicitation", "The server may ask a person: a form to fill in, a page to visit.")
     idle_timeout_seconds = _seconds("idle_timeout_seconds", "Idle time-out", 900, "Used by “Close when idle”.")
     connect_timeout_seconds = _seconds("connect_timeout_seconds", "Connect time-out", 30, "To connect and shake hands.")
     request_timeout_seconds = _seconds(
@@ -167,6 +177,11 @@ class ServerForm(forms.Form):
         tags = list(dict.fromkeys(tag.strip() for tag in str(self.cleaned_data["tags"]).split(",") if tag.strip()))
         validators.validate_tags(tags)
         return tags
+
+    def clean_worker_label(self) -> str:
+        label = str(self.cleaned_data["worker_label"]).strip()
+        validators.validate_worker_label(label)
+        return label
 
     def clean_arguments(self) -> list[str]:
         lines = str(self.cleaned_data["arguments"]).replace("\r\n", "\n").split("\n")

@@ -1,6 +1,6 @@
 from django.db import models
 
-from servers.enums import DefinitionKind
+from servers.enums import DefinitionChange, DefinitionKind
 from servers.models.server import Server
 
 
@@ -32,6 +32,8 @@ class DefinitionVersion(models.Model):
     digest = models.CharField(max_length=64)
     body = models.TextField()
     seen_at = models.DateTimeField()
+    change = models.CharField(max_length=12, choices=DefinitionChange, default=DefinitionChange.FIRST)
+    reasons = models.JSONField(default=list)  # what makes it breaking or compatible, one sentence each
 
     class Meta:
         ordering = ["-id"]

@@ -29,6 +29,10 @@ class Server(models.Model):
     url = models.CharField(max_length=2000, blank=True)
     roots = models.JSONField(default=list, blank=True)  # [{"uri": "file:///srv/data", "name": "Data"}]
 
+    worker_label = models.CharField(max_length=60, blank=True)  # only workers that carry it may hold the session
+    answers_sampling = models.BooleanField(default=True)  # declared, and put into the inbox
+    answers_elicitation = models.BooleanField(default=True)
+
     connection_policy = models.CharField(max_length=20, choices=ConnectionPolicy, default=ConnectionPolicy.ALWAYS_ON)
     idle_timeout_seconds = models.PositiveIntegerField(default=900)
     connect_timeout_seconds = models.PositiveIntegerField(default=30)
@@ -47,6 +51,8 @@ class Server(models.Model):
         permissions = [
             ("manage_stdio", "May register commands that run on the workers"),
             ("call_tool", "May call tools"),
+            ("answer_question", "May answer questions of servers"),
+            ("manage_subscription", "May subscribe to resources"),
             ("view_payload", "May read arguments and results of calls"),
         ]
 

@@ -17,7 +17,14 @@ from servers.validators.commands import (
     validate_working_directory,
 )
 from servers.validators.limits import LIMITS, validate_limit, validate_limits
-from servers.validators.naming import RESERVED_SLUGS, TIMES, validate_seconds, validate_slug, validate_tags
+from servers.validators.naming import (
+    RESERVED_SLUGS,
+    TIMES,
+    validate_seconds,
+    validate_slug,
+    validate_tags,
+    validate_worker_label,
+)
 from servers.validators.roots import MAX_ROOTS, Root, root_uri, validate_root_name, validate_root_uri, validate_roots
 from servers.validators.values import (
     looks_secret,
@@ -58,5 +65,6 @@ __all__ = [
     "validate_variable_name",
     "validate_variable_value",
     "validate_websocket_url",
+    "validate_worker_label",
     "validate_working_directory",
 ]

@@ -1,4 +1,6 @@
-"""Names, tags and times of a registration."""
+"""Names, tags, labels and times of a registration."""
+
+import re
 
 from django.core.exceptions import ValidationError
 
@@ -14,6 +16,15 @@ def validate_slug(slug: str) -> None:
 def validate_tags(tags: list[str]) -> None:
     if len(tags) > 20 or any(len(tag) > 40 for tag in tags):
         raise ValidationError("At most 20 tags of 40 characters.", code="tags")
+
+
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}\Z")
+
+
+def validate_worker_label(label: str) -> None:
+    if label and not _LABEL.match(label):
+        words = "At most 60 letters, digits, dots, hyphens and underscores; it begins with a letter or digit."
+        raise ValidationError(words, code="label")
 
 
 #: seconds: (least, most) by field of Server

@@ -20,6 +20,7 @@ from sessions.bus.bell import Bell, Verb, queue_name, ring, send_task
 from sessions.bus.publisher import LOST, Publisher
 
 AUDIT, SERVERS, USERS = "audit", "servers", "users"
+INBOX, SUBSCRIPTIONS, SESSIONS = "inbox", "subscriptions", "sessions"
 
 __all__ = [
     "AUDIT",
@@ -100,6 +101,24 @@ def call_progress(call_uid: UUID | str, progress: float, total: float | None, me
     publish(
         f"call.{call_uid}", None, "progress", [{"progress": progress, "total": total, "message": (message or "")[:500]}]
     )
+
+
+def question_changed(question_uid: UUID | str, version: int, call_uid: UUID | str | None = None) -> None:
+    """An item of the inbox came or changed. `call_uid`: the call that waits for it."""
+    publish(INBOX, None, "question", [{"question": str(question_uid), "version": version}])
+    if call_uid is not None:
+        publish(f"call.{call_uid}", None, "call")
+
+
+def subscription_changed(subscription_uid: UUID | str, version: int, kind: str = "subscription") -> None:
+    """A subscription's row (kind "subscription") or its history (kind "version") changed."""
+    publish(f"subscription.{subscription_uid}", version, kind)
+    publish(SUBSCRIPTIONS, None, kind, [{"subscription": str(subscription_uid)}])
+
+
+def workers_changed() -> None:
+    """Load, heartbeat or sessions of some worker changed."""
+    publish(SESSIONS, None, "workers")
 
 
 def log_appended(server_uid: UUID | str, seq: int) -> None:

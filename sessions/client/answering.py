@@ -10,7 +10,7 @@ from typing import Any
 
 from ..protocol import asked as rules
 from ..protocol import jsonrpc
-from ..protocol.asked import Asked, Refused, ServerRequest
+from ..protocol.asked import Asked, Gone, Refused, ServerRequest
 from ..protocol.errors import McpError
 from ..protocol.events import ProtocolViolation, RequestRefused
 from ..protocol.jsonrpc import RequestId
@@ -62,19 +62,19 @@ class Answering:
         """The server cancelled its request: stop, and do not answer."""
         one = self._open.get(identity)
         if one is not None:
-            one.task.cancel()
+            one.task.cancel(Gone.WITHDRAWN)
 
     def give_up(self, ours: RequestId) -> None:
         """Our request is over: what the server asked for its sake gets the answer of a person who went away."""
         for one in self._open.values():
             if one.request.of == ours:
                 one.given_up = True
-                one.task.cancel()
+                one.task.cancel(Gone.CALL_OVER)
 
     def stop(self) -> None:
         """Nobody is left to be answered: the connection is over, or the server forgot the session."""
         for one in self._open.values():
-            one.task.cancel()
+            one.task.cancel(Gone.CONNECTION_OVER)
 
     def _ended(self, identity: RequestId) -> None:
         one = self._open.pop(identity)

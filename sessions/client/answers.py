@@ -10,8 +10,8 @@ from ..protocol.events import Event, ServerAsked
 from ..protocol.flow import TokenBucket
 from ..protocol.limits import Limits
 
-#: Answers one question, or raises Refused. Runs in a task of its own, which is cancelled when nobody wants the
-#: answer any more. Any other error reaches the server as "Internal error", without words of ours.
+#: Answers one question, or raises Refused. Runs in a task of its own, which is cancelled (with a Gone that says why)
+#: when nobody wants the answer any more. Any other error reaches the server as "Internal error", without words of ours.
 Answer = Callable[[Asked], Awaitable[Mapping[str, Any]]]
 
 _MINUTE: Final = 60.0

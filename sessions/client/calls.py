@@ -11,7 +11,7 @@ from ..protocol.results import ToolResult
 from ..protocol.tasks import TaskWish
 from .cache import read_key
 from .pump import Ask, OnProgress
-from .rounds import BeforeSend, Performed, Rounds
+from .rounds import BeforeSend, Rounds
 from .tasks import Tasks
 
 
@@ -59,8 +59,10 @@ class Calls(Rounds, Tasks):
         uri: str,
         *,
         timeout: float | None = None,
+        on_progress: OnProgress | None = None,
         before_send: BeforeSend | None = None,
         tag: Any = None,
+        meta: Mapping[str, Any] | None = None,
         cached: bool = False,
     ) -> dict[str, Any]:
         """With `cached` it may be what was read before, while a modern server allows that."""
@@ -70,7 +72,8 @@ class Calls(Rounds, Tasks):
         if kept is not None:
             return kept
         seen = self._cache_changes
-        done = await self._asked_back(methods.RESOURCES_READ, {"uri": uri}, timeout, before_send, tag)
+        ask = self._ask(methods.RESOURCES_READ, {"uri": uri}, timeout, on_progress, tag, meta)
+        done = await self._performed(ask, before_send)
         # What a person's answers went into is no answer to the same question asked again.
         self._remember_result(key, done.result, seen, whole=not done.rounds)
         return done.result
@@ -81,19 +84,28 @@ class Calls(Rounds, Tasks):
         arguments: Mapping[str, str],
         *,
         timeout: float | None = None,
+        on_progress: OnProgress | None = None,
         before_send: BeforeSend | None = None,
         tag: Any = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         params = {"name": name, "arguments": dict(arguments)}
         await self._demand_offered("prompts")
-        return (await self._asked_back(methods.PROMPTS_GET, params, timeout, before_send, tag)).result
+        ask = self._ask(methods.PROMPTS_GET, params, timeout, on_progress, tag, meta)
+        return (await self._performed(ask, before_send)).result
 
-    async def _asked_back(
-        self, method: str, params: dict[str, Any], timeout: float | None, before_send: BeforeSend | None, tag: Any
-    ) -> Performed:
+    def _ask(
+        self,
+        method: str,
+        params: dict[str, Any],
+        timeout: float | None,
+        on_progress: OnProgress | None = None,
+        tag: Any = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Ask:
         """A request that may ask back: a person who answers takes longer than a server."""
-        ask = Ask(method, params, timeout or self._timeouts.request, self._timeouts.total, tag=tag)
-        return await self._performed(ask, before_send)
+        idle, total = timeout or self._timeouts.request, self._timeouts.total
+        return Ask(method, params, idle, total, tag=tag, on_progress=on_progress, meta=own_meta(meta))
 
     async def complete(
         self,
@@ -102,13 +114,17 @@ class Calls(Rounds, Tasks):
         context: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
+        before_send: BeforeSend | None = None,
+        tag: Any = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """`context` is sent where the revision knows it (2025-06-18 and later)."""
         await self._demand_offered("completions")
         params: dict[str, Any] = {"ref": dict(ref), "argument": dict(argument)}
         if context is not None and self._session.revision and self._session.revision.completion_context:
             params["context"] = dict(context)
-        return await self._request(methods.COMPLETE, params, timeout or self._timeouts.request)
+        ask = self._ask(methods.COMPLETE, params, timeout, tag=tag, meta=meta)
+        return (await self._performed(ask, before_send)).result
 
     async def _relearn(self, ask: Ask) -> None:
         if ask.method == methods.TOOLS_CALL and ask.params is not None:

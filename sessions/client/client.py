@@ -165,6 +165,11 @@ class Client(Calls, Subscriptions, LogLevel):
         if self.state is State.DISCONNECTING:
             self._pump.move(Trigger.CLOSED)
 
+    @property
+    def pid(self) -> int | None:
+        """Of the server's process, where it is a child of ours."""
+        return getattr(self._pump.transport, "pid", None) if self._pump.has_transport else None
+
     async def _close_transport(self) -> None:
         if self._pump.has_transport:
             await self._pump.transport.close()

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from ..protocol import asked as rules
-from ..protocol.asked import Asked, Origin, Refused
+from ..protocol.asked import Asked, Gone, Origin, Refused
 from ..protocol.errors import Fault, LocalError, McpError, NotReady, ProtocolError
 from ..protocol.events import Event, OtherNotification, RequestRefused
 from ..protocol.limits import Limits
@@ -53,7 +53,7 @@ class Collecting:
         """The connection is over: nobody is asked any more."""
         self._over = error or NotReady("The session was closed.", Fault.CLOSED, may_have_run=True)
         for task in self._working:
-            task.cancel()
+            task.cancel(Gone.CONNECTION_OVER)
 
     # -- one question
 
@@ -79,7 +79,7 @@ class Collecting:
             return await asyncio.gather(*tasks)
         finally:
             for task in tasks:
-                task.cancel()
+                task.cancel(Gone.CALL_OVER)
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self, work: Coroutine[Any, Any, dict[str, Any]]) -> "asyncio.Task[dict[str, Any]]":
@@ -137,7 +137,7 @@ class Collecting:
         finally:
             del self._visited[over]
             told.cancel()
-            answered.cancel()
+            answered.cancel(Gone.VISITED if over.is_set() else Gone.CALL_OVER)
             await asyncio.gather(told, answered, return_exceptions=True)
 
     def _heed(self, event: Event) -> None:

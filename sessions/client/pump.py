@@ -7,13 +7,14 @@ stands between.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ..protocol import methods
 from ..protocol.asked import ServerRequest, Withdrawn
 from ..protocol.correlation import Deadline, Pending
 from ..protocol.errors import Fault, McpError, ProtocolError, TransportError
-from ..protocol.events import DiagnosticLine, Event, ProtocolViolation
+from ..protocol.events import DiagnosticLine, Event, LogMessage, ProtocolViolation
 from ..protocol.jsonrpc import RequestId
 from ..protocol.limits import Limits
 from ..protocol.rounds import ASKING_BACK
@@ -186,9 +187,7 @@ class Pump(Telling):
         """While a question of the server is being answered: the idle time of the request that it belongs to stands
         still. Yields the tag of that request. Without `identity` (a duplex stream does not tell) it may be any
         that is able to ask back; the tag is known only where there is just one."""
-        pending = self._session.find(identity) if identity is not None else None
-        able = [pending] if pending else [one for one in self._session.every() if one.method in _MAY_ASK]
-        able = [one for one in able if one.waiter is not None and one.waiter.outgoing.left]
+        able = self._able(identity)
         flights: list[Flight] = [one.waiter for one in able]
         for flight in flights:
             flight.hold(self._loop.time())
@@ -197,6 +196,12 @@ class Pump(Telling):
         finally:
             for flight in flights:
                 flight.release(self._loop.time())
+
+    def _able(self, identity: RequestId | None) -> list[Pending]:
+        """Requests on their way that the server may speak of by itself: the one named, else any of them."""
+        pending = self._session.find(identity) if identity is not None else None
+        able = [pending] if pending else [one for one in self._session.every() if one.method in _MAY_ASK]
+        return [one for one in able if one.waiter is not None and one.waiter.outgoing.left]
 
     def on_first_sign(self, act: Callable[[], None] | None) -> None:
         """Call `act` once when anything comes from the peer, a line of stderr too."""
@@ -235,8 +240,18 @@ class Pump(Telling):
                 self.on_asked(item)
             elif type(item) is Withdrawn:
                 self.on_withdrawn(item.id)
+            elif type(item) is LogMessage:
+                self.tell(self._attributed(item, answering))
             else:
                 self.tell(item)  # type: ignore[arg-type]  # mypy does not narrow a union by `type(x) is`
+
+    def _attributed(self, message: LogMessage, answering: Outgoing | None) -> LogMessage:
+        """To the request on whose stream it came; on a duplex stream to the only one that it can be about."""
+        if answering is not None:
+            about = [self._session.find(answering.id)] if answering.id is not None else []
+        else:
+            about = [] if self.transport.exchange else [*self._able(None)]
+        return replace(message, tag=about[0].tag) if len(about) == 1 and about[0] is not None else message
 
     def _resolve(self, answered: Answered, answering: Outgoing | None) -> None:
         flight: Flight = answered.pending.waiter

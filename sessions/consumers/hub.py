@@ -19,7 +19,7 @@ from sessions.consumers.reader import Reader
 from sessions.consumers.socket import Socket
 from sessions.consumers.streams import Stream, Subscription
 from sessions.consumers.topic_reads import TopicReads
-from sessions.domain import tickets
+from sessions.domain import questions, tickets
 from sessions.domain.calls import expire_due
 from sessions.domain.topics import Topic
 
@@ -203,6 +203,7 @@ class Hub:
         self._retry_catch_ups()
         await self._judge(list(self.sockets))
         await self.reader.work(expire_due)
+        await self.reader.work(questions.expire_due)
 
     def _retry_catch_ups(self) -> None:
         for socket in self.sockets:

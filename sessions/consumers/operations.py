@@ -16,6 +16,7 @@ from sessions.consumers.socket import Socket
 from sessions.domain import calls
 from sessions.domain.calls import AuditUnavailable, Given, Rejected
 from sessions.models import Call
+from sessions.protocol.methods import TOOLS_CALL
 
 _NO_CALL = "There is no such call."
 _BUSY = "Too many calls of this page are being placed. Wait for their answers."
@@ -40,8 +41,9 @@ async def call(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> None:
 async def _placed(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> dict[str, Any]:
     ref = body.get("ref")
     try:
-        server, tool, given = _uid(body.get("server")), _text(body.get("tool")), _given(body)
-        placed = await calls.aplace(socket.actor, socket.viewer.user, server, tool, given, run=reader.work)
+        server, target, given = _uid(body.get("server")), _target(body), _given(body)
+        place = partial(calls.aplace, run=reader.work, method=str(body.get("method", TOOLS_CALL)))
+        placed = await place(socket.actor, socket.viewer.user, server, target, given)
         html = "" if body.get("html") is False else await reader.run(partial(sources.card_html, placed, True))
     except Rejected as problem:
         return _rejected(ref, problem.message, problem.errors, problem.confirm)
@@ -102,7 +104,9 @@ def _uid(value: Any) -> UUID:
         raise _Malformed("The message names no server or call.") from problem
 
 
-def _text(value: Any) -> str:
+def _target(body: Mapping[str, Any]) -> str:
+    """`target` for every method; `tool` is its first name."""
+    value = body.get("target", body.get("tool"))
     if not isinstance(value, str) or not value:
-        raise _Malformed("The message names no tool.")
+        raise _Malformed("The message names no tool." if "tool" in body else "The message names no target.")
     return value

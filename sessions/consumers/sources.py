@@ -8,11 +8,13 @@ from uuid import UUID
 
 from django.db.models import Max
 from django.template.loader import render_to_string
+from django.urls import reverse
 
 from servers.audit import query as audit_query
 from servers.models import AuditEvent, AuditHead, Server, ServerDraft
+from servers.templatetags._visible import visible_text
 from sessions.consumers.frames import Frame, encode
-from sessions.domain import queries
+from sessions.domain import catalog_reading, queries
 from sessions.domain.diagnosis import explain
 from sessions.domain.draft_page import draft_context
 from sessions.domain.topics import Topic, TopicKind
@@ -67,9 +69,11 @@ def _log_after(server_uid: UUID, seq: int) -> list[Row]:
             "seq": line.seq,
             "at": line.at.isoformat(),
             "level": line.level,
-            "source": " · ".join(filter(None, [LogSource(line.source).label, line.logger])),
-            "text": line.text,
+            "from": line.source,
+            "source": visible_text(" · ".join(filter(None, [LogSource(line.source).label, line.logger]))),
+            "text": visible_text(line.text),
             "call": str(line.call_uid) if line.call_uid else None,
+            "href": reverse("calls:detail", args=[line.call_uid]) if line.call_uid else "",
         }
         for line in lines
     ]
@@ -115,7 +119,8 @@ def _server_frame(server: Server, session: McpSession | None) -> Frame:
 
 
 def catalog_frame(server_uid: UUID) -> Frame:
-    return Frame(encode(f"server.{server_uid}", None, "catalog", [queries.catalog_row(server_uid)]), None, "catalog")
+    row = queries.catalog_row(server_uid) | catalog_reading.row(server_uid)
+    return Frame(encode(f"server.{server_uid}", None, "catalog", [row]), None, "catalog")
 
 
 def server_call_frames(server_uid: UUID, call_uids: list[UUID] | None, since: datetime) -> list[Frame]:

@@ -274,8 +274,11 @@ class SnapshotStream(Stream):
             await asyncio.gather(self._progress_task, return_exceptions=True)
 
 
+_SUBJECTS = ("call", "server", "question", "subscription")
+
+
 def _subject(row: dict[str, Any]) -> str:
-    return str(row.get("call") or row.get("server") or "")
+    return str(next((row[name] for name in _SUBJECTS if row.get(name)), ""))
 
 
 def _progress_row(rows: Any) -> Row | None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from sessions.consumers import sources
+from sessions.consumers import question_frames, sources, subscription_frames, worker_frames
 from sessions.consumers.frames import Frame
 from sessions.consumers.reader import Reader, Together
 from sessions.consumers.sources import CallKey
@@ -31,11 +31,17 @@ class TopicReads:
             TopicKind.SERVER: partial(self._read_server, timezone.now()),
             TopicKind.CALL: self._read_call,
             TopicKind.DRAFT: self._read_draft,
+            TopicKind.INBOX: partial(self._read_rows, question_frames.frames),
+            TopicKind.SUBSCRIPTIONS: partial(self._read_rows, subscription_frames.board_frames),
+            TopicKind.SUBSCRIPTION: self._read_subscription,
+            TopicKind.SESSIONS: self._read_workers,
         }
         is_call = topic.kind is TopicKind.CALL
         stream = SnapshotStream(topic, readers[topic.kind], self._read_progress if is_call else None)
         if is_call:
             stream.window = 0.0  # three frames in its life: a result never waits for the window
+        if topic.kind is TopicKind.SESSIONS:
+            stream.window = 1.0  # a whole board is read for it
         return stream
 
     def _feed(self, topic: Topic) -> FeedStream:
@@ -81,6 +87,17 @@ class TopicReads:
     async def _read_progress(self, row: Row, stream: SnapshotStream) -> Frame | None:
         read = partial(sources.progress_frame, stream.topic.row, row, stream.has_reserved_listeners)
         return await self.reader.run(read)
+
+    async def _read_rows(
+        self, read: Callable[[list[UUID] | None], list[Frame]], dirt: set[Dirt], stream: SnapshotStream
+    ) -> list[Frame]:
+        return await self.reader.run(partial(read, _subjects(dirt)))
+
+    async def _read_subscription(self, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
+        return await self.reader.run(partial(subscription_frames.frames_of, stream.topic.row))
+
+    async def _read_workers(self, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
+        return await self.reader.run(worker_frames.frames)
 
     async def _read_draft(self, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
         frame = await self._drafts.get(stream.topic.row)

@@ -13,7 +13,7 @@ from django.utils.crypto import constant_time_compare
 from servers import access
 from servers.models import ServerDraft
 from sessions.domain.topics import Topic, TopicKind
-from sessions.models import Call
+from sessions.models import Call, Subscription
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ def sees_row(viewer: Viewer, topic: Topic) -> bool:
         return servers.filter(uid=topic.row).exists()
     if topic.kind is TopicKind.CALL:
         return Call.objects.filter(Q(server__in=servers) | Q(server=None), uid=topic.row).exists()
+    if topic.kind is TopicKind.SUBSCRIPTION:
+        return Subscription.objects.filter(server__in=servers, uid=topic.row).exists()
     if topic.kind is TopicKind.DRAFT:  # it holds what one person typed
         return ServerDraft.objects.filter(uid=topic.row, user_id=viewer.user_id).exists()
     return True

@@ -11,28 +11,25 @@ from typing import Any
 from servers.audit import payloads
 from servers.models import Payload
 from sessions.domain.call_outcome import Outcome, outcome_of
-from sessions.domain.result_blocks import Block, blocks_of
+from sessions.domain.operations import Words, words_of
+from sessions.domain.result_views import View, view_of
 from sessions.enums import CallState
 from sessions.models import Call, LogLine
 
 #: a larger result is shown as the beginning of its text only
 PARSED_BYTES = 2 * 1024 * 1024
 RAW_CHARS = 200_000
-STRUCTURED_CHARS = 200_000
 _LINES_LOOKED_AT = 200
-_ABSENT = object()
 
 
 @dataclass(frozen=True)
 class Result:
-    """`structured` is shown when `has_structured`; `cut` when `raw` is only the beginning."""
+    """`cut` when `raw` is only the beginning."""
 
     size: int
     raw: str
     cut: bool
-    blocks: list[Block] = field(default_factory=list)
-    has_structured: bool = False
-    structured: Any = None
+    view: View = field(default_factory=lambda: View("Content", []))
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,10 @@ class Card:
     late: bool
     lines: list[dict[str, Any]]
     brief: bool
+
+    @property
+    def words(self) -> Words:
+        return words_of(self.call.method)
 
     @property
     def running(self) -> bool:
@@ -84,7 +85,7 @@ def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
     return Card(
         call=shown,
         outcome=outcome_of(shown),
-        result=_result(payload, brief) if readable and payload is not None else None,
+        result=_result(call, payload, brief) if readable and payload is not None else None,
         erased=payload is not None and payload.erased_at is not None,
         hidden=not may_read and (payload is not None or bool(call.error_message or call.error_data)),
         late=call.late_result is not None,
@@ -100,22 +101,14 @@ def without_words(call: Call) -> Call:
     return other
 
 
-def _result(payload: Payload, brief: bool) -> Result:
+def _result(call: Call, payload: Payload, brief: bool) -> Result:
     text = payloads.read(payload) or ""
     value = _parsed(text) if payload.size <= PARSED_BYTES and not brief else None
     if not isinstance(value, dict):
         return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS)
     pretty = json.dumps(value, indent=2, ensure_ascii=False)
-    structured = value.get("structuredContent", _ABSENT)
-    shown = structured is not _ABSENT and len(json.dumps(structured)) <= STRUCTURED_CHARS
-    return Result(
-        size=payload.size,
-        raw=pretty[:RAW_CHARS],
-        cut=len(pretty) > RAW_CHARS,
-        blocks=blocks_of(value.get("content")),
-        has_structured=shown,
-        structured=structured if shown else None,
-    )
+    view = view_of(call.method, call.target, value)
+    return Result(size=payload.size, raw=pretty[:RAW_CHARS], cut=len(pretty) > RAW_CHARS, view=view)
 
 
 def _parsed(text: str) -> Any:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from sessions.domain.diagnosis import explain
+from sessions.domain.operations import words_of
 from sessions.domain.rpc_codes import name_of
 from sessions.enums import CallState
 from sessions.models import Call
@@ -56,7 +57,7 @@ def _rpc_error(call: Call) -> Outcome:
         "alert-circle",
         "JSON-RPC error",
         call.error_message,
-        "The server refused the request itself; the tool's own answer is missing.",
+        words_of(call.method).refused,
         code=code,
         code_name=name_of(code, call.session.revision if call.session else ""),
         data=call.error_data,
@@ -66,7 +67,7 @@ def _rpc_error(call: Call) -> Outcome:
 def _failed(call: Call) -> Outcome:
     explanation = explain(call.fault, call.detail, call.server)
     if call.fault in _REFUSED_ANSWERS:
-        text = f"{call.detail} The tool may have run; only its answer was refused."
+        text = f"{call.detail} {words_of(call.method).unsure} Only its answer was refused."
         return Outcome("viol", "lock", explanation.title, text, explanation.remedy)
     title = f"The connection failed: {explanation.title}" if call.fault else "The call failed"
     return Outcome("bad", "plug-x", title, explanation.cause or call.detail, explanation.remedy)
@@ -76,15 +77,14 @@ def _unknown(call: Call) -> Outcome:
     text = (
         f"{call.detail} " if call.detail else ""
     ) + "The call was sent, and no answer can come any more. mcpadmin never repeats such a call by itself."
-    remedy = "Find out at the server whether it ran. If it did not, or if twice does no harm, run it again."
-    return Outcome("warn", "clock-x", "Outcome unknown", text, remedy)
+    return Outcome("warn", "clock-x", "Outcome unknown", text, words_of(call.method).remedy)
 
 
 def _cancelled(call: Call) -> Outcome:
     by = f" by {call.cancel_requested_by}" if call.cancel_requested_by else ""
     if call.sent_at is None:
         return Outcome("warn", "player-stop", f"Cancelled{by}", call.detail or "It did not reach the server.")
-    text = "The server was told. MCP has no answer to a cancellation, so the tool may have run in part."
+    text = f"The server was told. MCP has no answer to a cancellation, {words_of(call.method).cancelled}"
     return Outcome("warn", "player-stop", f"Cancelled{by}", text)
 
 

@@ -22,7 +22,7 @@ from servers.domain import rights
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from sessions import bus
-from sessions.domain.arguments import Given, Rejected, read_arguments
+from sessions.domain.arguments import Given, Rejected
 from sessions.domain.endings import (
     CANCELLED_BEFORE,
     end_now,
@@ -33,9 +33,11 @@ from sessions.domain.endings import (
     wish_cancelled,
 )
 from sessions.domain.intents import Intent, requested, write
+from sessions.domain.operations import operation_of
 from sessions.domain.targets import Target, find_target
 from sessions.enums import CallState
 from sessions.models import Call
+from sessions.protocol.methods import TOOLS_CALL
 from sessions.schemas import jsontext
 
 __all__ = ["AuditUnavailable", "Given", "Rejected", "aplace", "cancel", "check", "expire_due", "place", "repeat"]
@@ -47,20 +49,31 @@ Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 # --- placing ---------------------------------------------------------------------------------------------------------
-def place(actor: Actor, user: Any, server: Server, tool: str, given: Given, *, repeats: Call | None = None) -> Call:
+def place(
+    actor: Actor,
+    user: Any,
+    server: Server,
+    target: str,
+    given: Given,
+    *,
+    method: str = TOOLS_CALL,
+    repeats: Call | None = None,
+) -> Call:
     """Place a call and return its committed row. Not inside of a transaction.
 
-    Raises Http404 and access.Denied (recorded), Rejected (server, tool, arguments or confirmation) and AuditUnavailable
-    (the intent was not durable within 2 s: the call is refused).
+    Raises Http404 and access.Denied (recorded), Rejected (server, target, arguments or confirmation) and
+    AuditUnavailable (the intent was not durable within 2 s: the call is refused).
     """
-    intent = check(actor, user, server.uid, tool, given, repeats=repeats)
+    intent = check(actor, user, server.uid, target, given, method=method, repeats=repeats)
     with _refusing(intent):
         return writer().submit_and_wait(partial(write, intent), partial(requested, intent), DURABLE_SECONDS)
 
 
-async def aplace(actor: Actor, user: Any, server_uid: UUID, tool: str, given: Given, *, run: Run) -> Call:
+async def aplace(
+    actor: Actor, user: Any, server_uid: UUID, target: str, given: Given, *, run: Run, method: str = TOOLS_CALL
+) -> Call:
     """`place` for a loop: `run` carries the checks (database, JSON Schema) to a thread of the caller's choice."""
-    intent: Intent = await run(partial(check, actor, user, server_uid, tool, given))
+    intent: Intent = await run(partial(check, actor, user, server_uid, target, given, method=method))
     with _refusing(intent):
         return await writer().submit_and_await(partial(write, intent), partial(requested, intent), DURABLE_SECONDS)
 
@@ -76,13 +89,24 @@ def _refusing(intent: Intent) -> Iterator[None]:
         raise Rejected("The server was deleted meanwhile.") from problem
 
 
-def check(actor: Actor, user: Any, server_uid: UUID, tool: str, given: Given, *, repeats: Call | None = None) -> Intent:
+def check(
+    actor: Actor,
+    user: Any,
+    server_uid: UUID,
+    name: str,
+    given: Given,
+    *,
+    method: str = TOOLS_CALL,
+    repeats: Call | None = None,
+) -> Intent:
     """Everything that may refuse a call, in a thread that may wait for the database and the schema checker."""
-    target = find_target(user, actor, server_uid, tool)
-    arguments, unchecked = read_arguments(target.schema, given)
-    _require_confirmation(target, given, unchecked)
+    operation = operation_of(method)
+    target = find_target(user, actor, server_uid, operation, name)
+    arguments, unchecked = operation.read(name, target.definition, given)
+    _require_confirmation(target, operation.destructive(target.definition), given, unchecked)
     return Intent(
         actor=actor,
+        method=method,
         target=target,
         arguments=jsontext.dumps(arguments, indent=None),
         deadline=timezone.now() + timedelta(seconds=target.connect_seconds + WAIT_SECONDS),
@@ -91,8 +115,8 @@ def check(actor: Actor, user: Any, server_uid: UUID, tool: str, given: Given, *,
     )
 
 
-def _require_confirmation(target: Target, given: Given, unchecked: str) -> None:
-    if target.destructive and given.confirm != target.tool_name:
+def _require_confirmation(target: Target, destructive: bool, given: Given, unchecked: str) -> None:
+    if destructive and given.confirm != target.name:
         raise Rejected("This tool is marked destructive. Type its name to confirm, then run it again.", confirm="name")
     if unchecked and not given.confirm:
         message = f"The arguments cannot be checked against the tool's schema ({unchecked}). Confirm to run it anyway."
@@ -132,6 +156,7 @@ def _cancel_events(actor: Actor, call: Call | None) -> list[Event]:
         identity_name=call.identity_name,
         subject=call.target[:300],
         call_uid=call.uid,
+        details={"method": call.method},
     )
     return [asked, finish_event(call, CANCELLED_BEFORE, actor)] if call.state == CallState.CANCELLED else [asked]
 
@@ -151,7 +176,8 @@ def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "") -> 
     text = payloads.read(call.arguments)
     if text is None:
         raise Rejected("The arguments of this call were erased; fill in the form again.")
-    return place(actor, user, call.server, call.target, Given(text=text, confirm=confirm), repeats=call)
+    given = Given(text=text, confirm=confirm)
+    return place(actor, user, call.server, call.target, given, method=call.method, repeats=call)
 
 
 def may_read(user: Any, call: Call) -> bool:

@@ -23,6 +23,7 @@ from sessions.domain.endings import Ending, end_now, finish_event
 from sessions.domain.lifecycle import Hold, storable
 from sessions.enums import CallState
 from sessions.models import Attempt, Call, McpSession
+from sessions.protocol.methods import TOOLS_CALL
 
 TEXT_CHARS = 4_000
 DATA_CHARS = 64 * 1024
@@ -46,12 +47,14 @@ _STRAY = Ending(
 
 @dataclass(frozen=True)
 class Order:
-    """A requested call as its worker reads it. `arguments` is JSON text, `definition` the tool as the server wrote it."""
+    """A requested call as its worker reads it. `arguments` is JSON text, `definition` the tool as the server wrote it:
+    what else is asked for goes without its description."""
 
     pk: int
     uid: UUID
     session_id: int
-    tool: str
+    method: str
+    target: str
     arguments: str
     arguments_digest: str
     actor: Actor
@@ -98,11 +101,12 @@ def read_order(uid: UUID) -> Order | None:
         pk=call.pk,
         uid=call.uid,
         session_id=call.session_id,
-        tool=call.target,
+        method=call.method,
+        target=call.target,
         arguments=text,
         arguments_digest=call.arguments.digest,
         actor=Actor(call.user_id, call.user_name),
-        definition=call.definition or "",
+        definition=call.definition or "" if call.method == TOOLS_CALL else "",
     )
 
 
@@ -225,8 +229,8 @@ def _event(
         actor=order.actor,
         server=ServerRef(hold.server_uid, hold.server_name),
         identity_name=hold.identity_name,
-        subject=order.tool[:300],
+        subject=order.target[:300],
         call_uid=order.uid,
-        details=details,
+        details={"method": order.method, **details},
         digests=digests or {"arguments": order.arguments_digest},
     )

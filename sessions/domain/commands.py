@@ -18,6 +18,7 @@ from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, IdentityKind
 from servers.models import Identity, Server, ServerDraft
 from sessions import bus
+from sessions.domain import lifecycle, timeline
 from sessions.enums import Desired
 from sessions.models import McpSession, Worker
 
@@ -26,24 +27,31 @@ OPEN_TASK, TEST_TASK = "sessions.open", "sessions.test"
 
 
 @dataclass(frozen=True)
-class _Order:
-    """One change of a session's wish: `fields` where `unless` does not hold yet, recorded as `action`."""
+class Order:
+    """One change of a session's wish: `fields` where `unless` does not hold yet, recorded as `action`.
+
+    `told`: its title in the connection timeline.
+    """
 
     action: AuditAction
     fields: Mapping[str, Any]
     unless: Q
     word: str
+    told: str = ""
 
 
-_OPEN = _Order(AuditAction.SESSION_OPEN, {"desired": Desired.OPEN}, Q(desired=Desired.OPEN), "connect")
-_CLOSE = _Order(AuditAction.SESSION_CLOSE, {"desired": Desired.CLOSED}, Q(desired=Desired.CLOSED), "disconnect")
-_RECONNECT = _Order(
+_OPEN = Order(AuditAction.SESSION_OPEN, {"desired": Desired.OPEN}, Q(desired=Desired.OPEN), "connect", "Connect")
+_CLOSE = Order(
+    AuditAction.SESSION_CLOSE, {"desired": Desired.CLOSED}, Q(desired=Desired.CLOSED), "disconnect", "Disconnect"
+)
+_RECONNECT = Order(
     AuditAction.SESSION_OPEN,
     {"desired": Desired.OPEN, "restart_requested": F("restart_requested") + 1},
     Q(pk=None),
     "reconnect",
+    "Reconnect",
 )
-_REFRESH = _Order(
+_REFRESH = Order(
     AuditAction.SESSION_OPEN,
     {"desired": Desired.OPEN, "refresh_requested": F("refresh_requested") + 1},
     Q(pk=None),
@@ -63,30 +71,38 @@ def shared_session(server: Server) -> McpSession:
 
 def want_session(actor: Actor, session: McpSession) -> bool:
     """Ask for the session to be open. False when it was asked before: the worker is rung all the same."""
-    return _give(actor, session, _OPEN)
+    return give(actor, session, _OPEN)
 
 
 def close_session(actor: Actor, session: McpSession) -> bool:
     """Ask for the session to be closed and kept closed; the host cancels its calls in flight."""
-    return _give(actor, session, _CLOSE)
+    return give(actor, session, _CLOSE)
 
 
 def reconnect(actor: Actor, session: McpSession) -> bool:
     """Ask the owner to close and open again; a closed session is opened."""
-    return _give(actor, session, _RECONNECT)
+    return give(actor, session, _RECONNECT)
 
 
 def refresh(actor: Actor, session: McpSession) -> bool:
     """Ask the owner to read tools, resources and prompts again; a closed session is opened, which does the same."""
-    return _give(actor, session, _REFRESH)
+    return give(actor, session, _REFRESH)
 
 
-def _give(actor: Actor, session: McpSession, order: _Order) -> bool:
-    """Raises AuditUnavailable when the order could not be made durable in time: then it does not stand."""
+def give(actor: Actor, session: McpSession, order: Order) -> bool:
+    """False when somebody else was faster.
+
+    Raises AuditUnavailable when the order could not be made durable in time: then it does not stand.
+    """
 
     def change() -> bool:
         rows = McpSession.objects.filter(pk=session.pk).exclude(order.unless)
-        return rows.update(version=F("version") + 1, **order.fields) == 1
+        if not rows.update(version=F("version") + 1, **order.fields):
+            return False
+        lifecycle.unowned(session.pk)
+        if order.told:
+            timeline.note(session.pk, order.told, f"Ordered by {actor.name or 'mcpadmin'}.")
+        return True
 
     def events(changed: bool) -> list[Event]:
         return [_event(actor, session, order)] if changed else []
@@ -94,11 +110,12 @@ def _give(actor: Actor, session: McpSession, order: _Order) -> bool:
     changed = writer().submit_and_wait(change, events, timeout=DURABLE_SECONDS)
     if changed:
         bus.session_changed(session.server.uid)
+        bus.workers_changed()
     summon(session.uid)
     return changed
 
 
-def _event(actor: Actor, session: McpSession, order: _Order) -> Event:
+def _event(actor: Actor, session: McpSession, order: Order) -> Event:
     return Event(
         action=order.action,
         outcome=AuditOutcome.PENDING,
@@ -110,32 +127,41 @@ def _event(actor: Actor, session: McpSession, order: _Order) -> Event:
 
 
 # --- reaching a worker -------------------------------------------------------------------------------------------------
-def live_workers() -> list[Worker]:
-    """Least loaded first."""
+def live_workers(label: str = "") -> list[Worker]:
+    """Those that carry the label, the least loaded first."""
     fresh = timezone.now() - timedelta(seconds=settings.STALE_SECONDS)
-    return list(Worker.objects.filter(heartbeat_at__gt=fresh, draining=False).order_by("session_count", "id"))
+    living = Worker.objects.filter(heartbeat_at__gt=fresh, draining=False).order_by("session_count", "id")
+    return [worker for worker in living if not label or label in worker.labels]
 
 
 def alive(worker: Worker | None) -> bool:
     return worker is not None and worker.heartbeat_at > timezone.now() - timedelta(seconds=settings.STALE_SECONDS)
 
 
-def summon(session_uid: UUID) -> None:
-    """Have somebody look at the session's row, without waiting for Redis: its living owner, else a worker to claim it."""
-    session = McpSession.objects.select_related("owner").filter(uid=session_uid).first()
+def summon(session_uid: UUID, *, leaver: UUID | None = None) -> None:
+    """Have somebody look at the session's row, without waiting for Redis: its living owner, else a worker to claim it.
+
+    `leaver`: a worker that ends, and must not be asked.
+    """
+    session = McpSession.objects.select_related("owner", "server").filter(uid=session_uid).first()
     if session is None:
         return
     if session.owner is not None and alive(session.owner):
         bus.ring_later(session.owner.uid, "session", session.uid, session.epoch)
-    elif session.desired == Desired.OPEN:
-        ask_worker(OPEN_TASK, str(session.uid))
+    elif session.desired == Desired.OPEN and not session.paused:
+        ask_worker(OPEN_TASK, str(session.uid), session.server.worker_label, leaver)
 
 
-def ask_worker(task: str, argument: str) -> bool:
-    """Send `task` to the least loaded live worker's own queue; without one to the common queue, and False."""
-    workers = live_workers()
+def ask_worker(task: str, argument: str, label: str = "", leaver: UUID | None = None) -> bool:
+    """Send `task` to the own queue of the least loaded live worker that carries the label.
+
+    Without one False: to the common queue when any worker may do it, else to nobody, since the first worker of the
+    label finds the row by itself.
+    """
+    workers = [worker for worker in live_workers(label) if worker.uid != leaver]
     node = workers[0].node if workers else None
-    bus.later(lambda: bus.send_task(task, [argument], node=node))
+    if node is not None or not label:
+        bus.later(lambda: bus.send_task(task, [argument], node=node))
     return node is not None
 
 
@@ -149,4 +175,4 @@ def test_draft(actor: Actor, draft: ServerDraft) -> bool:
         subject=str(draft.transport),
     )
     writer().submit_and_wait(lambda: None, lambda _: [event], timeout=DURABLE_SECONDS)
-    return ask_worker(TEST_TASK, str(draft.uid))
+    return ask_worker(TEST_TASK, str(draft.uid), draft.worker_label)

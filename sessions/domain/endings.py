@@ -106,7 +106,7 @@ def finish_event(call: Call, ending: Ending, actor: Actor = SYSTEM) -> Event:
         identity_name=call.identity_name,
         subject=call.target[:300],
         call_uid=call.uid,
-        details={"state": ending.after.value, "detail": ending.detail},
+        details={"method": call.method, "state": ending.after.value, "detail": ending.detail},
     )
 
 

@@ -14,7 +14,7 @@ from servers.audit import payloads
 from servers.audit.record import Actor, Event
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from sessions import bus
-from sessions.domain import commands, endings
+from sessions.domain import commands, endings, lifecycle
 from sessions.domain.targets import Target
 from sessions.enums import Desired
 from sessions.models import Call, McpSession
@@ -40,6 +40,7 @@ class Intent:
     """A call that passed every check and is not written yet. `arguments` is JSON text."""
 
     actor: Actor
+    method: str
     target: Target
     arguments: str
     deadline: datetime
@@ -65,7 +66,8 @@ def write(intent: Intent) -> Call:
         identity_name=target.identity_name,
         user_id=intent.actor.id,
         user_name=intent.actor.name,
-        target=target.tool_name,
+        method=intent.method,
+        target=target.name,
         definition_digest=target.digest or "",
         arguments=payloads.store(PayloadKind.ARGUMENTS, intent.arguments),
         repeats=intent.repeats,
@@ -81,7 +83,8 @@ def _want_open(session_id: int) -> None:
     """A call is a wish for its session; a server that was disabled a moment ago stays closed and the call lapses."""
     in_service = Q(server__enabled=True, server__archived_at=None)
     closed = McpSession.objects.filter(in_service, pk=session_id, desired=Desired.CLOSED)
-    closed.update(desired=Desired.OPEN, version=F("version") + 1)
+    if closed.update(desired=Desired.OPEN, version=F("version") + 1):
+        lifecycle.unowned(session_id)
 
 
 # Through the ORM this insert costs three times as much, on the path of every call.
@@ -110,7 +113,7 @@ def requested(intent: Intent, call: Call) -> list[Event]:
             identity_name=call.identity_name,
             subject=call.target[:300],
             call_uid=call.uid,
-            details={**repeats, **intent.details},
+            details={"method": call.method, **repeats, **intent.details},
             digests={"arguments": call.arguments.digest},
         )
     ]

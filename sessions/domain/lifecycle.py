@@ -13,17 +13,20 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from servers.audit.record import SYSTEM, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome
+from servers.models import Server
 from sessions import bus
+from sessions.domain import timeline
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
-from sessions.models import Call, McpSession
+from sessions.models import Call, McpSession, Subscription
 
 DETAIL_CHARS, TAIL_CHARS, WARNINGS = 4_000, 8_000, 50
 _NO_FAULT: Mapping[str, Any] = {"fault": "", "fault_step": "", "fault_detail": "", "fault_at": None, "stderr_tail": ""}
+_NO_PROCESS: Mapping[str, Any] = {"process": {}, "process_at": None}
 _OPEN_CALLS = [CallState.REQUESTED, CallState.SENT]
 _LEADING_TO: Mapping[SessionState, tuple[SessionState, ...]] = {
     SessionState.CONNECTING: (SessionState.DISCONNECTED,),
@@ -47,6 +50,7 @@ class Hold:
     worker_id: int
     worker_uid: UUID
     epoch: int
+    node: str = ""
 
     @property
     def server(self) -> ServerRef:
@@ -122,49 +126,65 @@ def initializing(hold: Hold) -> bool:
 
 
 def ready(hold: Hold, greeting: Greeting) -> bool:
-    now = timezone.now()
-    return _enter(hold, SessionState.READY, connected_at=now, **_NO_FAULT, **greeting.fields())
+    restarts = Case(When(connected_at=None, then=F("restarts")), default=F("restarts") + 1)
+    fields = {"connected_at": timezone.now(), "restarts": restarts, **_NO_FAULT, **greeting.fields()}
+    return _enter(hold, SessionState.READY, _ready_words(greeting), **fields)
+
+
+def _ready_words(greeting: Greeting) -> str:
+    way = f" over {greeting.transport.replace('_', ' ')}" if greeting.transport else ""
+    return f"Revision {greeting.revision}{way}."
 
 
 def ready_again(hold: Hold) -> bool:
     """After the server forgot its wire session and took a new one."""
-    return _enter(hold, SessionState.READY)
+    return _enter(hold, SessionState.READY, "The server forgot its session; a new one was taken.")
 
 
 def disconnecting(hold: Hold) -> bool:
     return _enter(hold, SessionState.DISCONNECTING)
 
 
-def disconnected(hold: Hold) -> bool:
+def disconnected(hold: Hold, words: str = "Session closed.") -> bool:
     """Closed as ordered, so no fault is left to show."""
-    return _enter(hold, SessionState.DISCONNECTED, attempts=0, next_retry_at=None, **_NO_FAULT)
+    fields = {"attempts": 0, "next_retry_at": None, **_NO_PROCESS, **_NO_FAULT}
+    return _enter(hold, SessionState.DISCONNECTED, words, **fields)
 
 
-def backing_off(hold: Hold, failure: Failure, delay: float) -> bool:
+def backing_off(hold: Hold, failure: Failure, delay: float, *, breaker_open: bool = False) -> bool:
     """The next try follows in `delay` seconds."""
     retry: datetime = timezone.now() + timedelta(seconds=delay)
-    fields = {"condition": SessionCondition.BACKING_OFF, "next_retry_at": retry}
+    condition = SessionCondition.FAILING if breaker_open else SessionCondition.BACKING_OFF
+    fields = {"condition": condition, "next_retry_at": retry, **_NO_PROCESS}
     return _enter(hold, SessionState.DISCONNECTED, **fields, **failure.fields())
 
 
 def waiting_for_person(hold: Hold, condition: SessionCondition, failure: Failure) -> bool:
-    return _enter(hold, SessionState.DISCONNECTED, condition=condition, next_retry_at=None, **failure.fields())
+    fields = {"condition": condition, "next_retry_at": None, **_NO_PROCESS}
+    return _enter(hold, SessionState.DISCONNECTED, **fields, **failure.fields())
 
 
 def close_when_idle(hold: Hold) -> bool:
-    """Take back the wish for the session, unless a call arrived meanwhile."""
+    """Take back the wish for the session, unless a call arrived meanwhile, or somebody subscribed."""
     waiting = Call.objects.filter(session_id=OuterRef("pk"), state__in=_OPEN_CALLS)
-    return _change(hold, ~Exists(waiting) & Q(desired=Desired.OPEN), desired=Desired.CLOSED)
+    same = {"server_id": OuterRef("server_id"), "identity_id": OuterRef("identity_id")}
+    watched = Subscription.objects.filter(active=True, **same)
+    return _change(hold, ~Exists(waiting) & ~Exists(watched) & Q(desired=Desired.OPEN), desired=Desired.CLOSED)
 
 
-def catalog_read(hold: Hold, order: int, warnings: list[str], cuts: Mapping[str, list[str]]) -> bool:
+def catalog_read(hold: Hold, order: int, warnings: list[str], cuts: Mapping[str, list[str]], **more: Any) -> bool:
     """The lists were read and stored. `order`: the wish to refresh that this fulfils; `cuts`: kind to (fault, words)."""
     kept = [storable(warning, 500) for warning in warnings[:WARNINGS]]
-    return _change(hold, Q(), "catalog", refresh_done=order, catalog_warnings=kept, catalog_cuts=dict(cuts))
+    return _change(hold, Q(), "catalog", refresh_done=order, catalog_warnings=kept, catalog_cuts=dict(cuts), **more)
 
 
 def measured(hold: Hold, latency_ms: float) -> bool:
     return _change(hold, Q(), latency_ms=latency_ms)
+
+
+def process(hold: Hold, found: Mapping[str, Any]) -> bool:
+    """What the child and its descendants use now."""
+    return _change(hold, Q(state=SessionState.READY), process=storable_json(found), process_at=timezone.now())
 
 
 def used(hold: Hold, at: datetime) -> None:
@@ -174,16 +194,51 @@ def used(hold: Hold, at: datetime) -> None:
 
 def release(hold: Hold) -> bool:
     """Give the session up, so that any worker may claim it at once when it is still wanted."""
-    closed = Q(desired=Desired.CLOSED) | Q(server__enabled=False) | Q(server__archived_at__isnull=False)
-    wanted = not held(hold).filter(closed).exists()
-    condition = SessionCondition.WAITING_WORKER if wanted else SessionCondition.NONE
-    fields = {"owner": None, "condition": condition, "state": SessionState.DISCONNECTED, "next_retry_at": None}
-    return _change(hold, Q(), state_since=timezone.now(), **fields)
+    fields = {"owner": None, "state": SessionState.DISCONNECTED, "next_retry_at": None, **_NO_PROCESS}
+    if not _change(hold, Q(), state_since=timezone.now(), **fields):
+        return False
+    unowned(hold.session_id)
+    session = McpSession.objects.get(pk=hold.session_id)
+    if session.condition == SessionCondition.WAITING_WORKER:
+        words = "Any worker that may hold it can take it."
+        entry = timeline.Entry(
+            session.state, session.condition, "Given back", epoch=session.epoch, worker=hold.node, detail=words
+        )
+        timeline.append(session.pk, entry)
+    return True
 
 
-def _enter(hold: Hold, state: SessionState, **fields: Any) -> bool:
-    known = {"state": state, "state_since": timezone.now(), "condition": SessionCondition.NONE}
-    return _change(hold, Q(state__in=_LEADING_TO[state]), **(known | fields))
+def unowned(session_id: int) -> bool:
+    """Say what a session that nobody holds waits for, after a change of its wish or of its owner."""
+    servers = Server.objects.filter(pk=OuterRef("server_id"), enabled=True, archived_at=None)
+    waits = Case(
+        When(paused=True, then=Value(SessionCondition.PAUSED)),
+        When(Exists(servers) & Q(desired=Desired.OPEN), then=Value(SessionCondition.WAITING_WORKER)),
+        default=Value(SessionCondition.NONE),
+    )
+    return McpSession.objects.filter(pk=session_id, owner=None).update(condition=waits) == 1
+
+
+def _enter(hold: Hold, state: SessionState, words: str = "", /, **fields: Any) -> bool:
+    known = {"state": state, "state_since": timezone.now(), "condition": SessionCondition.NONE} | fields
+    if not _change(hold, Q(state__in=_LEADING_TO[state]), **known):
+        return False
+    timeline.append(hold.session_id, _entry(hold, known, words))
+    return True
+
+
+def _entry(hold: Hold, known: Mapping[str, Any], words: str) -> timeline.Entry:
+    return timeline.Entry(
+        state=known["state"],
+        condition=known["condition"],
+        attempt=known.get("attempts", 0),
+        epoch=hold.epoch,
+        worker=hold.node,
+        fault=known.get("fault", ""),
+        step=known.get("fault_step", ""),
+        detail=known.get("fault_detail") or words,
+        next_retry_at=known.get("next_retry_at"),
+    )
 
 
 def _change(hold: Hold, only: Q, kind: str = "session", /, **fields: Any) -> bool:
@@ -197,6 +252,8 @@ def announce(session_id: int, server_uid: UUID, kind: str = "session") -> None:
     """Tell the pages once the current transaction is committed."""
     version = McpSession.objects.values_list("version", flat=True).get(pk=session_id)
     transaction.on_commit(lambda: bus.session_changed(server_uid, version, kind))
+    if kind == "session":
+        transaction.on_commit(bus.workers_changed)
 
 
 # --- audit ---------------------------------------------------------------------------------------------------------

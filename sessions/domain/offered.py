@@ -27,7 +27,9 @@ _FEATURES = {
     "Completion of arguments": ("completions", ""),
     "Server messages": ("logging", ""),
 }
-_NOBODY = "mcpadmin does not declare it: nobody answers a server in this version."
+_OFF = "Switched off under Settings, so it is not declared."
+_NO_ELICITATION = "Revision {} does not have it."
+_LATER = "It was switched on after this session was opened, and is declared when it reconnects."
 
 
 def missing(session: McpSession) -> list[Missing]:
@@ -73,10 +75,10 @@ def _of_ours(session: McpSession, revision: Revision) -> list[Missing]:
     if "roots" not in ours and not (revision.era is Era.MODERN and session.server.roots):
         found.append(Missing("Roots", _no_roots(session)))
     if "sampling" not in ours:
-        found.append(Missing("Sampling", _NOBODY))
+        found.append(Missing("Sampling", _LATER if session.server.answers_sampling else _OFF))
     if "elicitation" not in ours:
-        words = _NOBODY if revision.elicitation else f"Revision {revision.name} does not have it."
-        found.append(Missing("Elicitation", words))
+        words = _LATER if session.server.answers_elicitation else _OFF
+        found.append(Missing("Elicitation", words if revision.elicitation else _NO_ELICITATION.format(revision.name)))
     return found
 
 

@@ -13,7 +13,7 @@ from servers.audit.record import SYSTEM
 from servers.enums import AuditAction, ConnectionPolicy
 from servers.models import Server
 from sessions import bus
-from sessions.domain import commands, endings
+from sessions.domain import commands, endings, lifecycle, watches
 from sessions.enums import CallState, Desired
 from sessions.models import Call, McpSession
 
@@ -47,6 +47,10 @@ def _open(server: Server, *, restart: bool) -> None:
     rows = McpSession.objects.filter(pk=session.pk)
     if server.connection_policy == ConnectionPolicy.ALWAYS_ON:
         rows.filter(desired=Desired.CLOSED).update(desired=Desired.OPEN, version=F("version") + 1)
+    else:
+        watched = rows.filter(watches.watched_session(), desired=Desired.CLOSED)
+        watched.update(desired=Desired.OPEN, version=F("version") + 1)
+    lifecycle.unowned(session.pk)
     if restart:
         rows.filter(desired=Desired.OPEN).update(restart_requested=F("restart_requested") + 1, version=F("version") + 1)
     commands.summon(session.uid)
@@ -62,6 +66,7 @@ def _close(server: Server) -> None:
     for session in McpSession.objects.filter(server=server):
         rows = McpSession.objects.filter(pk=session.pk, desired=Desired.OPEN)
         rows.update(desired=Desired.CLOSED, version=F("version") + 1)
+        lifecycle.unowned(session.pk)
         commands.summon(session.uid)
     waiting = Call.objects.filter(server=server, state=CallState.REQUESTED).values_list("uid", flat=True)
     endings.end(list(waiting[: endings.BATCH]), endings.SERVER_CLOSED_BEFORE)

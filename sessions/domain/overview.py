@@ -12,6 +12,7 @@ from servers.models import Server
 from sessions.domain.diagnosis import Explanation, explain
 from sessions.enums import CallState, Desired, SessionState
 from sessions.models import Call, McpSession, Worker
+from sessions.protocol.methods import COMPLETE
 
 _NOT_SUCCEEDED = [
     state for state in CallState if state.final and state not in (CallState.SUCCEEDED, CallState.CANCELLED)
@@ -58,4 +59,6 @@ def attention(servers: QuerySet[Server], count: int = 8) -> list[Attention]:
 
 
 def latest_calls(servers: QuerySet[Server], count: int = 10) -> list[Call]:
-    return list(Call.objects.filter(server__in=servers).select_related("server")[:count])
+    """What a form asked for by itself (completions) is left to the history."""
+    calls = Call.objects.filter(server__in=servers).exclude(method=COMPLETE)
+    return list(calls.select_related("server")[:count])

@@ -1,9 +1,8 @@
-"""Who holds which session: heartbeats, dead workers, claims. The database alone decides, by its own clock.
+"""Who lives and who is dead: heartbeats, and what the dead left. The database alone decides, by its own clock.
 
 Everything here runs inside the caller's transaction, in the writer of the worker's process.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,15 +15,12 @@ from django.utils import timezone
 
 from servers.audit.record import Event
 from servers.enums import AuditOutcome
-from sessions.domain import claims, lifecycle
+from sessions.domain import claims, lifecycle, pausing, questions, timeline, watches
 from sessions.domain.endings import Ending, end_now, finish_event
-from sessions.domain.lifecycle import Hold
-from sessions.enums import CallState, Desired, SessionCondition, SessionState
+from sessions.enums import CallState, SessionState
 from sessions.models import Call, McpSession, Worker
 
-CLAIM_LIMIT = 50
 CALL_BATCH = 200
-_OPENABLE = Q(desired=Desired.OPEN, server__enabled=True, server__archived_at=None)
 
 WORKER_GONE = Ending(
     CallState.SENT,
@@ -97,13 +93,15 @@ def bury(dead: Iterable[Worker]) -> Burial:
     """End what dead workers left: their sent calls become *outcome unknown*, their sessions free; their rows go."""
     bodies = list(dead)
     ids, uids = [body.pk for body in bodies], [body.uid for body in bodies]
-    _free(McpSession.objects.filter(owner_id__in=ids))
+    watches.left_behind(bodies)
+    _free(McpSession.objects.filter(owner_id__in=ids), "The worker that held the session is gone.")
     left = Call.objects.filter(state=CallState.SENT).filter(_without_worker(uids))
     calls = end_now(list(left.values_list("uid", flat=True)[:CALL_BATCH]), WORKER_GONE)
     for call in calls:
         claims.announce(call)
     Worker.objects.filter(pk__in=ids).delete()
-    return Burial([finish_event(call, WORKER_GONE) for call in calls], uids)
+    unanswered = questions.withdraw_of_the_dead(uids)
+    return Burial([*unanswered, *(finish_event(call, WORKER_GONE) for call in calls)], uids)
 
 
 def _without_worker(dead: list[UUID]) -> Q:
@@ -112,77 +110,48 @@ def _without_worker(dead: list[UUID]) -> Q:
     return Q(worker_uid__in=dead) | ~Exists(known)
 
 
-def _free(sessions: QuerySet[McpSession]) -> None:
+def _free(sessions: QuerySet[McpSession], words: str) -> None:
     """The epoch rises here already, so that the old owner can write nothing even if it lives."""
-    for session in sessions.select_related("server"):
-        wanted = session.desired == Desired.OPEN and session.server.enabled and session.server.archived_at is None
+    for session in sessions.select_related("server", "owner"):
         fields = {
             "owner": None,
             "epoch": F("epoch") + 1,
             "version": F("version") + 1,
             "state": SessionState.DISCONNECTED,
             "state_since": timezone.now(),
-            "condition": SessionCondition.WAITING_WORKER if wanted else SessionCondition.NONE,
+            "next_retry_at": None,
+            "process": {},
+            "process_at": None,
         }
         if McpSession.objects.filter(pk=session.pk, owner_id=session.owner_id).update(**fields):
-            lifecycle.announce(session.pk, session.server.uid)
+            lifecycle.unowned(session.pk)
+            _tell(session, words)
+
+
+def _tell(session: McpSession, words: str) -> None:
+    node = session.owner.node if session.owner else ""
+    session.refresh_from_db(fields=["state", "condition", "epoch"])
+    entry = timeline.Entry(session.state, session.condition, epoch=session.epoch, worker=node, detail=words)
+    timeline.append(session.pk, entry)
+    lifecycle.announce(session.pk, session.server.uid)
 
 
 def disown(worker_id: int, session_ids: Iterable[int]) -> None:
     """Free sessions that are this worker's by the database and that it does not know of."""
-    _free(McpSession.objects.filter(owner_id=worker_id, pk__in=list(session_ids)))
+    lost = McpSession.objects.filter(owner_id=worker_id, pk__in=list(session_ids))
+    _free(lost, "The worker that held the session did not know of it.")
 
 
 def lapse() -> list[Event]:
-    """End calls that nobody could send before their deadline."""
-    due = Call.objects.filter(state=CallState.REQUESTED, deadline__lte=timezone.now())
-    calls = end_now(list(due.values_list("uid", flat=True)[:CALL_BATCH]), LAPSED)
+    """End calls that nobody could send before their deadline, those whose session was paused meanwhile, and questions
+    whose time is over."""
+    waiting = Call.objects.filter(state=CallState.REQUESTED)
+    late, paused = waiting.filter(deadline__lte=timezone.now()), waiting.filter(session__paused=True)
+    return _ended(late, LAPSED) + _ended(paused, pausing.PAUSED_BEFORE) + questions.lapse()
+
+
+def _ended(due: QuerySet[Call], ending: Ending) -> list[Event]:
+    calls = end_now(list(due.values_list("uid", flat=True)[:CALL_BATCH]), ending)
     for call in calls:
         claims.announce(call)
-    return [finish_event(call, LAPSED) for call in calls]
-
-
-# --- claims ---------------------------------------------------------------------------------------------------------
-def claim_some(worker_id: int) -> list[Hold]:
-    """Claim wanted sessions without owner: a fair share of them, at most CLAIM_LIMIT, in random order."""
-    free = McpSession.objects.filter(_OPENABLE, owner=None)
-    waiting = free.count()
-    if not waiting:
-        return []
-    fresh = database_now() - timedelta(seconds=settings.STALE_SECONDS)
-    living = Worker.objects.filter(heartbeat_at__gte=fresh, draining=False).count()
-    share = min(CLAIM_LIMIT, math.ceil(waiting / max(1, living)))
-    return _claimed(list(free.order_by("?").values_list("pk", flat=True)[:share]), worker_id)
-
-
-def claim_one(session_uid: UUID, worker_id: int) -> list[Hold]:
-    """Claim this session if it is wanted and free."""
-    free = McpSession.objects.filter(_OPENABLE, uid=session_uid, owner=None)
-    return _claimed(list(free.values_list("pk", flat=True)), worker_id)
-
-
-def _claimed(pks: list[int], worker_id: int) -> list[Hold]:
-    found = []
-    for pk in pks:
-        # Each condition stands on the row itself: inside a joined sub-query PostgreSQL would not judge it again.
-        rows = McpSession.objects.filter(pk=pk, owner=None, desired=Desired.OPEN)
-        fields = {"state": SessionState.DISCONNECTED, "condition": SessionCondition.NONE, "state_since": timezone.now()}
-        if rows.update(owner_id=worker_id, epoch=F("epoch") + 1, version=F("version") + 1, **fields):
-            found.append(_hold(pk, worker_id))
-    return found
-
-
-def _hold(session_id: int, worker_id: int) -> Hold:
-    session = McpSession.objects.select_related("server", "identity").get(pk=session_id)
-    worker = Worker.objects.get(pk=worker_id)
-    return Hold(
-        session_id=session.pk,
-        session_uid=session.uid,
-        server_id=session.server_id,
-        server_uid=session.server.uid,
-        server_name=session.server.name,
-        identity_name=session.identity.name,
-        worker_id=worker.pk,
-        worker_uid=worker.uid,
-        epoch=session.epoch,
-    )
+    return [finish_event(call, ending) for call in calls]

@@ -10,6 +10,7 @@ from django.db.models import Count, Max, Prefetch, Q, QuerySet
 
 from servers.enums import DefinitionKind, IdentityKind
 from servers.models import Definition, Server
+from sessions.domain.pausing import RETRYABLE
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession
 
@@ -83,6 +84,16 @@ def session_word(server: Server, session: McpSession | None) -> tuple[str, str]:
     return state.label, _STATE_TONES[state]
 
 
+def phase(session: McpSession | None) -> str:
+    """What a person may order of the session now: closed, paused, waiting (for its next try) or open."""
+    if session is None or (session.desired == Desired.CLOSED and not session.paused):
+        return "closed"
+    if session.paused:
+        return "paused"
+    waits = session.state == SessionState.DISCONNECTED and session.condition in RETRYABLE
+    return "waiting" if waits else "open"
+
+
 def server_row(server: Server, session: McpSession | None) -> dict[str, Any]:
     """The JSON row of topics `servers` and `server.<uid>`."""
     word, tone = session_word(server, session)
@@ -95,6 +106,7 @@ def server_row(server: Server, session: McpSession | None) -> dict[str, Any]:
         "word": word,
         "tone": tone,
         "version": 0,
+        "phase": phase(session),
         "desired": Desired.CLOSED.value,
         "state": SessionState.DISCONNECTED.value,
         "condition": SessionCondition.NONE.value,
@@ -201,6 +213,7 @@ def call_row(call: Call) -> dict[str, Any]:
         "version": call.version,
         "server": str(call.server.uid) if call.server else None,
         "server_name": call.server_name,
+        "method": call.method,
         "tool": call.target,
         "user": call.user_name,
         "state": state.value,

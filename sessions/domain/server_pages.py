@@ -10,7 +10,9 @@ from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from sessions.domain import queries
 from sessions.domain.diagnosis import Explanation, explain
-from sessions.models import Call, LogLine, McpSession
+from sessions.domain.operations import OPERATIONS
+from sessions.models import Call, McpSession
+from sessions.protocol.methods import COMPLETE, TOOLS_CALL
 
 PAGE = 50
 SHOWN_CHARS = 16 * 1024
@@ -113,7 +115,8 @@ def tool_groups(server: Server) -> list[ToolGroup]:
 
 
 def recent_calls(server: Server, tool: str, count: int = 5) -> list[Call]:
-    return list(server.calls.filter(target=tool).select_related("server", "arguments", "result", "late_result")[:count])
+    calls = server.calls.filter(method=TOOLS_CALL, target=tool)
+    return list(calls.select_related("server", "arguments", "result", "late_result")[:count])
 
 
 @dataclass(frozen=True)
@@ -132,27 +135,17 @@ def _keyset(rows: QuerySet[Any], key: str, before: int | None) -> Page:
     return Page(found[:PAGE], None if before is None else before, older)
 
 
-def history(server: Server, before: int | None) -> Page:
-    return _keyset(server.calls.select_related("user"), "id", before)
+#: of the filter of a history; what a form asked for by itself is left out unless it is asked for
+HISTORY_METHODS = [("", "All but completions"), *((method, method) for method in OPERATIONS), ("all", "All methods")]
 
 
-def log_lines(server: Server, level: str, before: int | None) -> Page:
-    lines: QuerySet[LogLine] = server.log_lines.all()
-    if level:
-        lines = lines.filter(level__in=levels_from(level))
-    return _keyset(lines, "seq", before)
-
-
-LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-
-
-def levels_from(level: str) -> list[str]:
-    """`level` and all that are graver, in the order of RFC 5424; everything for an unknown word."""
-    return LEVELS[LEVELS.index(level) :] if level in LEVELS else LEVELS
-
-
-def resource_entries(server: Server, kind: DefinitionKind) -> list[dict[str, Any]]:
-    return [{"definition": definition, "body": body(definition)} for definition in definitions(server, kind)]
+def history(server: Server, before: int | None, method: str = "") -> Page:
+    calls = server.calls.select_related("user")
+    if method in OPERATIONS:
+        calls = calls.filter(method=method)
+    elif method != "all":
+        calls = calls.exclude(method=COMPLETE)
+    return _keyset(calls, "id", before)
 
 
 def capability_words(server_side: dict[str, Any], client_side: dict[str, Any]) -> list[dict[str, str]]:

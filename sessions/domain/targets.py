@@ -1,4 +1,4 @@
-"""What a call is aimed at: a server that takes calls, its shared session and the tool as the server described it last."""
+"""What a call is aimed at: a server that takes calls, its shared session and the target as the server described it last."""
 
 import json
 from collections.abc import Mapping
@@ -19,13 +19,18 @@ from servers.enums import DefinitionKind, IdentityKind
 from servers.models import Definition, Identity, Server
 from sessions.domain import commands
 from sessions.domain.arguments import Rejected
+from sessions.domain.operations import Operation, check_length
 from sessions.enums import Desired
 from sessions.models import McpSession, Worker
 
 
 @dataclass(frozen=True)
 class Target:
-    """`owner_uid` names the live worker that holds the session; without one the session has to be asked for."""
+    """`owner_uid` names the live worker that holds the session; without one the session has to be asked for.
+
+    `name` is that of the tool or prompt, the URI of the resource, the reference of a completion; `digest` and `body` are
+    those of its definition, None where the server lists none.
+    """
 
     server_id: int
     server_uid: UUID
@@ -36,12 +41,14 @@ class Target:
     session_id: int
     session_uid: UUID
     desired: str
+    paused: bool
+    paused_by: str
     epoch: int
     identity_id: int
     identity_name: str
     owner_id: int | None
     owner_uid: UUID | None
-    tool_name: str
+    name: str
     digest: str | None
     body: str | None
 
@@ -54,49 +61,48 @@ class Target:
         return self.desired == Desired.OPEN
 
     @cached_property
-    def tool(self) -> Mapping[str, Any]:
+    def definition(self) -> Mapping[str, Any]:
         """The server's own description. Only its top level is known to be an object."""
         body = json.loads(self.body or "{}")
         return body if isinstance(body, dict) else {}
 
-    @property
-    def schema(self) -> Any:
-        return self.tool.get("inputSchema", {"type": "object"})
 
-    @property
-    def destructive(self) -> bool:
-        """Only what the server says itself; the specification's default (true) would make every tool ask."""
-        annotations = self.tool.get("annotations")
-        hints = annotations if isinstance(annotations, dict) else {}
-        return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
-
-
-def find_target(user: access.User, actor: Actor, server_uid: UUID, tool: str) -> Target:
+def find_target(user: access.User, actor: Actor, server_uid: UUID, operation: Operation, name: str) -> Target:
     """One query.
 
     Raises Http404 for a server that `user` may not see, access.Denied (recorded) without the right to call, and Rejected
-    for a server that takes no call now or does not offer the tool.
+    for a server that takes no call now, or a target that it does not offer and would have to.
     """
-    _require_rights(user, actor, server_uid, tool)
-    target = _read(server_uid, tool)
+    _require_rights(user, actor, server_uid, name)
+    check_length(name)
+    operation.check_target(name)
+    place = operation.place(name)
+    target = _read(server_uid, name, *place)
     if target is None:
         commands.shared_session(access.server_by_uid(user, server_uid))  # its first call makes the session's row
-        target = _read(server_uid, tool)
+        target = _read(server_uid, name, *place)
     if target is None:
         raise Rejected("The server was deleted meanwhile.")
-    if target.archived:
-        raise Rejected(f"{target.server_name} is archived. Restore and enable it before you call its tools.")
-    if not target.enabled:
-        raise Rejected(f"{target.server_name} is disabled. Enable it before you call its tools.")
-    if target.body is None:
-        raise Rejected(f"{target.server_name} offers no tool of this name now. Refresh its list, or choose another.")
+    _require_service(target)
+    if target.body is None and operation.missing:
+        raise Rejected(f"{target.server_name} {operation.missing}")
     return target
 
 
-def _require_rights(user: access.User, actor: Actor, server_uid: UUID, tool: str) -> None:
+def _require_service(target: Target) -> None:
+    if target.archived:
+        raise Rejected(f"{target.server_name} is archived. Restore and enable it before you use it.")
+    if not target.enabled:
+        raise Rejected(f"{target.server_name} is disabled. Enable it before you use it.")
+    if target.paused:
+        by = f" by {target.paused_by}" if target.paused_by else ""
+        raise Rejected(f"The connection to {target.server_name} is paused{by}. Resume it before you use it.")
+
+
+def _require_rights(user: access.User, actor: Actor, server_uid: UUID, name: str) -> None:
     """The row is only read where it is needed to say no."""
     if not access.may(user, "view") or not access.may(user, "call_tool"):
-        rights.require(user, actor, "call_tool", access.server_by_uid(user, server_uid), subject=tool)
+        rights.require(user, actor, "call_tool", access.server_by_uid(user, server_uid), subject=name)
 
 
 # --- SQL: through the ORM this read costs eight times as much, on the path of every call ------------------------------
@@ -104,7 +110,7 @@ _TABLES = {model.__name__: model._meta.db_table for model in (Server, Identity, 
 _READ = """
 SELECT server.id, server.uid, server.name, server.enabled, server.archived_at IS NOT NULL,
        server.connect_timeout_seconds, session.id, session.uid, session.desired, session.epoch,
-       identity.id, identity.name, worker.id, worker.uid,
+       session.paused, session.paused_by, identity.id, identity.name, worker.id, worker.uid,
        definition.digest, definition.body
 FROM {Server} server
 JOIN {Identity} identity ON identity.server_id = server.id AND identity.kind = %s
@@ -116,13 +122,13 @@ WHERE server.uid = %s
 """.format(**_TABLES)
 
 
-def _read(server_uid: UUID, tool: str) -> Target | None:
+def _read(server_uid: UUID, name: str, kind: DefinitionKind, key: str) -> Target | None:
     fresh = timezone.now() - timedelta(seconds=settings.STALE_SECONDS)
     values = [
         IdentityKind.SHARED.value,
         connection.ops.adapt_datetimefield_value(fresh),
-        DefinitionKind.TOOL.value,
-        tool,
+        kind.value,
+        key,
         Server._meta.get_field("uid").get_db_prep_value(server_uid, connection),
     ]
     with connection.cursor() as cursor:
@@ -130,7 +136,7 @@ def _read(server_uid: UUID, tool: str) -> Target | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    owner_id, owner_uid, digest, body = row[12:]
+    owner_id, owner_uid, digest, body = row[14:]
     return Target(
         server_id=row[0],
         server_uid=server_uid,
@@ -142,11 +148,13 @@ def _read(server_uid: UUID, tool: str) -> Target | None:
         session_uid=_uid(row[7]),
         desired=row[8],
         epoch=row[9],
-        identity_id=row[10],
-        identity_name=row[11],
+        paused=bool(row[10]),
+        paused_by=row[11],
+        identity_id=row[12],
+        identity_name=row[13],
         owner_id=owner_id,
         owner_uid=None if owner_uid is None else _uid(owner_uid),
-        tool_name=tool,
+        name=name,
         digest=digest,
         body=body,
     )

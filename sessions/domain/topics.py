@@ -16,11 +16,17 @@ class TopicKind(StrEnum):
     CALL = "call"
     LOG = "log"
     DRAFT = "draft"
+    INBOX = "inbox"
+    SUBSCRIPTIONS = "subscriptions"
+    SUBSCRIPTION = "subscription"
+    SESSIONS = "sessions"
 
 
 FEEDS = frozenset({TopicKind.AUDIT, TopicKind.LOG})
 _KINDS = {kind.value: kind for kind in TopicKind}
-_WITHOUT_UID = frozenset({TopicKind.AUDIT, TopicKind.SERVERS})
+_WITHOUT_UID = frozenset(
+    {TopicKind.AUDIT, TopicKind.SERVERS, TopicKind.INBOX, TopicKind.SUBSCRIPTIONS, TopicKind.SESSIONS}
+)
 _RIGHTS = {
     TopicKind.AUDIT: "servers.view_auditevent",
     TopicKind.SERVERS: "servers.view_server",
@@ -28,6 +34,10 @@ _RIGHTS = {
     TopicKind.CALL: "servers.view_server",
     TopicKind.LOG: "servers.view_server",
     TopicKind.DRAFT: "servers.view_server",
+    TopicKind.INBOX: "servers.view_server",
+    TopicKind.SUBSCRIPTIONS: "servers.view_server",
+    TopicKind.SUBSCRIPTION: "servers.view_server",
+    TopicKind.SESSIONS: "servers.view_server",
 }
 
 

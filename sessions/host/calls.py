@@ -1,25 +1,24 @@
 """Calls: claim, send, outcome. Each message or tick only names a row; a row is sent at most once, whatever is repeated."""
 
 import asyncio
-import json
-import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import structlog
 
 from sessions.domain import claims
 from sessions.domain.claims import Order, Outcome
-from sessions.host import outcomes
+from sessions.domain.operations import words_of
+from sessions.host import operations, outcomes
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.live import Live
+from sessions.host.operations import Raw, Request
 from sessions.host.progress import Progress
+from sessions.host.spool import Kept, Spool
 from sessions.protocol.errors import Fault, McpError, NotReady
-from sessions.protocol.results import ToolResult
-from sessions.schemas import checker
+from sessions.protocol.methods import TOOLS_CALL
 
 INBOX_LIMIT = 1_000
 log = structlog.get_logger(__name__)
@@ -29,8 +28,8 @@ FindSession = Callable[[int], Live | None]
 class Calls:
     """All calls that this worker has in its hands, from the first look at the row to the committed outcome."""
 
-    def __init__(self, db: Database, find: FindSession, counters: "Counter[str]") -> None:
-        self._db, self._find, self._counters = db, find, counters
+    def __init__(self, db: Database, find: FindSession, counters: "Counter[str]", spool: Spool) -> None:
+        self._db, self._find, self._counters, self._spool = db, find, counters, spool
         self._running: dict[UUID, CallRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
@@ -42,7 +41,7 @@ class Calls:
         if len(self._running) >= INBOX_LIMIT:
             self._counters["inbox_full"] += 1
             return
-        run = self._running[uid] = CallRun(uid, self._db, self._find)
+        run = self._running[uid] = CallRun(uid, self._db, self._find, self._spool)
         task = asyncio.create_task(self._carry(run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -72,10 +71,10 @@ class Calls:
 
 
 class CallRun:
-    def __init__(self, uid: UUID, db: Database, find: FindSession) -> None:
+    def __init__(self, uid: UUID, db: Database, find: FindSession, spool: Spool) -> None:
         self.uid = uid
-        self._db, self._find = db, find
-        self._sending: asyncio.Task[ToolResult] | None = None
+        self._db, self._find, self._spool = db, find, spool
+        self._sending: asyncio.Task[Raw] | None = None
         self._cancelled = False
         self._words = ""
 
@@ -101,42 +100,31 @@ class CallRun:
             outcome = await self._perform(order, live)
         except Exception as exc:  # the row is claimed: whatever went wrong on our side, it needs its end
             log.exception("host.call_broke", call=str(self.uid))
-            outcome = outcomes.of_fault_of_ours(exc)
-        await self._db.persist(partial(claims.finish, order, live.hold, outcome), list)
+            outcome = outcomes.of_fault_of_ours(exc, words_of(order.method).unsure)
+        keep = partial(self._spool.keep, Kept(order, live.hold, outcome))
+        await self._db.persist(partial(claims.finish, order, live.hold, outcome), list, keep)
+        await self._spool.done(order.uid)
 
     async def _perform(self, order: Order, live: Live) -> Outcome:
-        tool = _definition(order)
+        sender, unsure = operations.sender_of(order.method), words_of(order.method).unsure
         progress = Progress(self._db, order, live.hold, live.redactor)
         try:
-            result = await self._send(order, live, tool, progress)
+            raw = await self._send(sender, Request(order, live, progress, partial(self._before_send, order, live)))
         except McpError as error:
             if error.fault is Fault.UNAUTHORIZED:
                 live.suspect(error)
-            return outcomes.of_error(error, live.redactor)
+            return outcomes.of_error(error, live.redactor, unsure)
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
-            return outcomes.cancelled(self._words)
+            return outcomes.cancelled(self._words, unsure)
         finally:
             progress.close()
-        return outcomes.of_answer(result, live.redactor, await _violation(tool, result))
+        violation = await sender.violation(order, raw)
+        return outcomes.of_result(raw, live.redactor, violation, tool=order.method == TOOLS_CALL)
 
-    async def _send(self, order: Order, live: Live, tool: Mapping[str, Any], progress: Progress) -> ToolResult:
-        timeouts = live.launch.timeouts
-        schema = tool.get("inputSchema")
-        self._sending = asyncio.create_task(
-            live.client.call_tool(
-                order.tool,
-                outcomes.arguments_of(order.arguments),
-                timeout=timeouts.tool,
-                total_timeout=timeouts.total,
-                on_progress=progress,
-                before_send=partial(self._before_send, order, live),
-                input_schema=schema if isinstance(schema, dict) else None,
-                tag=order,
-                meta=_trace(order) if live.modern else None,
-            )
-        )
+    async def _send(self, sender: operations.Sender, request: Request) -> Raw:
+        self._sending = asyncio.create_task(sender.send(request))
         if self._cancelled:
             self._sending.cancel()
         return await self._sending
@@ -151,25 +139,3 @@ class CallRun:
             raise NotReady("A further attempt could not be recorded, so it was not made.") from exc
         if not recorded:
             raise NotReady("The call was ended meanwhile, so it was not sent again.")
-
-
-def _trace(order: Order) -> dict[str, str]:
-    """W3C trace context (2026-07-28, `_meta`): the call's uid is the trace, so a server's own traces lead to its row."""
-    return {"traceparent": f"00-{order.uid.hex}-{secrets.token_hex(8)}-01"}
-
-
-def _definition(order: Order) -> Mapping[str, Any]:
-    """The tool as the server described it last; empty when it is not in the list any more."""
-    body = json.loads(order.definition) if order.definition else {}
-    return body if isinstance(body, dict) else {}
-
-
-async def _violation(tool: Mapping[str, Any], result: ToolResult) -> str:
-    """How a structured result breaks the tool's own output schema, in words; empty when it does not."""
-    schema = tool.get("outputSchema")
-    if not isinstance(schema, dict) or result.is_error:
-        return ""
-    if "structuredContent" not in result.raw:
-        return "The tool declares an output schema and sent no structured content."
-    verdict = await checker.shared().acheck(schema, result.structured)
-    return "\n".join(f"{where or '/'}: {' '.join(words)}" for where, words in verdict.errors.items())

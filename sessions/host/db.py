@@ -3,7 +3,7 @@
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -90,14 +90,20 @@ class Database:
         except (*_REFUSALS, TimeoutError) as exc:
             raise DatabaseAway(str(exc)) from exc
 
-    async def persist(self, fn: Callable[[], T], events: Events | None = None) -> T:
-        """Commit, waiting for the database as long as it takes. `fn` must bear to be repeated."""
+    async def persist(
+        self, fn: Callable[[], T], events: Events | None = None, on_away: Callable[[], Awaitable[None]] | None = None
+    ) -> T:
+        """Commit, waiting for the database as long as it takes. `fn` must bear to be repeated.
+
+        `on_away` is awaited when the first try fails.
+        """
         for attempt in range(1_000_000):
             try:
                 return await asyncio.wrap_future(writer().submit(fn, events))
             except _REFUSALS as exc:
                 if attempt == 0:
                     log.warning("host.database_away", problem=str(exc)[:200])
+                    await on_away() if on_away else None
                 await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
         raise DatabaseAway("given up")
 

@@ -31,6 +31,8 @@ Values = Mapping[str, str | Secret]
 PROBE_SECONDS = 10.0
 ON_DEMAND_IDLE_SECONDS = 60.0
 EVENT_BURST_SECONDS = 5
+#: a peer that hangs is found after one idle time and two unanswered pings
+KEEPALIVE_IDLE_SECONDS, KEEPALIVE_ANSWER_SECONDS = 15.0, 10.0
 _HTTP_KINDS: dict[str, HttpKind] = {
     TransportKind.AUTO_HTTP: "auto",
     TransportKind.STREAMABLE_HTTP: "streamable_http",
@@ -59,6 +61,8 @@ class Launch:
     secrets: tuple[Secret, ...] = field(repr=False)
     roots: Roots = ()
     remembered: Remembered | None = None
+    answers_sampling: bool = True
+    answers_elicitation: bool = True
 
     @property
     def connect_seconds(self) -> float:
@@ -108,6 +112,8 @@ def _launch(source: Server | Registration, values: LaunchValues, remembered: Rem
         request=float(source.request_timeout_seconds),
         tool=float(source.request_timeout_seconds),
         total=float(source.total_timeout_seconds),
+        keepalive_idle=KEEPALIVE_IDLE_SECONDS * settings.TIME_SCALE,
+        keepalive_answer=KEEPALIVE_ANSWER_SECONDS * settings.TIME_SCALE,
     )
     return Launch(
         spec=_spec(source, values, limits, connect),
@@ -119,6 +125,8 @@ def _launch(source: Server | Registration, values: LaunchValues, remembered: Rem
         secrets=_secrets(values),
         roots=roots_of(source),
         remembered=remembered,
+        answers_sampling=source.answers_sampling,
+        answers_elicitation=source.answers_elicitation,
     )
 
 

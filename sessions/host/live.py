@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -14,11 +15,14 @@ from sessions.enums import LogSource
 from sessions.host import outcomes
 from sessions.host.catalog import Catalog
 from sessions.host.db import Database
+from sessions.host.inbox import Inbox
 from sessions.host.launch import Launch
 from sessions.host.logs import Line, ServerLog
 from sessions.host.opening import Diagnosis, make_client, roots_for
 from sessions.host.orders import Roots
 from sessions.host.redaction import Redactor
+from sessions.host.repeats import Repeats
+from sessions.host.watching import Watching
 from sessions.protocol.capabilities import declares
 from sessions.protocol.errors import Fault, McpError, TransportError
 from sessions.protocol.events import (
@@ -32,9 +36,10 @@ from sessions.protocol.events import (
     LogMessage,
     ProtocolViolation,
     RequestRefused,
+    ResourceUpdated,
     StateChanged,
 )
-from sessions.protocol.methods import LIST_CHANGED
+from sessions.protocol.methods import LIST_CHANGED, TOOLS_CALL
 from sessions.protocol.results import Connected
 from sessions.protocol.state import State
 from sessions.protocol.versions import Era
@@ -51,18 +56,32 @@ PING_SECONDS = 10.0
 class Run(Protocol):
     """A call in flight, as a session sees it."""
 
+    uid: UUID
+
     def cancel(self, words: str = "") -> None: ...
 
 
 class Live:
-    """`on_room` is called when calls that found the waiting line full may come again."""
+    """`on_room` is called when calls that found the waiting line full may come again; `on_change` when a watched
+    resource has a new version."""
 
-    def __init__(self, db: Database, hold: Hold, launch: Launch, log: ServerLog, on_room: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        db: Database,
+        hold: Hold,
+        launch: Launch,
+        log: ServerLog,
+        on_room: Callable[[], None],
+        on_change: Callable[[], None],
+    ) -> None:
         self.hold, self.launch, self.log = hold, launch, log
         self.redactor = Redactor(launch.secrets)
         self.diagnosis = Diagnosis(self.redactor, step="handshake")
-        self.client = make_client(launch, self._on_event)
+        self._repeats = Repeats(log)
+        self.inbox = Inbox(db, hold, launch, log, self.redactor)
+        self.client = make_client(launch, self._on_event, self.inbox.answers)
         self.catalog = Catalog(db, hold, self.client, self.redactor)
+        self.watching = Watching(db, hold, self.client, self.redactor, log, on_change)
         self.runs: set[Run] = set()
         self.accepting = False
         self.over: asyncio.Future[McpError | None] = asyncio.get_running_loop().create_future()
@@ -89,16 +108,15 @@ class Live:
         self.client.closed.add_done_callback(lambda future: self._end(future.result()))
         return connected
 
-    def serve(self, connected: Connected, refresh_order: int) -> None:
-        """The session is ready and said so in its row: take calls, read the lists."""
+    def serve(self, connected: Connected, refresh_order: int, watch_order: int) -> None:
+        """The session is ready and said so in its row: take calls, read the lists, watch resources."""
         self.accepting = True
         self.diagnosis.step = ""
         self.modern = connected.era is Era.MODERN
         self._idle_since = self._now()
         self.catalog.opened(refresh_order)
         self._spawn(self._measure())
-        if connected.era is Era.MODERN:
-            self._spawn(self._ask_for_news(connected))
+        self._spawn(self._ask_for_news(connected, watch_order))
 
     async def close(self) -> None:
         """End the connection and everything that depends on it; calls in flight hear it from the client."""
@@ -109,7 +127,10 @@ class Live:
                 await self.client.close()
         except TimeoutError:
             self.log.host("The connection did not close in time.", "warning")
+        await self.inbox.close()
+        self._repeats.close()
         await self.catalog.close()
+        await self.watching.close()
 
     def suspect(self, error: McpError) -> None:
         """A call learned that the session is of no more use (its credential was refused)."""
@@ -120,6 +141,7 @@ class Live:
         return self.diagnosis.failure(lost)
 
     def _end(self, error: McpError | None) -> None:
+        self.watching.over(error)
         if not self.over.done():
             self.over.set_result(error)
 
@@ -143,15 +165,15 @@ class Live:
         )
         self.log.host(f"Roots changed: {len(roots)} now.{words}")
 
-    async def _ask_for_news(self, connected: Connected) -> None:
+    async def _ask_for_news(self, connected: Connected, watch_order: int) -> None:
         """A modern server writes to the log and tells of changed lists only when it is asked to; a legacy one does
         both by itself."""
         try:
-            if declares(connected.server_capabilities, "logging"):
+            if self.modern and declares(connected.server_capabilities, "logging"):
                 await self.client.set_log_level(LOG_LEVEL)
-            await self.client.follow(lists=tuple(LIST_CHANGED.values()))
         except McpError as error:
-            self.log.host(self.redactor.text(f"Changes of lists are not followed: {error.detail}"), "notice")
+            self.log.host(self.redactor.text(f"The log level was not set: {error.detail}"), "notice")
+        self.watching.serve(watch_order, tuple(LIST_CHANGED.values()) if self.modern else ())
 
     # --- calls -----------------------------------------------------------------------------------------------------
     @asynccontextmanager
@@ -171,6 +193,7 @@ class Live:
 
     def _leave(self, run: Run) -> None:
         self.runs.discard(run)
+        self.inbox.call_over(run.uid)
         self._idle_since = self._now()
         if self._turned_away and len(self.runs) <= CONCURRENCY:
             self._turned_away = False
@@ -181,7 +204,7 @@ class Live:
 
     def idle_left(self) -> float | None:
         """Seconds until the session counts as unused; None when it never does."""
-        if self.launch.idle_seconds == float("inf"):
+        if self.launch.idle_seconds == float("inf") or self.watching.wanted:
             return None
         return self.launch.idle_seconds if self.runs else self._idle_since + self.launch.idle_seconds - self._now()
 
@@ -211,7 +234,8 @@ class Live:
     def _log_message(self, event: LogMessage) -> None:
         redact = self.redactor
         text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
-        self.log.add(Line(LogSource.SERVER, event.level, text, redact.text(event.logger or "")))
+        call_uid = event.tag.uid if isinstance(event.tag, claims.Order) else None
+        self.log.add(Line(LogSource.SERVER, event.level, text, redact.text(event.logger or ""), call_uid))
 
     def _diagnostic(self, event: DiagnosticLine) -> None:
         self.diagnosis.hear(event)
@@ -223,25 +247,28 @@ class Live:
             self._spawn(self._keep_late(event.tag, event))
 
     def _violation(self, event: ProtocolViolation) -> None:
-        self.log.host(self.redactor.text(f"The server broke the protocol: {event.detail}"), "warning")
+        self._repeats.say(self.redactor.text(f"The server broke the protocol: {event.detail}"), "warning")
 
     def _refused(self, event: RequestRefused) -> None:
-        self.log.host(self.redactor.text(f"Refused the server's request {event.method} ({event.code})."), "notice")
+        self._repeats.say(self.redactor.text(f"Refused the server's request {event.method} ({event.code})."), "notice")
 
     def _dropped(self, event: EventsDropped) -> None:
         self.log.shed(event.count)
+        self.watching.shed()
 
     def _list_changed(self, event: ListChanged) -> None:
-        self.catalog.changed()
+        self.catalog.changed(event.kind)
 
     def _following(self, event: Following) -> None:
         """After a gap the lists are read again: nothing of it is replayed."""
+        self.watching.heard(event)
         if self._missed_changes:
             self._missed_changes = False
             self.catalog.changed()
 
     def _following_lost(self, event: FollowingLost) -> None:
         self._missed_changes = True
+        self.watching.heard(event)
         self.log.host(self.redactor.text(f"The server does not tell of changes for now: {event.reason}"), "notice")
 
     def _state_changed(self, event: StateChanged) -> None:
@@ -255,7 +282,7 @@ class Live:
 
     async def _keep_late(self, order: claims.Order, event: LateAnswer) -> None:
         if event.result is not None:
-            outcome = outcomes.of_result(event.result, self.redactor)
+            outcome = outcomes.of_result(event.result, self.redactor, tool=order.method == TOOLS_CALL)
         else:
             outcome = outcomes.of_error_object(event.error or {}, self.redactor)
         await self._db.persist(partial(claims.late, order, self.hold, outcome), list)
@@ -287,5 +314,6 @@ _HANDLERS: dict[type, Callable[[Live, Any], None]] = {
     ListChanged: Live._list_changed,
     Following: Live._following,
     FollowingLost: Live._following_lost,
+    ResourceUpdated: lambda live, event: live.watching.updated(event),
     StateChanged: Live._state_changed,
 }

@@ -27,6 +27,8 @@ FLUSH_SECONDS = 0.2
 LINE_CHARS = 8_000
 #: trimming each time would cost a DELETE a batch
 TRIM_EVERY = 100
+#: cards of calls that hear at once of their new lines; the others show them with their next change
+CALLS_TOLD = 32
 LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
 
@@ -81,9 +83,10 @@ class ServerLog:
 
     async def close(self) -> None:
         """Write what waits."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
         await self._flush()
 
     async def _flush_later(self) -> None:
@@ -97,15 +100,25 @@ class ServerLog:
         lines, shed = list(self._pending), self._shed
         self._pending.clear()
         self._shed = 0
-        if not lines and not shed:
-            return
-        if shed:
-            words = f"{shed} lines were dropped: the server sent more than the log takes."
-            lines.append(Line(LogSource.HOST, "warning", words))
+        if lines or shed:
+            writing = asyncio.ensure_future(self._write(lines, shed))
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:  # whoever closes us waits for what is on its way
+                await asyncio.wait({writing})
+                raise
+
+    async def _write(self, lines: list[Line], shed: int) -> None:
+        told = [*lines, Line(LogSource.HOST, "warning", _shed_words(shed))] if shed else lines
         try:
-            await self._db.write(partial(append, self._hold, lines))
+            await self._db.write(partial(append, self._hold, told))
         except DatabaseAway:
-            self._shed += len(lines)
+            self._shed += len(lines) + shed
+
+
+def _shed_words(count: int) -> str:
+    lines = "1 line was" if count == 1 else f"{count} lines were"
+    return f"{lines} dropped: the server sent more than the log takes."
 
 
 def append(hold: Hold, lines: list[Line]) -> None:
@@ -117,7 +130,13 @@ def append(hold: Hold, lines: list[Line]) -> None:
     LogLine.objects.bulk_create([line.row(hold.server_id, seq) for seq, line in enumerate(lines, newest + 1)])
     if newest // TRIM_EVERY != last // TRIM_EVERY:
         trim(hold.server_id, last)
-    transaction.on_commit(lambda: bus.log_appended(hold.server_uid, last))
+    transaction.on_commit(lambda: _announce(hold.server_uid, last, {line.call_uid for line in lines}))
+
+
+def _announce(server_uid: UUID, last: int, calls: set[UUID | None]) -> None:
+    bus.log_appended(server_uid, last)
+    for uid in [uid for uid in calls if uid is not None][:CALLS_TOLD]:
+        bus.publish(f"call.{uid}", None, "call")
 
 
 def trim(server_id: int, last: int) -> None:

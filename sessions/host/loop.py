@@ -15,6 +15,7 @@ from servers.audit.writer import writer
 from sessions.domain import ownership
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.machine import incarnation
+from sessions.host.processes import Processes
 from sessions.host.service import Host
 from sessions.host.tick import Tick, delete_queue
 from sessions.transports.stdio import isolation, prepare_loop
@@ -86,6 +87,7 @@ class HostThread:
         host = self._host = Host(me, db)
         tick = Tick(host)
         beating = asyncio.create_task(tick.run())
+        sampling = asyncio.create_task(Processes(db, host.live_sessions).run())
         self._started.set()
         log.info("host.started", worker=str(self.uid), node=self._node, isolation=str(kept))
         try:
@@ -94,6 +96,7 @@ class HostThread:
             await host.drain(self._drain_seconds)
         finally:
             beating.cancel()
+            sampling.cancel()
             await self._farewell(db)
             db.stop()
         log.info("host.stopped", worker=str(self.uid), counters=dict(host.counters))

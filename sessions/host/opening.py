@@ -1,10 +1,11 @@
 """A client for one launch, and what a failure to open or hold it looks like on a page."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from sessions.client import Client
+from sessions.client.answers import Answer
 from sessions.domain.lifecycle import Failure
 from sessions.host.launch import Launch, client_info
 from sessions.host.orders import Roots
@@ -26,10 +27,14 @@ _EARLIER: dict[str, str] = {
 }
 
 
-def make_client(launch: Launch, on_event: Callable[[Event], None]) -> Client:
+def make_client(
+    launch: Launch, on_event: Callable[[Event], None], answers: Mapping[str, Answer] | None = None
+) -> Client:
+    """`answers`: who answers the server's questions, by method; the others are not declared."""
     return Client(
         partial(open_transport, launch.spec),
         client_info=client_info(),
+        answers=answers,
         roots=roots_for(launch.roots),
         remembered=launch.remembered,
         limits=launch.limits,

@@ -7,44 +7,41 @@ from sessions.domain.claims import Outcome
 from sessions.enums import CallState
 from sessions.host.redaction import Redactor
 from sessions.protocol.errors import Fault, McpError, ProtocolError, RpcError
-from sessions.protocol.results import ToolResult
 
 MAY_HAVE_RUN = "The tool may have run."
 # The server did say how it ends: nothing is left unknown but what the tool did until then.
 _NO_ANSWER_TO_COME = {Fault.REDIRECTED, Fault.INPUT_REFUSED, Fault.TASK_CANCELLED}
 
 
-def of_result(raw: dict[str, Any], redactor: Redactor, violation: str = "") -> Outcome:
-    state = CallState.TOOL_ERROR if raw.get("isError") is True else CallState.SUCCEEDED
+def of_result(raw: dict[str, Any], redactor: Redactor, violation: str = "", *, tool: bool = True) -> Outcome:
+    """Only a tool's result can say of itself that it is an error."""
+    state = CallState.TOOL_ERROR if tool and raw.get("isError") is True else CallState.SUCCEEDED
     return Outcome(state, redactor.json_text(raw), schema_violation=redactor.text(violation))
 
 
-def of_answer(result: ToolResult, redactor: Redactor, violation: str = "") -> Outcome:
-    return of_result(result.raw, redactor, violation)
-
-
-def of_error(error: McpError, redactor: Redactor) -> Outcome:
+def of_error(error: McpError, redactor: Redactor, unsure: str = MAY_HAVE_RUN) -> Outcome:
+    """`unsure` says what is left open where no answer came."""
     if isinstance(error, RpcError):
         return _rpc_error(error, redactor)
     if error.fault is Fault.CANCELLED:
-        return cancelled(redactor.text(error.detail))
+        return cancelled(redactor.text(error.detail), unsure)
     detail = redactor.text(error.detail)
     if not error.may_have_run:
         return Outcome(CallState.FAILED, fault=error.fault, detail=detail)
     if isinstance(error, ProtocolError) or error.fault in _NO_ANSWER_TO_COME:
-        return Outcome(CallState.FAILED, fault=error.fault, detail=_with_warning(detail))
-    return Outcome(CallState.OUTCOME_UNKNOWN, fault=error.fault, detail=_with_warning(detail))
+        return Outcome(CallState.FAILED, fault=error.fault, detail=_with_warning(detail, unsure))
+    return Outcome(CallState.OUTCOME_UNKNOWN, fault=error.fault, detail=_with_warning(detail, unsure))
 
 
-def cancelled(detail: str = "") -> Outcome:
-    """After the claim: how far the tool came is the server's affair."""
-    words = _with_warning(detail or "Cancelled while it ran.")
+def cancelled(detail: str = "", unsure: str = MAY_HAVE_RUN) -> Outcome:
+    """After the claim: how far the server came is its own affair."""
+    words = _with_warning(detail or "Cancelled while it ran.", unsure)
     return Outcome(CallState.CANCELLED, fault=Fault.CANCELLED, detail=words)
 
 
-def of_fault_of_ours(exc: Exception) -> Outcome:
+def of_fault_of_ours(exc: Exception, unsure: str = MAY_HAVE_RUN) -> Outcome:
     """A bug on this side, after the claim: nobody can say whether the bytes left."""
-    words = f"mcpadmin failed while it ran this call ({type(exc).__name__}). {MAY_HAVE_RUN}"
+    words = f"mcpadmin failed while it ran this call ({type(exc).__name__}). {unsure}"
     return Outcome(CallState.OUTCOME_UNKNOWN, fault="internal_error", detail=words)
 
 
@@ -69,8 +66,8 @@ def _storable_code(code: int) -> int | None:
     return code if -(2**63) <= code < 2**63 else None
 
 
-def _with_warning(detail: str) -> str:
-    return detail if MAY_HAVE_RUN.rstrip(".").lower() in detail.lower() else f"{detail.rstrip()} {MAY_HAVE_RUN}"
+def _with_warning(detail: str, unsure: str) -> str:
+    return detail if unsure.rstrip(".").lower() in detail.lower() else f"{detail.rstrip()} {unsure}"
 
 
 def arguments_of(text: str) -> dict[str, Any]:

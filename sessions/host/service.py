@@ -5,13 +5,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.conf import settings
 
-from sessions.domain import claims, ownership
+from sessions.domain import claiming, claims, inbox_read
 from sessions.domain.lifecycle import Hold
 from sessions.domain.ownership import Incarnation
 from sessions.host.calls import Calls
@@ -20,7 +21,9 @@ from sessions.host.live import Live
 from sessions.host.orders import read_orders
 from sessions.host.probe import Probe
 from sessions.host.shared import Shared
+from sessions.host.spool import Spool
 from sessions.host.supervisor import Supervisor
+from sessions.host.webhooks import Webhooks
 
 #: messages that are being looked at; more are dropped, since the tick finds every row
 INBOX_LIMIT = 1_000
@@ -32,9 +35,13 @@ class Host:
     def __init__(self, me: Incarnation, db: Database) -> None:
         self.me, self.db = me, db
         self.worker_id: int | None = None
+        #: False for a full stale period after the database was away
+        self.may_claim = True
         self.counters: Counter[str] = Counter()
-        self.calls = Calls(db, self._live_session, self.counters)
-        self.shared = Shared(settings.RECONNECT_CEILING_SECONDS, self._on_ready)
+        self.spool_directory = Path(settings.DATA_DIR) / "spool"
+        self.calls = Calls(db, self._live_session, self.counters, Spool(self.spool_directory, me.uid))
+        self.webhooks = Webhooks(db)
+        self.shared = Shared(settings.RECONNECT_CEILING_SECONDS, self._on_ready, self.webhooks.look)
         self.supervisors: dict[int, Supervisor] = {}
         self._tests: set[UUID] = set()
         self._test_slots = asyncio.Semaphore(TESTS_AT_ONCE)
@@ -45,6 +52,7 @@ class Host:
             "cancel": self.calls.cancel,
             "session": self.look_at,
             "test": self.test,
+            "answer": self.look_at_answer,
         }
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -63,6 +71,12 @@ class Host:
         """Read a session's orders again, or claim it when it is wanted and free."""
         self._do(self._look(session_uid))
 
+    def look_at_answer(self, question_uid: UUID) -> None:
+        """Read the row of a question that one of our sessions waits for."""
+        for item in self.supervisors.values():
+            if item.live is not None and question_uid in item.live.inbox.uids:
+                self._do(item.live.inbox.look())
+
     def test(self, draft_uid: UUID) -> None:
         if draft_uid not in self._tests:
             self._tests.add(draft_uid)
@@ -71,7 +85,7 @@ class Host:
     async def _look(self, session_uid: UUID) -> None:
         held = next((item for item in self.supervisors.values() if item.hold.session_uid == session_uid), None)
         if held is None:
-            await self.claim(partial(ownership.claim_one, session_uid))
+            await self.claim(partial(claiming.claim_one, session_uid))
         elif self.worker_id is not None:
             found = await self.db.read(partial(read_orders, self.worker_id, session_uid))
             held.ordered(found.get(held.hold.session_id))
@@ -90,23 +104,36 @@ class Host:
         for uid in await self.db.read(partial(claims.waiting, session_ids)):
             self.calls.accept(uid)
 
+    async def find_answers(self) -> None:
+        """Of every question that a session of ours waits for."""
+        inboxes = [item.live.inbox for item in self.supervisors.values() if item.live is not None]
+        if uids := [uid for inbox in inboxes for uid in inbox.uids]:
+            found = await self.db.read(partial(inbox_read.settled, uids))
+            for inbox in inboxes:
+                inbox.take(found)
+
     def ready_sessions(self) -> list[int]:
         return [key for key, item in self.supervisors.items() if item.live is not None]
+
+    def live_sessions(self) -> list[Live]:
+        return [item.live for item in self.supervisors.values() if item.live is not None]
 
     def _live_session(self, session_id: int) -> Live | None:
         supervisor = self.supervisors.get(session_id)
         return supervisor.live if supervisor else None
 
     # --- sessions ----------------------------------------------------------------------------------------------------
-    async def claim(self, claim: Callable[[int], list[Hold]]) -> None:
-        if self.worker_id is None or self.shared.draining:
-            return
+    async def claim(self, claim: Callable[[int], list[Hold]]) -> int:
+        """How many sessions were taken."""
+        if self.worker_id is None or self.shared.draining or not self.may_claim:
+            return 0
         worker_id = self.worker_id
         holds = await self.db.write(lambda: claim(worker_id))
         if holds:
             orders = await self.db.read(partial(read_orders, worker_id))
             for hold in holds:
                 self._adopt(hold, orders.get(hold.session_id))
+        return len(holds)
 
     def _adopt(self, hold: Hold, orders: Any) -> None:
         if orders is None or hold.session_id in self.supervisors:
@@ -139,6 +166,7 @@ class Host:
         if self._holders:
             await asyncio.wait(self._holders, timeout=max(0.1, seconds - 0.5))
         await self.calls.settle(0.5)
+        await self.webhooks.close()
         for task in list(self._holders):
             task.cancel()
 

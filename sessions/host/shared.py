@@ -8,12 +8,18 @@ from dataclasses import dataclass, field
 OPENING_AT_ONCE = 50
 
 
+def _nobody() -> None:
+    """Told, and does nothing."""
+
+
 @dataclass
 class Shared:
     #: seconds between two tries at most
     ceiling: float
     #: told the id of a session that is ready, or has room again: its waiting calls may go
     on_ready: Callable[[int], None]
+    #: told that a subscribed resource changed: its webhook may be due
+    on_change: Callable[[], None] = field(default_factory=lambda: _nobody)
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OPENING_AT_ONCE))
     draining: bool = False
     drain_until: float = 0.0

@@ -6,7 +6,7 @@ somebody else's epoch in the row ends the supervisor without another word (Overt
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,8 @@ import structlog
 from django.core.exceptions import ObjectDoesNotExist
 
 from servers.audit.record import Event
-from sessions.domain import lifecycle
+from sessions import bus
+from sessions.domain import commands, lifecycle
 from sessions.domain.lifecycle import Failure, Hold
 from sessions.enums import SessionCondition
 from sessions.host.db import Database, DatabaseAway
@@ -23,18 +24,15 @@ from sessions.host.launch import Launch, LaunchProblem, load
 from sessions.host.live import Live
 from sessions.host.logs import ServerLog
 from sessions.host.orders import Orders
+from sessions.host.pace import Ending, Pace, retry_after
 from sessions.host.shared import Shared
-from sessions.protocol.backoff import Backoff
-from sessions.protocol.errors import Fault, HttpError, McpError
+from sessions.protocol.errors import Fault, McpError
 from sessions.protocol.results import Connected
 
-#: a session that was ready this long was healthy: the next failure counts as the first
-HEALTHY_SECONDS = 60.0
-#: between two tries at least, however the jitter falls
-FLOOR_SECONDS = 0.1
 CANCEL_SECONDS = 3.0
 SETTLE_SECONDS = 5.0
 LOG_EVERY_SECONDS = 60.0
+SAID_KEPT = 16
 _NEEDS_PERSON: dict[str, SessionCondition] = {
     Fault.UNAUTHORIZED: SessionCondition.NEEDS_AUTH,
     Fault.FORBIDDEN: SessionCondition.NEEDS_AUTH,
@@ -47,17 +45,6 @@ class Overtaken(Exception):
     """Somebody else owns the session now."""
 
 
-@dataclass(frozen=True)
-class Ending:
-    """Why a connection is over that nobody ordered to be closed. `clean`: the server closed it in order;
-    `retry_after`: seconds that it asked us to stay away."""
-
-    failure: Failure
-    was_ready: bool = False
-    clean: bool = False
-    retry_after: float | None = None
-
-
 class Supervisor:
     def __init__(self, hold: Hold, orders: Orders, db: Database, shared: Shared) -> None:
         self.hold = hold
@@ -65,12 +52,12 @@ class Supervisor:
         self.live: Live | None = None
         self._db, self._shared = db, shared
         self._log = ServerLog(db, hold)
-        self._backoff = Backoff(ceiling=shared.ceiling)
+        self._pace = Pace(shared.ceiling)
         self._news = asyncio.Event()
         self._overtaken = False
         self._restarts = orders.restart_done
         self._refreshes = orders.refresh_done
-        self._last_words: tuple[str, float] = ("", 0.0)
+        self._said: dict[str, float] = {}
         self._idle_from = self._now()
         self._idle_seconds = float("inf")
 
@@ -102,18 +89,18 @@ class Supervisor:
     async def _connection(self) -> Ending | None:
         """From connecting to closed; None when it was closed as ordered."""
         self._restarts = self.orders.restart_requested
-        await self._must(partial(lifecycle.connecting, self.hold, self._backoff.attempts + 1, self._restarts))
+        await self._must(partial(lifecycle.connecting, self.hold, self._pace.attempt, self._restarts))
         try:
             launch = await self._load()
         except LaunchProblem as problem:
             return Ending(problem.failure)
         self._idle_seconds = launch.idle_seconds
-        self._live = live = Live(self._db, self.hold, launch, self._log, self._call_room)
+        self._live = live = Live(self._db, self.hold, launch, self._log, self._call_room, self._shared.on_change)
         try:
             connected = await self._opened(live)
             return None if connected is None else await self._serve(live, connected)
         except McpError as error:
-            return Ending(live.failure(error), retry_after=_retry_after(error))
+            return Ending(live.failure(error), retry_after=retry_after(error))
         except (Overtaken, DatabaseAway):
             raise
         except Exception as exc:  # a fault of ours: shown on the page and tried again, never a silent stop
@@ -155,28 +142,28 @@ class Supervisor:
             partial(lifecycle.ready, self.hold, greeting),
             lambda ok: [lifecycle.ready_event(self.hold, greeting)] if ok else [],
         )
-        self._say(f"Session ready: revision {connected.revision}, {connected.decided_by}", always=True)
+        self._say(f"Session ready: revision {connected.revision}, {connected.decided_by}")
         return connected
 
     async def _serve(self, live: Live, connected: Connected) -> Ending | None:
         since = self._now()
         self._refreshes = self.orders.refresh_requested
-        live.serve(connected, self._refreshes)
+        live.serve(connected, self._refreshes, self.orders.watch_requested)
         self.live = live
         self._shared.on_ready(self.hold.session_id)
         while not live.over.done():
-            if self._interrupted():
+            if self._interrupted() and not await self._resumed(live):
                 await self._closed(live)
                 return None
             self._pass_on_refresh(live)
+            live.watching.want(self.orders.watch_requested)
             live.take_roots(self.orders.roots)
             await self._idle_or_news(live)
         error = live.over.result()
         await self._settled(live)
-        if self._now() - since >= HEALTHY_SECONDS:
-            self._backoff.reset()
+        self._pace.ready_for(self._now() - since)
         clean = getattr(error, "exit_code", None) == 0
-        return Ending(live.failure(error), was_ready=True, clean=clean, retry_after=_retry_after(error))
+        return Ending(live.failure(error), was_ready=True, clean=clean, retry_after=retry_after(error))
 
     def _pass_on_refresh(self, live: Live) -> None:
         if self.orders.refresh_requested > self._refreshes:
@@ -192,26 +179,43 @@ class Supervisor:
             return
         await self._wait_for_news({live.over}, left)
 
+    async def _resumed(self, live: Live) -> bool:
+        """Paused, or given to another worker: calls in flight end first, and the order may be taken back meanwhile."""
+        if self.orders.open:
+            return False
+        self.live, live.accepting = None, False
+        quiet = asyncio.ensure_future(live.quiet(live.launch.timeouts.total))
+        try:
+            while self._winding_down() and not quiet.done() and not live.over.done():
+                await self._wait_for_news({quiet, live.over}, None)
+        finally:
+            quiet.cancel()
+        if self._interrupted():
+            return False
+        self.live, live.accepting = live, True
+        self._call_room()
+        return True
+
+    def _winding_down(self) -> bool:
+        return self._interrupted() and self.orders.wanted and not self.orders.open and not self._shared.draining
+
     # --- ends --------------------------------------------------------------------------------------------------------
     async def _closed(self, live: Live) -> None:
         """Close as ordered: calls are awaited when the worker drains, cancelled when the session shall be closed."""
         self.live = None
         if self._shared.draining:
             await live.quiet(self._shared.drain_left())
-        elif not self.orders.open:
+        elif not self.orders.wanted:
             live.cancel_calls("Cancelled because the session was closed.")
             await live.quiet(CANCEL_SECONDS)
         await self._must(partial(lifecycle.disconnecting, self.hold))
         await live.close()
         await live.quiet(SETTLE_SECONDS)
-        await self._must(partial(lifecycle.disconnected, self.hold))
-        self._say(self._closing_words(), always=True)
-        self._backoff.reset()
-
-    def _closing_words(self) -> str:
-        if self._shared.draining:
-            return "Session closed: the worker stops."
-        return "Session closed to open it again." if self.orders.open else "Session closed."
+        words = "Session closed: the worker stops." if self._shared.draining else self.orders.why_closed
+        await self._must(partial(lifecycle.disconnected, self.hold, words))
+        self._said.clear()  # what a person ordered is told from its beginning
+        self._say(words, always=True)
+        self._pace.reset()
 
     async def _settled(self, live: Live) -> None:
         """After a loss: the calls in flight learn it from the client and write their outcomes."""
@@ -229,8 +233,9 @@ class Supervisor:
             await self._must(partial(lifecycle.waiting_for_person, self.hold, condition, failure), self._events(ending))
             await self._until_interrupted(None)
             return
-        delay = self._delay(ending)
-        await self._must(partial(lifecycle.backing_off, self.hold, failure, delay), self._events(ending))
+        delay = self._pace.delay(ending)
+        told = partial(lifecycle.backing_off, self.hold, failure, delay, breaker_open=self._pace.breaker_open)
+        await self._must(told, self._events(ending))
         if self._now() - self._idle_from > self._idle_seconds and await self._close_when_idle():
             return
         await self._until_interrupted(delay)
@@ -240,11 +245,6 @@ class Supervisor:
         lost = [lifecycle.lost_event(self.hold, ending.failure)] if ending.was_ready else []
         return lambda changed: lost if changed else []
 
-    def _delay(self, ending: Ending) -> float:
-        first = self._backoff.attempts == 0
-        drawn = max(FLOOR_SECONDS, self._backoff.delay(ending.retry_after))
-        return FLOOR_SECONDS if ending.clean and first else drawn
-
     async def _close_when_idle(self) -> bool:
         """Take the wish for the session back, unless a call arrived meanwhile."""
         try:
@@ -252,13 +252,14 @@ class Supervisor:
         except DatabaseAway:
             return False
         if closed:
-            self.orders = replace(self.orders, open=False, closed_by_wish=True)
-            self._say("Not used for a while.", always=True)
+            self.orders = replace(self.orders, wanted=False, open=False, closed_by_wish=True, idle=True)
         return closed
 
     async def _give_back(self) -> None:
         await self._log.close()  # only an owner may write
         await self._db.persist(partial(lifecycle.release, self.hold))
+        if self.orders.wanted and not self.orders.paused:
+            bus.later(partial(commands.summon, self.hold.session_uid, leaver=self.hold.worker_uid))
 
     # --- waiting -------------------------------------------------------------------------------------------------------
     def _wanted(self) -> bool:
@@ -277,7 +278,7 @@ class Supervisor:
             if left is not None and left <= 0:
                 return
             await self._wait_for_news(set(), left)
-        self._backoff.reset()
+        self._pace.reset()
         self._idle_from = self._now()
 
     async def _interruptible(self, work: Awaitable[Any]) -> bool:
@@ -307,16 +308,12 @@ class Supervisor:
             raise Overtaken
 
     def _say(self, text: str, level: str = "info", *, always: bool = False) -> None:
-        """A line in the server's log; a repeated one at most once a minute."""
-        words, at = self._last_words
-        if always or text != words or self._now() - at >= LOG_EVERY_SECONDS:
-            self._last_words = (text, self._now())
+        """A line in the server's log; the same one at most once a minute, also of a server that comes and goes."""
+        said = self._said.get(text, float("-inf"))
+        if always or self._now() - said >= LOG_EVERY_SECONDS:
+            self._said = dict(list(self._said.items())[-SAID_KEPT:]) | {text: self._now()}
             self._log.host(text, level)
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-
-def _retry_after(error: McpError | None) -> float | None:
-    return error.retry_after if isinstance(error, HttpError) else None

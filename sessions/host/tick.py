@@ -20,8 +20,9 @@ from servers.domain.drafts import update_draft
 from servers.enums import DraftState
 from servers.models import ServerDraft
 from sessions import bus
-from sessions.domain import claims, ownership
+from sessions.domain import claiming, claims, ownership
 from sessions.domain.ownership import Burial
+from sessions.host import spool
 from sessions.host.db import DatabaseAway
 from sessions.host.machine import is_gone
 from sessions.host.orders import read_orders
@@ -30,6 +31,8 @@ from sessions.models import Worker
 
 #: a test that runs longer lost its worker
 TEST_GIVEN_UP = timedelta(minutes=10)
+#: seconds from one full batch of claims to the next
+BETWEEN_CLAIMS = 1.0
 log = structlog.get_logger(__name__)
 
 
@@ -37,9 +40,12 @@ class Tick:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._sweeping: asyncio.Task[None] | None = None
+        self._claiming: asyncio.Task[None] | None = None
         #: monotonic time since which every heartbeat was written; None while the database is away
         self._answering_since: float | None = None
         self._was_away = False
+        self._closing = False
+        self._beaten_at = time.time()
         self._orphans: set[int] = set()
 
     async def run(self) -> None:
@@ -48,42 +54,75 @@ class Tick:
             await asyncio.sleep(settings.HEARTBEAT_SECONDS)
 
     async def close(self) -> None:
-        if self._sweeping is not None and not self._sweeping.done():
-            self._sweeping.cancel()
-            await asyncio.wait({self._sweeping})
+        """The worker drains: nothing is swept any more, and the others hear of it before their next look."""
+        self._closing = True
+        self._last_words = asyncio.create_task(self._beat())
+        for task in (self._sweeping, self._claiming):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait({task})
 
     async def _beat(self) -> None:
         host = self._host
-        beat = partial(ownership.heartbeat, host.me, draining=host.shared.draining, sessions=len(host.supervisors))
+        beat = partial(ownership.heartbeat, host.me, draining=self._closing, sessions=len(host.supervisors))
         try:
             host.worker_id = await host.db.write(beat, urgent=True)
         except DatabaseAway as exc:
             self._away(exc)
             return
+        self._note_sleep()
         if self._answering_since is None:
             self._answering_since = time.monotonic()
-        if not host.shared.draining and (self._sweeping is None or self._sweeping.done()):
+        host.may_claim = self._steady() or not self._was_away
+        bus.workers_changed()
+        if not self._closing and (self._sweeping is None or self._sweeping.done()):
             self._sweeping = asyncio.create_task(self._sweep())
+        if not self._closing and (self._claiming is None or self._claiming.done()):
+            self._claiming = asyncio.create_task(self._claim())
 
     def _away(self, exc: DatabaseAway) -> None:
         if self._answering_since is not None:
             log.warning("host.database_away", problem=str(exc)[:200])
+        self._forget_answers()
+
+    def _forget_answers(self) -> None:
+        """From now on the database has to answer for a full stale period before anything is judged or claimed."""
         self._answering_since = None
         self._was_away = True
+        self._host.may_claim = False
+
+    def _note_sleep(self) -> None:
+        """A machine that slept finds every heartbeat old, while the monotonic clock stood still."""
+        now, before = time.time(), self._beaten_at
+        self._beaten_at = now
+        if now - before >= settings.STALE_SECONDS:
+            self._forget_answers()
 
     def _steady(self) -> bool:
         since = self._answering_since
         return since is not None and time.monotonic() - since >= settings.STALE_SECONDS
 
+    async def _claim(self) -> None:
+        """A full batch is followed by another: a thousand sessions do not wait for twenty ticks."""
+        try:
+            while True:
+                if await self._host.claim(claiming.claim_some) < claiming.CLAIM_LIMIT:
+                    return
+                await asyncio.sleep(BETWEEN_CLAIMS * settings.TIME_SCALE)
+        except DatabaseAway:
+            self._host.counters["database_away"] += 1
+        except Exception:  # one bad row must not stop the clock; the next tick tries again
+            log.exception("host.claim_failed")
+
     async def _sweep(self) -> None:
         try:
             await self._end_what_the_dead_left()
             await self._host.db.write(ownership.lapse, list)
-            if self._steady() or not self._was_away:
-                await self._host.claim(ownership.claim_some)
             await self._read_orders()
             await self._read_calls()
+            await self._host.find_answers()
             await self._read_drafts()
+            self._host.webhooks.look()
         except DatabaseAway:
             self._host.counters["database_away"] += 1
         except Exception:  # one bad row must not stop the clock; the next tick tries again
@@ -93,11 +132,18 @@ class Tick:
     async def _end_what_the_dead_left(self) -> None:
         db, judge_stale = self._host.db, self._steady()
         gone = [worker for worker in await db.read(partial(ownership.namesakes, self._host.me)) if is_gone(worker)]
+        await self._merge_spools({worker.uid for worker in gone})
         burial = await db.write(partial(_bury, gone, judge_stale), lambda found: found.events)
         if burial.dead:
             log.info("host.buried", workers=[str(uid) for uid in burial.dead], calls=len(burial.events))
         for uid in burial.dead:
             bus.later(partial(delete_queue, uid))
+
+    async def _merge_spools(self, dead: set[UUID]) -> None:
+        """Before the burial: a result that was kept is the call's end, and not that nobody knows it."""
+        host = self._host
+        paths = await host.db.read(partial(spool.left_behind, host.spool_directory, host.me.uid, dead))
+        await spool.merge(host.db, paths)
 
     # --- orders --------------------------------------------------------------------------------------------------------
     async def _read_orders(self) -> None:
@@ -121,7 +167,7 @@ class Tick:
         await host.db.write(partial(claims.end_strays, host.me.uid, host.calls.uids), list)
 
     async def _read_drafts(self) -> None:
-        for uid in await self._host.db.read(_waiting_drafts):
+        for uid in await self._host.db.read(partial(waiting_drafts, self._host.me.labels)):
             self._host.test(uid)
         await self._host.db.write(_end_lost_tests)
 
@@ -142,9 +188,10 @@ def delete_queue(worker_uid: UUID) -> None:
         log.warning("host.queue_not_deleted", worker=str(worker_uid), problem=type(problem).__name__)
 
 
-def _waiting_drafts() -> list[UUID]:
+def waiting_drafts(labels: list[str]) -> list[UUID]:
     """Tests whose message was lost, or that nobody could be told of."""
-    due = ServerDraft.objects.filter(state=DraftState.REQUESTED, expires_at__gt=timezone.now())
+    mine = ServerDraft.objects.filter(worker_label__in=["", *labels])
+    due = mine.filter(state=DraftState.REQUESTED, expires_at__gt=timezone.now())
     return list(due.values_list("uid", flat=True)[:20])
 
 

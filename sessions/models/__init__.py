@@ -1,6 +1,28 @@
 from sessions.models.call import Attempt, Call
+from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
+from sessions.models.question import Question
 from sessions.models.session import McpSession
+from sessions.models.subscription import (
+    ResourceVersion,
+    Subscription,
+    SubscriptionGap,
+    SubscriptionHour,
+    WebhookDelivery,
+)
 from sessions.models.worker import Worker
 
-__all__ = ["Attempt", "Call", "LogLine", "McpSession", "Worker"]
+__all__ = [
+    "Attempt",
+    "Call",
+    "ConnectionEvent",
+    "LogLine",
+    "McpSession",
+    "Question",
+    "ResourceVersion",
+    "Subscription",
+    "SubscriptionGap",
+    "SubscriptionHour",
+    "WebhookDelivery",
+    "Worker",
+]

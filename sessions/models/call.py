@@ -21,7 +21,7 @@ class Call(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     user_name = models.CharField(max_length=150)
     method = models.CharField(max_length=60, default="tools/call")
-    target = models.TextField()  # the tool's name
+    target = models.TextField()  # name of the tool or prompt, URI of the resource, reference of a completion
     definition_digest = models.CharField(max_length=64, blank=True)
     arguments = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")
     result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+")
@@ -31,6 +31,7 @@ class Call(models.Model):
     state = models.CharField(max_length=16, choices=CallState, default=CallState.REQUESTED)
     epoch = models.PositiveBigIntegerField(default=0)  # of the session when the call was claimed
     worker_uid = models.UUIDField(null=True)
+    open_questions = models.PositiveSmallIntegerField(default=0)  # items of the inbox that this call waits for
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_by = models.CharField(max_length=150, blank=True)
     deadline = models.DateTimeField()  # the latest moment at which the call may be sent
@@ -52,6 +53,7 @@ class Call(models.Model):
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["server", "-id"], name="calls_by_server"),
+            models.Index(fields=["server", "method", "-id"], name="calls_by_method"),
             models.Index(fields=["state", "deadline"], name="calls_by_state"),
             models.Index(fields=["session", "state"], name="calls_by_session"),
         ]

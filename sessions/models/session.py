@@ -30,6 +30,10 @@ class McpSession(models.Model):
     refresh_requested = models.PositiveIntegerField(default=0)  # raised by Refresh of the catalogue
     refresh_done = models.PositiveIntegerField(default=0)
 
+    watch_requested = models.PositiveIntegerField(default=0)  # raised when subscriptions of this session change
+    paused = models.BooleanField(default=False)  # wanted, and held closed until somebody resumes it
+    paused_by = models.CharField(max_length=150, blank=True)
+
     attempts = models.PositiveIntegerField(default=0)
     next_retry_at = models.DateTimeField(null=True)
     fault = models.CharField(max_length=40, blank=True)  # sessions.protocol.errors.Fault
@@ -53,6 +57,15 @@ class McpSession(models.Model):
     instructions = models.TextField(blank=True)
     server_capabilities = models.JSONField(default=dict)
     client_capabilities = models.JSONField(default=dict)
+    # of the child and its descendants, by the owner: see sessions.host.processes.Processes.wire(); {} without a child
+    process = models.JSONField(default=dict)
+    process_at = models.DateTimeField(null=True)
+    restarts = models.PositiveIntegerField(default=0)  # openings after the first, since the row was made
+
+    # what the last reading of each list changed, or why it failed: see domain.catalog_reading.Note.wire()
+    catalog_counts = models.JSONField(default=dict)
+    catalog_read_at = models.DateTimeField(null=True)
+    catalog_stale_at = models.DateTimeField(null=True)  # by the server's own caching hints (ttlMs); null without any
     catalog_warnings = models.JSONField(default=list)
     # {"tool": ["list_limit", "Only the first …"]}: kind of a list to the Fault that cut it, and the client's words
     catalog_cuts = models.JSONField(default=dict)

@@ -6,6 +6,7 @@ Source: 2025-11-25 *Client / Elicitation, Sampling, Roots*; 2026-07-28 *Multi Ro
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, Literal
 
 from . import jsonrpc
@@ -37,6 +38,15 @@ class Asked:
     origin: Origin
     key: str
     tag: Any = None
+
+
+class Gone(StrEnum):
+    """Why nobody wants an answer any more: the first argument of the CancelledError that ends whoever answers."""
+
+    WITHDRAWN = "withdrawn"  # the server took its question back
+    CALL_OVER = "call_over"
+    CONNECTION_OVER = "connection_over"
+    VISITED = "visited"  # the server says that the visit of the URL is over
 
 
 class Refused(Exception):

@@ -1,7 +1,8 @@
 """How long to wait before the next try: exponential with full jitter and a ceiling, without end."""
 
 import random
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -22,3 +23,27 @@ class Backoff:
     def reset(self) -> None:
         """After the connection held for a while (60 s ready)."""
         self.attempts = 0
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Opens with more than `limit` failures within `window` seconds, and stays open until `reset()`."""
+
+    limit: int = 5
+    window: float = 120.0
+    open: bool = False
+    _failures: deque[float] = field(default_factory=deque)
+
+    def failed(self, now: float) -> bool:
+        """Count a failure; whether the breaker is open after it."""
+        self._failures.append(now)
+        while self._failures[0] < now - self.window:
+            self._failures.popleft()
+        self.open = self.open or len(self._failures) > self.limit
+        if self.open:
+            self._failures.clear()
+        return self.open
+
+    def reset(self) -> None:
+        self.open = False
+        self._failures.clear()

@@ -40,11 +40,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LogMessage:
-    """`notifications/message`; `data` is any JSON value."""
+    """`notifications/message`; `data` is any JSON value. `tag`: of the request that it belongs to, where that is known."""
 
     level: str
     logger: str | None
     data: Any
+    tag: Any = None
 
 
 @dataclass(frozen=True, slots=True)

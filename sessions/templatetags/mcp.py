@@ -1,9 +1,13 @@
 """Words and looks of calls, one table for all pages."""
 
 from django import template
+from django.urls import reverse
+from django.utils.http import urlencode
 
+from sessions.domain.operations import completion_reference
 from sessions.enums import CallState
 from sessions.models import Call
+from sessions.protocol.methods import PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 
 register = template.Library()
 
@@ -21,6 +25,26 @@ LOOKS: dict[str, tuple[str, str]] = {
     CallState.REFUSED: ("viol", "lock"),
     CallState.EXPIRED: ("warn", "clock-x"),
 }
+
+
+@register.simple_tag
+def call_page(call: Call) -> str:
+    """The page of what a call was aimed at, with it chosen. Its server has to be there still."""
+    server = call.server.slug if call.server else ""
+    if call.method == TOOLS_CALL:
+        return _page("servers:tools", server, "tool", call.target)
+    if call.method == RESOURCES_READ:
+        return _page("servers:resources", server, "uri", call.target)
+    if call.method == PROMPTS_GET:
+        return _page("servers:prompts", server, "prompt", call.target)
+    about = completion_reference(call.target)
+    if "name" in about:
+        return _page("servers:prompts", server, "prompt", about["name"])
+    return _page("servers:resources", server, "template", about["uri"])
+
+
+def _page(name: str, slug: str, key: str, target: str) -> str:
+    return f"{reverse(name, args=[slug])}?{urlencode({key: target})}"
 
 
 @register.inclusion_tag("sessions/calls/_pill.html")

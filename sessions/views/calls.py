@@ -1,5 +1,6 @@
 """Calls as pages: the door without script, the page of one call, its card, its result as a file, cancel and repeat."""
 
+import json
 from typing import Any
 from uuid import UUID
 
@@ -12,18 +13,22 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor
+from servers.enums import DefinitionKind
 from servers.models import AuditEvent, Definition, Server
 from sessions.domain import calls, server_pages
 from sessions.domain.calls import AuditUnavailable, Given, Rejected
+from sessions.domain.operations import OPERATIONS, words_of
+from sessions.domain.resource_blocks import decoded
 from sessions.enums import CallState
 from sessions.forms import ToolForm
 from sessions.models import Call
+from sessions.protocol.methods import RESOURCES_READ
 from sessions.views.servers import server_context
 
 TIMELINE = 100
 
 
-def _call(request: HttpRequest, uid: UUID) -> Call:
+def visible_call(request: HttpRequest, uid: UUID) -> Call:
     """Calls outlive their servers: one without a server is seen by whoever sees servers at all."""
     if not access.may(request.user, "view"):
         raise Http404("There is no such call, or you may not see it.")
@@ -35,7 +40,7 @@ def _call(request: HttpRequest, uid: UUID) -> Call:
     return call
 
 
-def _see_other(call: Call) -> HttpResponseRedirect:
+def see_other(call: Call) -> HttpResponseRedirect:
     response = redirect("calls:detail", call.uid)
     response.status_code = 303
     return response
@@ -55,11 +60,11 @@ def place(request: HttpRequest, slug: str) -> HttpResponse:
         return _form_again(request, server, tool, problem.message, 422)
     except AuditUnavailable as problem:
         return _form_again(request, server, tool, str(problem), 503)
-    return _see_other(call)
+    return see_other(call)
 
 
 def _form_again(request: HttpRequest, server: Server, tool: str, message: str, status: int) -> HttpResponse:
-    definition = Definition.objects.filter(server=server, key=tool, removed_at=None).first()
+    definition = server_pages.definitions(server, DefinitionKind.TOOL).filter(key=tool).first()
     messages.error(request, message)
     if definition is None:
         return redirect("servers:tools", server.slug)
@@ -79,12 +84,12 @@ def _form_again(request: HttpRequest, server: Server, tool: str, message: str, s
 @require_http_methods(["GET", "POST"])
 def repeat(request: HttpRequest, uid: UUID) -> HttpResponse:
     """GET shows what would be sent and asks; POST makes a new call that names the old one."""
-    call = _call(request, uid)
+    call = visible_call(request, uid)
     problem = None
     if request.method == "POST":
         try:
             confirm = request.POST.get("confirm", "")
-            return _see_other(calls.repeat(Actor.of(request), request.user, call, confirm=confirm))
+            return see_other(calls.repeat(Actor.of(request), request.user, call, confirm=confirm))
         except (Rejected, AuditUnavailable) as refusal:
             problem = refusal
     context = _page(request, call) | {
@@ -98,13 +103,17 @@ def repeat(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 
 def _destructive(call: Call) -> bool:
-    definition = Definition.objects.filter(server=call.server, key=call.target, removed_at=None).first()
-    return definition is not None and "destructive" in server_pages.hints(server_pages.body(definition))
+    operation = OPERATIONS.get(call.method)
+    if operation is None:
+        return False
+    kind, key = operation.place(call.target)
+    definition = Definition.objects.filter(server=call.server, kind=kind, key=key, removed_at=None).first()
+    return definition is not None and operation.destructive(server_pages.body(definition))
 
 
 @require_POST
 def cancel(request: HttpRequest, uid: UUID) -> HttpResponse:
-    call = _call(request, uid)
+    call = visible_call(request, uid)
     try:
         asked = calls.cancel(Actor.of(request), request.user, call)
     except AuditUnavailable as problem:
@@ -112,7 +121,7 @@ def cancel(request: HttpRequest, uid: UUID) -> HttpResponse:
     else:
         said = "The server was asked to stop." if asked and call.sent_at else "Cancelled."
         messages.success(request, said) if asked else messages.info(request, "The call was over already.")
-    return HttpResponse(status=204) if request.htmx else _see_other(call)
+    return HttpResponse(status=204) if request.htmx else see_other(call)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -124,13 +133,14 @@ def _page(request: HttpRequest, call: Call) -> dict[str, Any]:
         "may_read": may_read,
         "arguments": payloads.read(call.arguments) if may_read else None,
         "rights": access.rights(request.user),
+        "words": words_of(call.method),
     }
 
 
 @require_safe
 def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
     """Everything of one call, live for everybody who may see it."""
-    call = _call(request, uid)
+    call = visible_call(request, uid)
     context = _page(request, call) | {
         "attempts": call.attempts.all(),
         "repetitions": call.repeated_by.order_by("id")[:20],
@@ -147,23 +157,47 @@ def _timeline(request: HttpRequest, call: Call) -> list[AuditEvent]:
 
 @require_safe
 def card(request: HttpRequest, uid: UUID) -> HttpResponse:
-    call = _call(request, uid)
+    call = visible_call(request, uid)
     context = {"call": call, "may_read": calls.may_read(request.user, call)}
     return render(request, "sessions/calls/_card.html", context)
 
 
 @require_safe
 def result(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """The result verbatim, as a file: a browser must never take it for a page of ours."""
-    call = _call(request, uid)
+    """The result verbatim."""
+    call = visible_call(request, uid)
+    text = _result_text(request, call)
+    return _file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}.json")
+
+
+@require_safe
+def content(request: HttpRequest, uid: UUID, position: int) -> HttpResponse:
+    """One content of a resource that was read, as the bytes that it is."""
+    call = visible_call(request, uid)
+    if call.method != RESOURCES_READ:
+        raise Http404("This call read no resource.")
+    value = json.loads(_result_text(request, call))
+    listed = value.get("contents") if isinstance(value, dict) else None
+    data = decoded(listed[position]) if isinstance(listed, list) and position < len(listed) else None
+    if data is None:
+        raise Http404("There is no such content in this result.")
+    return _file(data, "application/octet-stream", f"call-{call.pk}-{position + 1}.bin")
+
+
+def _result_text(request: HttpRequest, call: Call) -> str:
     if not calls.may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
     payload = call.result or call.late_result
     text = payloads.read(payload) if payload is not None else None
     if text is None:
         raise Http404("This call has no result, or it was erased.")
-    response = HttpResponse(text.encode("utf-8", "surrogatepass"), content_type="application/json")
-    response.headers["Content-Disposition"] = f'attachment; filename="call-{call.pk}.json"'
+    return text
+
+
+def _file(data: bytes, kind: str, name: str) -> HttpResponse:
+    """A browser must never take what a server sent for a page of ours."""
+    response = HttpResponse(data, content_type=kind)
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
     return response

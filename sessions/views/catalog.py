@@ -9,7 +9,9 @@ from django.views.decorators.http import require_POST, require_safe
 from servers import access
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from sessions.domain import offered, server_pages
+from sessions.domain import log_page, offered, server_pages
+from sessions.domain.log_page import LogFilter
+from sessions.enums import LogSource
 from sessions.forms import ToolForm
 from sessions.views.servers import server_context
 
@@ -64,30 +66,16 @@ def tool_form(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "sessions/catalog/_tool_form.html", {"server": server, "form": form})
 
 
-def _definitions(request: HttpRequest, slug: str, tab: str, *kinds: DefinitionKind) -> HttpResponse:
-    server = access.server_for(request.user, slug)
-    lists = {kind.value: server_pages.resource_entries(server, kind) for kind in kinds}
-    context = _list_context(request, server, tab, *kinds) | {"lists": lists}
-    return render(request, f"sessions/catalog/{tab}.html", context)
-
-
-@require_safe
-def resources(request: HttpRequest, slug: str) -> HttpResponse:
-    return _definitions(request, slug, "resources", DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
-
-
-@require_safe
-def prompts(request: HttpRequest, slug: str) -> HttpResponse:
-    return _definitions(request, slug, "prompts", DefinitionKind.PROMPT)
-
-
 @require_safe
 def logs(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
-    level = request.GET.get("level", "")
-    page = server_pages.log_lines(server, level, _cursor(request))
-    context = server_context(request, server_pages.header(server), "logs")
-    context |= {"page": page, "level": level, "levels": server_pages.LEVELS}
+    chosen = LogFilter.of(*(request.GET.get(name, "") for name in ("level", "source", "text")))
+    context = server_context(request, server_pages.header(server), "logs") | {
+        "page": log_page.log_page(server, chosen, _cursor(request)),
+        "chosen": chosen,
+        "levels": log_page.LEVELS,
+        "sources": LogSource.choices,
+    }
     return render(request, "sessions/catalog/logs.html", context)
 
 
@@ -95,5 +83,7 @@ def logs(request: HttpRequest, slug: str) -> HttpResponse:
 def history(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     context = server_context(request, server_pages.header(server), "history")
-    context |= {"page": server_pages.history(server, _cursor(request))}
+    method = request.GET.get("method", "")
+    context |= {"page": server_pages.history(server, _cursor(request), method)}
+    context |= {"method": method, "methods": server_pages.HISTORY_METHODS}
     return render(request, "sessions/catalog/history.html", context)

@@ -6,7 +6,7 @@ from django.views.decorators.http import require_safe
 
 from servers import access
 from servers.enums import TransportKind
-from sessions.domain import offered, queries, server_pages
+from sessions.domain import offered, process_page, queries, server_pages, timeline
 from sessions.forms import ServerListFilter
 
 
@@ -44,6 +44,8 @@ def info(request: HttpRequest, slug: str) -> HttpResponse:
         "instructions": instructions,
         "missing": offered.missing(session) if session else [],
         "cuts": server_pages.cuts(session),
+        "timeline": timeline.lines(session),
+        "process": process_page.process_page(session),
         "used_transport": TransportKind(session.transport).short if session and session.transport else "",
     }
     return render(request, "sessions/servers/info.html", context)

@@ -12,7 +12,7 @@ from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
 from servers.domain import registration
 from servers.models import Server
-from sessions.domain import commands, queries
+from sessions.domain import commands, pausing, queries
 from sessions.models import McpSession
 
 
@@ -21,18 +21,24 @@ def _back(server: Server) -> HttpResponseRedirect:
 
 
 def _session_verb(
-    request: HttpRequest, slug: str, verb: Callable[[Actor, McpSession], object], said: str
+    request: HttpRequest, slug: str, verb: Callable[[Actor, McpSession], bool], said: str, late: str = ""
 ) -> HttpResponse:
-    """Session verbs are orders in a row, so they answer at once; the page sees the effect live."""
+    """Session verbs are orders in a row, so they answer at once; the page sees the effect live.
+
+    `late`: what is said when somebody else was faster.
+    """
     server = access.server_for(request.user, slug, "call_tool")
     session = commands.shared_session(server)
     try:
-        verb(Actor.of(request), session)
+        changed = verb(Actor.of(request), session)
     except AuditUnavailable as problem:
         return _unavailable(request, server, str(problem))
     if request.htmx:
         return HttpResponse(status=204)
-    messages.success(request, said.format(name=server.name))
+    if not changed and late:
+        messages.info(request, late.format(name=server.name))
+    else:
+        messages.success(request, said.format(name=server.name))
     return _back(server)
 
 
@@ -66,6 +72,24 @@ def reconnect(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 def refresh(request: HttpRequest, slug: str) -> HttpResponse:
     return _session_verb(request, slug, commands.refresh, "Reading the lists of {name} again.")
+
+
+@require_POST
+def retry(request: HttpRequest, slug: str) -> HttpResponse:
+    late = "{name} does not wait for a try any more."
+    return _session_verb(request, slug, pausing.retry, "Trying {name} again.", late)
+
+
+@require_POST
+def pause(request: HttpRequest, slug: str) -> HttpResponse:
+    said = "{name} is paused. Calls in flight end first; new ones are refused until somebody resumes it."
+    return _session_verb(request, slug, pausing.pause, said, "{name} was paused already.")
+
+
+@require_POST
+def resume(request: HttpRequest, slug: str) -> HttpResponse:
+    said = "{name} is resumed. It connects as its connection policy says."
+    return _session_verb(request, slug, pausing.resume, said, "{name} was resumed already.")
 
 
 @require_POST

@@ -2,12 +2,14 @@
 import { startCopy } from './copy.js';
 import { startDialogs } from './dialogs.js';
 import { startDirty } from './dirty.js';
+import { startInbox } from './inbox.js';
 import { startKeys } from './keys.js';
 import { live } from './live.js';
 import { startLists } from './live-list.js';
 import { startPill } from './live-pill.js';
 import { startMenus } from './menus.js';
 import { startPalette } from './palette.js';
+import { startSubscriptionNotes } from './subscription-notes.js';
 import { startTimes } from './time.js';
 import { startToasts, toast } from './toast.js';
 
@@ -21,6 +23,8 @@ startPalette();
 startKeys();
 startPill(live);
 startLists(live);
+startInbox(live);
+startSubscriptionNotes(live);
 live.start();
 
 /* On a phone the chosen tab may stand outside of its scroller. */

@@ -4,14 +4,15 @@ const wanted = new Set();
 let timer = 0;
 let last = 0;
 
-export async function refreshParts(...ids) {
+export async function refreshParts(...wantedIds) {
+  const ids = wantedIds.filter((id) => document.getElementById(id));
+  if (!ids.length) return;
   const response = await fetch(location.href, { headers: { Accept: 'text/html' } });
   if (!response.ok || response.redirected) return; // signed out: the live pill says so
   const page = new DOMParser().parseFromString(await response.text(), 'text/html');
-  for (const id of ids) {
-    const [shown, fresh] = [document.getElementById(id), page.getElementById(id)];
-    if (shown && fresh) htmx.swap({ target: shown, swap: 'innerMorph', text: fresh.innerHTML });
-  }
+  const pairs = ids.map((id) => [document.getElementById(id), page.getElementById(id)]);
+  const found = pairs.filter(([shown, fresh]) => shown && fresh);
+  await Promise.all(found.map(([target, fresh]) => htmx.swap({ target, swap: 'innerMorph', text: fresh.innerHTML })));
 }
 
 export function refreshSoon(...ids) {

@@ -1,6 +1,9 @@
 /* Live state of servers: pills in lists, the actions of a server's head, changed catalogues, the connection test. */
+import { startCountdowns } from './countdown.js';
 import { live } from './live.js';
 import { refreshSoon } from './refresh.js';
+
+startCountdowns();
 
 /* A page that is being left is not loaded again: the reload would win over the link that was clicked. */
 let leaving = false;
@@ -47,9 +50,11 @@ const actions = document.querySelector('[data-session-actions]');
 if (actions) {
   const topic = `server.${actions.dataset.server}`;
   live.on(topic, 'session', (frame) => {
-    for (const row of frame.rows ?? []) actions.dataset.desired = row.desired;
+    for (const row of frame.rows ?? []) Object.assign(actions.dataset, { desired: row.desired, phase: row.phase });
+    refreshSoon('connection-timeline', 'connection-process');
   });
   live.on(topic, 'catalog', (frame) => {
+    refreshSoon(...[...document.querySelectorAll('[data-catalog-reading]')].map((part) => part.id));
     if ((frame.rows?.[0]?.changed_at ?? '') === actions.dataset.catalog) return;
     const notice = document.querySelector('[data-catalog-changed]');
     if (notice) notice.hidden = false;

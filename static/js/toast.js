@@ -4,12 +4,12 @@ import { fromTemplate, slot } from './dom.js';
 const SHOWN_MS = 5_000;
 const MOST = 5;
 
-/* toast({ title, text, tone: 'info' | 'ok' | 'warn' | 'bad', action: { label, url } }) */
+/* toast({ title, text, tone: 'info' | 'ok' | 'warn' | 'bad', action: { label, url } }) -> its element */
 export function toast({ title, text = '', tone = 'info', action = null }) {
   const urgent = tone === 'bad';
   const region = document.querySelector(urgent ? '[data-toasts-assertive]' : '[data-toasts-polite]');
   const element = fromTemplate('toast');
-  if (!region || !element) return;
+  if (!region || !element) return null;
   element.classList.add(tone);
   slot(element, 'icon').replaceWith(fromTemplate(`icon-${tone}`));
   slot(element, 'title').textContent = title;
@@ -23,6 +23,7 @@ export function toast({ title, text = '', tone = 'info', action = null }) {
   while (region.childElementCount >= MOST) region.firstElementChild.remove();
   region.append(element);
   if (!urgent && tone !== 'warn') leaveLater(element);
+  return element;
 }
 
 function leaveLater(element) {

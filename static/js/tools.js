@@ -1,7 +1,6 @@
 /* The page of one tool: runs it through the socket, keeps its form in step with the server, shows its calls. */
+import { addCard, followWords, refuse, say } from './call-cards.js';
 import { live } from './live.js';
-
-const results = document.getElementById('results');
 
 /* What the form says, as the socket wants it: the fields of the generated form, or the text of JSON mode. */
 function givenBy(form) {
@@ -24,43 +23,6 @@ async function rerender(form, extra) {
   return document.getElementById('tool-form');
 }
 
-function refuse(form, message) {
-  const notice = form.querySelector('[data-call-refused]');
-  notice.textContent = message;
-  notice.hidden = false;
-  notice.focus();
-}
-
-function say(form, words) {
-  form.querySelector('[data-run-state]').textContent = words;
-}
-
-/* Says that the call is on its way, until its card shows the outcome. */
-function followWords({ call, number, html }) {
-  const state = () => document.querySelector('#tool-form [data-run-state]');
-  if (!html?.includes('data-call-progress')) return void (state().textContent = '');
-  state().textContent = `Call #${number} is running`;
-  const off = live.on(`call.${call}`, 'call', (frame) => {
-    if (!frame.rows?.some((row) => row.final)) return;
-    off();
-    if (state()?.textContent === `Call #${number} is running`) state().textContent = '';
-  });
-}
-
-function addCard(uid, version, html) {
-  if (!results || document.getElementById(`call-${uid}`)) return;
-  const slot = document.createElement('div');
-  slot.className = 'call-slot';
-  slot.id = `call-${uid}`;
-  slot.dataset.liveTopic = `call.${uid}`;
-  slot.dataset.liveSince = String(version);
-  slot.dataset.liveTarget = `call.${uid}`;
-  results.prepend(slot);
-  htmx.swap({ target: slot, swap: 'innerHTML', text: html });
-  document.getElementById('no-results')?.classList.add('vh');
-  live.scan(slot);
-}
-
 async function run(form) {
   const button = form.querySelector('[data-run]');
   form.querySelector('[data-call-refused]').hidden = true;
@@ -71,7 +33,7 @@ async function run(form) {
     const answer = await live.request({ op: 'call', server, tool, ...givenBy(form) });
     if (answer.op === 'accepted') {
       addCard(answer.call, answer.version ?? 0, answer.html ?? '');
-      followWords(answer);
+      followWords(() => document.getElementById('tool-form'), answer);
     } else {
       const shown = await rerender(form, { _validate: '1' });
       const summary = shown.querySelector('[data-sf-errors]');
@@ -100,23 +62,3 @@ document.addEventListener('submit', (event) => {
     run(form);
   }
 });
-
-/* Cancelling through the socket; without it the button's own form does the same. */
-document.addEventListener('submit', (event) => {
-  const form = event.target;
-  if (!form.matches('[data-cancel-call]') || live.state !== 'live') return;
-  event.preventDefault();
-  form.querySelector('button').disabled = true;
-  live.request({ op: 'cancel', call: form.dataset.cancelCall }).catch(() => form.submit());
-});
-
-/* Somebody else's call of the tool shown here: fetch its card once, from then on its own topic keeps it fresh. */
-if (results) {
-  live.on(`server.${results.dataset.server}`, 'call', async (frame) => {
-    for (const row of frame.rows ?? []) {
-      if (row.tool !== results.dataset.tool || document.getElementById(`call-${row.uid}`)) continue;
-      const response = await fetch(`/calls/${row.uid}/card/`, { headers: { 'HX-Request': 'true' } });
-      if (response.ok) addCard(row.uid, row.version, await response.text());
-    }
-  });
-}

@@ -11,9 +11,9 @@ from tests.tools.stack import ROOT, clean_environment
 pytestmark = pytest.mark.integration
 
 
-def told_by(module: str, *words: str) -> str:
+def told_by(module: str, *words: str, seconds: float = 110) -> str:
     command = [sys.executable, "-m", f"tests.benchmarks.{module}", *words]
-    done = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 

@@ -66,7 +66,7 @@ def peer_python(name: str) -> Path:
 
 def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
     """(command, arguments) of a peer, both absolute; `name` is one of PYTHON_PEERS, NODE_PEERS or NPM_SERVERS,
-    evil:<scenario of evil_stdio.py>, telltale or demo; `transport` stdio, http, for the first two kinds also "all"
+    evil:<scenario of evil_stdio.py>, telltale, asking (stdio) or demo; `transport` stdio, http, for the first two kinds also "all"
     (every HTTP face), for everything also sse. Skips the test when the peer is not installed."""
     if name in NODE_PEERS or name in NPM_SERVERS:
         return _node_command(name, transport)
@@ -74,6 +74,8 @@ def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
         return sys.executable, ["-m", "mcpadmin.demo_server"]
     if name.startswith("evil:"):
         return sys.executable, [str(HERE / "evil_stdio.py"), name.removeprefix("evil:")]
+    if name == "asking":
+        return str(peer_python("sdk2")), [str(HERE / "asking_server.py")]
     if name == "telltale":
         return sys.executable, [str(HERE / "telltale.py"), transport]
     if name == "evil":

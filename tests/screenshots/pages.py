@@ -18,6 +18,12 @@ class World:
     audit: int = 0  # sequence number of an audit event about a call
     websocket: str = "old-sockets"  # slugs of servers that are registered and never opened
     archived: str = "retired"
+    watched: str = ""  # uids of subscriptions: to text, with gaps and a webhook; to JSON, refused
+    refused: str = ""
+    failing: str = "broken"  # its command ends at once
+    labelled: str = "embeddings"  # names a label that no worker carries
+    paused: str = "held-back"
+    questions: dict[str, str] = field(default_factory=dict)  # of the inbox: name in asked.py to uid
 
 
 class Stage(Enum):
@@ -91,6 +97,36 @@ def start_countdown(page: Page) -> None:
     page.locator("[data-call-progress]").first.wait_for()
 
 
+def read_resource(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Read now").click()
+    page.locator("#kept-h").wait_for()
+
+
+def read_nothing(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Read now").click()
+    page.locator("#read-slot [data-call-state=rpc_error]").wait_for()
+
+
+def type_argument(page: Page) -> None:
+    be_live(page)
+    page.locator("#arg-1").press_sequentially("s")
+    page.locator(".sugg [role=option]").first.wait_for()
+
+
+def get_without_arguments(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Get prompt").click()
+    page.locator("[data-error]:visible").wait_for()
+
+
+def get_prompt(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Get prompt").click()
+    page.locator("#results [data-call-state=succeeded]").first.wait_for()
+
+
 def open_sections(page: Page) -> None:
     """Choices with their lines, a refused root, and the limits."""
     page.get_by_label("Transport").select_option("websocket")
@@ -146,6 +182,20 @@ def click(selector: str) -> Callable[[Page], None]:
     return lambda page: page.locator(selector).first.click()
 
 
+def question(name: str) -> Callable[[World], str]:
+    return lambda world: f"/inbox/{world.questions[name]}/"
+
+
+def send_nothing(page: Page) -> None:
+    page.get_by_role("button", name="Send").click()
+    page.locator("[data-sf-errors]").wait_for()
+
+
+def open_removed(page: Page) -> None:
+    """What is gone; on a phone the list is a picker."""
+    page.locator("details.gone").evaluate("details => { details.open = true }")
+
+
 def open_event(page: Page) -> None:
     page.locator(".tbl tbody td a").first.click()
     page.locator("#event").wait_for()
@@ -164,6 +214,7 @@ SHOTS = [
     Shot("sign-in", at("/accounts/login/"), Stage.EMPTY, signed_in=False),
     Shot("overview-empty", at("/"), Stage.EMPTY),
     Shot("servers-empty", at("/servers/"), Stage.EMPTY),
+    Shot("subscriptions-empty", at("/subscriptions/"), Stage.EMPTY),
     Shot("server-add", at("/servers/add/"), Stage.EMPTY),
     Shot("server-add-errors", at("/servers/add/"), Stage.EMPTY, prepare=submit_bad_server, allow=("422",)),
     Shot("server-add-sections", at("/servers/add/"), Stage.EMPTY, prepare=open_sections),
@@ -183,9 +234,21 @@ SHOTS = [
     Shot("tool-destructive", on_server("tools/?tool=forget_notes")),
     Shot("server-menu", on_server("tools/"), prepare=click("[aria-label='More actions']")),
     Shot("resources", on_server("resources/")),
+    Shot("resource-read", on_server("resources/?uri=demo://readme"), prepare=read_resource),
+    Shot("resource-refused", on_server("resources/?uri=demo://nothing"), prepare=read_nothing),
+    Shot("resource-template", on_server("resources/?template=demo://notes/%7Bname%7D"), prepare=type_argument),
     Shot("prompts", on_server("prompts/")),
+    Shot("prompt-suggestions", on_server("prompts/?prompt=summarise"), prepare=type_argument),
+    Shot("prompt-errors", on_server("prompts/?prompt=summarise"), prepare=get_without_arguments),
+    Shot("prompt-got", on_server("prompts/?prompt=explain&arg.topic=tools"), prepare=get_prompt),
+    Shot("tool-changed", on_server("tools/?tool=add"), prepare=open_removed),
+    Shot("definition-versions", on_server("definitions/tool/?key=add")),
+    Shot("definition-removed", on_server("definitions/tool/?key=subtract")),
     Shot("logs", on_server("logs/")),
+    Shot("logs-paused", on_server("logs/"), prepare=click("[data-log-pause]")),
+    Shot("logs-none", on_server("logs/?text=nothing-has-this-text")),
     Shot("history", on_server("history/")),
+    Shot("history-all", on_server("history/?method=all")),
     Shot("settings", on_server("settings/")),
     Shot("settings-tested", on_server("settings/"), prepare=try_connection),
     Shot("settings-conflict", on_server("settings/"), prepare=save_after_somebody_else, allow=("409",)),
@@ -194,12 +257,36 @@ SHOTS = [
     Shot("server-archived", lambda world: f"/servers/{world.archived}/tools/"),
     Shot("archived-settings", lambda world: f"/servers/{world.archived}/settings/"),
     Shot("info", on_server("info/")),
+    Shot("sessions", at("/sessions/")),
+    Shot("server-failing", lambda world: f"/servers/{world.failing}/info/"),
+    Shot("server-waiting", lambda world: f"/servers/{world.labelled}/tools/"),
+    Shot("server-paused", lambda world: f"/servers/{world.paused}/tools/"),
     Shot("clone", on_server("clone/")),
     Shot("disable", on_server("disable/")),
     Shot("archive", on_server("archive/")),
     Shot("delete", on_server("delete/")),
     Shot("call", lambda world: f"/calls/{world.succeeded}/"),
     Shot("call-failed", lambda world: f"/calls/{world.failed}/"),
+    Shot("subscriptions", at("/subscriptions/")),
+    Shot("subscriptions-none", at("/subscriptions/?text=nothing-has-this-name")),
+    Shot("subscription", lambda world: f"/subscriptions/{world.watched}/"),
+    Shot("subscription-compared", lambda world: f"/subscriptions/{world.watched}/?version=3&against=1"),
+    Shot("subscription-content", lambda world: f"/subscriptions/{world.watched}/?view=content"),
+    Shot("subscription-first", lambda world: f"/subscriptions/{world.watched}/?version=1"),
+    Shot("subscription-refused", lambda world: f"/subscriptions/{world.refused}/"),
+    Shot("subscription-settings", lambda world: f"/subscriptions/{world.watched}/settings/"),
+    Shot("subscription-reserved", lambda world: f"/subscriptions/{world.watched}/", guest=True),
+    Shot("subscription-delete", lambda world: f"/subscriptions/{world.watched}/delete/"),
+    Shot("inbox-empty", at("/inbox/"), Stage.EMPTY),
+    Shot("inbox", at("/inbox/")),
+    Shot("question-form", question("form")),
+    Shot("question-refused", question("form"), prepare=send_nothing, allow=("422",)),
+    Shot("question-secret", question("secret")),
+    Shot("question-visit", question("visit")),
+    Shot("question-trap", question("trap")),
+    Shot("question-model", question("model")),
+    Shot("question-over", question("over")),
+    Shot("question-for-a-guest", question("form"), guest=True),
     Shot("audit", at("/audit/")),
     Shot("audit-range", at("/audit/?outcome=ok&since=2026-01-01T00:00"), prepare=click("[data-pop] summary")),
     Shot("audit-drawer", at("/audit/"), prepare=open_event),

@@ -7,6 +7,8 @@ from uuid import UUID
 
 from playwright.sync_api import Browser, Page, expect
 
+from tests.screenshots import subscriptions
+from tests.screenshots.asked import SEED, seeded
 from tests.screenshots.pages import World
 from tests.tools.browser import sign_in, watched_context
 from tests.tools.stack import ADMIN, Stack
@@ -19,6 +21,24 @@ CALLS = (
     ("search_notes", {}),
     ("add", {"a": "2", "b": "3"}),
 )
+
+#: the demo server once offered another `add`, and a tool that it does not offer now
+CHANGED_TOOLS = """
+import json
+from django.utils import timezone
+from servers.domain.catalog import definitions, store_listing
+from servers.models import Server
+server = Server.objects.get(slug="{slug}")
+now = [json.loads(row.body) for row in definitions(server, "tool")]
+before = json.loads(json.dumps(now))
+add = next(tool for tool in before if tool["name"] == "add")
+add["description"] = "Adds numbers."
+add["inputSchema"]["properties"]["c"] = dict(type="number")
+add["inputSchema"]["required"] = ["a"]
+before.append(dict(name="subtract", description="Takes away.", inputSchema=dict(type="object")))
+for listing in (before, now):
+    store_listing(server, "tool", listing, timezone.now())
+"""
 
 
 @contextmanager
@@ -41,6 +61,10 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
         for tool, arguments in CALLS:
             run_tool(page, world.server, tool, arguments)
         register_others(page, stack, world)
+        subscriptions.subscribe(page, world.server)
+        world.watched, world.refused = subscriptions.with_a_past(stack, world.websocket)
+        register_troubled(page, stack, world)
+    stack.shell(CHANGED_TOOLS.format(slug=world.server))
     note_rows(stack, world)
 
 
@@ -53,6 +77,19 @@ def register_others(page: Page, stack: Stack, world: World) -> None:
     page.goto(f"/servers/{world.archived}/archive/")
     page.get_by_role("button", name="Archive").click()
     page.wait_for_url("**/servers/")
+
+
+def register_troubled(page: Page, stack: Stack, world: World) -> None:
+    """A server that fails, one that no worker may hold, one that is paused."""
+    common = ("register_server", "--user", ADMIN[0])
+    stack.manage(*common, "--name", "Broken", "--", "/bin/sh", "-c", "echo no module named orders >&2; exit 3")
+    stack.manage(*common, "--name", "Embeddings", "--worker-label", "gpu", "--", "python3")
+    stack.manage(*common, "--name", "Held back", "--policy", "on_demand", "--", "python3")
+    page.goto(f"/servers/{world.paused}/tools/")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("Paused by").wait_for()
+    page.goto(f"/servers/{world.failing}/info/")
+    expect(page.locator(".title .tag").first).to_contain_text("Failing", timeout=2 * READY_MS)
 
 
 def guest(browser: Browser, stack: Stack) -> Any:
@@ -82,4 +119,5 @@ def note_rows(stack: Stack, world: World) -> None:
     rows = stack.rows("SELECT uid, target FROM mcp_sessions_call ORDER BY id")
     calls = {row["target"]: str(UUID(row["uid"])) for row in rows}
     world.succeeded, world.failed = calls["greet"], calls["fail_on_purpose"]
+    world.questions = seeded(stack.shell(SEED % {"call": world.succeeded}))
     world.audit = int(stack.rows("SELECT max(seq) AS seq FROM servers_auditevent WHERE call_uid IS NOT NULL")[0]["seq"])

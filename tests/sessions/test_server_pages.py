@@ -18,11 +18,6 @@ def test_a_tool_that_destroys_is_not_called_read_only() -> None:
     assert server_pages.hints({"annotations": ["nonsense"]}) == []
 
 
-def test_levels_are_this_one_and_all_that_are_graver() -> None:
-    assert server_pages.levels_from("error") == ["error", "critical", "alert", "emergency"]
-    assert server_pages.levels_from("nonsense") == server_pages.LEVELS
-
-
 def test_the_transport_that_was_found_is_shown_only_where_the_registration_leaves_it_open() -> None:
     found = McpSession(transport="http_sse")
     assert transport_name(Server(transport="auto_http"), found) == "HTTP+SSE"

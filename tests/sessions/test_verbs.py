@@ -2,14 +2,16 @@
 
 import sqlite3
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
 from servers.audit import writer as writing
-from sessions.enums import Desired
+from sessions.enums import Desired, SessionCondition
 from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -40,7 +42,7 @@ def locked(visitor: Client) -> Iterator[None]:
     holder.close()
 
 
-@pytest.mark.parametrize("verb", ["connect", "reconnect", "refresh"])
+@pytest.mark.parametrize("verb", ["connect", "reconnect", "refresh", "pause"])
 def test_a_verb_that_cannot_be_recorded_is_refused_in_words(verb: str, visitor: Client, locked: None) -> None:
     answer: Any = visitor.post(f"/servers/orders/{verb}/", follow=True)
     assert answer.status_code == 200
@@ -51,3 +53,46 @@ def test_a_verb_that_cannot_be_recorded_is_refused_in_words(verb: str, visitor: 
 def test_the_live_page_is_told_by_status_503(visitor: Client, locked: None) -> None:
     answer = visitor.post("/servers/orders/connect/", headers={"HX-Request": "true"})
     assert (answer.status_code, SAID in answer.content.decode()) == (503, True)
+
+
+# --- pause, resume, retry --------------------------------------------------------------------------------------------
+def said(answer: Any) -> str:
+    return " ".join(str(message) for message in answer.context["messages"])
+
+
+def test_a_session_is_paused_and_resumed_by_the_button_and_says_who_did_it(visitor: Client) -> None:
+    assert "Orders is paused" in said(visitor.post("/servers/orders/pause/", follow=True))
+    page = visitor.get("/servers/orders/tools/").content.decode()
+    assert 'data-phase="paused"' in page
+    assert "Paused by carl" in page
+    assert "paused already" in said(visitor.post("/servers/orders/pause/", follow=True))
+    assert "Orders is resumed" in said(visitor.post("/servers/orders/resume/", follow=True))
+    assert "resumed already" in said(visitor.post("/servers/orders/resume/", follow=True))
+    assert not McpSession.objects.get().paused
+
+
+def test_a_try_is_asked_for_only_where_one_is_waited_for(visitor: Client) -> None:
+    assert "does not wait for a try any more" in said(visitor.post("/servers/orders/retry/", follow=True))
+    retry_at = timezone.now() + timedelta(seconds=50)
+    waiting = {"desired": Desired.OPEN, "condition": SessionCondition.BACKING_OFF, "next_retry_at": retry_at}
+    McpSession.objects.update(**waiting, attempts=3, fault="timeout", fault_detail="No answer.")
+    page = visitor.get("/servers/orders/tools/").content.decode()
+    assert 'data-phase="waiting"' in page
+    assert "Try 4 in" in page
+    assert "Trying Orders again" in said(visitor.post("/servers/orders/retry/", follow=True))
+    assert McpSession.objects.get().restart_requested == 1
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "retry"])
+def test_without_the_right_to_call_nobody_pauses_or_retries(verb: str, visitor: Client) -> None:
+    guest = Client()
+    guest.force_login(person("guest", "view_server"))
+    assert guest.post(f"/servers/orders/{verb}/").status_code == 403
+
+
+def test_the_connection_timeline_stands_on_connection_info(visitor: Client) -> None:
+    visitor.post("/servers/orders/connect/")
+    visitor.post("/servers/orders/pause/")
+    page = visitor.get("/servers/orders/info/").content.decode()
+    assert page.index("Ordered by carl.") < page.rindex("Ordered by carl.")
+    assert page.index(">Pause<") < page.index("Connect</span>")

@@ -21,6 +21,8 @@ def pytest_configure() -> None:
 
 
 def _deadline_of(item: pytest.Item) -> int:
+    if (own := item.get_closest_marker("deadline")) is not None:
+        return int(own.args[0])
     slow = item.get_closest_marker("slow") or item.get_closest_marker("up")
     return SLOW_SECONDS if slow else SECONDS
 

@@ -24,6 +24,9 @@ class Command(BaseCommand):
             "--port", type=int, default=8000, help="port to listen on (%(default)s); 0 takes a free one"
         )
         parser.add_argument("--workers", type=int, default=1, help="number of worker processes (%(default)s)")
+        parser.add_argument(
+            "--label", action="append", metavar="LABEL", help="label that the workers carry; may be given again"
+        )
         parser.add_argument("--data-dir", help=f"where all data lives ({settings.DATA_DIR})")
         parser.add_argument("--browser", action=BooleanOptionalAction, default=True, help="open the page in a browser")
 

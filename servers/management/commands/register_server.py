@@ -40,6 +40,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--root", action="append", default=[], metavar="FOLDER[=NAME]", help="that the server may ask for"
         )
+        parser.add_argument("--worker-label", default="", help="only workers that carry it open this server")
+        parser.add_argument("--no-sampling", action="store_true", help="the server may not ask for a model's answer")
+        parser.add_argument("--no-elicitation", action="store_true", help="the server may not ask a person")
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-header", action="append", default=[], metavar="NAME=VARIABLE")
         parser.add_argument("--working-directory", default="")
@@ -82,6 +85,9 @@ def _registration(options: dict[str, Any]) -> Registration:
         working_directory=options["working_directory"],
         url=url,
         connection_policy=ConnectionPolicy(options["policy"]),
+        worker_label=options["worker_label"],
+        answers_sampling=not options["no_sampling"],
+        answers_elicitation=not options["no_elicitation"],
         values=[
             *_plain(ValueKind.HEADER, options["header"], "--secret-header"),
             *_secret(ValueKind.HEADER, options["secret_header"]),

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from servers.domain.catalog import Counts, definitions, digest_of, store_listing
+from servers.domain.catalog import Counts, definitions, digest_of, read_listing, store, store_listing
 from servers.enums import DefinitionKind
 from servers.models import Server
 
@@ -54,6 +54,71 @@ def test_a_removed_tool_is_hidden_and_comes_back_with_its_history(server: Server
     assert listed(server, tool("b"), tool("a"), hours=3) == Counts(changed=1)
     assert [row.key for row in definitions(server, DefinitionKind.TOOL)] == ["b", "a"]
     assert server.definitions.get(key="a").first_seen_at == NOW
+
+
+def versions(server: Server, key: str) -> list[tuple[str, list[str]]]:
+    rows = server.definitions.get(key=key).versions.order_by("id")
+    return [(row.change, row.reasons) for row in rows]
+
+
+def test_each_version_says_what_it_means_for_whoever_uses_the_tool(server: Server) -> None:
+    wide = {"type": "object", "properties": {"q": {"type": "string"}}}
+    listed(server, tool("a"))
+    listed(server, tool("a", description="new"), hours=1)
+    listed(server, tool("a", inputSchema=wide), hours=2)
+    listed(server, tool("a", inputSchema=wide | {"required": ["q"]}), hours=3)
+    listed(server, hours=4)
+    listed(server, tool("a"), hours=5)
+    assert versions(server, "a") == [
+        ("first", []),
+        ("words", []),
+        ("compatible", ["Argument “q” was added."]),
+        ("breaking", ["Argument “q” is required now."]),
+        ("removed", []),
+        ("returned", ["What changed since is breaking.", "Argument “q” was removed."]),
+    ]
+
+
+def test_what_comes_back_as_it_was_has_nothing_to_tell(server: Server) -> None:
+    listed(server, tool("a"))
+    listed(server, hours=1)
+    listed(server, tool("a"), hours=2)
+    assert versions(server, "a")[1:] == [("removed", []), ("returned", [])]
+    assert server.definitions.get(key="a").versions.get(change="removed").body == ""
+
+
+def test_counts_name_what_they_count(server: Server) -> None:
+    first = listed(server, tool("a"), tool("b"))
+    assert (first.first, first.added_names) == (True, ("a", "b"))
+    needed = {"type": "object", "properties": {"q": {}}, "required": ["q"]}
+    again = listed(server, tool("a", inputSchema=needed), tool("c"), hours=1)
+    assert again == Counts(1, 1, 1)
+    assert not again.first
+    named = again.added_names, again.changed_names, again.removed_names, again.breaking_names
+    assert named == (("c",), ("a",), ("b",), ("a",))
+
+
+def test_a_reading_knows_beforehand_whether_anything_is_to_be_stored(server: Server) -> None:
+    listed(server, tool("a"), tool("b"))
+    assert not read_listing(server, DefinitionKind.TOOL, [tool("a"), tool("b")]).differs
+    for items in ([tool("b"), tool("a")], [tool("a")], [tool("a"), tool("b", title="B")], []):
+        assert read_listing(server, DefinitionKind.TOOL, items).differs
+
+
+def test_a_judgement_of_another_version_than_the_stored_one_is_not_believed(server: Server) -> None:
+    listed(server, tool("a"))
+    needed = {"type": "object", "properties": {"q": {}}, "required": ["q"]}
+    late = read_listing(server, DefinitionKind.TOOL, [tool("a", description="new")])
+    listed(server, tool("a", inputSchema=needed), hours=1)
+    store(server, late, NOW + timedelta(hours=2))
+    assert versions(server, "a")[-1] == ("breaking", ["Argument “q” was removed."])
+
+
+def test_a_list_that_is_only_in_another_order_has_no_new_versions(server: Server) -> None:
+    listed(server, tool("a"), tool("b"))
+    assert not listed(server, tool("b"), tool("a"), hours=1)
+    assert [row.key for row in definitions(server, DefinitionKind.TOOL)] == ["b", "a"]
+    assert [row.versions.count() for row in server.definitions.all()] == [1, 1]
 
 
 def test_items_without_a_name_and_doubles_are_left_out(server: Server) -> None:

@@ -89,7 +89,7 @@ def test_a_call_ends_once_and_an_answer_after_that_is_kept_as_late(order: Order,
     call = Call.objects.get()
     assert (call.state, call.result) == (CallState.OUTCOME_UNKNOWN, None)
     assert payloads.read(call.late_result) == '{"content":[]}'
-    assert event.details == {"late": True, "answer": "succeeded"}
+    assert event.details == {"method": "tools/call", "late": True, "answer": "succeeded"}
 
 
 def test_an_outcome_written_twice_after_an_unclear_commit_is_not_late(order: Order, hold: Hold) -> None:

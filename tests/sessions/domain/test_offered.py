@@ -87,3 +87,11 @@ def test_an_empty_list_says_why_only_where_the_declaration_explains_it() -> None
     assert why(session({}), "prompts") == "The server did not declare prompts."
     assert why(session(EVERYTHING), "prompts") == ""
     assert why(None, "prompts") == ""
+
+
+@pytest.mark.parametrize("feature", ["Sampling", "Elicitation"])
+def test_what_a_server_cannot_ask_is_said_with_the_switch_that_decides(feature: str) -> None:
+    switch = f"answers_{feature.lower()}"
+    off, on = session(EVERYTHING, {}, **{switch: False}), session(EVERYTHING, {}, **{switch: True})
+    assert reasons(off)[feature] == "Switched off under Settings, so it is not declared."
+    assert "when it reconnects" in reasons(on)[feature]

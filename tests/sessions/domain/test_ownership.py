@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from sessions.domain import claims, ownership
+from sessions.domain import claiming, claims, ownership
 from sessions.domain.lifecycle import release
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession, Worker
@@ -27,15 +27,15 @@ def test_only_wanted_sessions_of_enabled_servers_are_claimed() -> None:
     make_session("disabled", enabled=False)
     make_session("archived", archived_at=timezone.now())
     wanted = make_session("wanted")
-    holds = ownership.claim_some(make_worker().pk)
+    holds = claiming.claim_some(make_worker().pk)
     assert [hold.session_uid for hold in holds] == [wanted.uid]
 
 
 def test_a_claim_raises_the_epoch_and_a_second_claim_finds_nothing() -> None:
     session = make_session()
-    first = ownership.claim_one(session.uid, make_worker().pk)
+    first = claiming.claim_one(session.uid, make_worker().pk)
     assert [hold.epoch for hold in first] == [session.epoch + 1]
-    assert ownership.claim_one(session.uid, make_worker().pk) == []
+    assert claiming.claim_one(session.uid, make_worker().pk) == []
 
 
 def test_one_of_two_living_workers_claims_half_of_what_is_free() -> None:
@@ -44,13 +44,13 @@ def test_one_of_two_living_workers_claims_half_of_what_is_free() -> None:
     mine = make_worker()
     make_worker(make_me(node="w2@there"))
     make_worker(make_me(node="w3@there"), silent_for=100)
-    assert len(ownership.claim_some(mine.pk)) == 5
+    assert len(claiming.claim_some(mine.pk)) == 5
 
 
 def test_at_most_fifty_sessions_are_claimed_at_once() -> None:
     for number in range(60):
         make_session(f"server-{number}")
-    assert len(ownership.claim_some(make_worker().pk)) == 50
+    assert len(claiming.claim_some(make_worker().pk)) == 50
 
 
 def test_a_workers_burial_frees_its_sessions_and_ends_its_sent_calls_as_unknown() -> None:

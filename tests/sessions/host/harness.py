@@ -30,6 +30,16 @@ FAST = {
 }
 
 
+def scaled(factor: float, ceiling: float = 1.0) -> dict[str, str]:
+    """An environment with the time of healing scaled; heartbeat, stale period and ceiling (seconds) as they are here."""
+    return {
+        "MCPADMIN_TIME_SCALE": str(factor),
+        "MCPADMIN_HEARTBEAT_SECONDS": str(0.4 / factor),
+        "MCPADMIN_STALE_SECONDS": str(3 / factor),
+        "MCPADMIN_RECONNECT_CEILING_SECONDS": str(ceiling / factor),
+    }
+
+
 def eventually(check: Callable[[], T], seconds: float = 20.0, words: str = "it never happened") -> T:
     """The first true value of `check`."""
     deadline = time.monotonic() + seconds
@@ -56,9 +66,7 @@ class WorkerProcess:
         command = [sys.executable, "-m", "celery", "-q", "--no-color", "-A", "mcpadmin.worker", "worker"]
         command += ["--pool", "threads", "--without-gossip", "--without-mingle", "-l", "INFO", "-n", f"{node}@test"]
         env = clean_environment(
-            **FAST,
-            **stand_on_test_database(),
-            **environment,
+            **(FAST | stand_on_test_database() | environment),
             DJANGO_SETTINGS_MODULE="mcpadmin.settings",
             MCPADMIN_DATA_DIR=str(settings.DATA_DIR),
         )
@@ -76,7 +84,7 @@ class WorkerProcess:
     def ready(self) -> "WorkerProcess":
         """Wait for its first heartbeat."""
         try:
-            eventually(lambda: self.row() or self.process.poll() is not None, 30)
+            eventually(lambda: self.row() or self.process.poll() is not None, 60)
             assert self.process.poll() is None, self.output
         except BaseException:  # whatever went wrong, no process is left behind
             self.kill()

@@ -10,7 +10,7 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.enums import PayloadKind, TransportKind
 from servers.models import Identity, Server
-from sessions.domain import ownership
+from sessions.domain import claiming, ownership
 from sessions.domain.lifecycle import Greeting, Hold
 from sessions.domain.ownership import Incarnation
 from sessions.enums import Desired
@@ -39,7 +39,7 @@ def make_worker(me: Incarnation | None = None, *, silent_for: float = 0) -> Work
 
 def make_hold(session: McpSession, worker: Worker | None = None) -> Hold:
     """Claim the session for a worker of the test."""
-    return ownership.claim_one(session.uid, (worker or make_worker()).pk)[0]
+    return claiming.claim_one(session.uid, (worker or make_worker()).pk)[0]
 
 
 def make_greeting(**fields: Any) -> Greeting:
@@ -60,7 +60,9 @@ def make_greeting(**fields: Any) -> Greeting:
     return Greeting(**(told | fields))
 
 
-def make_call(session: McpSession, tool: str = "echo", *, lapses_in: float = 60, **arguments: Any) -> Call:
+def make_call(
+    session: McpSession, tool: str = "echo", *, lapses_in: float = 60, method: str = "tools/call", **arguments: Any
+) -> Call:
     """A call as the web side leaves it: committed, requested, to be sent within `lapses_in` seconds."""
     return Call.objects.create(
         session=session,
@@ -69,6 +71,7 @@ def make_call(session: McpSession, tool: str = "echo", *, lapses_in: float = 60,
         identity=session.identity,
         identity_name=session.identity.name,
         user_name="ada",
+        method=method,
         target=tool,
         arguments=payloads.store(PayloadKind.ARGUMENTS, json.dumps(arguments)),
         deadline=timezone.now() + timedelta(seconds=lapses_in),

@@ -100,6 +100,8 @@ def curious(admin: Any, effects: Effects, **fields: Any) -> tuple[Server, Regist
             "transport": TransportKind.STDIO,
             "command": sys.executable,
             "arguments": [str(CURIOUS_SERVER)],
+            "answers_sampling": False,
+            "answers_elicitation": False,
             "values": values,
             **fields,
         }

@@ -24,6 +24,9 @@ ANSWER_SECONDS = 10.0
 
 
 class Site:
+    #: the module behind the scenes
+    BACKSTAGE = "tests.sessions.live.backstage"
+
     def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
         self.valkey_socket = directory / "v.sock"
@@ -40,9 +43,7 @@ class Site:
         self.port = self.listener.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.valkey = valkey.start(self.valkey_socket)
-        self.backstage = self._process(
-            "-m", "tests.sessions.live.backstage", stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        self.backstage = self._process("-m", self.BACKSTAGE, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.do("migrate")
         self.web = self._start_web()
 

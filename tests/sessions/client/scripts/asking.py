@@ -70,6 +70,8 @@ def handle(message):
         info = {"name": "asking", "version": "1"}
         result = {"protocolVersion": REVISION, "capabilities": {"tools": {}}, "serverInfo": info}
         send({"id": identity, "result": result})
+    elif method == "tools/list":
+        send({"id": identity, "result": {"tools": []}})
     elif method in ("ping", "server/discover"):
         send(
             {"id": identity, "result": {}}

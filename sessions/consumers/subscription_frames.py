@@ -1,0 +1,73 @@
+"""Topics `subscriptions` and `subscription.<uid>`. In reader threads only.
+
+Every page of the product joins `subscriptions`, so its frames carry what a message and a pill need and nothing of the
+content; the board and the page of one subscription fetch their parts again with the reader's own rights.
+"""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+
+from servers.templatetags._visible import visible_text
+from sessions.consumers.frames import Frame, encode
+from sessions.domain import subscription_history
+from sessions.models import Subscription
+
+#: whoever may have missed a hint is told what moved in this time; pages load the rest anyway
+RECENT = timedelta(minutes=2)
+MOST = 100
+_TITLE_CHARS = 80
+_LAST = 1 << 62  # nothing is newer than a deletion
+
+
+def board_frames(uids: list[UUID] | None) -> list[Frame]:
+    """One frame a subscription, for those named, also when they are deleted; None: for those that moved just now."""
+    rows = Subscription.objects.select_related("server")
+    if uids is None:
+        return [_board_frame(item) for item in rows.filter(_moved_lately()).order_by("-pk")[:MOST]]
+    found = {item.uid: item for item in rows.filter(uid__in=uids)}
+    return [_board_frame(found[uid]) if uid in found else _gone("subscriptions", None, uid) for uid in uids]
+
+
+def _moved_lately() -> Q:
+    since = timezone.now() - RECENT
+    return Q(changed_at__gt=since) | Q(state_since__gt=since) | Q(last_event_at__gt=since)
+
+
+def _board_frame(item: Subscription) -> Frame:
+    return Frame(encode("subscriptions", None, "subscription", [_row(item)]), None, str(item.uid), item.version)
+
+
+def _gone(topic: str, seq: int | None, uid: UUID) -> Frame:
+    row = {"subscription": str(uid), "deleted": True}
+    return Frame(encode(topic, seq, "subscription", [row]), None, str(uid), _LAST)
+
+
+def _row(item: Subscription) -> dict[str, Any]:
+    return {
+        "subscription": str(item.uid),
+        "version": item.version,
+        "state": item.state,
+        "pill": render_to_string("sessions/subscriptions/_pill.html", {"subscription": item}).strip(),
+        "title": visible_text(item.title or item.uri)[:_TITLE_CHARS],
+        "server_name": item.server.name,
+        "url": reverse("subscriptions:detail", args=[item.uid]),
+        "newest": item.newest,
+        "changed_at": item.changed_at.isoformat() if item.changed_at else None,
+        "fresh": item.changed_at is not None and item.changed_at > timezone.now() - RECENT,
+        "notify": item.notify and item.active,
+    }
+
+
+def frames_of(uid: UUID) -> list[Frame]:
+    topic = f"subscription.{uid}"
+    item = Subscription.objects.filter(uid=uid).first()
+    if item is None:
+        return [_gone(topic, None, uid)]
+    row = {"subscription": str(uid), "newest": item.newest, "mark": subscription_history.mark(item)}
+    return [Frame(encode(topic, item.version, "subscription", [row]), None, str(uid), item.version)]

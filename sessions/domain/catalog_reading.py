@@ -1,0 +1,140 @@
+"""How the last reading of a server's lists went: written by the host, shown on every tab that lists something."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.utils.dateparse import parse_datetime
+
+from servers.audit.record import SYSTEM, Event
+from servers.domain.catalog import Counts
+from servers.enums import AuditAction, AuditOutcome, DefinitionKind
+from sessions.domain import lifecycle
+from sessions.domain.lifecycle import Hold, held, storable
+from sessions.models import McpSession
+
+NAMES, NAME_CHARS, PROBLEM_CHARS = 20, 100, 500
+PLURALS = {
+    DefinitionKind.TOOL: "tools",
+    DefinitionKind.RESOURCE: "resources",
+    DefinitionKind.RESOURCE_TEMPLATE: "resource templates",
+    DefinitionKind.PROMPT: "prompts",
+}
+
+
+@dataclass(frozen=True)
+class Note:
+    """Of one list. `problem`: why it could not be read; then what was known before stays, counts included."""
+
+    at: datetime
+    counts: Counts = Counts()
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+    cut: tuple[str, str] | None = None
+
+    def wire(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        if self.problem:
+            failed = {"problem": storable(self.problem, PROBLEM_CHARS), "failed_at": self.at.isoformat()}
+            return dict(before) | failed
+        counts = self.counts
+        numbers = {"added": counts.added, "changed": counts.changed, "removed": counts.removed}
+        return numbers | {"first": "read_at" not in before, "read_at": self.at.isoformat()}
+
+
+def note(
+    hold: Hold,
+    order: int,
+    notes: Mapping[DefinitionKind, Note],
+    read: Collection[DefinitionKind],
+    stale_at: datetime | None,
+) -> bool:
+    """The lists `read` were read now, as far as they could be; `notes` are of all that were since the session opened.
+
+    `order`: the wish to refresh that this fulfils.
+    """
+    before = held(hold).values_list("catalog_counts", flat=True).first()
+    if before is None:
+        return False
+    counts = before | {kind.value: notes[kind].wire(before.get(kind.value) or {}) for kind in read}
+    times = [one.at for one in notes.values() if not one.problem]
+    told = [warning for one in notes.values() for warning in (*one.warnings, *filter(None, [one.problem]))]
+    cuts = {kind.value: list(one.cut) for kind, one in notes.items() if one.cut}
+    more = {"catalog_counts": counts, "catalog_stale_at": stale_at} | ({"catalog_read_at": max(times)} if times else {})
+    return lifecycle.catalog_read(hold, order, told, cuts, **more)
+
+
+def was_read(counts: Mapping[str, Any], kind: DefinitionKind) -> bool:
+    """By a session's `catalog_counts`; an empty list counts as well."""
+    return "read_at" in (counts.get(kind.value) or {})
+
+
+def change_event(hold: Hold, kind: DefinitionKind, counts: Counts) -> Event:
+    """`details` name what changed: names only, the versions have the rest."""
+    named = {
+        "added": counts.added_names,
+        "changed": counts.changed_names,
+        "removed": counts.removed_names,
+        "breaking": counts.breaking_names,
+    }
+    return Event(
+        action=AuditAction.CATALOG_CHANGE,
+        outcome=AuditOutcome.OK,
+        actor=SYSTEM,
+        server=hold.server,
+        identity_name=hold.identity_name,
+        subject=f"{PLURALS[kind].capitalize()}: {change_words(counts.added, counts.changed, counts.removed)}",
+        details={"kind": kind.value} | {word: _few(names) for word, names in named.items() if names},
+    )
+
+
+def change_words(added: int, changed: int, removed: int) -> str:
+    return f"{added} added, {changed} changed, {removed} removed"
+
+
+def _few(names: tuple[str, ...]) -> list[str]:
+    few = [name[:NAME_CHARS] for name in names[:NAMES]]
+    return few if len(names) <= NAMES else [*few, f"and {len(names) - NAMES} more"]
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Reading:
+    """What a page says of its lists. `problems`: (list, why, since), newest reading that went well in `read_at`."""
+
+    words: str
+    read_at: datetime | None
+    problems: list[tuple[str, str, datetime | None]]
+
+
+def reading(session: McpSession | None, kinds: Iterable[DefinitionKind]) -> Reading | None:
+    """Of the lists of one page; None before any of them was read or tried."""
+    counts = session.catalog_counts if session else {}
+    known = [(kind, counts[kind.value]) for kind in kinds if isinstance(counts.get(kind.value), dict)]
+    if not known:
+        return None
+    times = [at for _, one in known if (at := _time(one.get("read_at")))]
+    problems = [
+        (PLURALS[kind], one["problem"], _time(one.get("failed_at"))) for kind, one in known if one.get("problem")
+    ]
+    return Reading(_words([one for _, one in known]), min(times, default=None), problems)
+
+
+def row(server_uid: UUID) -> dict[str, Any]:
+    """Moves with every reading, also with one that changed nothing or failed."""
+    counts = McpSession.objects.filter(server__uid=server_uid).values_list("catalog_counts", flat=True)
+    times = [one.get(name) for found in counts for one in found.values() for name in ("read_at", "failed_at")]
+    return {"read_at": max(filter(None, times), default=None)}
+
+
+def _words(known: list[dict[str, Any]]) -> str:
+    if any(one.get("first") for one in known):
+        return "First reading"
+    sums = {word: sum(int(one.get(word) or 0) for one in known) for word in ("added", "changed", "removed")}
+    told = [f"{number} {word}" for word, number in sums.items() if number]
+    return ", ".join(told) or "No changes"
+
+
+def _time(text: Any) -> datetime | None:
+    return parse_datetime(text) if isinstance(text, str) else None

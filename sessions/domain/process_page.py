@@ -1,0 +1,77 @@
+"""What a server's process uses, as *Connection info* shows it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sessions.enums import LogSource, SessionState
+from sessions.models import LogLine, McpSession
+
+WARN_BYTES, WARN_PROCESSES = 1024**3, 100
+STDERR_LINES = 20
+#: how children are kept from outliving their worker (sessions.transports.stdio.isolation)
+ISOLATION = {
+    "pid_namespace": "PID namespace",
+    "pid_namespace_user": "PID namespace",
+    "parent_death": "Signal at the end",
+    "none": "None",
+}
+
+
+@dataclass(frozen=True)
+class ProcessPage:
+    at: datetime | None
+    node: str
+    rss: int
+    cpu: float
+    count: int
+    threads: int
+    files: int | None
+    started: str
+    restarts: int
+    isolation: str
+    rows: list[Mapping[str, Any]]
+    more: int
+    stderr: list[LogLine]
+
+    @property
+    def warnings(self) -> list[str]:
+        return warnings(self.rss, self.count)
+
+
+def warnings(rss: int, count: int) -> list[str]:
+    found = []
+    if rss >= WARN_BYTES:
+        found.append(f"The server uses {rss / WARN_BYTES:.1f} GiB of memory.")
+    if count >= WARN_PROCESSES:
+        found.append(f"The server runs {count} processes.")
+    return found
+
+
+def process_page(session: McpSession | None) -> ProcessPage | None:
+    """None without a child, or before its first sample."""
+    if session is None or not session.process or session.state != SessionState.READY:
+        return None
+    found, rows = session.process, session.process.get("rows", [])
+    return ProcessPage(
+        at=session.process_at,
+        node=session.owner.node if session.owner else "",
+        rss=found["rss"],
+        cpu=found["cpu"],
+        count=found["count"],
+        threads=found["threads"],
+        files=found["files"],
+        started=found["started"],
+        restarts=session.restarts,
+        isolation=ISOLATION.get(session.owner.isolation if session.owner else "", ""),
+        rows=rows,
+        more=found["count"] - len(rows),
+        stderr=_stderr(session),
+    )
+
+
+def _stderr(session: McpSession) -> list[LogLine]:
+    """Oldest first."""
+    lines = LogLine.objects.filter(server_id=session.server_id, source=LogSource.STDERR).order_by("-seq")
+    return list(lines[:STDERR_LINES])[::-1]

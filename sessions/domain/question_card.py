@@ -1,0 +1,143 @@
+"""What the inbox shows of a question: who may read it, its words, where it stands. Reading only."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from servers import access
+from sessions.domain import inbox_read
+from sessions.domain.sampling_request import SamplingRequest, read_request
+from sessions.domain.visit_address import VisitAddress, read_address
+from sessions.enums import QuestionKind, QuestionState
+from sessions.models import Call, Question
+
+PAGE = 50
+OPEN_SHOWN = 200
+MESSAGE_CHARS = 16_384
+
+# state: (tone of the kit, icon)
+LOOKS: dict[str, tuple[str, str]] = {
+    QuestionState.OPEN: ("run", "hourglass"),
+    QuestionState.ACCEPTED: ("ok", "check"),
+    QuestionState.DECLINED: ("warn", "hand-stop"),
+    QuestionState.CANCELLED: ("warn", "x"),
+    QuestionState.EXPIRED: ("warn", "clock-x"),
+    QuestionState.WITHDRAWN: ("", "arrow-back-up"),
+}
+ICONS = {QuestionKind.FORM: "forms", QuestionKind.URL: "external-link", QuestionKind.SAMPLING: "sparkles"}
+
+
+@dataclass(frozen=True)
+class QuestionCard:
+    """One question for one reader. `params` is empty where the reader may not read it, or it was erased."""
+
+    question: Question
+    readable: bool
+    may_answer: bool
+    params: dict[str, Any]
+
+    @property
+    def open(self) -> bool:
+        return self.question.state == QuestionState.OPEN
+
+    @property
+    def message(self) -> str:
+        text = self.params.get("message")
+        return text[:MESSAGE_CHARS] if isinstance(text, str) else ""
+
+    @property
+    def erased(self) -> bool:
+        return self.question.question.erased_at is not None
+
+    @property
+    def address(self) -> VisitAddress:
+        return read_address(self.params.get("url"))
+
+    @property
+    def sampling(self) -> SamplingRequest:
+        return read_request(self.params)
+
+    @property
+    def after_visit(self) -> bool:
+        """The answer says that the visit is over, not that it begins (the error -32042)."""
+        return self.question.origin == "error"
+
+
+def seen(user: Any) -> QuerySet[Question]:
+    """Questions outlive their servers: one without a server is seen by whoever sees servers at all."""
+    rows = Question.objects.select_related("server", "call", "question", "answer")
+    if not access.may(user, "view"):
+        return rows.none()
+    return rows.filter(Q(server__in=access.visible_servers(user)) | Q(server=None))
+
+
+def may_answer(user: Any) -> bool:
+    return access.may(user, "answer_question")
+
+
+def may_read(user: Any, question: Question) -> bool:
+    """The server's words: whoever may answer, made the call, or reads payloads."""
+    return may_answer(user) or access.may_read_payloads(user) or _own_call(user, question)
+
+
+def may_read_answer(user: Any, question: Question) -> bool:
+    return inbox_read.may_read_answer(user, question) or _own_call(user, question)
+
+
+def _own_call(user: Any, question: Question) -> bool:
+    return question.call is not None and question.call.user_id == user.pk
+
+
+def card_of(user: Any, question: Question) -> QuestionCard:
+    readable = may_read(user, question)
+    return QuestionCard(question, readable, may_answer(user), inbox_read.params_of(question) if readable else {})
+
+
+def answer_of(user: Any, question: Question) -> dict[str, Any] | None:
+    """What was answered beside the action, for who may read it; None otherwise."""
+    return inbox_read.answer_of(question) if may_read_answer(user, question) else None
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+def open_count(user: Any) -> int:
+    return seen(user).filter(state=QuestionState.OPEN).count()
+
+
+def open_questions(user: Any) -> list[Question]:
+    """The one that ends first stands first."""
+    return list(seen(user).filter(state=QuestionState.OPEN).order_by("expires_at", "id")[:OPEN_SHOWN])
+
+
+@dataclass(frozen=True)
+class EndedPage:
+    rows: list[QuestionCard]
+    newer: int | None
+    older: int | None
+
+
+def ended_page(user: Any, before: int | None) -> EndedPage:
+    rows = seen(user).exclude(state=QuestionState.OPEN)
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
+    found = list(rows.order_by("-id")[: PAGE + 1])
+    return EndedPage(
+        [card_of(user, row) for row in found[:PAGE]], before, found[PAGE - 1].pk if len(found) > PAGE else None
+    )
+
+
+def waiting_for(call: Call) -> list[Question]:
+    """The open questions of a call, oldest first; no query for a call that waits for none."""
+    if not call.open_questions:
+        return []
+    return list(call.questions.filter(state=QuestionState.OPEN).order_by("id")[:10])
+
+
+def open_of_server(server_id: int) -> int:
+    return Question.objects.filter(server_id=server_id, state=QuestionState.OPEN).count()
+
+
+def next_open(user: Any, after: UUID) -> Question | None:
+    """What waits after this one was answered."""
+    return seen(user).filter(state=QuestionState.OPEN).exclude(uid=after).order_by("expires_at", "id").first()

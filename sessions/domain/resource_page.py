@@ -1,0 +1,169 @@
+"""What the page of a server's resources reads: the lists, the one that is chosen, and what was last read of it.
+
+Nothing here asks the server: what is shown was kept by a call or by a subscription, with its age.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from servers import access
+from servers.audit import payloads
+from servers.enums import DefinitionKind
+from servers.models import Definition, Payload, Server
+from sessions.domain import server_pages
+from sessions.domain.call_card import PARSED_BYTES
+from sessions.domain.resource_blocks import contents_of
+from sessions.domain.result_blocks import Block
+from sessions.enums import CallState
+from sessions.models import Call, ResourceVersion, Subscription
+from sessions.protocol.methods import RESOURCES_READ
+
+ENTRIES = 2_000
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Each cut at ENTRIES: a URI that is not shown can still be typed."""
+
+    resources: list[Definition]
+    templates: list[Definition]
+    subscriptions: list[Subscription]
+
+    @property
+    def any(self) -> bool:
+        return bool(self.resources or self.templates or self.subscriptions)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A resource, listed or not. `uri` is empty while values of its template are missing."""
+
+    uri: str
+    definition: Definition | None = None
+    template: Definition | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> Definition | None:
+        return self.template or self.definition
+
+    @property
+    def known_as(self) -> str:
+        """What the server calls it; empty where it does not list it."""
+        return (self.shown.title or str(self.body.get("name") or self.shown.key)) if self.shown else ""
+
+    @property
+    def title(self) -> str:
+        return self.known_as or self.uri
+
+    @property
+    def description(self) -> str:
+        return server_pages.shown(self.shown.description) if self.shown else ""
+
+    @property
+    def mime(self) -> str:
+        value = self.body.get("mimeType")
+        return value[:200] if isinstance(value, str) else ""
+
+    @property
+    def size(self) -> int | None:
+        """By the server's own account."""
+        value = self.body.get("size")
+        return value if type(value) is int and 0 <= value < 2**63 else None
+
+    @property
+    def annotations(self) -> list[tuple[str, str]]:
+        found = self.body.get("annotations")
+        hints = found if isinstance(found, dict) else {}
+        audience = hints.get("audience")
+        words = [str(who) for who in audience[:10]] if isinstance(audience, list) else []
+        told = [("For", ", ".join(words)), ("Priority", hints.get("priority")), ("Changed", hints.get("lastModified"))]
+        return [
+            (name, str(value)[:100]) for name, value in told if isinstance(value, str | int | float) and value != ""
+        ]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was last read of a resource. `call` or `version` says by what; `blocks` are empty where it is too large."""
+
+    at: datetime
+    size: int
+    blocks: list[Block]
+    call: Call | None = None
+    version: ResourceVersion | None = None
+
+
+def lists(server: Server) -> Lists:
+    def first(kind: DefinitionKind) -> list[Definition]:
+        return list(server_pages.definitions(server, kind)[:ENTRIES])
+
+    watched = server.subscriptions.filter(active=True).order_by("title", "id")[:ENTRIES]
+    return Lists(first(DefinitionKind.RESOURCE), first(DefinitionKind.RESOURCE_TEMPLATE), list(watched))
+
+
+def choose_uri(server: Server, uri: str) -> Chosen:
+    listed = _listed(server, DefinitionKind.RESOURCE, uri)
+    return Chosen(uri, listed, body=server_pages.body(listed) if listed else {})
+
+
+def choose_template(server: Server, template: str, uri: str) -> Chosen | None:
+    """None for a template that the server does not list."""
+    listed = _listed(server, DefinitionKind.RESOURCE_TEMPLATE, template)
+    return None if listed is None else Chosen(uri, template=listed, body=server_pages.body(listed))
+
+
+def _listed(server: Server, kind: DefinitionKind, key: str) -> Definition | None:
+    return server_pages.definitions(server, kind).filter(key=key).first()
+
+
+def subscription_of(server: Server, uri: str) -> Subscription | None:
+    return server.subscriptions.filter(uri=uri).first() if uri else None
+
+
+# --- what was read ---------------------------------------------------------------------------------------------------
+def latest_read(server: Server, uri: str) -> Call | None:
+    """The newest reading, however it ended."""
+    reads = server.calls.filter(method=RESOURCES_READ, target=uri)
+    return reads.select_related("server", "session__owner", "arguments", "result", "late_result").first()
+
+
+def kept(user: access.User, server: Server, uri: str) -> Kept | None:
+    """The newer one of the last good reading and of the newest version of a subscription that `user` may read."""
+    found = [one for one in (_from_ledger(user, server, uri), _from_subscription(user, server, uri)) if one]
+    return max(found, key=lambda one: one.at, default=None)
+
+
+def _from_ledger(user: access.User, server: Server, uri: str) -> Kept | None:
+    reads = server.calls.filter(method=RESOURCES_READ, target=uri, state=CallState.SUCCEEDED)
+    if not access.may_read_payloads(user):
+        reads = reads.filter(user_id=user.pk)
+    call = reads.filter(result__erased_at=None).select_related("result").first()
+    if call is None or call.result is None or call.finished_at is None:
+        return None
+    return Kept(call.finished_at, call.result.size, _blocks(call.result, uri), call=call)
+
+
+def _from_subscription(user: access.User, server: Server, uri: str) -> Kept | None:
+    if not access.may_read_payloads(user):
+        return None
+    versions = ResourceVersion.objects.filter(subscription__server=server, subscription__uri=uri)
+    version = versions.select_related("contents", "subscription").first()
+    if version is None or version.contents.erased_at is not None:
+        return None
+    at = version.subscription.last_read_at or version.at  # equal content, read again, is no version
+    return Kept(at, version.size, _blocks(version.contents, uri), version=version)
+
+
+def _blocks(payload: Payload, uri: str) -> list[Block]:
+    """A call keeps the whole result, a version the list of contents."""
+    if payload.size > PARSED_BYTES:
+        return []
+    try:
+        value = json.loads(payloads.read(payload) or "")
+    except (ValueError, RecursionError):
+        return []
+    return contents_of(value.get("contents") if isinstance(value, dict) else value, uri)

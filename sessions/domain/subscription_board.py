@@ -1,0 +1,129 @@
+"""Reading subscriptions for the board: rows by page, numbers above them, a day of events as a line. Writes nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from servers.models import Server
+from sessions.domain.sparkline import HOURS, Sparkline, sparkline
+from sessions.enums import SubscriptionState
+from sessions.models import Subscription, SubscriptionGap, SubscriptionHour
+
+PAGE_SIZE = 50
+ATTENTION, ALL = "attention", "all"
+_TROUBLED = (SubscriptionState.REFUSED, SubscriptionState.LOST)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Empty means any; of `show` it means those that are not ended."""
+
+    server: str = ""
+    show: str = ""
+    text: str = ""
+
+    def apply(self, rows: QuerySet[Subscription]) -> QuerySet[Subscription]:
+        rows = rows.filter(server__slug=self.server) if self.server else rows
+        if self.text:
+            words = Q(uri__icontains=self.text) | Q(title__icontains=self.text) | Q(server__name__icontains=self.text)
+            rows = rows.filter(words)
+        return rows.filter(self._shown())
+
+    def _shown(self) -> Q:
+        if self.show == ALL:
+            return Q()
+        if self.show == ATTENTION:
+            return troubled()
+        return Q(state=self.show) if self.show in SubscriptionState.values else Q(active=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    subscription: Subscription
+    gap: SubscriptionGap | None
+    spark: Sparkline
+
+
+@dataclass(frozen=True)
+class Page:
+    """`older` is the value of ?before= for the next page, "" on the last one."""
+
+    rows: list[Row]
+    older: str
+    first: bool
+
+
+def subscriptions(servers: QuerySet[Server]) -> QuerySet[Subscription]:
+    return Subscription.objects.filter(server__in=servers).select_related("server", "identity")
+
+
+def troubled() -> Q:
+    """Active, and somebody should look: refused, lost, a gap that is open, a read that failed."""
+    gap = Exists(SubscriptionGap.objects.filter(subscription=OuterRef("pk"), ended_at=None))
+    return Q(active=True) & (Q(state__in=_TROUBLED) | ~Q(read_fault="") | Q(gap))
+
+
+# --- pages -------------------------------------------------------------------------------------------------------------
+def board(servers: QuerySet[Server], filters: Filters, before: str = "") -> Page:
+    """What changed last comes first; one that never changed counts from when it was made."""
+    rows = filters.apply(subscriptions(servers)).annotate(moved=Coalesce("changed_at", "created_at"))
+    cursor = _cursor(before)
+    if cursor is not None:
+        at, pk = cursor
+        rows = rows.filter(Q(moved__lt=at) | Q(moved=at, pk__lt=pk))
+    found = list(rows.order_by("-moved", "-pk")[: PAGE_SIZE + 1])
+    shown = found[:PAGE_SIZE]
+    older = _cursor_word(shown[-1]) if len(found) > PAGE_SIZE else ""
+    return Page(_rows(shown), older, cursor is None)
+
+
+def _rows(found: Sequence[Subscription]) -> list[Row]:
+    gaps = {gap.subscription_id: gap for gap in SubscriptionGap.objects.filter(subscription__in=found, ended_at=None)}
+    now = timezone.now()
+    hours: dict[int, dict[datetime, int]] = {}
+    since = now - timedelta(hours=HOURS)
+    for row in SubscriptionHour.objects.filter(subscription__in=found, hour__gt=since):
+        hours.setdefault(row.subscription_id, {})[row.hour] = row.events
+    return [Row(item, gaps.get(item.pk), sparkline(hours.get(item.pk, {}), now)) for item in found]
+
+
+def sparkline_of(subscription: Subscription) -> Sparkline:
+    return _rows([subscription])[0].spark
+
+
+def _cursor(word: str) -> tuple[datetime, int] | None:
+    moment, _, number = word.rpartition("~")
+    if not (number.isascii() and number.isdigit() and len(number) < 19):
+        return None
+    try:
+        at = parse_datetime(moment)
+    except ValueError:  # well-formed but impossible, such as 30 February
+        return None
+    return (at, int(number)) if at is not None and at.tzinfo is not None else None
+
+
+def _cursor_word(subscription: Any) -> str:
+    return f"{subscription.moved.isoformat()}~{subscription.pk}"
+
+
+# --- numbers -----------------------------------------------------------------------------------------------------------
+def numbers(servers: QuerySet[Server]) -> Mapping[str, int]:
+    rows = Subscription.objects.filter(server__in=servers, active=True)
+    found = rows.aggregate(active=Count("pk"), listening=Count("pk", filter=Q(state=SubscriptionState.LISTENING)))
+    since = timezone.now() - timedelta(hours=HOURS)
+    hours = SubscriptionHour.objects.filter(subscription__server__in=servers, hour__gt=since)
+    found["events"] = hours.aggregate(total=Sum("events"))["total"] or 0
+    found["attention"] = rows.filter(troubled()).count()
+    return found
+
+
+def server_choices(servers: QuerySet[Server]) -> list[tuple[str, str]]:
+    """Those that have a subscription."""
+    having = servers.filter(subscriptions__isnull=False).distinct().order_by("name")
+    return list(having.values_list("slug", "name"))

@@ -1,0 +1,100 @@
+"""The connection timeline of a session: a numbered ring of KEPT lines, each written with the change that it tells of.
+
+Whoever appends has changed the session's row in the same transaction: its lock keeps the numbers without gaps. What
+repeats is one line with a count, so a server that fails for days pushes nothing else out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F
+from django.utils import timezone
+
+from sessions.enums import SessionCondition, SessionState
+from sessions.models import ConnectionEvent, McpSession
+
+KEPT, TRIM_EVERY = 200, 20
+DETAIL_CHARS = 1_000
+#: states that lead to another: their line becomes the line of what came of them
+_PASSING = frozenset({SessionState.CONNECTING, SessionState.INITIALIZING, SessionState.DISCONNECTING})
+_LIKENESS = ("state", "condition", "title", "epoch", "worker", "fault", "step", "detail")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`detail` is storable text already."""
+
+    state: str
+    condition: str = SessionCondition.NONE
+    title: str = ""
+    attempt: int = 0
+    epoch: int = 0
+    worker: str = ""
+    fault: str = ""
+    step: str = ""
+    detail: str = ""
+    next_retry_at: datetime | None = None
+
+    def fields(self) -> dict[str, Any]:
+        return {**vars(self), "worker": self.worker[:200], "detail": self.detail[:DETAIL_CHARS]}
+
+
+def append(session_id: int, entry: Entry) -> None:
+    """A change that the owner made, or that was made for a dead one."""
+    fields = entry.fields()
+    newest = list(ConnectionEvent.objects.filter(session_id=session_id)[:4])
+    if newest and newest[0].state in _PASSING and newest[0].epoch == entry.epoch:
+        _settle(newest, fields)
+    elif len(newest) > 2 and _alike(newest[1], fields) and _alike(newest[2], _likeness(newest[0])):
+        _repeat(newest[2], _likeness(newest[0]))  # a flapping server: up and down, up and down
+        newest[0].delete()
+        _repeat(newest[1], fields)
+    else:
+        _insert(session_id, newest, fields)
+
+
+def note(session_id: int, title: str, words: str) -> None:
+    """What a person ordered; a line of its own beside the state as it is."""
+    session = McpSession.objects.only("state", "condition", "epoch").get(pk=session_id)
+    newest = list(ConnectionEvent.objects.filter(session_id=session_id)[:1])
+    entry = Entry(session.state, session.condition, title, epoch=session.epoch, detail=words)
+    _insert(session_id, newest, entry.fields())
+
+
+def _settle(newest: list[ConnectionEvent], fields: dict[str, Any]) -> None:
+    """The attempt under way came to something: its line becomes that, or counts for the same line before it."""
+    attempt, *older = newest
+    fields["attempt"] = fields["attempt"] or attempt.attempt
+    if older and _alike(older[0], fields):
+        attempt.delete()
+        _repeat(older[0], fields)
+    else:
+        now = timezone.now()
+        ConnectionEvent.objects.filter(pk=attempt.pk).update(at=now, last_at=now, **fields)
+
+
+def _insert(session_id: int, newest: list[ConnectionEvent], fields: dict[str, Any]) -> None:
+    now, number = timezone.now(), newest[0].number + 1 if newest else 1
+    ConnectionEvent.objects.create(session_id=session_id, number=number, at=now, last_at=now, **fields)
+    if number % TRIM_EVERY == 0:
+        ConnectionEvent.objects.filter(session_id=session_id, number__lte=number - KEPT).delete()
+
+
+def _repeat(line: ConnectionEvent, fields: Mapping[str, Any]) -> None:
+    newer = {"attempt": fields["attempt"], "next_retry_at": fields["next_retry_at"], "last_at": timezone.now()}
+    ConnectionEvent.objects.filter(pk=line.pk).update(repeats=F("repeats") + 1, **newer)
+
+
+def _likeness(line: ConnectionEvent) -> dict[str, Any]:
+    return {name: getattr(line, name) for name in (*_LIKENESS, "attempt", "next_retry_at")}
+
+
+def _alike(line: ConnectionEvent, fields: Mapping[str, Any]) -> bool:
+    return all(getattr(line, name) == fields[name] for name in _LIKENESS)
+
+
+def lines(session: McpSession | None, count: int = 50) -> list[ConnectionEvent]:
+    """Newest first."""
+    return [] if session is None else list(session.connection_events.all()[:count])

@@ -1,0 +1,131 @@
+"""The page *Sessions*: the workers, what each holds, and which sessions nobody holds and why."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Case, Count, IntegerField, Q, QuerySet, Value, When
+
+from sessions.domain import commands
+from sessions.domain.process_page import ISOLATION
+from sessions.enums import CallState, Desired, SessionState
+from sessions.models import Call, McpSession, Worker
+
+#: of one worker; those that are in trouble come first
+SHOWN = 100
+_IN_SERVICE = Q(server__enabled=True, server__archived_at=None)
+_TROUBLE_FIRST = Case(When(state=SessionState.READY, then=Value(1)), default=Value(0), output_field=IntegerField())
+
+
+@dataclass(frozen=True)
+class SessionLine:
+    session: McpSession
+    in_flight: int
+    why: str = ""
+
+    @property
+    def memory(self) -> int | None:
+        return self.session.process.get("rss")
+
+
+@dataclass(frozen=True)
+class WorkerCard:
+    worker: Worker
+    alive: bool
+    lines: list[SessionLine]
+    held: int
+    in_flight: int
+    memory: int
+
+    @property
+    def more(self) -> int:
+        return self.held - len(self.lines)
+
+    @property
+    def isolation(self) -> str:
+        return ISOLATION.get(self.worker.isolation, "not known")
+
+
+@dataclass(frozen=True)
+class Board:
+    workers: list[WorkerCard]
+    unowned: list[SessionLine]
+    unowned_count: int
+
+    @property
+    def alive(self) -> int:
+        return sum(card.alive for card in self.workers)
+
+    @property
+    def silent(self) -> int:
+        return len(self.workers) - self.alive
+
+    @property
+    def held(self) -> int:
+        return sum(card.held for card in self.workers)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(card.in_flight for card in self.workers)
+
+    @property
+    def memory(self) -> int:
+        return sum(card.memory for card in self.workers)
+
+    @property
+    def unowned_more(self) -> int:
+        return self.unowned_count - len(self.unowned)
+
+
+def board() -> Board:
+    """A handful of queries, whatever the number of workers."""
+    flying = _in_flight()
+    free = McpSession.objects.filter(_IN_SERVICE, owner=None).filter(Q(desired=Desired.OPEN) | Q(paused=True))
+    labels = _labels()
+    unowned = [_line(row, flying, _why(row, labels)) for row in _read(free)]
+    return Board(
+        workers=[_card(worker, flying) for worker in Worker.objects.order_by("node", "id")],
+        unowned=unowned,
+        unowned_count=free.count() if len(unowned) == SHOWN else len(unowned),
+    )
+
+
+def _read(rows: QuerySet[McpSession]) -> Iterable[McpSession]:
+    found = rows.select_related("server", "identity", "owner").order_by(_TROUBLE_FIRST, "server__name", "id")
+    return found[:SHOWN]
+
+
+def _card(worker: Worker, flying: Counter[int]) -> WorkerCard:
+    rows = worker.sessions.all()
+    held = list(rows.values_list("pk", "process__rss"))
+    return WorkerCard(
+        worker=worker,
+        alive=commands.alive(worker),
+        lines=[_line(row, flying) for row in _read(rows)],
+        held=len(held),
+        in_flight=sum(flying[pk] for pk, _ in held),
+        memory=sum(rss or 0 for _, rss in held),
+    )
+
+
+def _line(session: McpSession, flying: Counter[int], why: str = "") -> SessionLine:
+    return SessionLine(session, flying[session.pk], why)
+
+
+def _in_flight() -> Counter[int]:
+    running = Call.objects.filter(state=CallState.SENT).exclude(session=None)
+    return Counter(dict(running.order_by().values_list("session_id").annotate(Count("id"))))
+
+
+def _labels() -> set[str]:
+    return {label for worker in commands.live_workers() for label in worker.labels}
+
+
+def _why(session: McpSession, labels: set[str]) -> str:
+    label = session.server.worker_label
+    if session.paused:
+        by = f" by {session.paused_by}" if session.paused_by else ""
+        return f"Paused{by}. It opens when somebody resumes it."
+    if label and label not in labels:
+        return f"Waiting for a worker labelled {label}: none is running."
+    return "No worker has taken it yet." if commands.live_workers() else "No worker is running."

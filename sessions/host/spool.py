@@ -1,0 +1,130 @@
+"""Results whose database is away, on this machine's disk until it takes them (decisions G25).
+
+The worker itself writes a result to the database as soon as it can; its spool is read only when it did not live to do
+so. One file a worker, one JSON line a result, synchronised before anybody relies on it, at most LIMIT bytes.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from servers.audit.record import Actor, Event
+from sessions.domain import claims
+from sessions.domain.claims import Order, Outcome
+from sessions.domain.lifecycle import Hold
+from sessions.enums import CallState
+from sessions.host.db import Database, DatabaseAway
+from sessions.models import Worker
+
+LIMIT = 64 * 1024 * 1024
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A call's end as it was spooled."""
+
+    order: Order
+    hold: Hold
+    outcome: Outcome
+
+    def line(self) -> bytes:
+        order = replace(self.order, arguments="", definition="")
+        parts = {"order": {**vars(order), "actor": vars(order.actor)}, "hold": vars(self.hold)}
+        return json.dumps(parts | {"outcome": vars(self.outcome)}, default=str).encode() + b"\n"
+
+    @classmethod
+    def of(cls, line: bytes) -> "Kept":
+        """Raises ValueError, KeyError or TypeError for a line that was cut or is not ours."""
+        read: dict[str, dict[str, Any]] = json.loads(line)
+        order, hold, outcome = read["order"], read["hold"], read["outcome"]
+        order |= {"uid": UUID(order["uid"]), "actor": Actor(**order["actor"])}
+        hold |= {name: UUID(hold[name]) for name in ("session_uid", "server_uid", "worker_uid")}
+        return cls(Order(**order), Hold(**hold), Outcome(**outcome | {"state": CallState(outcome["state"])}))
+
+
+class Spool:
+    def __init__(self, directory: Path, worker_uid: UUID) -> None:
+        self._path = directory / f"{worker_uid}.jsonl"
+        self._waiting: set[UUID] = set()
+        self._order = asyncio.Lock()
+
+    async def keep(self, kept: Kept) -> None:
+        """The database did not take it at the first try. A spool that cannot be written must not stop the second."""
+        self._waiting.add(kept.order.uid)
+        async with self._order:
+            try:
+                await asyncio.to_thread(_append, self._path, kept.line())
+            except OSError as problem:
+                log.warning("host.spool_not_written", call=str(kept.order.uid), problem=str(problem)[:200])
+
+    async def done(self, uid: UUID) -> None:
+        """The database has it. The file goes with the last of those that waited."""
+        if uid in self._waiting:
+            self._waiting.discard(uid)
+            if not self._waiting:
+                async with self._order:
+                    await asyncio.to_thread(self._path.unlink, missing_ok=True)
+
+
+def _append(path: Path, line: bytes) -> None:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        if os.fstat(descriptor).st_size + len(line) > LIMIT:
+            raise OSError(f"the spool holds {LIMIT} bytes already")
+        os.write(descriptor, line)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# --- what a dead worker left --------------------------------------------------------------------------------------------
+def left_behind(directory: Path, me: UUID, dead: set[UUID]) -> list[Path]:
+    """Spools of workers that are `dead`, or that nobody knows any more. In a reader thread."""
+    found = {path: uid for path in directory.glob("*.jsonl") if (uid := _uid(path)) not in (None, me)}
+    living = set(Worker.objects.filter(uid__in=[uid for uid in found.values() if uid]).values_list("uid", flat=True))
+    return [path for path, uid in found.items() if uid in dead or uid not in living]
+
+
+def _uid(path: Path) -> UUID | None:
+    try:
+        return UUID(path.stem)
+    except ValueError:
+        return None
+
+
+async def merge(db: Database, paths: list[Path]) -> None:
+    """Give the calls their ends, or keep the results as late where somebody ended the calls meanwhile."""
+    for path in paths:
+        try:
+            ends = await asyncio.to_thread(lambda path=path: list(_read(path)))
+            for kept in ends:
+                await db.write(partial(_finish, kept), list)
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+        except (OSError, DatabaseAway) as problem:
+            log.warning("host.spool_not_merged", spool=path.name, problem=str(problem)[:200])
+        else:
+            log.info("host.spool_merged", spool=path.name, results=len(ends))
+
+
+def _finish(kept: Kept) -> list[Event]:
+    return claims.finish(kept.order, kept.hold, kept.outcome)
+
+
+def _read(path: Path) -> Iterator[Kept]:
+    """A line that was cut by the end of the machine is left out."""
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                yield Kept.of(line)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                log.warning("host.spool_line_unreadable", spool=path.name)

@@ -1,0 +1,45 @@
+"""How many notifications came for each subscription: counted in memory, written together a few times a second."""
+
+import asyncio
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from django.utils import timezone
+
+from sessions.domain import watches
+from sessions.domain.lifecycle import Hold
+from sessions.host.db import Database
+
+WRITE_EVERY_SECONDS: Final = 0.5
+
+
+class Told:
+    def __init__(self, db: Database, hold: Hold) -> None:
+        self._db, self._hold = db, hold
+        self._counts: dict[int, tuple[int, datetime]] = {}
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def note(self, pk: int) -> None:
+        """From the client's reader; never waits."""
+        number, _ = self._counts.get(pk, (0, None))
+        self._counts[pk] = (number + 1, timezone.now())
+        if self._task is None:
+            self._task = asyncio.create_task(self._write_all(), name="count notifications")
+
+    async def close(self) -> None:
+        """Write what waits."""
+        self._closing.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def _write_all(self) -> None:
+        while self._counts:
+            counts, self._counts = self._counts, {}
+            await self._db.persist(partial(watches.told, self._hold, counts))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_EVERY_SECONDS):
+                    await self._closing.wait()
+        self._task = None

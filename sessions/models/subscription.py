@@ -1,0 +1,130 @@
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from servers.models import Identity, Payload, Server
+from sessions.enums import DeliveryState, SubscriptionState, VersionCause
+
+
+class Subscription(models.Model):
+    """A lasting order to watch one resource of a server under one identity."""
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    version = models.PositiveBigIntegerField(default=1)
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="subscriptions")
+    identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="subscriptions")
+    uri = models.TextField()  # opaque: never opened by us
+    title = models.CharField(max_length=300, blank=True)
+    active = models.BooleanField(default=True)  # False: ended, its history is kept
+    state = models.CharField(max_length=10, choices=SubscriptionState, default=SubscriptionState.WAITING)
+    state_since = models.DateTimeField()
+    reason = models.TextField(blank=True)  # of a refusal or a lost stream, in the server's words where it had any
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_by_name = models.CharField(max_length=150)
+    created_at = models.DateTimeField()
+
+    notify = models.BooleanField(default=True)  # a message on the pages of whoever may see it
+    min_interval_seconds = models.PositiveIntegerField(default=5)  # between two reads
+    keep_count = models.PositiveIntegerField(default=200)
+    keep_days = models.PositiveIntegerField(default=90)
+    keep_bytes = models.PositiveBigIntegerField(default=50 * 1024 * 1024)
+    webhook_url = models.CharField(max_length=2000, blank=True)
+    webhook_sealed = models.BinaryField(null=True)  # the signing secret
+    webhook_key_id = models.CharField(max_length=40, blank=True)
+
+    event_count = models.PositiveBigIntegerField(default=0)  # notifications, also those that a read answered together
+    newest = models.PositiveBigIntegerField(default=0)  # number of the newest version
+    last_event_at = models.DateTimeField(null=True)
+    last_read_at = models.DateTimeField(null=True)
+    read_fault = models.CharField(max_length=40, blank=True)  # of the last read; "" when it went well
+    read_detail = models.TextField(blank=True)
+    changed_at = models.DateTimeField(null=True)  # of the newest version
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["server", "identity", "uri"], name="one_subscription_a_resource")
+        ]
+
+    def __str__(self) -> str:
+        return self.uri[:80]
+
+
+class ResourceVersion(models.Model):
+    """What a resource held. `digest` is SHA-256 of the canonical JSON of its contents: equal content is no version."""
+
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveBigIntegerField()
+    at = models.DateTimeField()
+    cause = models.CharField(max_length=12, choices=VersionCause)
+    events = models.PositiveIntegerField(default=1)  # notifications that this read answered
+    digest = models.CharField(max_length=64)
+    size = models.PositiveBigIntegerField()  # bytes of the contents, decoded
+    mime_type = models.CharField(max_length=200, blank=True)
+    binary = models.BooleanField(default=False)
+    contents = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")  # the JSON array `contents`
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["subscription", "number"], name="resource_version_once")]
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.digest[:12]}"
+
+
+class SubscriptionGap(models.Model):
+    """A time in which nobody told us of changes. Open while `ended_at` is null."""
+
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="gaps")
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    reason = models.TextField(blank=True)
+    changed = models.BooleanField(null=True)  # whether the read after it found other content; null until then
+
+    class Meta:
+        ordering = ["-began_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["subscription"], condition=models.Q(ended_at=None), name="one_open_gap_a_subscription"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.began_at} - {self.ended_at}"
+
+
+class SubscriptionHour(models.Model):
+    """How many notifications came in one hour: the sparkline of the board."""
+
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="hours")
+    hour = models.DateTimeField()
+    events = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subscription", "hour"], name="subscription_hour_once")]
+
+    def __str__(self) -> str:
+        return f"{self.hour} {self.events}"
+
+
+class WebhookDelivery(models.Model):
+    """One message to the webhook of a subscription. Claimed by a worker with a conditional UPDATE of `next_attempt_at`."""
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="deliveries")
+    number = models.PositiveBigIntegerField()  # of the version that it tells of
+    state = models.CharField(max_length=10, choices=DeliveryState, default=DeliveryState.PENDING)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    created_at = models.DateTimeField()
+    next_attempt_at = models.DateTimeField(null=True)
+    delivered_at = models.DateTimeField(null=True)
+    last_status = models.PositiveSmallIntegerField(null=True)
+    last_detail = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["state", "next_attempt_at"], name="deliveries_due")]
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.state}"

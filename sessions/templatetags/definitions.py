@@ -1,0 +1,80 @@
+"""What stands beside definitions: how their list was read, what changed of late, what is gone."""
+
+from typing import Any
+
+from django import template
+from django.template import Context
+
+from servers.enums import DefinitionChange, DefinitionKind
+from servers.models import Server
+from sessions.domain import definition_history
+from sessions.domain.catalog_reading import reading
+from sessions.domain.definition_history import Badge
+
+register = template.Library()
+
+# change: (tone of the kit, icon)
+LOOKS: dict[str, tuple[str, str]] = {
+    DefinitionChange.FIRST: ("line", "plus"),
+    DefinitionChange.COMPATIBLE: ("ok", "check"),
+    DefinitionChange.BREAKING: ("bad", "alert-triangle"),
+    DefinitionChange.WORDS: ("line", "pencil"),
+    DefinitionChange.REMOVED: ("warn", "trash"),
+    DefinitionChange.RETURNED: ("run", "rotate-clockwise"),
+}
+
+
+@register.inclusion_tag("sessions/catalog/_reading.html", takes_context=True)
+def catalog_reading(context: Context, *kinds: str, place: str = "list") -> dict[str, Any]:
+    """How the lists of these kinds were read last. Needs `server` and `mcp_session`; `place` names it in its page."""
+    session = context.get("mcp_session")
+    return {
+        "reading": reading(session, [DefinitionKind(kind) for kind in kinds]),
+        "place": place,
+        "server": context["server"],
+        "may_refresh": _may_refresh(context),
+        "csrf_token": context.get("csrf_token"),
+    }
+
+
+def _may_refresh(context: Context) -> bool:
+    server, rights = context["server"], context.get("rights") or {}
+    return bool(server.enabled and server.archived_at is None and rights.get("call_tool"))
+
+
+@register.inclusion_tag("sessions/catalog/_change_pill.html")
+def change_pill(change: str) -> dict[str, str]:
+    tone, icon = LOOKS[change]
+    return {"tone": tone, "icon": icon, "word": DefinitionChange(change).label}
+
+
+@register.inclusion_tag("sessions/catalog/_change_badge.html")
+def change_badge(server: Server, kind: str, key: str) -> dict[str, Any]:
+    """ "Changed 2 h ago · breaking", linked to the versions; nothing where nothing changed of late."""
+    return _badge(server, kind, key) | {"link": True}
+
+
+@register.inclusion_tag("sessions/catalog/_change_badge.html")
+def change_mark(server: Server, kind: str, key: str) -> dict[str, Any]:
+    """The same inside a link, where another link may not stand."""
+    return _badge(server, kind, key) | {"link": False}
+
+
+@register.inclusion_tag("sessions/catalog/_removed.html")
+def removed_definitions(server: Server, *kinds: str) -> dict[str, Any]:
+    """The end of a list: what the server does not offer any more."""
+    return {"server": server, "rows": definition_history.removed(server, *kinds)}
+
+
+def _badge(server: Server, kind: str, key: str) -> dict[str, Any]:
+    badge = _badges(server, kind).get(key)
+    tone, icon = LOOKS[badge.change] if badge else ("", "")
+    return {"server": server, "kind": kind, "key": key, "badge": badge, "tone": tone, "icon": icon}
+
+
+def _badges(server: Server, kind: str) -> dict[str, Badge]:
+    """Asked once for each list of a page."""
+    kept: dict[str, dict[str, Badge]] = server.__dict__.setdefault("_change_badges", {})
+    if kind not in kept:
+        kept[kind] = dict(definition_history.badges(server, kind))
+    return kept[kind]

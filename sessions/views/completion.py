@@ -1,0 +1,47 @@
+"""What a completion brought, as the page that asked for it wants it."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, JsonResponse
+from django.views.decorators.http import require_safe
+
+from servers import access
+from servers.audit import payloads
+from servers.templatetags._visible import visible_text
+from sessions.domain.calls import may_read
+from sessions.models import Call
+from sessions.protocol.methods import COMPLETE
+from sessions.views.calls import visible_call
+
+#: by the specification; a server that sends more is cut
+VALUES = 100
+VALUE_CHARS = 1_000
+
+
+@require_safe
+def values(request: HttpRequest, uid: UUID) -> JsonResponse:
+    """`{"state", "final", "values": [{"value", "shown"}], "more"}`; no values while it runs and where it failed."""
+    call = visible_call(request, uid)
+    if call.method != COMPLETE:
+        raise Http404("This call is no completion.")
+    if not may_read(request.user, call):
+        raise access.Denied("view_payload", call.server)
+    completion = _completion(call)
+    found = [text for text in completion.get("values", []) if isinstance(text, str) and len(text) <= VALUE_CHARS]
+    return JsonResponse(
+        {
+            "state": call.state,
+            "final": call.finished_at is not None,
+            "values": [{"value": text, "shown": visible_text(text)} for text in found[:VALUES]],
+            "more": completion.get("hasMore") is True or len(found) > VALUES,
+        }
+    )
+
+
+def _completion(call: Call) -> dict[str, Any]:
+    text = payloads.read(call.result) if call.result is not None else None
+    value = json.loads(text) if text else {}
+    found = value.get("completion") if isinstance(value, dict) else None
+    return found if isinstance(found, dict) and isinstance(found.get("values"), list) else {}

@@ -1,0 +1,166 @@
+"""The inbox: what servers ask a person, one page a question, and the ways to answer."""
+
+from typing import Any, get_args
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from servers import access
+from servers.audit.record import Actor
+from sessions.domain import inbox, question_card
+from sessions.domain.inbox import Action, AuditUnavailable, Given, Unfit
+from sessions.domain.visit_address import read_address
+from sessions.enums import QuestionKind
+from sessions.models import Question
+from sessions.views.inbox_forms import ElicitationForm, SamplingForm, edits, posted
+
+_SAID = {
+    "accept": "Your answer is on its way to {server}.",
+    "decline": "{server} is told that you declined.",
+    "cancel": "{server} is told that the question was cancelled.",
+}
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """Open questions first, the one that ends soonest at the top; then those that are over, newest first."""
+    word = request.GET.get("before", "")
+    before = int(word) if word.isascii() and word.isdigit() and len(word) < 19 else None
+    context = {
+        "nav": "inbox",
+        "questions": [question_card.card_of(request.user, row) for row in question_card.open_questions(request.user)],
+        "ended": question_card.ended_page(request.user, before),
+        "rights": access.rights(request.user),
+    }
+    return render(request, "sessions/inbox/index.html", context)
+
+
+@require_safe
+def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
+    return _page(request, _question(request, uid))
+
+
+def _question(request: HttpRequest, uid: UUID) -> Question:
+    question = question_card.seen(request.user).filter(uid=uid).first()
+    if question is None:
+        raise Http404("There is no such question, or you may not see it.")
+    return question
+
+
+def _page(request: HttpRequest, question: Question, form: Any = None, status: int = 200) -> HttpResponse:
+    card = question_card.card_of(request.user, question)
+    context = {
+        "nav": "inbox",
+        "card": card,
+        "question": question,
+        "form": form if form is not None or not card.open or not card.readable else _blank_form(card),
+        "given": question_card.answer_of(request.user, question),
+        "may_read_answer": question_card.may_read_answer(request.user, question),
+        "following": None if card.open else question_card.next_open(request.user, question.uid),
+        "rights": access.rights(request.user),
+    }
+    return render(request, "sessions/inbox/detail.html", context, status=status)
+
+
+def _blank_form(card: question_card.QuestionCard) -> Any:
+    if card.question.kind == QuestionKind.FORM:
+        return ElicitationForm(card.params)
+    return SamplingForm() if card.question.kind == QuestionKind.SAMPLING else None
+
+
+# --- acting ----------------------------------------------------------------------------------------------------------
+@require_POST
+def take(request: HttpRequest, uid: UUID) -> HttpResponse:
+    question = _question(request, uid)
+    try:
+        taken = inbox.take(Actor.of(request), request.user, question)
+    except AuditUnavailable as problem:
+        messages.error(request, str(problem))
+    else:
+        said = "It is yours now. Others see that you are on it, and may still answer."
+        messages.success(request, said) if taken else messages.info(
+            request, "It is over, or somebody else took it just now."
+        )
+    return _see_other(question)
+
+
+@require_http_methods(["GET", "POST"])
+def answer(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """A refused answer shows the form again, as it was left, with the errors at their fields.
+
+    That page has this address, and asks for it again when the question is over or the reader reloads: GET is the
+    question's page.
+    """
+    question = _question(request, uid)
+    if request.method == "GET":
+        return _page(request, question)
+    access.require(request.user, "answer_question", question.server)
+    if question.kind == QuestionKind.FORM and edits(request.POST):
+        return _page(request, question, ElicitationForm(inbox.params_of(question), request.POST))
+    action = _action(request)
+    if question.kind == QuestionKind.URL and action == "accept" and _refuses_visit(question):
+        return _refused(
+            request, question, None, Unfit("This address is not opened, so nobody was there. Decline or cancel.")
+        )
+    form = SamplingForm(request.POST) if question.kind == QuestionKind.SAMPLING and action == "accept" else None
+    if form is not None and not form.is_valid():
+        return _page(request, question, form, 422)
+    try:
+        first = inbox.answer(Actor.of(request), request.user, question, action, _given(request, question, form))
+    except Unfit as problem:
+        return _refused(request, question, form, problem)
+    except AuditUnavailable as problem:
+        messages.error(request, str(problem))
+        return _again(request, question, form, {}, 503)
+    _say(request, question, action, first)
+    return _see_other(question)
+
+
+def _refuses_visit(question: Question) -> bool:
+    return bool(read_address(inbox.params_of(question).get("url")).refused)
+
+
+def _action(request: HttpRequest) -> Action:
+    word = request.POST.get("action")
+    for action in get_args(Action):
+        if word == action:
+            return action  # type: ignore[no-any-return]  # get_args() is untyped
+    raise Http404("A question is accepted, declined or cancelled.")
+
+
+def _given(request: HttpRequest, question: Question, form: SamplingForm | None) -> Given | None:
+    if form is not None:
+        return form.given()
+    return Given(form=posted(request.POST)) if question.kind == QuestionKind.FORM else None
+
+
+def _refused(request: HttpRequest, question: Question, form: SamplingForm | None, problem: Unfit) -> HttpResponse:
+    if form is not None:
+        form.refuse(problem)
+    elif not problem.errors:
+        messages.error(request, problem.message)
+    return _again(request, question, form, problem.errors, 422)
+
+
+def _again(
+    request: HttpRequest, question: Question, form: SamplingForm | None, errors: dict[str, list[str]], status: int
+) -> HttpResponse:
+    if question.kind == QuestionKind.FORM:
+        return _page(request, question, ElicitationForm(inbox.params_of(question), request.POST, errors), status)
+    return _page(request, question, form, status)
+
+
+def _say(request: HttpRequest, question: Question, action: Action, first: bool) -> None:
+    if first:
+        messages.success(request, _SAID[action].format(server=question.server_name))
+    else:
+        messages.info(request, "It was over before your answer came. Nothing of yours was sent.")
+
+
+def _see_other(question: Question) -> HttpResponseRedirect:
+    response = redirect("inbox:detail", question.uid)
+    response.status_code = 303
+    return response

@@ -1,0 +1,115 @@
+"""The resources of a server: the lists, one of them with what was last read of it, and the door without script."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST, require_safe
+
+from servers import access
+from servers.audit.record import Actor
+from servers.domain import rights
+from servers.enums import DefinitionKind
+from servers.models import Server
+from servers.templatetags._visible import visible_text
+from sessions.domain import calls, offered, prompt_page, resource_page, server_pages
+from sessions.domain.calls import AuditUnavailable, Given, Rejected
+from sessions.domain.plain_arguments import FIELD
+from sessions.domain.resource_page import Chosen
+from sessions.domain.template_form import TemplateForm, template_form
+from sessions.protocol.methods import RESOURCES_READ
+from sessions.views.calls import see_other
+from sessions.views.servers import server_context
+
+_KINDS = (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
+
+
+def typed(data: Any) -> dict[str, str]:
+    """The values of `arg.<name>`."""
+    return {name.removeprefix(FIELD): value for name, value in data.items() if name.startswith(FIELD)}
+
+
+@require_safe
+def page(request: HttpRequest, slug: str) -> HttpResponse:
+    """`?uri=`, or `?template=` with `?arg.<name>=`: what is chosen is prefilled and never read by opening the page."""
+    server = access.server_for(request.user, slug)
+    header = server_pages.header(server)
+    found = resource_page.lists(server)
+    context = server_context(request, header, "resources") | {
+        "lists": found,
+        "cuts": [cut for cut in server_pages.cuts(header.mcp_session) if cut.kind in _KINDS],
+        "why_none": offered.why(header.mcp_session, "resources"),
+    }
+    chosen, form = _choose(request, server, found)
+    if chosen is not None:
+        context |= _chosen_context(request, server, chosen, form)
+    if chosen is not None and chosen.template is not None and access.may(request.user, "call_tool"):
+        context["suggests"] = prompt_page.suggests(header.mcp_session, chosen.template.kind, chosen.template.key)
+    return render(request, "sessions/resources/page.html", context)
+
+
+def _choose(
+    request: HttpRequest, server: Server, found: resource_page.Lists
+) -> tuple[Chosen | None, TemplateForm | None]:
+    uri, template = request.GET.get("uri", ""), request.GET.get("template", "")
+    if not uri and not template:
+        uri = found.resources[0].key if found.resources else ""
+        template = found.templates[0].key if found.templates and not uri else ""
+    if template:
+        values = typed(request.GET)
+        form = template_form(template, values, checked=bool(values))
+        chosen = resource_page.choose_template(server, template, form.uri)
+        if chosen is None:
+            raise Http404("The server does not list this template.")
+        return chosen, form
+    return (resource_page.choose_uri(server, uri) if uri else None), None
+
+
+def _chosen_context(request: HttpRequest, server: Server, chosen: Chosen, form: TemplateForm | None) -> dict[str, Any]:
+    context: dict[str, Any] = {"chosen": chosen, "template_form": form}
+    if not chosen.uri:
+        return context
+    latest = resource_page.latest_read(server, chosen.uri)
+    kept = resource_page.kept(request.user, server, chosen.uri)
+    return context | {
+        "kept": kept,
+        # What is kept came out of it: then its card says nothing more.
+        "latest": latest if latest and not (kept and kept.call == latest) else None,
+        "hidden": latest is not None and not calls.may_read(request.user, latest),
+        "subscription": resource_page.subscription_of(server, chosen.uri),
+    }
+
+
+@require_safe
+def expand(request: HttpRequest, slug: str) -> JsonResponse:
+    """The URI that a template makes of what is typed: `{"uri", "shown", "errors", "problem"}`."""
+    server = access.server_for(request.user, slug)
+    template = request.GET.get("template", "")
+    if not server_pages.definitions(server, DefinitionKind.RESOURCE_TEMPLATE).filter(key=template).exists():
+        raise Http404("The server does not list this template.")
+    form = template_form(template, typed(request.GET), checked=True)
+    told = {"uri": form.uri, "shown": visible_text(form.uri), "errors": form.errors, "problem": form.problem}
+    return JsonResponse(told)
+
+
+@require_POST
+def read(request: HttpRequest, slug: str) -> HttpResponse:
+    """The same call as by the socket. A refused one leads back with the reason."""
+    server = access.server_for(request.user, slug)
+    rights.require(request.user, Actor.of(request), "call_tool", server)
+    template, values = request.POST.get("template", ""), typed(request.POST)
+    form = template_form(template, values, checked=True) if template else None
+    uri = form.uri if form else request.POST.get("uri", "")
+    try:
+        if not uri:
+            raise Rejected(form.problem or "Fill in the fields of the template." if form else "Enter a URI.")
+        given = Given(value={})
+        return see_other(calls.place(Actor.of(request), request.user, server, uri, given, method=RESOURCES_READ))
+    except (Rejected, AuditUnavailable) as problem:
+        messages.error(request, str(problem))
+    back = {"template": template} | {f"{FIELD}{name}": value for name, value in values.items()}
+    target = redirect("servers:resources", server.slug)
+    target["Location"] += "?" + urlencode(back if template else {"uri": uri})
+    return target

@@ -1,0 +1,15 @@
+"""*Sessions*: which worker holds what, and what nobody holds."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from servers import access
+from sessions.domain import worker_board
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, "view")
+    context = {"nav": "sessions", "board": worker_board.board(), "rights": access.rights(request.user)}
+    return render(request, "sessions/workers/index.html", context)

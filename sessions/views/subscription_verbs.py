@@ -1,0 +1,161 @@
+"""What a person does with a subscription: subscribe, end, delete, set, and try its webhook."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from servers import access
+from servers.audit.record import Actor
+from servers.models import Server
+from sessions.domain import subscription_history as past
+from sessions.domain import subscriptions
+from sessions.domain.subscriptions import AuditUnavailable
+from sessions.forms_subscription import ReadingForm, SettingsForm, WebhookForm
+from sessions.models import Subscription
+from sessions.views.subscriptions import subscription_context, subscription_for
+
+
+def _see_other(subscription: Subscription, page: str = "detail") -> HttpResponseRedirect:
+    response = redirect(f"subscriptions:{page}", subscription.uid)
+    response.status_code = 303
+    return response
+
+
+# --- the order -------------------------------------------------------------------------------------------------------
+@require_POST
+def subscribe(request: HttpRequest, slug: str) -> HttpResponse:
+    """With htmx the button of the page that asked, in its new state; without script the subscription's own page."""
+    server = access.server_for(request.user, slug)
+    uri, title = request.POST.get("uri", ""), request.POST.get("title", "")
+    try:
+        found = subscriptions.subscribe(Actor.of(request), request.user, server, uri, title=title)
+    except (ValidationError, AuditUnavailable) as problem:
+        return _not_subscribed(request, server, uri, problem)
+    if request.htmx:
+        return _button(request, server, found.uri, found)
+    messages.success(request, "Subscribed. Every change of the resource is kept from now on.")
+    return _see_other(found)
+
+
+def _words(problem: Exception) -> str:
+    return " ".join(problem.messages) if isinstance(problem, ValidationError) else str(problem)
+
+
+def _not_subscribed(request: HttpRequest, server: Server, uri: str, problem: Exception) -> HttpResponse:
+    if request.htmx:
+        return _button(request, server, uri, None, _words(problem))
+    messages.error(request, _words(problem))
+    return redirect("servers:resources", server.slug)
+
+
+def _button(
+    request: HttpRequest, server: Server, uri: str, subscription: Subscription | None, problem: str = ""
+) -> HttpResponse:
+    context = {
+        "server": server,
+        "uri": uri,
+        "title": subscription.title if subscription else request.POST.get("title", ""),
+        "subscription": subscription,
+        "problem": problem,
+        "rights": access.rights(request.user),
+    }
+    return render(request, "sessions/subscriptions/_subscribe.html", context, status=422 if problem else 200)
+
+
+@require_POST
+def end(request: HttpRequest, uid: UUID) -> HttpResponse:
+    subscription = subscription_for(request, uid)
+    problem = ""
+    try:
+        subscriptions.unsubscribe(Actor.of(request), request.user, subscription)
+    except AuditUnavailable as refusal:
+        problem = str(refusal)
+    if request.htmx:
+        subscription.refresh_from_db()
+        return _button(request, subscription.server, subscription.uri, subscription, problem)
+    if problem:
+        messages.error(request, problem)
+    else:
+        messages.success(request, "Unsubscribed. The history is kept.")
+    return _see_other(subscription)
+
+
+@require_http_methods(["GET", "POST"])
+def delete(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """GET asks; POST removes the subscription with its versions."""
+    subscription = subscription_for(request, uid)
+    access.require(request.user, "manage_subscription", subscription.server)
+    if request.method == "POST":
+        try:
+            subscriptions.delete(Actor.of(request), request.user, subscription)
+        except AuditUnavailable as problem:
+            messages.error(request, str(problem))
+            return _see_other(subscription)
+        messages.success(request, "The subscription and its versions are deleted.")
+        return redirect("subscriptions:list")
+    context = {"nav": "subscriptions", "subscription": subscription, "versions": subscription.versions.count()}
+    return render(request, "sessions/subscriptions/delete.html", context)
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+@never_cache
+@require_http_methods(["GET", "POST"])
+def settings(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """Two forms; `_section` says which one was sent. A new signing secret is in the answer and never again."""
+    subscription = subscription_for(request, uid)
+    access.require(request.user, "manage_subscription", subscription.server)
+    section = request.POST.get("_section", "") if request.method == "POST" else ""
+    reading = ReadingForm(subscription, request.POST if section == "reading" else None)
+    webhook = WebhookForm(subscription, request.POST if section == "webhook" else None)
+    secret = ""
+    sent: SettingsForm | None = {"reading": reading, "webhook": webhook}.get(section)
+    if sent is not None and sent.is_valid():
+        changed = _change(request, subscription, sent)
+        if changed is not None and changed.secret is None:
+            messages.success(request, "Saved." if changed.fields else "Nothing was changed.")
+            return _see_other(subscription, "settings")
+        if changed is not None and changed.secret is not None:
+            secret = changed.secret.reveal()
+            subscription.refresh_from_db()
+    context = subscription_context(request, subscription, "settings") | {
+        "reading": reading,
+        "webhook": webhook,
+        "secret": secret,
+        "deliveries": past.deliveries(subscription),
+    }
+    failed = sent is not None and bool(sent.errors)
+    return render(request, "sessions/subscriptions/settings.html", context, status=422 if failed else 200)
+
+
+def _change(request: HttpRequest, subscription: Subscription, form: SettingsForm) -> subscriptions.Changed | None:
+    """None when it was refused; the form holds the words."""
+    renew = "renew" in request.POST
+    try:
+        return subscriptions.change(Actor.of(request), request.user, subscription, form.settings(), renew_secret=renew)
+    except ValidationError as problem:
+        form.refuse(problem)
+    except AuditUnavailable as problem:
+        form.add_error(None, str(problem))
+    return None
+
+
+@require_POST
+def test(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """Order a test message; its fate appears among the deliveries."""
+    subscription = subscription_for(request, uid)
+    try:
+        subscriptions.send_test(Actor.of(request), request.user, subscription)
+    except (ValidationError, AuditUnavailable) as problem:
+        messages.error(request, _words(problem))
+    else:
+        messages.success(request, "A test message is on its way. Its outcome appears under Deliveries.")
+    target = reverse("subscriptions:settings", args=[subscription.uid]) + "#deliveries"
+    response = HttpResponseRedirect(target)
+    response.status_code = 303
+    return response

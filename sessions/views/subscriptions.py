@@ -1,0 +1,103 @@
+"""Subscriptions as pages: the board, the history of one with the difference of two versions, a version as a file."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from servers import access
+from sessions.domain import subscription_board as reading
+from sessions.domain import subscription_history as past
+from sessions.forms_subscription import BoardFilter
+from sessions.models import ResourceVersion, Subscription
+
+
+def subscription_for(request: HttpRequest, uid: UUID) -> Subscription:
+    rows = reading.subscriptions(access.visible_servers(request.user))
+    found = rows.filter(uid=uid).first()
+    if found is None:
+        raise Http404("There is no such subscription, or you may not see it.")
+    return found
+
+
+def number_of(request: HttpRequest, name: str) -> int | None:
+    text = request.GET.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+@require_safe
+def board(request: HttpRequest) -> HttpResponse:
+    servers = access.visible_servers(request.user)
+    form = BoardFilter(request.GET, reading.server_choices(servers))
+    filters = form.filters()
+    page = reading.board(servers, filters, request.GET.get("before", "")[:60])
+    context = {
+        "nav": "subscriptions",
+        "form": form,
+        "filtered": filters != reading.Filters(),
+        "page": page,
+        "numbers": reading.numbers(servers),
+        "any": bool(page.rows) or reading.subscriptions(servers).exists(),
+        "rights": access.rights(request.user),
+    }
+    return render(request, "sessions/subscriptions/board.html", context)
+
+
+def subscription_context(request: HttpRequest, subscription: Subscription, tab: str) -> dict[str, Any]:
+    """What templates/sessions/subscriptions/base.html needs on every tab."""
+    session = past.session_of(subscription)
+    return {
+        "nav": "subscriptions",
+        "tab": tab,
+        "subscription": subscription,
+        "server": subscription.server,
+        "standing": past.standing(subscription, session),
+        "gap": past.open_gap(subscription),
+        "spark": reading.sparkline_of(subscription),
+        "mark": past.mark(subscription),
+        "rights": access.rights(request.user),
+        "may_read": access.may_read_payloads(request.user),
+    }
+
+
+@require_safe
+def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """`?version=` pins one, `?against=` another one to compare it with; without them the newest and the one before."""
+    subscription = subscription_for(request, uid)
+    context = subscription_context(request, subscription, "changes")
+    wanted = number_of(request, "version")
+    item = past.version(subscription, wanted)
+    gone = wanted if item is None else None
+    item = item or past.version(subscription, None)
+    context |= {
+        "history": past.history(subscription, number_of(request, "before")),
+        "item": item,
+        "gone": gone,
+        "shown": _shown(request, item) if item is not None and context["may_read"] else None,
+        "as_content": request.GET.get("view") == "content",
+    }
+    return render(request, "sessions/subscriptions/detail.html", context)
+
+
+def _shown(request: HttpRequest, item: ResourceVersion) -> past.Shown:
+    number = number_of(request, "against")
+    against = past.version(item.subscription, number) if number is not None else None
+    return past.shown(item, against or past.before_version(item))
+
+
+@require_safe
+def content(request: HttpRequest, uid: UUID, number: int) -> HttpResponse:
+    """One content of a version as it came (`?item=`), or the JSON of all: a browser must never take it for a page."""
+    subscription = subscription_for(request, uid)
+    access.require(request.user, "view_payload", subscription.server)
+    item = past.version(subscription, number)
+    file = past.file_of(item, number_of(request, "item")) if item is not None else None
+    if file is None:
+        raise Http404("This version is not kept any more, or it has no such content.")
+    response = HttpResponse(file.data, content_type="application/octet-stream")
+    response.headers["Content-Disposition"] = f'attachment; filename="{file.name}"'
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response

@@ -1,0 +1,74 @@
+/* Cards of calls on the pages that make them: added when a call is accepted, followed by its own topic, cancelled. */
+import { live } from './live.js';
+
+const results = document.getElementById('results');
+
+/* A slot with the card of a call, first in `list`, kept fresh by the topic of the call. */
+export function addCard(uid, version, html, list = results) {
+  if (!list || document.getElementById(`call-${uid}`)) return;
+  const slot = document.createElement('div');
+  slot.className = 'call-slot';
+  slot.id = `call-${uid}`;
+  slot.dataset.liveTopic = `call.${uid}`;
+  slot.dataset.liveSince = String(version);
+  slot.dataset.liveTarget = `call.${uid}`;
+  list.prepend(slot);
+  htmx.swap({ target: slot, swap: 'innerHTML', text: html });
+  document.getElementById('no-results')?.classList.add('vh');
+  live.scan(slot);
+}
+
+/* Calls `act` once, with the row of the call's final state; the topic's present state is sent on joining it. */
+export function whenOver(uid, act) {
+  const off = live.on(`call.${uid}`, 'call', (frame) => {
+    const row = frame.rows?.find((one) => one.final);
+    if (!row) return;
+    off();
+    act(row);
+  });
+  return off;
+}
+
+export function say(form, words) {
+  const place = form.querySelector('[data-run-state]');
+  if (place) place.textContent = words;
+}
+
+/* Says that the call is on its way, until its card shows the outcome. */
+export function followWords(form, { call, number, html }) {
+  const words = `Call #${number} is running`;
+  if (html && !html.includes('data-call-progress')) return say(form(), '');
+  say(form(), words);
+  whenOver(call, () => {
+    if (form()?.querySelector('[data-run-state]')?.textContent === words) say(form(), '');
+  });
+}
+
+export function refuse(form, message) {
+  const notice = form.querySelector('[data-call-refused]');
+  notice.textContent = message;
+  notice.hidden = false;
+  notice.focus();
+}
+
+/* Cancelling through the socket; without it the button's own form does the same. */
+document.addEventListener('submit', (event) => {
+  const form = event.target;
+  if (!form.matches('[data-cancel-call]') || live.state !== 'live') return;
+  event.preventDefault();
+  form.querySelector('button').disabled = true;
+  live.request({ op: 'cancel', call: form.dataset.cancelCall }).catch(() => form.submit());
+});
+
+/* Somebody else's call of what is shown here: fetch its card once, from then on its own topic keeps it fresh. */
+if (results) {
+  const { server, method = 'tools/call', target, tool } = results.dataset;
+  live.on(`server.${server}`, 'call', async (frame) => {
+    for (const row of frame.rows ?? []) {
+      const other = row.method !== method || row.tool !== (target ?? tool);
+      if (other || document.getElementById(`call-${row.uid}`)) continue;
+      const response = await fetch(`/calls/${row.uid}/card/`, { headers: { 'HX-Request': 'true' } });
+      if (response.ok) addCard(row.uid, row.version, await response.text());
+    }
+  });
+}

@@ -1,0 +1,37 @@
+/* The pages of the inbox follow what others do: the list, and the one question. */
+import { startCountdowns } from './countdown.js';
+import { live } from './live.js';
+import { refreshSoon } from './refresh.js';
+
+startCountdowns();
+document.querySelector('[data-sf-errors]')?.focus();
+
+function listIsBehind(row) {
+  const shown = document.querySelector(`[data-question-row="${row.question}"]`);
+  return shown ? Number(shown.dataset.version) < row.version : row.state === 'open';
+}
+
+if (document.querySelector('[data-inbox-list]')) {
+  live.on('inbox', 'question', (frame) => {
+    if ((frame.rows ?? []).some(listIsBehind)) refreshSoon('inbox-open', 'inbox-ended');
+  });
+}
+
+/* While it is open the form below stays as it is typed; once it is over, what happened takes its place. */
+const page = () => document.querySelector('[data-question]');
+if (page()) {
+  live.on('inbox', 'question', (frame) => {
+    const row = (frame.rows ?? []).find((one) => one.question === page().dataset.question);
+    if (!row || row.version <= Number(page().dataset.version)) return;
+    if (row.state === 'open') refreshSoon('question-head');
+    else refreshSoon('question-head', 'question-body');
+  });
+}
+
+/* After the visit, the next step is to say so. */
+document.addEventListener('click', (event) => {
+  if (!event.target.closest('[data-visit]')) return;
+  const [visit, done] = [event.target.closest('[data-visit]'), document.querySelector('#answer-form [data-run]')];
+  visit.classList.replace('btn-p', 'btn-d');
+  done?.classList.replace('btn-d', 'btn-p');
+});

@@ -1,0 +1,74 @@
+/* The inbox on every page: how many questions wait, in the side bar and in the title, and a word when one comes. */
+import { toast } from './toast.js';
+
+const KINDS = {
+  form: 'asks a question',
+  url: 'asks you to open an address',
+  sampling: "asks for a model's answer",
+};
+const open = new Map(); // uid of a question -> its row
+const toasts = new Map();
+let synced = false; // before that, frames tell of what stood here already
+let title = document.title;
+
+function paintCount(entry, count) {
+  const badge = entry.querySelector('[data-inbox-count]');
+  badge.dataset.inboxCount = String(count);
+  badge.setAttribute('aria-label', `${count} waiting`);
+  badge.hidden = !count;
+  for (const mark of document.querySelectorAll('[data-inbox-mark]')) mark.hidden = !count;
+  if ('inboxAnswers' in entry.dataset) document.title = count ? `(${count}) ${title}` : title;
+}
+
+function paintServers() {
+  for (const badge of document.querySelectorAll('[data-inbox-of]')) {
+    const count = [...open.values()].filter((row) => row.server === badge.dataset.inboxOf).length;
+    badge.querySelector('[data-inbox-number]').textContent = String(count);
+    badge.hidden = !count;
+  }
+}
+
+/* The page of the list or of this question shows it by itself. */
+function shownHere(uid) {
+  return document.querySelector('[data-inbox-list]') || document.querySelector(`[data-question="${uid}"]`);
+}
+
+function tell(entry, row) {
+  if (!('inboxAnswers' in entry.dataset) || shownHere(row.question)) return;
+  const element = toast({
+    tone: 'warn',
+    title: `${row.server_name} ${KINDS[row.kind] ?? 'asks something'}`,
+    text: 'A call waits for the answer.',
+    action: { label: 'Answer', url: `${entry.getAttribute('href')}${row.question}/` },
+  });
+  if (element) toasts.set(row.question, element);
+}
+
+function take(entry, row) {
+  if (row.state !== 'open') {
+    open.delete(row.question);
+    toasts.get(row.question)?.remove();
+    toasts.delete(row.question);
+    return;
+  }
+  const fresh = !open.has(row.question);
+  open.set(row.question, row);
+  if (fresh && synced) tell(entry, row);
+}
+
+export function startInbox(live) {
+  const entry = document.querySelector('[data-inbox-nav]');
+  if (!entry) return;
+  title = document.title;
+  const here = entry.querySelector('[data-inbox-count]').dataset.inboxCount;
+  paintCount(entry, Number(here));
+  live.on('inbox', 'question', (frame) => {
+    for (const row of frame.rows ?? []) take(entry, row);
+    if (synced) paintServers();
+  });
+  live.on('inbox', 'count', (frame) => paintCount(entry, frame.rows[0].open));
+  live.on('inbox', 'synced', () => {
+    synced = true;
+    paintServers();
+  });
+}

@@ -1,0 +1,55 @@
+/* The page of one prompt: gets it through the socket; its messages arrive as the card of the call. */
+import { addCard, followWords, refuse, say } from './call-cards.js';
+import { showErrors, startCompletion, startEnter } from './completion.js';
+import { live } from './live.js';
+
+const form = document.getElementById('prompt-form');
+
+/* What is empty is not sent: a prompt's argument is there or it is not. */
+function given() {
+  const found = {};
+  for (const box of form.querySelectorAll('[data-argument]')) {
+    const { value } = box.querySelector('textarea');
+    if (value) found[box.dataset.argument] = value;
+  }
+  return found;
+}
+
+/* JSON pointers of one level. */
+function byName(errors) {
+  const plain = (pointer) => pointer.slice(1).replaceAll('~1', '/').replaceAll('~0', '~');
+  return Object.fromEntries(Object.entries(errors ?? {}).map(([pointer, words]) => [plain(pointer), words[0]]));
+}
+
+async function run() {
+  const button = form.querySelector('[data-run]');
+  const { server, prompt } = form.dataset;
+  form.querySelector('[data-call-refused]').hidden = true;
+  showErrors(form, {});
+  button.disabled = true;
+  say(form, 'Sending…');
+  try {
+    const answer = await live.request({ op: 'call', method: 'prompts/get', server, target: prompt, args: given() });
+    if (answer.op === 'accepted') {
+      addCard(answer.call, answer.version ?? 0, answer.html ?? '');
+      followWords(() => form, answer);
+    } else {
+      say(form, '');
+      if (!showErrors(form, byName(answer.errors))) refuse(form, answer.message);
+    }
+  } catch (problem) {
+    /* Never sent again by itself: the call may have been accepted before the connection broke. */
+    refuse(form, `The answer did not arrive (${problem.message}). Look at the results before you get it again.`);
+    say(form, '');
+  } finally {
+    button.disabled = false;
+  }
+}
+
+startCompletion(form);
+startEnter(form);
+form?.addEventListener('submit', (event) => {
+  if (live.state !== 'live') return;
+  event.preventDefault();
+  run();
+});

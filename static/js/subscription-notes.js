@@ -1,0 +1,86 @@
+/* On every page: a message when a subscribed resource changed, and the pills that show how a subscription stands. */
+import { toast } from './toast.js';
+
+const PAUSE_MS = 5_000;
+const BOARD = '.nav-i[data-section=subscriptions]'; // the way to the board: not there for whoever may not see servers
+const KEY = 'subscriptions.told'; // per tab: the newest change that was told, by the server's clock
+
+let waiting = new Map(); // subscription -> its newest row
+let timer = 0;
+let quietUntil = 0;
+let synced = false;
+const since = told(); // null in a new tab
+const seen = new Map(); // subscription -> number of its newest version
+
+function told(value) {
+  try {
+    if (value === undefined) return sessionStorage.getItem(KEY);
+    sessionStorage.setItem(KEY, value);
+  } catch {
+    /* Storage may be forbidden: then only what comes while the page is open is told. */
+  }
+  return value ?? null;
+}
+
+function paint(row) {
+  for (const cell of document.querySelectorAll(`[data-subscription-state="${row.subscription}"]`)) {
+    const words = new DOMParser().parseFromString(row.pill, 'text/html').body.textContent.trim();
+    if (words !== cell.textContent.trim()) htmx.swap({ target: cell, swap: 'innerHTML', text: row.pill });
+  }
+}
+
+/* What changed a moment ago, once. A tab that was just opened has nothing to catch up on: its first look only takes note. */
+function isNews(row) {
+  if (!row.fresh || row.newest <= (seen.get(row.subscription) ?? 0)) return false;
+  seen.set(row.subscription, row.newest);
+  if (row.changed_at > (told() ?? '')) told(row.changed_at);
+  return row.notify && (synced || (since !== null && row.changed_at > since));
+}
+
+function isShown(row) {
+  return document.querySelector('[data-subscription-page]')?.dataset.subscriptionPage === row.subscription;
+}
+
+function tell() {
+  timer = 0;
+  if (document.hidden || !waiting.size) return;
+  const rows = [...waiting.values()];
+  waiting = new Map();
+  quietUntil = Date.now() + PAUSE_MS;
+  if (rows.length === 1) {
+    const [row] = rows;
+    toast({
+      title: 'A subscribed resource changed',
+      text: `${row.title} · ${row.server_name} · version ${row.newest}`,
+      action: { label: 'Show the change', url: row.url },
+    });
+  } else {
+    toast({
+      title: `${rows.length} subscribed resources changed`,
+      text: rows.slice(0, 3).map((row) => row.title).join(', '),
+      action: { label: 'Show them', url: document.querySelector(BOARD).href },
+    });
+  }
+}
+
+function tellSoon() {
+  if (!timer) timer = setTimeout(tell, Math.max(0, quietUntil - Date.now()));
+}
+
+export function startSubscriptionNotes(live) {
+  if (!document.querySelector(BOARD)) return;
+  live.on('subscriptions', 'subscription', (frame) => {
+    for (const row of frame.rows ?? []) {
+      if (row.deleted) continue;
+      paint(row);
+      if (!isNews(row) || isShown(row)) continue;
+      waiting.set(row.subscription, row);
+      tellSoon();
+    }
+  });
+  live.on('subscriptions', 'synced', () => {
+    synced = true;
+    if (told() === null) told('');
+  });
+  document.addEventListener('visibilitychange', () => !document.hidden && tellSoon());
+}

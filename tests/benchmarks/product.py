@@ -1,0 +1,147 @@
+"""The product as shipped for a benchmark of the whole path: `up`, five accounts with ten sockets each (as many as one may
+have), servers that only echo, and callers that see each call from the order to its end.
+"""
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any
+
+import orjson
+import psutil
+
+from tests.benchmarks.drivers import http_server, stdio_command
+from tests.benchmarks.load import TEXT
+from tests.e2e.sockets import Visitor, greeted
+from tests.tools.stack import ADMIN, Stack
+
+SOCKETS_EACH = 10
+ANSWER_SECONDS = 60.0
+LEAVE_TOGETHER = 20
+PASSWORD = ADMIN[1]
+
+
+def accounts(product: Stack, count: int) -> list[tuple[str, str]]:
+    """Superusers, made by one command: each signs in once."""
+    names = [f"bench{number}" for number in range(count)]
+    product.shell(
+        "from django.contrib.auth import get_user_model\n"
+        f"for name in {names!r}: get_user_model().objects.create_superuser(name, password={PASSWORD!r})"
+    )
+    return [(name, PASSWORD) for name in names]
+
+
+@contextmanager
+def echo_servers(product: Stack) -> Iterator[dict[str, str]]:
+    """uids of a registered stdio server and an HTTP one, both ready with their tool known."""
+    with http_server("legacy") as base:
+        common = ["register_server", "--user", ADMIN[0], "--era", "legacy", "--name"]
+        product.manage(*common, "Pipes", "--", *stdio_command("legacy"))
+        product.manage(*common, "Web", "--url", f"{base}/mcp", "--transport", "streamable_http")
+        deadline = time.monotonic() + 60
+        while len(product.rows("SELECT DISTINCT server_id FROM servers_definition WHERE key = 'echo'")) < 2:
+            assert time.monotonic() < deadline, product.output[-3000:]
+            time.sleep(0.2)  # rows of another process can only be asked for
+        listed = "from servers.models import Server; [print(s.slug, s.uid) for s in Server.objects.all()]"
+        uids = dict(line.split() for line in product.shell(listed).splitlines() if line.count(" ") == 1)
+        yield {"stdio": uids["pipes"], "http": uids["web"]}
+
+
+class Caller:
+    """One socket. Its frames are read by one task, so that several calls may be under way."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+        self._refs = itertools.count(1)
+        self._waiting: dict[Any, asyncio.Future[dict[str, Any]]] = {}
+        self._over: list[str] = []
+        self.refused = ""
+
+    async def read(self) -> None:
+        async for text in self._socket:
+            frame = orjson.loads(text)
+            key = frame.get("ref") or frame.get("t")
+            final = "ref" in frame or any(row.get("final") for row in frame.get("rows") or ())
+            if final and (waiting := self._waiting.pop(key, None)) is not None:
+                waiting.set_result(frame)
+
+    async def call(self, server: str) -> bool:
+        """From the order to the last frame of the call's own topic. False when it was refused."""
+        ref = next(self._refs)
+        order = {"op": "call", "server": server, "tool": "echo", "args": {"text": TEXT}, "ref": ref, "html": False}
+        accepted = await self._asked(ref, order)
+        if accepted["op"] != "accepted":
+            self.refused = str(accepted.get("message", accepted))
+            return False
+        topic = f"call.{accepted['call']}"
+        last = await self._asked(topic, {"op": "sub", "topics": {topic: None}})
+        if last["rows"][0]["state"] != "succeeded":
+            raise RuntimeError(last)
+        await self._leave(topic)
+        return True
+
+    async def _leave(self, topic: str) -> None:
+        """Topics are left in one message for many, as messages are rationed."""
+        self._over.append(topic)
+        if len(self._over) >= LEAVE_TOGETHER:
+            await self._socket.send(json.dumps({"op": "unsub", "topics": self._over}))
+            self._over = []
+
+    async def _asked(self, key: Any, body: dict[str, Any]) -> dict[str, Any]:
+        waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
+        await self._socket.send(json.dumps(body))
+        return await asyncio.wait_for(waiting, ANSWER_SECONDS)
+
+
+@asynccontextmanager
+async def callers(product: Stack, people: list[tuple[str, str]]) -> AsyncIterator[list[Caller]]:
+    async with AsyncExitStack() as stack:
+        made: list[Caller] = []
+        for account in people:
+            visitor = await asyncio.to_thread(Visitor, product, account)
+            stack.callback(visitor.close)
+            sockets = [await stack.enter_async_context(greeted(product, visitor)) for _ in range(SOCKETS_EACH)]
+            made += [Caller(socket) for socket in sockets]
+        reading = [asyncio.create_task(one.read()) for one in made]
+        try:
+            yield made
+        finally:
+            for task in reading:
+                task.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
+
+
+class Cpu:
+    """Seconds that each part used between two looks."""
+
+    def __init__(self, product: Stack) -> None:
+        words = {"web": "daphne", "worker": "mcpadmin.worker", "valkey": "valkey-server"}
+        self._parts = {name: product.part(word) for name, word in words.items()}
+        self._parts["echo server"] = [one for one in psutil.process_iter(["cmdline"]) if _echoes(one)]
+        self._parts["callers"] = [psutil.Process()]
+        self._before = self._now()
+
+    def _now(self) -> dict[str, float]:
+        return {name: sum(_used(one) for one in processes) for name, processes in self._parts.items()}
+
+    def since(self) -> dict[str, float]:
+        now = self._now()
+        used = {name: now[name] - self._before[name] for name in now}
+        self._before = now
+        return used
+
+
+def _echoes(process: psutil.Process) -> bool:
+    line = " ".join(process.info["cmdline"] or [])
+    return "/tests/benchmarks/echo_" in line and not line.startswith(("setpriv", "unshare"))
+
+
+def _used(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)

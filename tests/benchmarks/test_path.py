@@ -1,0 +1,21 @@
+"""The benchmarks of the whole product: short runs say all that a long one says; their numbers mean nothing."""
+
+import pytest
+
+from tests.benchmarks.test_benchmarks import told_by
+
+pytestmark = pytest.mark.up
+
+
+def test_the_whole_path_has_a_row_for_each_case_the_cpu_of_each_process_and_a_verdict_for_each_goal() -> None:
+    told = told_by("bench_path", "--rounds", "1", "--seconds", "0.3", seconds=500)
+    rows = [line.split()[:2] for line in told.splitlines()]
+    assert all([kind, count] in rows for kind in ("stdio", "http") for count in ("1", "50"))
+    assert told.count("valkey") == 4
+    assert told.count("(goal: ") == 4
+
+
+def test_the_fan_out_reaches_every_socket_and_says_how_soon() -> None:
+    told = told_by("bench_fanout", "--rounds", "1", "--events", "2", "--sockets", "100", seconds=500)
+    assert "100 sockets: p50" in told
+    assert told.count("(goal: ") == 1

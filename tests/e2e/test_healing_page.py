@@ -1,0 +1,50 @@
+"""The head of a server that is in trouble, seen by two people at once: countdown, retry, pause, timeline, sessions."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.peers.peers import peer_command
+
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+LEFT = re.compile(r"Try \d+ in\s+(\d:\d\d|a moment)")
+
+
+def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, walker, tmp_path: Path) -> None:
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    mended = tmp_path / "mended"
+    command, arguments = peer_command("demo")
+    words = " ".join([command, *arguments])
+    ada.register_stdio("Mended late", "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {words}"])
+    ada.wait_for_state("Failing")
+    bob.open("/servers/mended-late/info/")
+    for person in (ada, bob):
+        expect(person.page.locator("[data-next-try]")).to_contain_text(LEFT)
+    shown = ada.page.locator("[data-next-try] time").inner_text()
+    expect(ada.page.locator("[data-next-try] time")).not_to_have_text(shown)
+    expect(ada.page.get_by_text("Breaker open")).to_be_visible()
+    expect(bob.page.locator("#connection-timeline")).to_contain_text("exit code 3")
+    mended.touch()
+    ada.page.get_by_role("button", name="Retry now").click()
+    bob.wait_for_state("Ready")
+    expect(bob.page.locator("#connection-timeline")).to_contain_text("Retry")
+    expect(bob.page.get_by_role("button", name="Retry now")).to_be_hidden()
+
+
+def test_who_paused_a_server_is_shown_to_everybody_at_once(stack, walker) -> None:
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    ada.register_stdio("Pausable", *peer_command("demo"))
+    ada.wait_for_state("Ready")
+    bob.open("/sessions/")
+    row = bob.page.get_by_role("row").filter(has=bob.page.get_by_role("link", name="Pausable"))
+    expect(row).to_contain_text("Ready")
+    ada.page.get_by_role("button", name="Pause").click()
+    ada.wait_for_state("Paused")
+    expect(row).to_contain_text("Paused by ada")
+    bob.open("/servers/pausable/info/")
+    expect(bob.page.get_by_text("Paused by ada")).to_be_visible()
+    bob.page.get_by_role("button", name="Resume").click()
+    ada.wait_for_state("Ready")
+    expect(bob.page.locator("#connection-process")).to_contain_text("Memory", timeout=20_000)

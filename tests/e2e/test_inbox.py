@@ -1,0 +1,221 @@
+"""Servers that ask back, and people who answer them: real servers of the official SDKs, a browser each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.e2e.walk import Walk
+from tests.peers.peers import peer_command
+from tests.tools.stack import ADMIN, Stack
+
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+PASSWORD = "a long passphrase 42"
+
+
+def register(stack: Stack, name: str, peer: str, era: str) -> str:
+    """A stdio server by the command line; its slug."""
+    command, arguments = peer_command(peer)
+    stack.manage("register_server", "--user", ADMIN[0], "--name", name, "--era", era, "--", command, *arguments)
+    return name.lower().replace(" ", "-")
+
+
+def colleague(stack: Stack, name: str, *rights: str) -> None:
+    stack.shell(
+        "from django.contrib.auth.models import Permission, User\n"
+        f"user = User.objects.create_user({name!r}, password={PASSWORD!r})\n"
+        f"user.user_permissions.set(Permission.objects.filter(codename__in={list(rights)!r}))"
+    )
+
+
+@pytest.fixture(scope="module")
+def bob_exists(stack: Stack) -> None:
+    colleague(stack, "bob", "view_server", "answer_question")
+
+
+@pytest.fixture
+def two(stack: Stack, walker: Callable[..., Walk], bob_exists: None) -> tuple[Walk, Walk]:
+    """Ada, who may do all, and bob, who may answer; each in a browser of their own."""
+    ada, bob = walker(stack, signed_in=True), walker(stack)
+    bob.sign_in("bob", PASSWORD)
+    return ada, bob
+
+
+def start(stack: Stack, person: Walk, slug: str, tool: str) -> Locator:
+    """Run a tool that asks back; the call's card, which says that it waits."""
+    offered = (
+        "SELECT 1 FROM servers_definition d JOIN servers_server s ON s.id = d.server_id WHERE s.slug = ? AND d.key = ?"
+    )
+    person.until(lambda: bool(stack.rows(offered, slug, tool)), 60)
+    person.open_tool(slug, tool)
+    person.run_tool()
+    card = person.result()
+    expect(card).to_contain_text("Waiting for an answer", timeout=30_000)
+    return card
+
+
+def answer_the_toast(person: Walk, words: str) -> None:
+    """The word in the corner of whatever page one is on leads to the question."""
+    toast = person.page.locator(".toast2").filter(has_text=words)
+    toast.get_by_role("link", name="Answer").click()
+    expect(person.page.get_by_role("heading", level=1)).to_contain_text(words)
+
+
+def press(person: Walk, name: str) -> None:
+    person.page.locator("#answer-form .answers").get_by_role("button", name=name, exact=True).click()
+
+
+CITIES: list[Any] = [
+    pytest.param("sdk1", "legacy", id="sdk1-legacy"),
+    pytest.param("sdk2", "legacy", id="sdk2-legacy"),
+    pytest.param("sdk2", "modern", id="sdk2-input-required"),
+]
+
+
+@pytest.mark.parametrize(("peer", "era"), CITIES)
+def test_a_second_admin_answers_an_elicitation_while_the_first_watches_the_call_finish(
+    stack: Stack, two: tuple[Walk, Walk], peer: str, era: str
+) -> None:
+    ada, bob = two
+    slug = register(stack, f"Cities {peer} {era}", peer, era)
+    card = start(stack, ada, slug, "ask_person")
+    answer_the_toast(bob, f"Cities {peer} {era} asks a question")
+    expect(bob.page.locator("#question-body")).to_contain_text("Which city do you mean?")
+    bob.page.locator("[name='arg:/city']").fill("Oslo")
+    press(bob, "Send")
+    expect(bob.page.locator("[data-question-over]")).to_contain_text("Answered by bob")
+    expect(card).to_contain_text("accept: Oslo, 1")
+    expect(card).to_contain_text("Succeeded")
+    expect(bob.page.locator("[data-question-over]")).to_contain_text("Told to the server")
+
+
+@pytest.mark.parametrize(("peer", "era"), CITIES)
+def test_a_second_admin_answers_for_the_model_while_the_first_watches_the_call_finish(
+    stack: Stack, two: tuple[Walk, Walk], peer: str, era: str
+) -> None:
+    ada, bob = two
+    slug = register(stack, f"Models {peer} {era}", peer, era)
+    card = start(stack, ada, slug, "ask_model")
+    answer_the_toast(bob, f"Models {peer} {era} asks for a model's answer")
+    expect(bob.page.locator("#question-body")).to_contain_text("What is 2 + 2?")
+    bob.page.get_by_label("Answer", exact=False).first.fill("Four, I believe.")
+    bob.page.get_by_label("Model").fill("bob himself")
+    press(bob, "Send")
+    expect(card).to_contain_text("bob himself says: Four, I believe.")
+    expect(card).to_contain_text("Succeeded")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_form_of_every_kind_is_refused_with_reasons_then_sent_with_its_defaults(
+    stack: Stack, two: tuple[Walk, Walk], era: str
+) -> None:
+    ada, bob = two
+    bob.complaints.allow("422")
+    slug = register(stack, f"Pizza {era}", "asking", era)
+    card = start(stack, ada, slug, "pizza")
+    answer_the_toast(bob, f"Pizza {era} asks a question")
+    bob.page.locator("[name='arg:/name']").fill("B")
+    bob.page.locator("[name='arg:/count']").fill("99")
+    press(bob, "Send")
+    summary = bob.page.locator("[data-sf-errors]")
+    expect(summary).to_contain_text("2 fields need attention")
+    expect(summary).to_be_focused()
+    expect(bob.page.locator("[name='arg:/count']")).to_have_value("99")
+    bob.page.locator("[name='arg:/name']").fill("Bob")
+    bob.page.locator("[name='arg:/count']").fill("4")
+    press(bob, "Send")
+    expect(card).to_contain_text("accept: count=4, name='Bob', size='l', spicy=False")
+
+
+@pytest.mark.parametrize(("button", "word"), [("Decline", "decline"), ("Cancel", "cancel")], ids=["decline", "cancel"])
+def test_declining_and_cancelling_reach_the_server_as_what_they_are(
+    stack: Stack, two: tuple[Walk, Walk], button: str, word: str
+) -> None:
+    ada, bob = two
+    slug = register(stack, f"No {word}", "asking", "legacy")
+    card = start(stack, ada, slug, "pizza")
+    answer_the_toast(bob, f"No {word} asks a question")
+    press(bob, button)
+    expect(card).to_contain_text("Succeeded")
+    expect(card.get_by_role("tabpanel").first).to_contain_text(word)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_an_address_is_shown_whole_and_opened_by_nothing_but_a_click(
+    stack: Stack, two: tuple[Walk, Walk], era: str
+) -> None:
+    ada, bob = two
+    slug = register(stack, f"Visits {era}", "asking", era)
+    card = start(stack, ada, slug, "visit")
+    answer_the_toast(bob, f"Visits {era} asks you to open an address")
+    asked: list[str] = []
+    bob.page.context.on("request", lambda request: asked.append(request.url))
+    bob.page.context.route("https://pizza.example.com/**", lambda route: route.fulfill(body="paid"))
+    bob.complaints.allow("pizza.example.com")
+    expect(bob.page.locator("[data-address]")).to_have_text("https://pizza.example.com/pay?order=7")
+    expect(bob.page.locator("[data-address] mark")).to_have_text("pizza.example.com")
+    bob.page.wait_for_timeout(500)
+    assert not [url for url in asked if "pizza" in url], "nobody clicked yet"
+    with bob.page.context.expect_page() as opened:
+        bob.page.locator("[data-visit]").click()
+    opened.value.wait_for_load_state()
+    assert opened.value.url == "https://pizza.example.com/pay?order=7"
+    assert opened.value.evaluate("opener === null && document.referrer === ''")
+    press(bob, "I have finished")
+    expect(card).to_contain_text("accept")
+    expect(card).to_contain_text("Succeeded")
+
+
+def test_a_call_that_is_refused_until_an_address_was_visited_goes_through_after_the_visit(
+    stack: Stack, two: tuple[Walk, Walk]
+) -> None:
+    ada, bob = two
+    slug = register(stack, "Locked", "asking", "legacy")
+    card = start(stack, ada, slug, "unlock")
+    answer_the_toast(bob, "Locked asks you to open an address")
+    press(bob, "I have finished")
+    expect(card).to_contain_text("unlocked")
+
+
+def test_everybody_sees_what_waits_and_the_faster_answer_wins(
+    stack: Stack, walker: Callable[..., Walk], two: tuple[Walk, Walk]
+) -> None:
+    ada, bob = two
+    slug = register(stack, "Contended", "asking", "legacy")
+    card = start(stack, ada, slug, "pizza")
+    expect(ada.page.locator("[data-inbox-of]")).to_contain_text("1 in the inbox")
+    expect(ada.page.get_by_role("navigation", name="Main").get_by_role("link", name="Inbox")).to_be_visible()
+    expect(ada.page.locator("[data-inbox-count]")).to_have_attribute("aria-label", "1 waiting")
+    ada.until(lambda: ada.page.title().startswith("(1) "))
+    bob.open("/inbox/")
+    bob.page.locator("#inbox-open").get_by_role("link", name="Contended asks a question").click()
+    bob.page.get_by_role("button", name="Take it").click()
+    expect(bob.page.locator("#question-head")).to_contain_text("Taken by bob")
+    expect(card).to_contain_text("Taken by bob")
+
+    bob.page.locator("[name='arg:/name']").fill("half typed")
+    card.get_by_role("link", name="Open the question").click()
+    ada.page.get_by_role("button", name="Take it").click()
+    expect(bob.page.locator("#question-head")).to_contain_text("Taken by ada")
+    expect(bob.page.locator("[name='arg:/name']")).to_have_value("half typed")
+    ada.page.locator("[name='arg:/name']").fill("Ada")
+    press(ada, "Send")
+    over = bob.page.locator("[data-question-over]")
+    expect(over).to_contain_text("Answered by ada")
+    expect(bob.page.locator("#answer-form")).to_have_count(0)
+    expect(bob.page.locator("#question-body")).to_contain_text("not what was answered")
+    expect(ada.page.locator("[data-inbox-count]")).to_be_hidden()
+    assert not ada.page.title().startswith("(")
+
+
+def test_a_call_that_is_cancelled_takes_its_question_back_from_the_open_page(
+    stack: Stack, two: tuple[Walk, Walk]
+) -> None:
+    ada, bob = two
+    slug = register(stack, "Given up", "asking", "legacy")
+    card = start(stack, ada, slug, "pizza")
+    answer_the_toast(bob, "Given up asks a question")
+    card.get_by_role("button", name="Cancel").click()
+    expect(bob.page.locator("[data-question-over]")).to_contain_text("withdrawn")
+    expect(bob.page.locator("#answer-form")).to_have_count(0)

@@ -1,0 +1,127 @@
+"""A resource that somebody subscribed to: its changes arrive on the pages, with what differs, from servers of the
+official SDKs in both eras."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.walk import Walk
+from tests.peers.peers import peer_command
+from tests.tools.stack import ADMIN, Stack
+
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+CLOCK = "peer://clock"
+ARRIVES_MS = 40_000
+
+
+def register(stack: Stack, name: str, peer: str, era: str) -> str:
+    """A stdio server by the command line; its slug."""
+    command, arguments = peer_command(peer)
+    stack.manage("register_server", "--user", ADMIN[0], "--name", name, "--era", era, "--", command, *arguments)
+    return name.lower().replace(" ", "-")
+
+
+def subscribe(person: Walk, slug: str) -> str:
+    """By the button of the resource page; the address of the subscription's own page."""
+    person.open(f"/servers/{slug}/tools/")
+    person.wait_for_state("Ready")
+    person.open(f"/servers/{slug}/resources/?uri={CLOCK}")
+    place = person.page.locator("[data-subscribe]")
+    place.get_by_role("button", name="Subscribe").click()
+    expect(place).to_contain_text("Listening", timeout=ARRIVES_MS)
+    path = place.get_by_role("link", name="Changes").get_attribute("href")
+    assert path is not None
+    return path
+
+
+def touch(person: Walk, slug: str) -> None:
+    """Have the server say that its clock changed."""
+    person.open_tool(slug, "touch")
+    person.fill_argument("uri", CLOCK)
+    person.run_tool()
+    expect(person.result()).to_contain_text("Succeeded", timeout=ARRIVES_MS)
+
+
+def version(page: Page, number: int) -> None:
+    heading = page.locator("#subscription-version").get_by_role("heading", name=f"Version {number}", exact=True)
+    expect(heading).to_be_visible(timeout=ARRIVES_MS)
+
+
+@pytest.mark.parametrize(
+    ("peer", "era"),
+    [("sdk2", "legacy"), ("sdk2", "modern"), ("sdk1", "legacy")],
+    ids=["sdk2-legacy", "sdk2-modern", "sdk1-legacy"],
+)
+def test_a_change_arrives_on_the_page_of_its_subscription_with_its_difference(
+    peer: str, era: str, stack: Stack, walker: Callable[..., Walk]
+) -> None:
+    slug = register(stack, f"Watched {peer} {era}", peer, era)
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    ada.open(subscribe(ada, slug))
+    version(ada.page, 1)
+    expect(ada.page.get_by_text("The server acknowledged the subscription")).to_be_visible()
+
+    touch(bob, slug)
+    version(ada.page, 2)
+    shown = ada.page.locator("#subscription-version")
+    expect(shown).to_contain_text("1 line added, 1 removed")
+    expect(shown.locator("tr.removed")).to_have_count(1)
+    expect(shown.locator("tr.added mark")).not_to_be_empty()
+    expect(ada.page.locator("#v-1")).to_contain_text("First read")
+    expect(ada.page.locator("#v-2")).to_contain_text("Update")
+
+
+def test_a_pinned_version_stays_and_two_others_are_compared_by_their_links(
+    stack: Stack, walker: Callable[..., Walk]
+) -> None:
+    slug = register(stack, "Pinned", "sdk2", "modern")
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    ada.open(subscribe(ada, slug))
+    version(ada.page, 1)
+    ada.page.locator("#v-1 a").first.click()
+    ada.page.wait_for_url("**/?version=1*")
+    touch(bob, slug)
+    expect(ada.page.locator("#v-2")).to_be_visible(timeout=ARRIVES_MS)
+    version(ada.page, 1)
+    ada.page.get_by_role("link", name="Compare version 1 with version 2").click()
+    expect(ada.page.locator("#subscription-version")).to_contain_text("Compared with version 2")
+    ada.page.get_by_role("link", name="Follow the newest").click()
+    version(ada.page, 2)
+
+
+def test_a_change_is_told_on_every_page_and_the_board_shows_it(stack: Stack, walker: Callable[..., Walk]) -> None:
+    slug = register(stack, "Told", "sdk2", "legacy")
+    ada, bob, carl = (walker(stack, signed_in=True) for _ in range(3))
+    path = subscribe(ada, slug)
+    ada.open(path)
+    version(ada.page, 1)
+    ada.open("/audit/")
+    carl.open("/subscriptions/")
+    row = carl.page.locator(f"[data-subscription-row='{path.split('/')[2]}']")
+    expect(row).to_contain_text("Listening")
+    for person in (ada, carl):
+        expect(person.page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
+
+    touch(bob, slug)
+    toast = ada.page.locator(".toast2").filter(has_text="A subscribed resource changed")
+    expect(toast).to_contain_text("Told · version 2", timeout=ARRIVES_MS)
+    toast.get_by_role("link", name="Show the change").click()
+    version(ada.page, 2)
+    expect(row.locator("td").nth(5)).to_have_text("2", timeout=ARRIVES_MS)
+    expect(row.get_by_role("img")).to_have_attribute("aria-label", re.compile("1 update in the last 24 hours"))
+
+
+def test_unsubscribing_keeps_the_history_and_can_be_taken_back(stack: Stack, walker: Callable[..., Walk]) -> None:
+    slug = register(stack, "Ended", "sdk2", "legacy")
+    ada = walker(stack, signed_in=True)
+    ada.open(subscribe(ada, slug))
+    version(ada.page, 1)
+    ada.page.get_by_role("button", name="Unsubscribe").click()
+    expect(ada.page.locator("#subscription-head")).to_contain_text("Nobody is subscribed any more")
+    version(ada.page, 1)
+    ada.page.get_by_role("button", name="Subscribe again").click()
+    expect(ada.page.locator("#subscription-head")).to_contain_text("Listening", timeout=ARRIVES_MS)
+    gap = ada.page.locator("#subscription-history .gap")
+    expect(gap).to_contain_text(re.compile("The content (changed in it|did not change)"), timeout=ARRIVES_MS)

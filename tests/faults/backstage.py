@@ -1,0 +1,143 @@
+"""What a fault run does behind the product's back: registers servers, writes events, reads the rows for the checkers.
+
+Run as `python -m tests.faults.backstage` with the site's environment; see tests.sessions.live.backstage.
+"""
+
+import json
+import sys
+from collections import Counter, defaultdict
+from typing import Any
+
+from tests.sessions.live.backstage import (  # isort: skip - sets up Django
+    chain_is_whole,
+    migrate,
+    newest,
+    record,
+    sign_in,
+    user,
+)
+
+from django.db.models import Count, Max
+from django.utils import timezone
+
+from servers.audit.record import SYSTEM
+from servers.enums import IdentityKind, TransportKind
+from servers.models import AuditEvent, Definition, Identity, Server
+from sessions import bus
+from sessions.domain import commands
+from sessions.enums import CallState, Desired, LogSource
+from sessions.models import Call, LogLine, McpSession
+
+LATE = '"late":true'
+
+
+def register(name: str, **fields: Any) -> str:
+    """A server that is always on; its session is wanted. `env`: plain environment."""
+    env = fields.pop("env", {})
+    made = Server.objects.create(slug=name, name=name, **_transport(fields))
+    for key, value in env.items():
+        made.values.create(kind="environment", name=key, plain=value)
+    commands.want_session(SYSTEM, commands.shared_session(made))
+    return str(made.uid)
+
+
+def _transport(fields: dict[str, Any]) -> dict[str, Any]:
+    kind = TransportKind.STREAMABLE_HTTP if "url" in fields else TransportKind.STDIO
+    return {"transport": kind} | fields
+
+
+def register_many(prefix: str, count: int, **fields: Any) -> None:
+    """As so many registrations would leave them, without ringing a worker."""
+    rows = [Server(slug=f"{prefix}-{n}", name=f"{prefix}-{n}", **_transport(fields)) for n in range(count)]
+    servers = Server.objects.bulk_create(rows)
+    kind = IdentityKind.SHARED
+    identities = Identity.objects.bulk_create([Identity(server=server, kind=kind) for server in servers])
+    now = timezone.now()
+    McpSession.objects.bulk_create(
+        McpSession(server=one.server, identity=one, desired=Desired.OPEN, state_since=now) for one in identities
+    )
+
+
+def remove_all() -> None:
+    """Close and forget every server; the host finds its sessions gone."""
+    McpSession.objects.update(desired=Desired.CLOSED)
+
+
+def sessions() -> list[dict[str, Any]]:
+    fields = ("server__slug", "server__uid", "state", "condition", "epoch", "owner__node", "fault", "attempts")
+    rows = McpSession.objects.order_by("pk").values(*fields)
+    return [{name.removeprefix("server__"): _plain(value) for name, value in row.items()} for row in rows]
+
+
+def states() -> dict[str, int]:
+    rows = McpSession.objects.values_list("state").annotate(n=Count("pk"))
+    return {str(state): n for state, n in rows}
+
+
+def has_tool(server_uid: str, tool: str) -> bool:
+    return Definition.objects.filter(server__uid=server_uid, kind="tool", key=tool, removed_at=None).exists()
+
+
+def unfinished() -> int:
+    return Call.objects.filter(state__in=[CallState.REQUESTED, CallState.SENT]).count()
+
+
+def histories() -> list[dict[str, Any]]:
+    """Every call with its arguments, its state, its attempts and the events of its life."""
+    events: dict[str, Counter[str]] = defaultdict(Counter)
+    for call, action, body in AuditEvent.objects.exclude(call_uid=None).values_list("call_uid", "action", "body"):
+        events[str(call)][action.rpartition(":")[2] + ("-late" if LATE in body else "")] += 1
+    found = Call.objects.annotate(tried=Count("attempts")).select_related("arguments")
+    return [_history(call, events[str(call.uid)]) for call in found.iterator(500)]
+
+
+def _history(call: Call, events: Counter[str]) -> dict[str, Any]:
+    arguments = json.loads(call.arguments.text or "{}")
+    return {
+        "uid": str(call.uid),
+        "id": str(arguments.get("id", "")),
+        "state": call.state,
+        "final": CallState(call.state).final,
+        "attempts": call.tried,
+        "events": dict(events),
+    }
+
+
+def log_state(server_uid: str) -> dict[str, Any]:
+    """The newest number of a server's log, and what mcpadmin itself said in it."""
+    lines = LogLine.objects.filter(server__uid=server_uid)
+    said = lines.filter(source=LogSource.HOST).order_by("seq").values_list("seq", "text")
+    return {"newest": lines.aggregate(newest=Max("seq"))["newest"] or 0, "said": [[seq, text] for seq, text in said]}
+
+
+def count_events(action: str) -> int:
+    return AuditEvent.objects.filter(action=action).count()
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | str | None) else str(value)
+
+
+VERBS = {
+    verb.__name__: verb
+    for verb in (
+        *(chain_is_whole, migrate, newest, record, sign_in, user),
+        *(register, register_many, remove_all, sessions, states, has_tool, unfinished),
+        *(histories, log_state, count_events),
+    )
+}
+
+
+def main() -> None:
+    for line in sys.stdin:
+        order = json.loads(line)
+        try:
+            answer: dict[str, Any] = {"ok": VERBS[order["do"]](*order["args"], **order["kwargs"])}
+        except Exception as problem:  # the run that gave the order shall fail with it
+            answer = {"problem": f"{type(problem).__name__}: {problem}"}
+        bus.flush(2)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

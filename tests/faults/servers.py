@@ -1,0 +1,177 @@
+"""Servers that misbehave: one that dies a thousand times, one that goes silent without a word, one that floods."""
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from typing import Any
+
+import psutil
+
+from tests.benchmarks.load import percentile
+from tests.faults import holdings
+from tests.faults.checkers import left_behind
+from tests.faults.field import Field, set_up
+from tests.faults.plant import FAST, auntil
+from tests.faults.size import Report, Size
+from tests.peers.proxied import Remote, proxied
+
+#: SQLite gives descriptors to connections at its own leisure; a reader thread may have opened its first one
+#: and the one that flapped is open at the end, with its three pipes and a pidfd
+ROOM = {"mib": 20, "descriptors": 10, "threads": 3}
+FOUND_SECONDS = 45.0
+NEIGHBOUR_RATIO = 2.0
+SHED = re.compile(r"(\d+) lines were dropped")
+
+
+# --- flapping ----------------------------------------------------------------------------------------------------------
+async def flap(size: Size, flaps: int = 1_000) -> tuple[list[str], Report]:
+    """A stdio server that dies at once or right after the handshake, and one behind a proxy that resets every connection."""
+    flaps, quick = size.count(flaps, 10), FAST | {"MCPADMIN_RECONNECT_CEILING_SECONDS": "0.05"}
+    async with AsyncExitStack() as stack:
+        proxies: list[Remote] = []
+        field = await stack.enter_async_context(behind_proxies("flapping", size, stack, proxies, times=quick))
+        worker = field.running.workers["w1"].pid
+        file = field.running.effects_file
+        before = await _measured(field, worker)
+        for proxy in proxies:
+            proxy.add("reset_peer")
+            proxy.cut()
+        options = ("--flaps", str(flaps))
+        began = time.monotonic()
+        flapping = await field.off_loop(field.running.register_effects, "stdio-flapping", *options)
+        await auntil(lambda: file.read_text().count("life\n") > flaps, 120 + 2 * flaps, "it stopped trying")
+        took, tried = time.monotonic() - began, [proxy.state()["accepted"] for proxy in proxies]
+        for proxy in proxies:
+            proxy.clear()
+        field.servers.append(flapping)
+        await field.ready()
+        after = await _measured(field, worker)
+        after["children"] -= (
+            after["children"] - before["children"] if after["children"] <= 2 * before["children"] else 0
+        )
+        wrong = left_behind(before, after, ROOM) + await field.judged()
+        log = await field.off_loop(field.running.do, "log_state", flapping)
+        field.summary()
+        field.report.say(flaps=flaps, seconds=took, resets=tried, before=before, after=after, log_lines=log["newest"])
+        return wrong, field.report
+
+
+def behind_proxies(scene: str, size: Size, stack: AsyncExitStack, proxies: list[Remote], **options: Any) -> Any:
+    def through(url: str) -> str:
+        port, path = url.removeprefix("http://127.0.0.1:").split("/", 1)
+        proxies.append(stack.enter_context(proxied("127.0.0.1", int(port))))
+        return f"{proxies[-1].url}/{path}"
+
+    return set_up(scene, size, through=through, **options)
+
+
+async def _measured(field: Field, worker: int) -> dict[str, int]:
+    """After calls that make what a worker makes once."""
+    await asyncio.gather(*(field.order(server=server) for server in field.servers for _ in range(5)))
+    await field.settled()
+    await asyncio.sleep(1)
+    return await field.off_loop(holdings.of, worker)
+
+
+# --- half-open ---------------------------------------------------------------------------------------------------------
+async def half_open(size: Size, rounds: int = 3) -> tuple[list[str], Report]:
+    """A black hole before an HTTP server of the legacy era and a stdio server that stands still, each with a call in
+    flight: found, said, and mended when it is over. A modern server holds no connection that could be half open."""
+    async with AsyncExitStack() as stack:
+        proxies: list[Remote] = []
+        field = await stack.enter_async_context(behind_proxies("half-open", size, stack, proxies))
+        found: list[float] = []
+        silent = set(field.servers[:2])
+        for _ in range(size.count(rounds)):
+            await asyncio.gather(*(field.order(60, server) for server in silent))
+            await asyncio.sleep(1)  # they are at their servers
+            with _silent(field, proxies[0]):
+                began = time.monotonic()
+                await auntil(lambda: not silent & field.running.ready(), 3 * FOUND_SECONDS, "nobody noticed")
+                found.append(time.monotonic() - began)
+            await field.ready()
+        wrong = await field.judged()
+        field.summary()
+        field.report.say(rounds=len(found), found_after_seconds=[round(took, 1) for took in found])
+        return wrong + [
+            f"found after {took:.1f} s" for took in found if took > size.promise(FOUND_SECONDS)
+        ], field.report
+
+
+@contextmanager
+def _silent(field: Field, proxy: Remote) -> Iterator[None]:
+    """Nothing is closed and nothing answers."""
+    stopped = field.running.stdio_servers()
+    proxy.black_hole()
+    for process in stopped:
+        process.suspend()
+    try:
+        yield
+    finally:
+        proxy.clear()
+        for process in stopped:
+            with suppress(psutil.NoSuchProcess):  # whoever noticed has killed it
+                process.resume()
+
+
+# --- a flood -----------------------------------------------------------------------------------------------------------
+async def flood(size: Size, seconds: float = 60.0, rate: int = 10_000) -> tuple[list[str], Report]:
+    """Ten thousand log messages a second from one server while another is called ten times a second."""
+    async with set_up("flood", size) as field:
+        seconds, worker = size.seconds(seconds, 5), field.running.workers["w1"].pid
+        flooding, called = field.servers[0], field.servers[1]
+        await _latencies(field, called, 2)
+        alone = await _latencies(field, called, max(3.0, seconds / 4))
+        before = await field.off_loop(holdings.of, worker)
+        shed: dict[int, int] = {}
+        watching = asyncio.create_task(_watch_log(field, flooding, shed))
+        sent = round(seconds * rate)
+        await field.tabs[0].ask(flooding, "flood", tool="flood", count=sent, rate=rate)
+        beside = await _latencies(field, called, seconds)
+        await field.settled()
+        await asyncio.sleep(2)
+        watching.cancel()
+        after = await field.off_loop(holdings.of, worker)
+        last = await field.off_loop(field.running.do, "log_state", flooding)
+        field.report.say(sent=sent, rate=rate, before=before, after=after, refused=sum(field.rejected.values()))
+        field.report.say(log_lines=last["newest"], said_to_be_shed=sum(shed.values()))
+        ratio = percentile(beside, 0.95) / percentile(alone, 0.95)
+        for share, name in ((0.5, "p50"), (0.95, "p95")):
+            field.report.say(**{f"{name}_ms": f"{percentile(alone, share):.1f} alone, {percentile(beside, share):.1f}"})
+        slow = [f"p95 of the neighbour grew {ratio:.1f} times"] * (ratio > size.promise(NEIGHBOUR_RATIO))
+        uncounted = sent - (last["newest"] + sum(shed.values()))
+        lost = [f"{uncounted} lines are neither in the log nor counted as dropped"] * (uncounted > 0)
+        refused = [f"the neighbour's calls were refused: {dict(field.rejected)}"] * bool(field.rejected)
+        wrong = left_behind(before, after, {"mib": 100, "descriptors": 6, "threads": 3})
+        return wrong + slow + lost + refused, field.report
+
+
+async def _latencies(field: Field, server: str, seconds: float) -> list[float]:
+    """Ten calls a second; milliseconds from the order to the end that the tab hears of, in order of size."""
+    took: list[float] = []
+
+    async def one(number: int) -> None:
+        began, tab = time.monotonic(), field.tabs[number % len(field.tabs)]
+        answer = await tab.ask(server, f"beside-{began}")
+        if answer["op"] != "accepted":
+            field.rejected[answer["message"]] += 1
+            return
+        await tab.end_of(answer["call"])
+        took.append((time.monotonic() - began) * 1000)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(round(seconds * 10)):
+            group.create_task(one(number))
+            await asyncio.sleep(0.1)
+    return sorted(took)
+
+
+async def _watch_log(field: Field, server: str, shed: dict[int, int]) -> None:
+    """The ring forgets within seconds: what mcpadmin says in it of dropped lines is noted as it goes by."""
+    while True:
+        for seq, text in (await field.off_loop(field.running.do, "log_state", server))["said"]:
+            if told := SHED.match(text):
+                shed[seq] = int(told[1])
+        await asyncio.sleep(0.3)

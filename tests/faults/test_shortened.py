@@ -1,0 +1,45 @@
+"""The fault runs, shortened to what a change may wait for; `make faults` does the full ones."""
+
+import pytest
+
+from tests.faults.many import many_sessions
+from tests.faults.outages import database_locked, redis_outages
+from tests.faults.servers import flap, half_open
+from tests.faults.size import SHORT, judge
+from tests.faults.web_kills import kill_web
+from tests.faults.worker_kills import kill_workers, without_claims
+
+pytestmark = pytest.mark.up
+
+
+async def test_a_killed_worker_leaves_no_duplicate_and_no_call_without_its_end() -> None:
+    judge(await kill_workers(SHORT))
+
+
+async def test_the_checkers_report_duplicates_when_the_claim_is_switched_off() -> None:
+    found = {line.partition(":")[0] for line in await without_claims(SHORT)}
+    assert "more_effects_than_attempts" in found
+
+
+async def test_redis_killed_wiped_and_away_loses_no_call() -> None:
+    judge(await redis_outages(SHORT))
+
+
+async def test_a_locked_database_refuses_calls_and_moves_no_session() -> None:
+    judge(await database_locked(SHORT))
+
+
+async def test_every_browser_sees_each_event_once_although_the_web_process_dies() -> None:
+    judge(await kill_web(SHORT))
+
+
+async def test_a_server_that_keeps_dying_costs_nothing_that_stays() -> None:
+    judge(await flap(SHORT))
+
+
+async def test_a_peer_that_says_nothing_any_more_is_found() -> None:
+    judge(await half_open(SHORT))
+
+
+async def test_many_sessions_leave_nothing_when_their_worker_is_killed() -> None:
+    judge(await many_sessions(SHORT))

@@ -1,0 +1,97 @@
+"""A server that names a label is held only by workers that carry it, and no worker takes more than its share."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+
+from servers.models import ServerDraft
+from sessions.domain import claiming, commands
+from sessions.host import tick
+from sessions.host.orders import read_orders
+from sessions.models import McpSession, Worker
+from tests.sessions.domain.test_commands import a_worker, next_message
+from tests.sessions.host.make import make_me, make_session, make_worker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+HOUR = timedelta(hours=1)
+
+
+def labelled(*labels: str, node: str = "gpu@here") -> Worker:
+    worker = make_worker(make_me(node=node))
+    Worker.objects.filter(pk=worker.pk).update(labels=list(labels))
+    return Worker.objects.get(pk=worker.pk)
+
+
+def test_only_a_worker_that_carries_the_label_claims_the_session() -> None:
+    session = make_session(worker_label="gpu")
+    plain, other = make_worker(), labelled("disk", node="disk@here")
+    for worker in (plain, other):
+        assert claiming.claim_some(worker.pk) == []
+        assert claiming.claim_one(session.uid, worker.pk) == []
+    assert [hold.session_uid for hold in claiming.claim_some(labelled("disk", "gpu").pk)] == [session.uid]
+
+
+def test_the_least_loaded_worker_of_the_label_is_asked(valkey: Path) -> None:
+    session = make_session(worker_label="gpu")
+    a_worker("idle@host")
+    Worker.objects.filter(pk=a_worker("gpu@host", load=7).pk).update(labels=["gpu"])
+    commands.summon(session.uid)
+    assert next_message(valkey, "gpu@host.dq2")["headers"]["task"] == "sessions.open"
+
+
+def test_without_a_worker_of_the_label_nobody_is_asked() -> None:
+    make_worker()
+    assert not commands.ask_worker("sessions.open", "x", "gpu")
+
+
+def test_a_worker_that_ends_is_not_asked(valkey: Path) -> None:
+    session = make_session()
+    leaver = a_worker("leaver@host")
+    a_worker("other@host", load=3)
+    commands.summon(session.uid, leaver=leaver.uid)
+    assert next_message(valkey, "other@host.dq2")["headers"]["task"] == "sessions.open"
+
+
+def test_a_label_that_the_owner_does_not_carry_sends_the_session_elsewhere() -> None:
+    session = make_session()
+    owner = labelled("disk")
+    claiming.claim_one(session.uid, owner.pk)
+    assert read_orders(owner.pk)[session.pk].open
+    session.server.worker_label = "gpu"
+    session.server.save()
+    orders = read_orders(owner.pk)[session.pk]
+    assert (orders.open, orders.wanted, orders.elsewhere) == (False, True, True)
+    session.server.worker_label = "disk"
+    session.server.save()
+    assert read_orders(owner.pk)[session.pk].open
+
+
+def test_a_worker_that_holds_more_than_the_others_takes_nothing() -> None:
+    busy, idle = make_worker(), make_worker(make_me(node="idle@here"))
+    for number in range(6):
+        make_session(f"held-{number}")
+    McpSession.objects.update(owner=busy)
+    for number in range(4):
+        make_session(f"free-{number}")
+    assert claiming.claim_some(busy.pk) == []
+    assert len(claiming.claim_some(idle.pk)) == 4
+
+
+def test_the_share_of_a_label_is_counted_among_those_that_carry_it() -> None:
+    gpu = labelled("gpu")
+    make_worker(make_me(node="plain@here"))
+    for number in range(4):
+        make_session(f"gpu-{number}", worker_label="gpu")
+    assert len(claiming.claim_some(gpu.pk)) == 4
+
+
+def test_a_test_of_a_connection_is_for_workers_of_its_label() -> None:
+    user = get_user_model().objects.create_user("ada")
+    common = {"user": user, "transport": "stdio", "sealed": b"", "key_id": "", "expires_at": timezone.now() + HOUR}
+    plain = ServerDraft.objects.create(**common)
+    gpu = ServerDraft.objects.create(**common, worker_label="gpu")
+    assert tick.waiting_drafts([]) == [plain.uid]
+    assert set(tick.waiting_drafts(["gpu"])) == {plain.uid, gpu.uid}

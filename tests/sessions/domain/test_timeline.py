@@ -1,0 +1,120 @@
+"""The connection timeline: what happened in order, what repeats in one line, never more than the ring holds."""
+
+import pytest
+
+from sessions.domain import lifecycle, ownership, timeline
+from sessions.domain.lifecycle import Failure, Hold
+from sessions.enums import SessionCondition, SessionState
+from sessions.models import ConnectionEvent, McpSession
+from tests.sessions.host.make import make_greeting, make_hold, make_session, make_worker
+
+pytestmark = pytest.mark.django_db
+
+REFUSED = Failure("connection_refused", "Nothing listens there.", "connect")
+EXITED = Failure("process_exited", "It ended with status 3.", "handshake", "boom")
+
+
+@pytest.fixture
+def hold() -> Hold:
+    return make_hold(make_session())
+
+
+def told(hold: Hold) -> list[tuple[str, str, int]]:
+    """(condition or state, detail, times), newest first, without the claim."""
+    lines = ConnectionEvent.objects.filter(session_id=hold.session_id).exclude(title="Taken")
+    return [(line.state if line.condition == "none" else line.condition, line.detail, line.repeats) for line in lines]
+
+
+def fail(hold: Hold, failure: Failure = REFUSED, attempt: int = 1) -> None:
+    lifecycle.connecting(hold, attempt, 0)
+    lifecycle.backing_off(hold, failure, 5)
+
+
+def be_ready(hold: Hold) -> None:
+    lifecycle.connecting(hold, 1, 0)
+    lifecycle.ready(hold, make_greeting())
+
+
+def test_an_attempt_under_way_is_a_line_that_becomes_its_outcome(hold: Hold) -> None:
+    lifecycle.connecting(hold, 1, 0)
+    assert told(hold) == [("connecting", "", 1)]
+    lifecycle.ready(hold, make_greeting())
+    assert told(hold) == [("ready", "Revision 2025-11-25 over stdio.", 1)]
+
+
+def test_the_same_failure_again_is_one_line_with_a_count_the_last_attempt_and_its_next_try(hold: Hold) -> None:
+    for attempt in (1, 2, 3):
+        fail(hold, attempt=attempt)
+    assert told(hold) == [("backing_off", "Nothing listens there.", 3)]
+    line = ConnectionEvent.objects.first()
+    assert line is not None
+    assert (line.attempt, line.fault, line.step) == (3, "connection_refused", "connect")
+    assert line.next_retry_at == McpSession.objects.get().next_retry_at
+    assert line.last_at > line.at
+
+
+def test_another_failure_is_another_line(hold: Hold) -> None:
+    fail(hold)
+    fail(hold, EXITED, 2)
+    assert [detail for _, detail, _ in told(hold)] == ["It ended with status 3.", "Nothing listens there."]
+
+
+def test_a_server_that_comes_and_goes_is_two_lines_with_a_count(hold: Hold) -> None:
+    for _ in range(5):
+        be_ready(hold)
+        lifecycle.backing_off(hold, EXITED, 5)
+    assert [(what, times) for what, _, times in told(hold)] == [("backing_off", 5), ("ready", 5)]
+
+
+def test_numbers_have_no_gaps_whatever_was_folded(hold: Hold) -> None:
+    for number in range(6):
+        fail(hold, attempt=number)
+        be_ready(hold)
+        timeline.note(hold.session_id, "Note", f"Note {number}")
+        lifecycle.backing_off(hold, EXITED, 5)
+    numbers = list(ConnectionEvent.objects.order_by("number").values_list("number", flat=True))
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_ring_keeps_the_newest_two_hundred(hold: Hold) -> None:
+    for number in range(timeline.KEPT + 3 * timeline.TRIM_EVERY):
+        timeline.note(hold.session_id, "Note", f"Note {number}")
+    kept = ConnectionEvent.objects.filter(session_id=hold.session_id)
+    assert timeline.KEPT <= kept.count() < timeline.KEPT + timeline.TRIM_EVERY
+    assert kept[0].detail == f"Note {timeline.KEPT + 3 * timeline.TRIM_EVERY - 1}"
+
+
+def test_who_held_it_and_how_it_was_lost_is_told() -> None:
+    worker = make_worker(silent_for=60)
+    hold = make_hold(make_session(), worker)
+    be_ready(hold)
+    ownership.bury([worker])
+    lost, ready, taken = ConnectionEvent.objects.all()
+    assert (lost.condition, lost.detail) == (
+        SessionCondition.WAITING_WORKER,
+        "The worker that held the session is gone.",
+    )
+    assert (lost.worker, ready.worker, taken.title) == (worker.node, worker.node, "Taken")
+    assert lost.epoch == ready.epoch + 1
+
+
+def test_an_owner_that_was_overtaken_writes_no_line(hold: Hold) -> None:
+    McpSession.objects.update(epoch=hold.epoch + 1)
+    before = ConnectionEvent.objects.count()
+    lifecycle.connecting(hold, 1, 0)
+    assert ConnectionEvent.objects.count() == before
+
+
+def test_openings_after_the_first_are_counted_as_restarts(hold: Hold) -> None:
+    for _ in range(3):
+        be_ready(hold)
+        lifecycle.backing_off(hold, EXITED, 5)
+    assert McpSession.objects.get().restarts == 2
+
+
+def test_a_closed_breaker_and_an_open_one_are_told_apart(hold: Hold) -> None:
+    fail(hold)
+    lifecycle.connecting(hold, 2, 0)
+    lifecycle.backing_off(hold, REFUSED, 60, breaker_open=True)
+    assert [what for what, _, _ in told(hold)] == ["failing", "backing_off"]
+    assert McpSession.objects.get().state == SessionState.DISCONNECTED

@@ -1,0 +1,134 @@
+"""Results whose database is away: on disk at once, and merged by whoever runs after the worker that kept them."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import stat
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from servers.audit import payloads
+from servers.audit.record import Actor
+from sessions.domain import claims, ownership
+from sessions.domain.claims import Order, Outcome
+from sessions.domain.lifecycle import Hold
+from sessions.enums import CallState
+from sessions.host import spool
+from sessions.host.spool import Kept, Spool
+from sessions.models import Call
+from tests.sessions.host.conftest import StartWorker
+from tests.sessions.host.harness import Effects, await_ready, effect_session, ended, eventually, ring
+from tests.sessions.host.make import make_call, make_hold, make_me, make_session, make_worker
+
+RESULT = Outcome(CallState.SUCCEEDED, '{"content":[{"type":"text","text":"ü"}]}')
+UID = uuid.UUID(int=7)
+ORDER = Order(1, UID, 1, "tools/call", "echo", '{"secret":"argument"}', "digest", Actor(1, "ada", "127.0.0.1"), "{}")
+HOLD = Hold(1, UID, 1, UID, "Files", "shared", 1, UID, 3, "w1@here")
+KEPT = Kept(ORDER, HOLD, RESULT)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool", UID)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "spool" / f"{UID}.jsonl"
+
+
+def kept_call() -> Kept:
+    """A call that was sent, with its outcome."""
+    session = make_session()
+    hold, call = make_hold(session), make_call(session, "echo", secret="argument")
+    order = claims.read_order(call.uid)
+    assert order is not None
+    assert claims.claim(order, hold)
+    return Kept(order, hold, RESULT)
+
+
+def test_a_line_brings_back_what_was_kept_but_never_the_arguments() -> None:
+    line = KEPT.line()
+    assert b"secret" not in line
+    read = Kept.of(line)
+    assert (read.hold, read.outcome) == (HOLD, RESULT)
+    assert read.order == replace(ORDER, arguments="", definition="")
+
+
+def test_the_file_is_for_its_owner_only_and_goes_when_the_database_has_all(mine: Spool, path: Path) -> None:
+    asyncio.run(mine.keep(KEPT))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    asyncio.run(mine.done(UID))
+    assert not path.exists()
+
+
+def test_a_full_spool_keeps_nothing_more_and_stops_nobody(
+    mine: Spool, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "LIMIT", len(KEPT.line()) + 10)
+    asyncio.run(mine.keep(KEPT))
+    asyncio.run(mine.keep(KEPT))
+    assert path.read_bytes() == KEPT.line()
+
+
+def test_a_line_that_was_cut_is_left_out(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(KEPT.line() + b"[]\n" + KEPT.line()[:40])
+    assert [kept.outcome for kept in spool._read(path)] == [RESULT]
+
+
+@pytest.mark.django_db
+def test_only_spools_of_dead_or_unknown_workers_are_merged(tmp_path: Path) -> None:
+    me, living, dead = (make_worker(make_me(node=node)).uid for node in ("me", "living", "dead"))
+    unknown = uuid.uuid4()
+    for uid in (me, living, dead, unknown):
+        (tmp_path / f"{uid}.jsonl").touch()
+    (tmp_path / "notes.jsonl").touch()
+    found = {path.stem for path in spool.left_behind(tmp_path, me, {dead})}
+    assert found == {str(dead), str(unknown)}
+
+
+@pytest.mark.django_db
+def test_a_result_that_comes_after_the_burial_is_kept_as_late() -> None:
+    kept = kept_call()
+    ownership.farewell(kept.hold.worker_uid)
+    ownership.bury([])
+    spool._finish(Kept.of(kept.line()))
+    call = Call.objects.select_related("late_result").get()
+    assert call.state == CallState.OUTCOME_UNKNOWN
+    assert call.late_result is not None
+    assert payloads.read(call.late_result) == RESULT.result
+    spool._finish(Kept.of(kept.line()))  # a second merge changes nothing
+    assert Call.objects.get().version == call.version
+
+
+@pytest.mark.integration
+@pytest.mark.skipif("sqlite" not in settings.DATABASES["default"]["ENGINE"], reason="one file is locked")
+def test_a_result_outlives_its_worker_while_the_database_is_away(start_worker: StartWorker, effects: Effects) -> None:
+    session = effect_session(effects)
+    first = start_worker("w1")
+    await_ready(session)
+    call = make_call(session, "slow", seconds=1)
+    ring(call)
+    eventually(lambda: effects.count("slow"))
+    holder = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None, timeout=20)
+    holder.execute("BEGIN EXCLUSIVE")
+    row = first.row()
+    assert row is not None
+    path = Path(settings.DATA_DIR) / "spool" / f"{row.uid}.jsonl"
+    eventually(lambda: path.exists() and path.read_bytes().endswith(b"\n"), 30, "nothing was spooled")
+    os.kill(first.pid, signal.SIGKILL)
+    first.process.wait(10)
+    holder.close()
+    start_worker("w1")
+    done = ended(call, 30)
+    assert (done.state, done.result is not None) == (CallState.SUCCEEDED, True)
+    assert effects.count("slow") == 1
+    eventually(lambda: not path.exists())

@@ -1,0 +1,167 @@
+"""A worker process heals its sessions where everybody can see it: pause, breaker, retry, hanging peers, processes."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from servers.audit.record import Actor
+from servers.enums import AuditAction, TransportKind
+from servers.models import AuditEvent
+from sessions.domain import pausing
+from sessions.enums import CallState, SessionCondition, SessionState
+from sessions.models import ConnectionEvent, LogLine, McpSession
+from tests.peers.peers import start_peer
+from tests.sessions.host.conftest import StartWorker
+from tests.sessions.host.harness import (
+    EFFECT_SERVER,
+    Effects,
+    WorkerProcess,
+    await_ready,
+    command_line,
+    descendants,
+    effect_session,
+    ended,
+    eventually,
+    is_ready,
+    ring,
+    scaled,
+)
+from tests.sessions.host.make import make_call, make_session
+
+pytestmark = [pytest.mark.integration, pytest.mark.deadline(300)]
+ADA = Actor(None, "ada")
+
+
+def paused(session: McpSession) -> McpSession:
+    rows = McpSession.objects.filter(pk=session.pk, owner=None, condition=SessionCondition.PAUSED)
+    return eventually(rows.first, 20, "the session was never given back")
+
+
+def server_process(worker: WorkerProcess) -> int:
+    """The effect server itself, not what wraps it."""
+
+    def look() -> list[int]:
+        return [pid for pid in descendants(worker.pid) if command_line(pid).split("\0")[1:2] == [str(EFFECT_SERVER)]]
+
+    return eventually(look)[-1]
+
+
+def lost(session: McpSession) -> AuditEvent | None:
+    events = AuditEvent.objects.filter(action=AuditAction.SESSION_LOST, server_uid=session.server.uid)
+    return events.order_by("-seq").first()
+
+
+# --- pause -----------------------------------------------------------------------------------------------------------
+def test_a_pause_lets_the_call_in_flight_end_and_keeps_the_session_closed(
+    start_worker: StartWorker, effects: Effects
+) -> None:
+    start_worker()
+    session = effect_session(effects)
+    await_ready(session)
+    call = make_call(session, "slow", seconds=1.5)
+    ring(call)
+    eventually(lambda: effects.count("slow"))
+    assert pausing.pause(ADA, session)
+    assert ended(call).state == CallState.SUCCEEDED
+    assert paused(session).state == SessionState.DISCONNECTED
+    assert pausing.resume(ADA, session)
+    await_ready(session)
+    assert effects.count("started") == 2
+    titles = [event.title or event.state for event in ConnectionEvent.objects.all()]
+    assert titles == ["ready", "Taken", "Resume", "disconnected", "Pause", "ready", "Taken"]
+
+
+def test_a_pause_that_is_taken_back_in_time_costs_nothing(start_worker: StartWorker, effects: Effects) -> None:
+    start_worker()
+    session = effect_session(effects)
+    before = await_ready(session)
+    call = make_call(session, "slow", seconds=2.5)
+    ring(call)
+    eventually(lambda: effects.count("slow"))
+    pausing.pause(ADA, session)
+    pausing.resume(ADA, session)
+    again = make_call(session, "echo", text="still here")
+    ring(again)
+    assert ended(again).state == CallState.SUCCEEDED
+    assert ended(call).state == CallState.SUCCEEDED
+    assert McpSession.objects.get(pk=session.pk).epoch == before.epoch
+    assert effects.count("started") == 1
+
+
+# --- breaker and retry -----------------------------------------------------------------------------------------------
+def test_a_server_that_keeps_failing_opens_the_breaker_and_a_person_closes_it(
+    start_worker: StartWorker, effects: Effects, tmp_path: Path
+) -> None:
+    mended = tmp_path / "mended"
+    script = f'test -e {mended} || exit 3; exec "$0" {EFFECT_SERVER}'
+    session = effect_session(effects)
+    session.server.command, session.server.arguments = "/bin/sh", ["-c", script, session.server.command]
+    session.server.save()
+    start_worker("w1", **scaled(0.1, ceiling=60))
+    waiting = McpSession.objects.filter(pk=session.pk, condition=SessionCondition.FAILING)
+    row = eventually(waiting.first, 30, "the breaker never opened")
+    assert row.attempts > 5
+    newest, before = ConnectionEvent.objects.all()[:2]
+    assert (newest.condition, before.condition) == (SessionCondition.FAILING, SessionCondition.BACKING_OFF)
+    assert (before.repeats, newest.attempt) == (5, row.attempts)
+    mended.touch()
+    assert pausing.retry(ADA, session)
+    await_ready(session, 20)
+
+
+# --- hanging peers ---------------------------------------------------------------------------------------------------
+def test_a_server_process_that_hangs_is_found_and_started_anew(start_worker: StartWorker, effects: Effects) -> None:
+    session = effect_session(effects)
+    worker = start_worker("w1", **scaled(0.25))
+    await_ready(session)
+    os.kill(server_process(worker), signal.SIGSTOP)
+    assert eventually(lambda: lost(session), 60, "nobody noticed")
+    assert ConnectionEvent.objects.filter(detail__contains="did not answer 2 pings").exists()
+    eventually(lambda: effects.count("started") == 2 and is_ready(session), 20)
+
+
+def test_a_server_behind_a_url_that_hangs_is_found_and_comes_back(start_worker: StartWorker) -> None:
+    peer = start_peer("sdk1", "all")
+    try:
+        session = make_session(transport=TransportKind.STREAMABLE_HTTP, command="", url=peer.url)
+        start_worker("w1", **scaled(0.25))
+        await_ready(session, 30)
+        os.kill(peer.process.pid, signal.SIGSTOP)
+        assert eventually(lambda: lost(session), 60, "nobody noticed")
+        os.kill(peer.process.pid, signal.SIGCONT)
+        await_ready(session, 60)
+    finally:
+        os.kill(peer.process.pid, signal.SIGCONT)
+        peer.stop()
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+def test_what_a_servers_process_uses_is_sampled_and_gone_with_it(start_worker: StartWorker, effects: Effects) -> None:
+    session = effect_session(effects)
+    worker = start_worker("w1", **scaled(0.1))
+    await_ready(session)
+    row = eventually(McpSession.objects.exclude(process={}).first, 20, "never sampled")
+    names = [process["name"] for process in row.process["rows"]]
+    assert row.process["pid"] in descendants(worker.pid)
+    assert row.process["count"] == len(names)
+    assert row.process["rss"] > 1_000_000
+    assert not any(str(EFFECT_SERVER) in name for name in names)
+    pausing.pause(ADA, session)
+    assert paused(session).process == {}
+
+
+def test_a_server_with_too_many_processes_is_warned_of_once(start_worker: StartWorker, effects: Effects) -> None:
+    session = effect_session(effects)
+    script = f'for n in $(seq 101); do sleep 600 & done; exec "$0" {EFFECT_SERVER}'
+    session.server.command, session.server.arguments = "/bin/sh", ["-c", script, session.server.command]
+    session.server.save()
+    start_worker("w1", **scaled(0.1))
+    await_ready(session)
+    row = eventually(McpSession.objects.filter(process__count__gt=100).first, 20, "never counted")
+    assert len(row.process["rows"]) == 20
+    words = LogLine.objects.filter(text__startswith="The server runs", level="warning")
+    eventually(words.exists)
+    eventually(lambda: McpSession.objects.get().process_at > row.process_at or None, 20)
+    assert words.count() == 1

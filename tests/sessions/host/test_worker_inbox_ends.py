@@ -1,0 +1,174 @@
+"""How a question ends that no person answers, and what a server that asks too much gets: through a real worker."""
+
+import json
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from servers.audit.record import Actor
+from servers.crypto import seal
+from servers.domain import registration
+from servers.domain.registration import Registration
+from sessions.domain import inbox, offered
+from sessions.enums import CallState, QuestionState
+from sessions.models import Call, LogLine, McpSession, Question
+from tests.sessions.client.answers import ELICIT, FORM, SAMPLE, ask, question
+from tests.sessions.host.harness import WorkerProcess, await_ready, ended, eventually, ring
+from tests.sessions.host.questions import (
+    answer,
+    asked_by,
+    asking_session,
+    begin,
+    open_question,
+    over,
+    peer_session,
+    person,
+    replies,
+    text_of,
+)
+
+pytestmark = pytest.mark.integration
+VISIT = {"mode": "url", "message": "Sign in", "url": "https://a.example/x", "elicitationId": "v-1"}
+TOLD = {"method": "notifications/elicitation/complete", "params": {"elicitationId": "v-1"}}
+
+
+@pytest.fixture
+def worker(shared_worker: WorkerProcess) -> WorkerProcess:
+    return shared_worker
+
+
+@pytest.fixture
+def session(worker: WorkerProcess) -> McpSession:
+    return asking_session()
+
+
+def log_of(session: McpSession) -> str:
+    return "\n".join(LogLine.objects.filter(server=session.server).values_list("text", flat=True))
+
+
+# --- nobody waits any more -------------------------------------------------------------------------------------------
+def test_a_question_that_the_server_takes_back_is_withdrawn_and_not_answered(session: McpSession) -> None:
+    call = begin(session, "ask", messages=[question("e-1", ELICIT, FORM)], expect=["e-1"])
+    asked = asked_by(call)
+    withdraw = {"method": "notifications/cancelled", "params": {"requestId": "e-1"}}
+    ended(begin(session, "send", messages=[withdraw]))
+    closed = over(asked)
+    assert (closed.state, closed.detail) == (QuestionState.WITHDRAWN, "The server took its question back.")
+    heard = json.loads(text_of(ended(begin(session, "heard"))))
+    assert not any(message.get("id") == "e-1" for message in heard)
+
+
+def test_a_visit_is_over_when_the_server_says_so(session: McpSession) -> None:
+    call = begin(session, "require", elicitations=[VISIT])
+    asked = asked_by(call)
+    ended(begin(session, "send", messages=[TOLD]))
+    closed = over(asked)
+    assert (closed.state, closed.answered_by) == (QuestionState.ACCEPTED, "")
+    assert closed.detail == "The server says that the visit is over."
+    assert text_of(ended(call)) == '"done"'
+
+
+def test_a_server_that_dies_withdraws_its_question(session: McpSession) -> None:
+    call = begin(session, "ask", **ask(question("e-1", ELICIT, FORM)))
+    asked = asked_by(call)
+    McpSession.objects.update(restart_requested=1)
+    closed = over(asked)
+    assert closed.state == QuestionState.WITHDRAWN
+    ended(call)
+
+
+def test_a_call_that_ends_while_it_waits_tells_the_server_that_nobody_answers(session: McpSession) -> None:
+    call = begin(session, "ask", **ask(question("e-1", ELICIT, FORM)))
+    asked = asked_by(call)
+    Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())
+    ring(call, "cancel")
+    assert over(asked).state == QuestionState.WITHDRAWN
+
+    def heard() -> bool:
+        return any(one.get("id") == "e-1" for one in json.loads(text_of(ended(begin(session, "heard")))))
+
+    assert eventually(heard)
+
+
+# --- too much, too large, not wanted ---------------------------------------------------------------------------------
+def test_ten_thousand_questions_at_once_become_four_items_and_a_line_in_the_log(session: McpSession) -> None:
+    messages = [question(number, SAMPLE) for number in range(10_000)]
+    call = begin(session, "ask", messages=messages, expect=["nothing"])
+    eventually(lambda: Call.objects.filter(pk=call.pk, open_questions=4).exists())
+    words = eventually(lambda: "Refused a question" in log_of(session) and log_of(session))
+    assert "Refused a question of the server: 4 of its questions wait in the inbox already." in words
+    assert words.count("Refused") < 10
+    assert ended(begin(session, "send", messages=[])).state == CallState.SUCCEEDED
+    assert Question.objects.count() == 4
+
+
+def test_a_server_may_ask_ten_questions_a_minute(session: McpSession) -> None:
+    for number in range(10):
+        call = begin(session, "ask", **ask(question(number, ELICIT, FORM)))
+        assert answer(asked_by(call), "decline")
+        ended(call)
+    (reply,) = replies(begin(session, "ask", **ask(question("more", ELICIT, FORM))))
+    assert reply["error"]["message"] == "Too many questions wait for a person. Ask again later."
+    assert Question.objects.count() == 10
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"message": "x" * 3_000_000, **{"requestedSchema": {}}}, "The question is too large."),
+        ({"mode": "url", "message": "Go", "url": 7}, "A visit needs a URL."),
+    ],
+    ids=["large", "no url"],
+)
+def test_what_no_page_could_show_is_refused(session: McpSession, params: dict[str, Any], message: str) -> None:
+    (reply,) = replies(begin(session, "ask", **ask(question(1, ELICIT, params))))
+    assert reply["error"] == {"code": -32602, "message": message}
+    assert not Question.objects.exists()
+
+
+def test_a_question_without_a_known_call_waits_all_the_same(session: McpSession) -> None:
+    first = begin(session, "ask", **ask(question("e-1", ELICIT, FORM)))
+    asked = asked_by(first)
+    second = begin(session, "ask", **ask(question("e-2", ELICIT, FORM)))
+    other = eventually(Question.objects.filter(call=None).select_related("call", "server", "question").first)
+    assert (other.owner_name, other.server_name) == ("", "Asking")
+    assert answer(other, "decline")
+    assert answer(asked, "cancel")
+    assert [reply["result"]["action"] for call in (first, second) for reply in replies(call)] == ["cancel", "decline"]
+
+
+def test_a_secret_of_the_server_is_not_in_its_question(worker: WorkerProcess) -> None:
+    session = asking_session("leaky")
+    value = session.server.values.create(kind="environment", name="TOKEN", secret=True, sealed=b"x", key_id="x")
+    sealed, key_id = seal("hunter2-hunter2", table=value._meta.db_table, uid=value.uid, field="sealed")
+    session.server.values.filter(pk=value.pk).update(sealed=sealed, key_id=key_id)
+    before = await_ready(session).connected_at
+    McpSession.objects.update(restart_requested=1)
+    eventually(lambda: McpSession.objects.filter(state="ready").exclude(connected_at=before).exists())
+    params = {**FORM, "message": "Your token is hunter2-hunter2, is it not?"}
+    begin(session, "ask", **ask(question(1, ELICIT, params)))
+    found = open_question(session)
+    assert found.summary == "Your token is [redacted], is it not?"
+    assert "hunter2" not in json.dumps(inbox.params_of(found))
+
+
+# --- switches --------------------------------------------------------------------------------------------------------
+def test_what_is_switched_off_is_neither_declared_nor_asked(worker: WorkerProcess) -> None:
+    session = peer_session("sdk2", era="legacy", answers_elicitation=False, answers_sampling=False)
+    assert await_ready(session).client_capabilities == {}
+    words = {missing.feature: missing.reason for missing in offered.missing(await_ready(session))}
+    assert words["Sampling"] == words["Elicitation"] == "Switched off under Settings, so it is not declared."
+    assert ended(begin(session, "ask_person")).state != CallState.SUCCEEDED
+    assert not Question.objects.exists()
+
+
+def test_a_switch_takes_effect_at_once_by_a_new_connection(worker: WorkerProcess) -> None:
+    session = peer_session("sdk2", era="legacy", answers_sampling=False)
+    assert await_ready(session).client_capabilities.keys() == {"elicitation"}
+    admin = person("root")
+    kept = Registration.of_server(session.server)
+    type(session.server).objects.update(created_by=admin)
+    data = Registration.of({**vars(kept), "answers_sampling": True, "answers_elicitation": False})
+    registration.change(Actor.of_user(admin), admin, session.server, data, session.server.version)
+    eventually(lambda: await_ready(session).client_capabilities.keys() == {"sampling"})

@@ -1,0 +1,59 @@
+"""Questions outlive neither their time nor their worker: with workers of their own."""
+
+from collections.abc import Callable
+
+import pytest
+
+from sessions.enums import CallState, QuestionState
+from sessions.models import Call, Question, Worker
+from tests.sessions.client.answers import ELICIT, FORM, SAMPLE, SAMPLING, ask, question
+from tests.sessions.host.harness import WorkerProcess, ended
+from tests.sessions.host.questions import answer, asked_by, asking_session, begin, over, peer_session, replies, text_of
+
+pytestmark = pytest.mark.integration
+StartWorker = Callable[..., WorkerProcess]
+
+
+def test_a_question_that_nobody_answers_expires_and_the_server_is_told_properly(start_worker: StartWorker) -> None:
+    start_worker(MCPADMIN_INBOX_SECONDS="1")
+    session = asking_session()
+    form, sample = question("f", ELICIT, FORM), question("s", SAMPLE, SAMPLING)
+    call = begin(session, "ask", **ask(form, sample))
+    first, second = replies(call)
+    assert first["result"] == {"action": "cancel"}
+    assert second["error"] == {"code": -1, "message": "No answer was given"}
+    for row in Question.objects.all():
+        assert (row.state, row.detail) == (QuestionState.EXPIRED, "Nobody answered in time. The server was told.")
+    assert Call.objects.get(pk=call.pk).open_questions == 0
+
+
+def test_an_expired_round_lets_the_tool_of_a_modern_server_decide(start_worker: StartWorker) -> None:
+    start_worker(MCPADMIN_INBOX_SECONDS="1")
+    session = peer_session("sdk2", era="modern")
+    form, sample = begin(session, "ask_person"), begin(session, "ask_model")
+    assert text_of(ended(form)) == "cancel"
+    done = ended(sample)
+    assert (done.state, done.fault) == (CallState.FAILED, "input_refused")
+
+
+def test_a_dead_worker_leaves_no_question_open(start_worker: StartWorker) -> None:
+    first = start_worker("w1")
+    session = asking_session()
+    call = begin(session, "ask", **ask(question("e-1", ELICIT, FORM)))
+    asked = asked_by(call)
+    first.kill()
+    start_worker("w2")
+    closed = over(asked)
+    assert (closed.state, closed.answered_by) == (QuestionState.WITHDRAWN, "")
+    assert ended(call).state == CallState.OUTCOME_UNKNOWN
+    assert not answer(closed, "decline")
+
+
+def test_a_worker_that_stops_in_order_withdraws_what_still_waits(start_worker: StartWorker) -> None:
+    worker = start_worker(MCPADMIN_DRAIN_SECONDS="1")
+    call = begin(asking_session(), "ask", **ask(question("e-1", ELICIT, FORM)))
+    asked = asked_by(call)
+    worker.stop()
+    assert not Worker.objects.exists()
+    assert over(asked).state == QuestionState.WITHDRAWN
+    assert Call.objects.get(pk=call.pk).open_questions == 0

@@ -1,0 +1,284 @@
+"""The pages of the inbox through the whole stack of middleware and templates."""
+
+import html
+import json
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from servers.models import AuditEvent
+from sessions.enums import QuestionKind, QuestionState
+from sessions.models import Question
+from tests.servers.conftest import _a_writer_of_its_own, admin, person  # noqa: F401 -- fixtures
+from tests.sessions.inbox.rows import FORM, SAMPLING, a_call, a_question, answered
+
+pytestmark = pytest.mark.django_db(transaction=True)
+HOSTILE = "<img src=x onerror=alert(1)>\u202e\u200b"
+
+
+@pytest.fixture
+def ada(client: Client, admin: Any) -> Client:  # noqa: F811 -- pytest's way
+    client.force_login(admin)
+    return client
+
+
+def signed_in(name: str, *rights: str) -> Client:
+    browser = Client()
+    browser.force_login(person(name, *rights))
+    return browser
+
+
+def text(response: Any, status: int = 200) -> str:
+    assert response.status_code == status, response.content.decode()[-2000:]
+    return html.unescape(" ".join(response.content.decode().split()))
+
+
+def post(browser: Client, question: Question, action: str = "accept", **fields: Any) -> Any:
+    return browser.post(f"/inbox/{question.uid}/answer/", {"action": action} | fields)
+
+
+def city(**more: str) -> dict[str, str]:
+    return {
+        "arg:/city": "Oslo",
+        "arg.send:/visits": "on",
+        "arg:/visits": "3",
+        "arg.send:/size": "on",
+        "arg:/size": "1",
+    } | more
+
+
+def stored(question: Question) -> Any:
+    question.refresh_from_db()
+    return json.loads(question.answer.text) if question.answer else None
+
+
+# --- lists -----------------------------------------------------------------------------------------------------------
+def test_open_questions_stand_first_with_their_call_and_the_rest_below(ada: Client, admin: Any) -> None:  # noqa: F811
+    call = a_call(a_question(FORM).server, admin)
+    waiting = a_question(FORM, call=call, owner_name="ada")
+    over = answered(a_question(SAMPLING, QuestionKind.SAMPLING), {"model": "x"}, "bob")
+    page = text(ada.get("/inbox/"))
+    assert page.index(str(waiting.uid)) < page.index(str(over.uid))
+    assert "Demo asks a question" in page
+    assert "Which city do you mean?" in page
+    assert f"#{call.pk}" in page
+    assert 'aria-label="2 waiting"' in page
+    assert "Answered" in page
+
+
+def test_an_empty_inbox_says_what_arrives_there(ada: Client) -> None:
+    page = text(ada.get("/inbox/"))
+    assert "Nothing waits for you" in page
+    assert 'data-inbox-count="0"' in page
+
+
+def test_older_questions_are_a_page_further(ada: Client) -> None:
+    questions = [answered(a_question(FORM), None, "bob", QuestionState.DECLINED) for _ in range(52)]
+    first = text(ada.get("/inbox/"))
+    assert str(questions[0].uid) not in first
+    assert f"?before={questions[2].pk}" in first
+    assert str(questions[0].uid) in text(ada.get(f"/inbox/?before={questions[2].pk}"))
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+def test_the_words_of_a_server_are_text_and_hidden_characters_are_shown(ada: Client) -> None:
+    schema = {"type": "object", "properties": {HOSTILE: {"type": "string", "title": HOSTILE, "description": HOSTILE}}}
+    for params, kind in (
+        ({"message": HOSTILE, "requestedSchema": schema}, QuestionKind.FORM),
+        ({"message": HOSTILE, "url": f"https://example.com/{HOSTILE}"}, QuestionKind.URL),
+        ({"messages": [{"role": HOSTILE, "content": {"type": "text", "text": HOSTILE}}], "systemPrompt": HOSTILE,
+          "tools": [{"name": HOSTILE, "description": HOSTILE}]}, QuestionKind.SAMPLING),
+    ):  # fmt: skip
+        question = a_question(params, kind)
+        for address in (f"/inbox/{question.uid}/", "/inbox/"):
+            page = ada.get(address).content.decode()
+            assert "<img src=x" not in page
+            assert "\u202e" not in re.sub(r"<[^>]*>", "", page), "names of fields alone must stay as they are"
+        assert "U+202E" in ada.get(f"/inbox/{question.uid}/").content.decode()
+
+
+def test_who_may_only_look_sees_that_something_was_asked_and_nothing_of_it() -> None:
+    vera = signed_in("vera", "view_server")
+    question = a_question(FORM)
+    for address in (f"/inbox/{question.uid}/", "/inbox/"):
+        page = text(vera.get(address))
+        assert "Demo asks a question" in page
+        assert "Which city" not in page
+        assert "arg:/city" not in page
+
+
+def test_who_made_the_call_reads_the_question_without_the_right_to_answer() -> None:
+    vera = person("vera", "view_server")
+    browser = Client()
+    browser.force_login(vera)
+    question = a_question(FORM, call=a_call(a_question(FORM).server, vera))
+    page = text(browser.get(f"/inbox/{question.uid}/"))
+    assert "Which city" in page
+    assert "not answer it" in page
+    assert post(browser, question, **city()).status_code == 403
+    assert AuditEvent.objects.filter(action="account:permission:deny").exists()
+
+
+def test_who_may_see_no_server_sees_no_question() -> None:
+    nobody = signed_in("nobody")
+    question = a_question(FORM)
+    assert nobody.get(f"/inbox/{question.uid}/").status_code == 404
+    assert str(question.uid) not in nobody.get("/inbox/").content.decode()
+
+
+# --- a form ----------------------------------------------------------------------------------------------------------
+def test_a_form_opens_with_the_defaults_of_the_server_ticked_to_be_sent(ada: Client) -> None:
+    page = text(ada.get(f"/inbox/{a_question(FORM).uid}/"))
+    assert 'name="arg:/visits" value="3"' in page
+    assert "Large</option>" in page
+    assert "optional field" not in page
+
+
+def test_an_answer_goes_with_its_defaults_and_types(ada: Client) -> None:
+    question = a_question(FORM)
+    assert post(ada, question, **city()).status_code == 303
+    assert stored(question) == {"city": "Oslo", "visits": 3, "size": "l"}
+    assert (question.state, question.answered_by) == (QuestionState.ACCEPTED, "ada")
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "Answered by ada" in page
+    assert "Not told to the server yet" in page
+    assert "Oslo" in page
+
+
+def test_an_answer_that_does_not_fit_comes_back_with_the_errors_at_its_fields(ada: Client) -> None:
+    question = a_question(FORM)
+    page = text(post(ada, question, **city(**{"arg:/city": "", "arg:/visits": "many"})), 422)
+    assert 'href="#answer-city"' in page
+    assert 'href="#answer-visits"' in page
+    assert 'value="many"' in page
+    short = text(post(ada, question, **city(**{"arg:/city": "O", "arg:/visits": "-1"})), 422)
+    assert 'href="#answer-city"' in short
+    assert 'href="#answer-visits"' in short
+    question.refresh_from_db()
+    assert question.state == QuestionState.OPEN
+
+
+@pytest.mark.parametrize(("action", "state"), [("decline", "declined"), ("cancel", "cancelled")])
+def test_declining_and_cancelling_need_no_field_and_are_two_things(ada: Client, action: str, state: str) -> None:
+    question = a_question(FORM)
+    assert post(ada, question, action).status_code == 303
+    assert stored(question) is None
+    assert question.state == state
+    assert f"{state.capitalize()} by ada" in text(ada.get(f"/inbox/{question.uid}/"))
+
+
+def test_the_second_of_two_is_told_who_was_faster_and_sends_nothing(ada: Client) -> None:
+    bob = signed_in("bob", "view_server", "answer_question")
+    question = a_question(FORM)
+    post(ada, question, **city())
+    page = text(
+        bob.post(f"/inbox/{question.uid}/answer/", {"action": "accept"} | city(**{"arg:/city": "Rome"}), follow=True)
+    )
+    assert "Nothing of yours was sent" in page
+    assert "Answered by ada" in page
+    assert "not what was answered" in page
+    assert stored(question)["city"] == "Oslo"
+
+
+def test_a_field_that_asks_for_a_secret_is_warned_of(ada: Client) -> None:
+    schema = {"type": "object", "properties": {"pw": {"type": "string", "title": "Your password"}}}
+    page = text(ada.get(f"/inbox/{a_question({'message': 'x', 'requestedSchema': schema}).uid}/"))
+    assert "looks like a request for a secret" in page
+    assert "“Your password”" in page
+
+
+def test_a_form_without_fields_is_a_question_of_yes_or_no(ada: Client) -> None:
+    question = a_question({"message": "Go on?", "requestedSchema": {"type": "object", "properties": {}}})
+    assert "nothing to fill in" in text(ada.get(f"/inbox/{question.uid}/"))
+    assert post(ada, question).status_code == 303
+    assert stored(question) == {}
+
+
+@pytest.mark.parametrize(
+    "schema", [None, [], "x", {"properties": []}, {"properties": {"a": 1}}, {"$ref": "http://x/"}], ids=str
+)
+def test_a_schema_that_is_none_can_still_be_declined(ada: Client, schema: Any) -> None:
+    question = a_question({"message": "x", "requestedSchema": schema})
+    assert ada.get(f"/inbox/{question.uid}/").status_code == 200
+    assert post(ada, question, "decline").status_code == 303
+
+
+def test_one_more_entry_of_a_list_keeps_what_was_typed(ada: Client) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"names": {"type": "array", "items": {"type": "string"}}},
+        "required": ["names"],
+    }
+    question = a_question({"message": "x", "requestedSchema": schema})
+    fields = {"_op": "add:/names", "arg.len:/names": "1", "arg:/names/0": "first"}
+    page = text(ada.post(f"/inbox/{question.uid}/answer/", fields))
+    assert 'value="first"' in page
+    assert "arg:/names/1" in page
+
+
+# --- an address ------------------------------------------------------------------------------------------------------
+def test_an_address_is_a_link_that_tells_nothing_and_its_host_stands_out(ada: Client) -> None:
+    question = a_question({"message": "Sign in", "url": "https://аpple.com/x"}, QuestionKind.URL)
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert 'href="https://xn--pple-43d.com/x" target="_blank" rel="noopener noreferrer"' in page
+    assert "<mark>xn--pple-43d.com</mark>" in page
+    assert "аpple.com" in page
+    assert post(ada, question).status_code == 303
+    assert stored(question) is None
+    assert question.state == QuestionState.ACCEPTED
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "http://example.com/", "https://a@b.example/"])
+def test_an_address_that_is_not_opened_can_only_be_refused(ada: Client, url: str) -> None:
+    question = a_question({"message": "Sign in", "url": url}, QuestionKind.URL)
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "does not open this address" in page
+    assert "data-visit" not in page
+    assert 'value="accept"' not in page
+    assert post(ada, question).status_code == 422
+    assert post(ada, question, "decline").status_code == 303
+
+
+# --- sampling --------------------------------------------------------------------------------------------------------
+def test_an_answer_in_place_of_a_model_is_sent_as_one(ada: Client) -> None:
+    question = a_question(SAMPLING, QuestionKind.SAMPLING)
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "What is 2 + 2?" in page
+    assert "50 tokens" in page
+    assert 'value="cancel"' not in page
+    assert post(ada, question, text="4", model="ada herself", reason="endTurn").status_code == 303
+    block = {"type": "text", "text": "4"}
+    assert stored(question) == {"role": "assistant", "content": block, "model": "ada herself", "stopReason": "endTurn"}
+
+
+def test_an_answer_without_a_model_or_with_broken_json_comes_back_as_it_was_typed(ada: Client) -> None:
+    question = a_question(SAMPLING, QuestionKind.SAMPLING)
+    page = text(post(ada, question, text="{broken", as_json="on", model=""), 422)
+    assert "{broken" in page
+    assert 'id="id_model_error"' in page
+    assert 'id="id_text_error"' in page
+    wrong = text(post(ada, question, text='{"type": "film"}', as_json="on", model="m"), 422)
+    assert 'id="id_text_error"' in wrong
+
+
+# --- taking ----------------------------------------------------------------------------------------------------------
+def test_taking_a_question_shows_everybody_who_is_on_it(ada: Client) -> None:
+    question = a_question(FORM)
+    bob = signed_in("bob", "view_server", "answer_question")
+    assert bob.post(f"/inbox/{question.uid}/take/").status_code == 303
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "Taken by <b>bob</b>" in page
+    assert post(ada, question, **city()).status_code == 303, "anybody may still answer"
+
+
+# --- elsewhere -------------------------------------------------------------------------------------------------------
+def test_a_running_call_and_its_server_show_what_they_wait_for(ada: Client, admin: Any) -> None:  # noqa: F811
+    call = a_call(a_question(FORM, state=QuestionState.EXPIRED).server, admin)
+    question = a_question(FORM, call=call)
+    card = text(ada.get(f"/calls/{call.uid}/card/"))
+    assert "Waiting for an answer" in card
+    assert f"/inbox/{question.uid}/" in card
+    page = text(ada.get("/servers/demo/logs/"))
+    assert "<span data-inbox-number>1</span> in the inbox" in page

@@ -1,0 +1,65 @@
+"""What a server asks a model, sorted whatever shape it comes in."""
+
+from typing import Any
+
+import pytest
+
+from sessions.domain.sampling_request import MESSAGES, read_request
+
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def test_everything_that_a_server_may_wish_is_shown() -> None:
+    request = read_request(
+        {
+            "messages": [
+                {"role": "user", "content": {"type": "text", "text": "Look"}},
+                {"role": "user", "content": {"type": "image", "data": PICTURE, "mimeType": "image/png"}},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "zoom", "input": {"by": 2}}]},
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "toolUseId": "1", "content": [{"type": "text", "text": "ok"}]}],
+                },
+            ],
+            "systemPrompt": "Be brief.",
+            "maxTokens": 1000,
+            "temperature": 0.2,
+            "stopSequences": ["END"],
+            "includeContext": "thisServer",
+            "modelPreferences": {"hints": [{"name": "small"}, {"name": "fast"}], "costPriority": 0.5},
+            "tools": [{"name": "zoom", "description": "Zooms in."}],
+            "toolChoice": {"mode": "auto"},
+        }
+    )
+    assert [message.role for message in request.messages] == ["user", "user", "assistant", "user"]
+    assert [block.kind for message in request.messages for block in message.blocks] == [
+        "text",
+        "image",
+        "json",
+        "note",
+        "text",
+    ]
+    assert request.system_prompt == "Be brief."
+    assert dict(request.facts) == {
+        "At most": "1,000 tokens", "Temperature": "0.2", "Stops at": '"END"', "Context": "thisServer",
+        "Model": "small, fast", "Cost matters": "0.5 of 1", "Use of tools": "auto",
+    }  # fmt: skip
+    assert [tool.name for tool in request.tools] == ["zoom"]
+
+
+NONSENSE: dict[str, Any] = {
+    "empty": {},
+    "no-list": {"messages": "hello", "tools": 4, "modelPreferences": [], "stopSequences": {}},
+    "no-objects": {"messages": [1, None, "x", []], "tools": ["x"], "modelPreferences": {"hints": [1]}},
+    "no-content": {"messages": [{"role": 5}, {"content": [[], {"type": "tool_use"}, {"type": "tool_result"}]}]},
+}
+
+
+@pytest.mark.parametrize("params", NONSENSE.values(), ids=NONSENSE.keys())
+def test_nonsense_never_breaks_the_page(params: dict[str, Any]) -> None:
+    assert read_request(params).system_prompt == ""
+
+
+def test_a_flood_of_messages_is_cut_and_counted() -> None:
+    request = read_request({"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}] * (MESSAGES + 7)})
+    assert (len(request.messages), request.more) == (MESSAGES, 7)

@@ -1,0 +1,259 @@
+"""The pages of resources and prompts: from the database, prefilled by their address, and never running anything."""
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from servers.audit import payloads
+from servers.audit import writer as writing
+from servers.domain.catalog import store_listing
+from servers.enums import AuditAction, DefinitionKind, PayloadKind
+from servers.models import AuditEvent
+from sessions.enums import CallState, VersionCause
+from sessions.models import Call, McpSession, ResourceVersion, Subscription
+from sessions.protocol.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_call, make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+EVIL = '<img src=x onerror=alert(1)>"\u202e'
+PAGE = "/servers/library/resources/"
+CALLER = ("view_server", "call_tool")
+
+
+@pytest.fixture(autouse=True)
+def own_writer() -> Iterator[None]:
+    yield
+    writing.reset()
+
+
+@pytest.fixture
+def session() -> McpSession:
+    made = make_session("library")
+    now, server = timezone.now(), made.server
+    plain = {"uri": "lib://plain", "name": "plain", "title": "Plain", "mimeType": "text/plain", "size": 2048}
+    evil = {
+        "uri": f"lib://{EVIL}",
+        "name": EVIL,
+        "description": EVIL,
+        "mimeType": EVIL,
+        "annotations": {"audience": [EVIL]},
+    }
+    store_listing(server, DefinitionKind.RESOURCE, [plain, evil], now)
+    store_listing(server, DefinitionKind.RESOURCE_TEMPLATE, [{"uriTemplate": "lib://{name}{?q}", "name": "any"}], now)
+    prompt = {"name": "review", "title": EVIL, "arguments": [{"name": "code", "required": True, "description": EVIL}]}
+    store_listing(server, DefinitionKind.PROMPT, [prompt], now)
+    return made
+
+
+def signed_in(*rights: str, name: str = "carla") -> Client:
+    client = Client()
+    client.force_login(person(name, *(rights or CALLER)))
+    return client
+
+
+def read_before(session: McpSession, uri: str, text: str, *, user: Any = None, minutes: int = 3, **fields: Any) -> Call:
+    call = make_call(session, uri, method=RESOURCES_READ, uri=uri)
+    result = payloads.store(PayloadKind.RESULT, json.dumps({"contents": [{"uri": uri, "text": text, **fields}]}))
+    ended = timezone.now() - timedelta(minutes=minutes)
+    Call.objects.filter(pk=call.pk).update(
+        state=CallState.SUCCEEDED, result=result, sent_at=ended, finished_at=ended, user=user
+    )
+    return Call.objects.get(pk=call.pk)
+
+
+def html(client: Client, path: str, status: int = 200) -> str:
+    answer = client.get(path)
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def test_opening_any_address_of_the_pages_asks_the_server_for_nothing(session: McpSession) -> None:
+    client = signed_in()
+    for query in ("", "?uri=lib://plain", "?uri=never-seen", "?template=lib://%7Bname%7D%7B%3Fq%7D&arg.name=a"):
+        html(client, PAGE + query)
+    html(client, "/servers/library/prompts/?prompt=review&arg.code=x")
+    assert not Call.objects.exists()
+
+
+def test_what_was_read_last_is_shown_with_its_age_and_whoever_read_it(session: McpSession) -> None:
+    reader = person("rita", *CALLER, "view_payload")
+    read_before(session, "lib://plain", "older text", user=reader, minutes=9)
+    newest = read_before(session, "lib://plain", "the text", user=reader)
+    client = Client()
+    client.force_login(reader)
+    shown = html(client, f"{PAGE}?uri=lib://plain")
+    assert "the text" in shown
+    assert "older text" not in shown
+    assert f"#{newest.pk}" in shown
+    assert newest.finished_at.isoformat(timespec="milliseconds").replace("+00:00", "Z") in shown
+
+
+def test_what_others_read_is_kept_from_whoever_may_not_see_results(session: McpSession) -> None:
+    read_before(session, "lib://plain", "not for carla")
+    shown = html(signed_in(), f"{PAGE}?uri=lib://plain")
+    assert "not for carla" not in shown
+    assert "Read by somebody else" in shown
+
+
+def test_a_newer_version_of_a_subscription_counts_as_what_was_read_last(session: McpSession) -> None:
+    now = timezone.now()
+    read_before(session, "lib://plain", "by hand")
+    common = {"server": session.server, "identity": session.identity, "uri": "lib://plain"}
+    watched = Subscription.objects.create(state_since=now, created_at=now, created_by_name="ada", **common)
+    contents = payloads.store(PayloadKind.RESULT, json.dumps([{"uri": "lib://plain", "text": "by the subscription"}]))
+    ResourceVersion.objects.create(
+        subscription=watched, number=4, at=now, cause=VersionCause.UPDATED, digest="d", size=19, contents=contents
+    )
+    shown = html(signed_in(*CALLER, "view_payload"), f"{PAGE}?uri=lib://plain")
+    assert "by the subscription" in shown
+    assert "version 4" in shown
+
+
+def test_a_reading_that_failed_stands_above_what_is_kept(session: McpSession) -> None:
+    read_before(session, "lib://plain", "still good")
+    failed = make_call(session, "lib://plain", method=RESOURCES_READ)
+    Call.objects.filter(pk=failed.pk).update(state=CallState.FAILED, finished_at=timezone.now(), detail="No way.")
+    shown = html(signed_in(*CALLER, "view_payload"), f"{PAGE}?uri=lib://plain")
+    assert shown.index(f"call-{failed.uid}") < shown.index("still good")
+
+
+def test_hostile_words_of_a_server_are_text_on_both_pages(session: McpSession) -> None:
+    client = signed_in(*CALLER, "view_payload")
+    read_before(session, "lib://plain", EVIL, mimeType=EVIL)
+    evil_uri = "?uri=lib://%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E%22%E2%80%AE"
+    for path in (f"{PAGE}?uri=lib://plain", PAGE + evil_uri, "/servers/library/prompts/"):
+        shown = html(client, path)
+        assert "<img src=x" not in shown
+        assert 'class="hid"' in shown
+
+
+def test_the_form_of_a_template_keeps_what_its_address_says_and_makes_the_uri(session: McpSession) -> None:
+    shown = html(signed_in(), f"{PAGE}?template=lib://%7Bname%7D%7B%3Fq%7D&arg.name=a b&arg.q=1")
+    assert "lib://a%20b?q=1" in shown
+    assert ">a b</textarea>" in shown
+    html(signed_in(name="other"), f"{PAGE}?template=lib://unknown", 404)
+
+
+def test_the_uri_is_made_while_somebody_types(session: McpSession) -> None:
+    client = signed_in("view_server")
+    made = client.get(f"{PAGE}uri/", {"template": "lib://{name}{?q}", "arg.name": "ж\u202e"}).json()
+    assert made == {"uri": "lib://%D0%B6%E2%80%AE", "shown": "lib://%D0%B6%E2%80%AE", "errors": {}, "problem": ""}
+    assert client.get(f"{PAGE}uri/", {"template": "lib://{name}{?q}"}).json()["errors"] == {"name": "Enter a value."}
+    assert client.get(f"{PAGE}uri/", {"template": "lib://{else}"}).status_code == 404
+
+
+def test_without_script_a_form_places_the_call_and_leads_to_it(session: McpSession) -> None:
+    client = signed_in()
+    answers = [
+        client.post(f"{PAGE}read/", {"uri": "lib://plain"}),
+        client.post(f"{PAGE}read/", {"template": "lib://{name}{?q}", "arg.name": "a"}),
+        client.post("/servers/library/prompts/get/?prompt=review", {"arg.code": "x"}),
+    ]
+    placed = list(Call.objects.order_by("id"))
+    assert [(call.method, call.target) for call in placed] == [
+        (RESOURCES_READ, "lib://plain"),
+        (RESOURCES_READ, "lib://a"),
+        (PROMPTS_GET, "review"),
+    ]
+    expected = [(303, f"/calls/{call.uid}/") for call in placed]
+    assert [(answer.status_code, answer["Location"]) for answer in answers] == expected
+
+
+def test_without_script_what_is_missing_is_said_and_nothing_is_placed(session: McpSession) -> None:
+    client = signed_in()
+    back = client.post(f"{PAGE}read/", {"template": "lib://{name}{?q}", "arg.q": "kept"}, follow=True)
+    assert b"Fill in the fields" in back.content
+    assert b">kept</textarea>" in back.content
+    again = client.post("/servers/library/prompts/get/?prompt=review", {"arg.code": ""})
+    assert again.status_code == 422
+    assert b"Enter a value." in again.content
+    assert not Call.objects.exists()
+
+
+def test_without_the_right_to_call_nothing_is_placed_and_nothing_is_completed(session: McpSession) -> None:
+    McpSession.objects.update(state="ready", revision="2025-11-25", server_capabilities={"completions": {}})
+    viewer, caller = signed_in("view_server", name="vera"), signed_in()
+    assert 'data-suggests="ref/prompt:review"' in html(caller, "/servers/library/prompts/")
+    assert 'data-suggests=""' in html(viewer, "/servers/library/prompts/")
+    page = f"{PAGE}?uri=lib://plain"
+    assert ("data-read-form" in html(caller, page), "data-read-form" in html(viewer, page)) == (True, False)
+    assert viewer.post(f"{PAGE}read/", {"uri": "lib://plain"}).status_code == 403
+    assert AuditEvent.objects.filter(action=AuditAction.PERMISSION_DENY).count() == 1
+
+
+def test_a_server_that_declares_no_completion_is_not_asked_for_any(session: McpSession) -> None:
+    McpSession.objects.update(state="ready", revision="2025-11-25", server_capabilities={"prompts": {}})
+    assert 'data-suggests=""' in html(signed_in(), "/servers/library/prompts/")
+
+
+def test_values_of_a_completion_are_bounded_and_belong_to_whoever_asked(session: McpSession) -> None:
+    carla = signed_in()
+    call = make_call(session, "ref/prompt:review", method=COMPLETE)
+    values = [f"v{n}" for n in range(150)] + [5, "x" * 2_000, EVIL]
+    result = payloads.store(PayloadKind.RESULT, json.dumps({"completion": {"values": [EVIL, *values]}}))
+    ended = {"state": CallState.SUCCEEDED, "result": result, "finished_at": timezone.now()}
+    owner = carla.session["_auth_user_id"]
+    Call.objects.filter(pk=call.pk).update(user=owner, **ended)
+    found = carla.get(f"/calls/{call.uid}/values.json").json()
+    assert (found["final"], found["more"], len(found["values"])) == (True, True, 100)
+    assert found["values"][0]["value"] == EVIL
+    assert "\u202e" not in found["values"][0]["shown"]
+    assert signed_in(name="other").get(f"/calls/{call.uid}/values.json").status_code == 403
+
+
+def test_one_content_can_be_downloaded_as_bytes_that_no_browser_opens(session: McpSession) -> None:
+    call = read_before(session, "lib://plain", "x")
+    blob = base64.b64encode(b"<script>alert(1)</script>").decode()
+    result = payloads.store(PayloadKind.RESULT, json.dumps({"contents": [{"uri": "x", "blob": blob}, {"uri": "x"}]}))
+    Call.objects.filter(pk=call.pk).update(result=result)
+    client = signed_in(*CALLER, "view_payload")
+    answer = client.get(f"/calls/{call.uid}/contents/0/")
+    assert answer.content == b"<script>alert(1)</script>"
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"].startswith("attachment")
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert [client.get(f"/calls/{call.uid}/contents/{n}/").status_code for n in (1, 2)] == [404, 404]
+    assert signed_in(name="other").get(f"/calls/{call.uid}/contents/0/").status_code == 403
+
+
+def test_the_history_leaves_completions_out_until_they_are_asked_for(session: McpSession) -> None:
+    make_call(session, "ref/prompt:review", method=COMPLETE)
+    read_before(session, "lib://plain", "x")
+    client = signed_in()
+    rows = {word: html(client, f"/servers/library/history/?method={word}") for word in ("", "all", COMPLETE)}
+    assert [("ref/prompt:review" in rows[word], "lib://plain" in rows[word]) for word in rows] == [
+        (False, True),
+        (True, True),
+        (True, False),
+    ]
+    assert "ref/prompt:review" not in html(client, "/")
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "page"),
+    [
+        (RESOURCES_READ, "lib://plain", "/servers/library/resources/?uri=lib%3A%2F%2Fplain"),
+        (PROMPTS_GET, "review", "/servers/library/prompts/?prompt=review"),
+        (COMPLETE, "ref/prompt:review", "/servers/library/prompts/?prompt=review"),
+        (
+            COMPLETE,
+            "ref/resource:lib://{name}{?q}",
+            "/servers/library/resources/?template=lib%3A%2F%2F%7Bname%7D%7B%3Fq%7D",
+        ),
+    ],
+)
+def test_the_page_of_a_call_leads_back_to_what_was_asked_for(
+    method: str, target: str, page: str, session: McpSession
+) -> None:
+    client = signed_in()
+    call = make_call(session, target, method=method)
+    assert f'href="{page}"' in html(client, f"/calls/{call.uid}/")
+    html(client, page)
+    assert "again" in html(client, f"/calls/{call.uid}/repeat/")

@@ -1,0 +1,121 @@
+"""The page *Sessions*: workers and what each holds, what nobody holds and why, for whoever may see servers."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from sessions.consumers import worker_frames
+from sessions.domain import worker_board
+from sessions.domain.lifecycle import Failure, backing_off, connecting, ready
+from sessions.enums import CallState
+from sessions.models import Call, McpSession, Worker
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_call, make_greeting, make_hold, make_me, make_session, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def visitor() -> Client:
+    client = Client()
+    client.force_login(person("carl", "view_server"))
+    return client
+
+
+def text_of(client: Client) -> str:
+    answer: Any = client.get("/sessions/")
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
+
+
+def held(slug: str, worker: Worker) -> McpSession:
+    session = make_session(slug)
+    hold = make_hold(session, worker)
+    connecting(hold, 1, 0)
+    ready(hold, make_greeting())
+    return session
+
+
+def test_a_worker_shows_its_sessions_with_calls_in_flight_and_memory(visitor: Client) -> None:
+    worker = make_worker()
+    session = held("files", worker)
+    McpSession.objects.update(process={"rss": 48_000_000})
+    for state in (CallState.SENT, CallState.SENT, CallState.SUCCEEDED):
+        Call.objects.filter(pk=make_call(session).pk).update(state=state)
+    card = worker_board.board().workers[0]
+    assert (card.alive, card.held, card.in_flight, card.memory) == (True, 1, 2, 48_000_000)
+    words = text_of(visitor)
+    assert all(part in words for part in ("w1@here", "Alive", "Files", "Ready", "48.0 MB"))
+
+
+def test_those_in_trouble_come_first_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_board, "SHOWN", 2)
+    worker = make_worker()
+    for slug in ("aa", "bb", "cc"):
+        held(slug, worker)
+    hold = make_hold(make_session("zz"), worker)
+    connecting(hold, 1, 0)
+    backing_off(hold, Failure("timeout", "No answer."), 5)
+    card = worker_board.board().workers[0]
+    assert [line.session.server.slug for line in card.lines] == ["zz", "aa"]
+    assert card.more == 2
+
+
+def test_a_session_that_nobody_holds_says_why(visitor: Client) -> None:
+    make_session("gpu", worker_label="gpu")
+    plain = make_session("plain")
+    paused = make_session("paused")
+    McpSession.objects.filter(pk=paused.pk).update(paused=True, paused_by="ada")
+    why = {line.session.server.slug: line.why for line in worker_board.board().unowned}
+    assert why == {
+        "gpu": "Waiting for a worker labelled gpu: none is running.",
+        "plain": "No worker is running.",
+        "paused": "Paused by ada. It opens when somebody resumes it.",
+    }
+    make_worker()
+    again = {line.session.pk: line.why for line in worker_board.board().unowned}
+    assert again[plain.pk] == "No worker has taken it yet."
+    assert "Waiting for a worker labelled gpu" in text_of(visitor)
+
+
+def test_a_worker_without_a_sign_of_life_and_one_that_drains_say_so(visitor: Client) -> None:
+    make_worker(silent_for=3600)
+    draining = make_worker(make_me(node="w2@there"))
+    Worker.objects.filter(pk=draining.pk).update(draining=True)
+    words = text_of(visitor)
+    assert "No sign of life" in words
+    assert "Draining" in words
+
+
+def test_closed_sessions_and_disabled_servers_are_not_missed() -> None:
+    make_session("closed", desired="closed")
+    make_session("disabled", enabled=False)
+    assert worker_board.board().unowned == []
+
+
+def test_whoever_may_not_see_servers_is_refused() -> None:
+    client = Client()
+    client.force_login(person("nobody"))
+    assert client.get("/sessions/").status_code == 403
+
+
+def test_a_servers_hostile_name_is_only_text(visitor: Client) -> None:
+    session = held("evil", make_worker())
+    session.server.name = "<script>alert(1)</script>"
+    session.server.save()
+    assert b"<script>alert" not in visitor.get("/sessions/").content
+
+
+def test_parts_that_did_not_change_are_the_same_frame_again() -> None:
+    worker = make_worker()
+    held("files", worker)
+    before = {frame.key: frame.text for frame in worker_frames.frames()}
+    Worker.objects.update(heartbeat_at=timezone.now())
+    after = {frame.key: frame.text for frame in worker_frames.frames()}
+    changed = {key for key in after if after[key] != before[key]}
+    assert changed == {f"worker.{worker.uid}.head"}
+    assert json.loads(after["list"])["rows"] == [{"workers": [str(worker.uid)]}]

@@ -1,0 +1,285 @@
+"""The pages of subscriptions: what they say, what they refuse, and that nothing of a server gets out of its place."""
+
+import base64
+import json
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from servers.audit import writer as writing
+from sessions.enums import SubscriptionState
+from sessions.models import McpSession, Subscription
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_session
+from tests.sessions.subscription_rows import add_gap, add_version, make_subscription
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
+HOSTILE = '<script>alert("x")</script>\u202e'
+
+
+@pytest.fixture(autouse=True)
+def _a_writer_of_its_own() -> Any:
+    """The writer thread keeps a connection; the next test may have another database."""
+    yield
+    writing.reset()
+
+
+@pytest.fixture
+def session() -> McpSession:
+    return make_session("orders")
+
+
+@pytest.fixture
+def subscription(session: McpSession) -> Subscription:
+    return make_subscription(session, title="Notes")
+
+
+@pytest.fixture
+def client() -> Client:
+    """Somebody who may subscribe and read contents."""
+    return signed_in("ada", "view_server", "manage_subscription", "view_payload")
+
+
+def signed_in(name: str, *rights: str) -> Client:
+    client = Client()
+    client.force_login(person(name, *rights))
+    return client
+
+
+def page(client: Client, path: str, status: int = 200) -> str:
+    answer = client.get(path)
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def words(text: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", text).split())
+
+
+def detail(subscription: Subscription, query: str = "") -> str:
+    return f"/subscriptions/{subscription.uid}/{query}"
+
+
+# --- the button ------------------------------------------------------------------------------------------------------
+def test_subscribing_without_script_leads_to_the_subscription(client: Client, session: McpSession) -> None:
+    answer = client.post("/servers/orders/subscribe/", {"uri": "demo://notes", "title": "Notes"})
+    row = Subscription.objects.get()
+    assert (answer.status_code, answer["Location"]) == (303, detail(row))
+    assert (row.uri, row.title, row.active, row.created_by_name) == ("demo://notes", "Notes", True, "ada")
+
+
+def test_the_button_comes_back_in_its_new_state(client: Client, session: McpSession) -> None:
+    htmx = {"HX-Request": "true"}
+    subscribed = client.post("/servers/orders/subscribe/", {"uri": "demo://notes"}, headers=htmx).content.decode()
+    row = Subscription.objects.get()
+    assert f'data-subscription-state="{row.uid}"' in subscribed
+    assert "Unsubscribe" in subscribed
+    ended = client.post(f"/subscriptions/{row.uid}/end/", headers=htmx).content.decode()
+    assert ">Subscribe<" in re.sub(r"<svg.*?</svg>", "", ended)
+    assert "Past changes" in ended
+    row.refresh_from_db()
+    assert not row.active
+
+
+def test_a_refused_uri_is_told_at_the_button(client: Client, session: McpSession) -> None:
+    answer = client.post("/servers/orders/subscribe/", {"uri": ""}, headers={"HX-Request": "true"})
+    assert answer.status_code == 422
+    assert "no URI" in answer.content.decode()
+    assert client.post("/servers/orders/subscribe/", {"uri": ""})["Location"] == "/servers/orders/resources/"
+
+
+@pytest.mark.parametrize("verb", ["end", "delete", "settings", "test"])
+def test_who_may_only_look_changes_nothing(verb: str, subscription: Subscription) -> None:
+    looker = signed_in("vera", "view_server")
+    assert looker.post(f"/subscriptions/{subscription.uid}/{verb}/").status_code == 403
+    assert looker.post("/servers/orders/subscribe/", {"uri": "demo://b"}).status_code == 403
+    assert Subscription.objects.get().active
+    shown = page(looker, detail(subscription))
+    assert "Unsubscribe<" not in shown
+    assert "Settings" not in words(shown)
+
+
+def test_who_sees_no_servers_sees_no_subscription(subscription: Subscription) -> None:
+    stranger = signed_in("stan", "manage_subscription", "view_payload")
+    add_version(subscription, "secret")
+    for path in (detail(subscription), f"{detail(subscription)}settings/", f"{detail(subscription)}versions/1/"):
+        page(stranger, path, 404)
+    assert "Notes" not in page(stranger, "/subscriptions/")
+
+
+# --- the board -------------------------------------------------------------------------------------------------------
+def test_the_board_shows_state_numbers_and_what_is_wrong(client: Client, session: McpSession) -> None:
+    bad = make_subscription(session, "demo://bad", state=SubscriptionState.REFUSED, read_fault="timeout")
+    add_gap(bad, began=5)
+    text = page(client, "/subscriptions/")
+    for expected in ("demo://bad", "Refused", "Gap since", "Read failed", "No updates in the last 24 hours"):
+        assert expected in text
+
+
+def test_the_filters_stand_in_the_address(client: Client, session: McpSession) -> None:
+    make_subscription(session, "demo://one")
+    make_subscription(session, "demo://two", active=False, state=SubscriptionState.ENDED)
+    assert "demo://two" not in page(client, "/subscriptions/")
+    assert "demo://two" in page(client, "/subscriptions/?show=ended")
+    assert "No subscription matches" in page(client, "/subscriptions/?text=nothing-of-this-name")
+
+
+def test_the_first_look_says_how_to_begin(client: Client) -> None:
+    assert "choose Subscribe" in page(client, "/subscriptions/")
+
+
+# --- the history -----------------------------------------------------------------------------------------------------
+def test_the_newest_version_is_shown_against_the_one_before(client: Client, subscription: Subscription) -> None:
+    add_version(subscription, "same\nold\n", minutes_ago=9)
+    add_version(subscription, "same\nnew\n")
+    text = words(page(client, detail(subscription)))
+    assert "Version 2" in text
+    assert "1 line added, 1 removed" in text
+    assert "- removed old" in text
+    assert "+ added new" in text
+
+
+def test_any_two_versions_are_compared_by_the_address(client: Client, subscription: Subscription) -> None:
+    for number in range(1, 4):
+        add_version(subscription, json.dumps({"count": number, "same": True}), minutes_ago=9 - number)
+    text = words(page(client, detail(subscription, "?version=1&against=3")))
+    assert "Compared with version 3" in text
+    assert "1 value changed" in text
+    assert "$.count changed before 3 now 1" in text
+
+
+def test_a_version_that_is_not_kept_any_more_says_so(client: Client, subscription: Subscription) -> None:
+    add_version(subscription, "1")
+    assert "Version 7 is not kept any more" in page(client, detail(subscription, "?version=7"))
+    assert "Version 1" in page(client, detail(subscription, "?version=nonsense&against=99&before=x"))
+
+
+@pytest.mark.parametrize(
+    ("ended", "changed", "expected"),
+    [
+        (2, True, "The content changed in it."),
+        (2, False, "The content did not change."),
+        (2, None, "It is not known whether the content changed."),
+        (None, None, "to now The connection was lost. It is read when this ends."),
+    ],
+)
+def test_a_gap_says_whether_something_was_missed(
+    ended: float | None, changed: bool | None, expected: str, client: Client, subscription: Subscription
+) -> None:
+    add_version(subscription, "1", minutes_ago=9)
+    add_gap(subscription, began=5, ended=ended, changed=changed)
+    text = words(page(client, detail(subscription)))
+    assert "Nobody told of changes" in text
+    assert expected in text
+
+
+def test_a_refusal_is_shown_with_its_reason(client: Client, session: McpSession) -> None:
+    row = make_subscription(session, state=SubscriptionState.REFUSED, reason="Method not found")
+    text = words(page(client, detail(row)))
+    assert "The server was asked and did not accept it." in text
+    assert "Method not found" in text
+
+
+def test_before_the_first_read_the_page_says_what_it_waits_for(client: Client, session: McpSession) -> None:
+    session.server.enabled = False
+    session.server.save()
+    row = make_subscription(session, state=SubscriptionState.WAITING)
+    assert "The server is disabled: enable it to go on." in page(client, detail(row))
+
+
+def test_hostile_words_stay_words(client: Client, session: McpSession) -> None:
+    row = make_subscription(session, HOSTILE, title=HOSTILE, state=SubscriptionState.LOST, reason=HOSTILE)
+    add_version(row, HOSTILE, minutes_ago=5, mime_type=HOSTILE)
+    add_version(row, json.dumps({HOSTILE: HOSTILE}), minutes_ago=4)
+    add_version(row, json.dumps({HOSTILE: [HOSTILE]}), minutes_ago=3)
+    add_version(row, {"uri": HOSTILE, "blob": HOSTILE, "mimeType": HOSTILE}, {"uri": "b", "text": HOSTILE})
+    for query in ("", "?version=1", "?version=2", "?version=3", "?view=content", "?version=2&against=4"):
+        text = page(client, detail(row, query))
+        assert "<script>alert" not in text
+        assert "\u202e" not in re.sub(r'title="[^"]*"', "", text)
+    for path in ("/subscriptions/", f"{detail(row)}settings/", f"{detail(row)}delete/"):
+        assert "<script>alert" not in page(client, path)
+
+
+def test_without_the_right_the_content_is_not_shown(subscription: Subscription) -> None:
+    add_version(subscription, "first-reserved", minutes_ago=5)
+    add_version(subscription, "second-reserved")
+    looker = signed_in("vera", "view_server", "manage_subscription")
+    for query in ("", "?view=content", "?version=1"):
+        text = page(looker, detail(subscription, query))
+        assert "reserved" not in text
+        assert "not what it holds" in text
+    page(looker, f"{detail(subscription)}versions/1/", 403)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+def test_a_download_can_never_become_a_page(client: Client, subscription: Subscription) -> None:
+    add_version(subscription, {"uri": "a", "mimeType": "text/html", "text": "<script>alert(1)</script>"})
+    answer = client.get(f"{detail(subscription)}versions/1/?item=0")
+    assert answer.content == b"<script>alert(1)</script>"
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"] == 'attachment; filename="version-1-1.txt"'
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert "sandbox" in answer["Content-Security-Policy"]
+
+
+def test_a_download_of_binary_is_decoded(client: Client, subscription: Subscription) -> None:
+    add_version(subscription, {"uri": "a", "blob": base64.b64encode(b"\0\xff").decode()})
+    assert client.get(f"{detail(subscription)}versions/1/?item=0").content == b"\0\xff"
+    assert client.get(f"{detail(subscription)}versions/1/?item=1").status_code == 404
+    assert client.get(f"{detail(subscription)}versions/2/").status_code == 404
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+READING = {"_section": "reading", "min_interval_seconds": 60, "keep_count": 7, "keep_days": 8, "keep_mib": 9}
+
+
+def test_what_is_read_and_kept_can_be_set(client: Client, subscription: Subscription) -> None:
+    answer = client.post(f"{detail(subscription)}settings/", READING)
+    assert answer.status_code == 303
+    subscription.refresh_from_db()
+    found = (subscription.notify, subscription.min_interval_seconds, subscription.keep_count, subscription.keep_bytes)
+    assert found == (False, 60, 7, 9 * 1024 * 1024)
+
+
+def test_a_number_out_of_bounds_is_refused_at_its_field(client: Client, subscription: Subscription) -> None:
+    answer = client.post(f"{detail(subscription)}settings/", READING | {"keep_count": 0})
+    assert answer.status_code == 422
+    assert 'id="id_keep_count_error"' in answer.content.decode()
+
+
+def test_the_signing_secret_is_shown_once(client: Client, subscription: Subscription) -> None:
+    sent = {"_section": "webhook", "webhook_url": "https://hooks.example.com/x"}
+    first = client.post(f"{detail(subscription)}settings/", sent)
+    secrets = re.findall(r"whsec_[A-Za-z0-9+/=]+", first.content.decode())
+    assert len(secrets) == 1
+    assert "no-store" in first["Cache-Control"]
+    assert "whsec_" not in page(client, f"{detail(subscription)}settings/")
+    assert client.post(f"{detail(subscription)}settings/", sent).status_code == 303
+    renewed = client.post(f"{detail(subscription)}settings/", sent | {"renew": "1"}).content.decode()
+    assert re.findall(r"whsec_[A-Za-z0-9+/=]+", renewed) != secrets
+
+
+def test_a_webhook_of_another_scheme_is_refused_at_its_field(client: Client, subscription: Subscription) -> None:
+    sent = {"_section": "webhook", "webhook_url": "file:///etc/passwd"}
+    answer = client.post(f"{detail(subscription)}settings/", sent)
+    assert answer.status_code == 422
+    assert 'id="id_webhook_url_error"' in answer.content.decode()
+
+
+def test_a_test_message_appears_among_the_deliveries(client: Client, subscription: Subscription) -> None:
+    client.post(
+        f"{detail(subscription)}settings/", {"_section": "webhook", "webhook_url": "https://hooks.example.com/"}
+    )
+    answer = client.post(f"{detail(subscription)}test/")
+    assert (answer.status_code, answer["Location"]) == (303, f"{detail(subscription)}settings/#deliveries")
+    assert "Waiting to be sent" in page(client, f"{detail(subscription)}settings/")
+
+
+def test_a_deleted_subscription_is_gone_with_its_versions(client: Client, subscription: Subscription) -> None:
+    add_version(subscription, "1")
+    assert "1 version with its content" in words(page(client, f"{detail(subscription)}delete/"))
+    assert client.post(f"{detail(subscription)}delete/")["Location"] == "/subscriptions/"
+    assert not Subscription.objects.exists()

@@ -1,0 +1,33 @@
+"""Workers, notes and people of these tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from servers.audit import writer
+from tests.sessions.host.conftest import start_worker  # noqa: F401  a fixture
+from tests.sessions.watching.world import Notes, NoteServer
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return Notes(folder)
+
+
+@pytest.fixture
+def ada(db: None) -> Iterator[Any]:
+    """A superuser; the writer of this process ends with the test."""
+    yield get_user_model().objects.create_superuser("ada", password="x")
+    writer.reset()
+
+
+@pytest.fixture
+def note_server(notes: Notes) -> Iterator[NoteServer]:
+    server = NoteServer(notes)
+    yield server
+    server.stop()
