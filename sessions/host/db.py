@@ -78,7 +78,8 @@ class Database:
     async def read(self, job: Callable[[], T]) -> T:
         """Run `job` in a reader thread. Raises DatabaseAway."""
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self._readers.submit(job)), READ_SECONDS)
+            async with asyncio.timeout(READ_SECONDS):  # not wait_for: it swallows a cancellation that meets the answer
+                return await asyncio.wrap_future(self._readers.submit(job))
         except (*_REFUSALS, TimeoutError) as exc:
             raise DatabaseAway(str(exc)) from exc
 
@@ -86,7 +87,8 @@ class Database:
         """Commit once. Raises DatabaseAway; then it may still have been committed."""
         try:
             future = writer().submit(fn, events, urgent=urgent)
-            return await asyncio.wait_for(asyncio.wrap_future(future), WRITE_SECONDS)
+            async with asyncio.timeout(WRITE_SECONDS):
+                return await asyncio.wrap_future(future)
         except (*_REFUSALS, TimeoutError) as exc:
             raise DatabaseAway(str(exc)) from exc
 

@@ -38,7 +38,8 @@ def test_a_command_that_does_not_exist_names_the_fix(stack, ada) -> None:
     expect(ada.page.get_by_text("The command was not found")).to_be_visible()
     expect(ada.page.get_by_text("full path")).to_be_visible()
     row = session_row(stack, "No such program")
-    assert (row["fault"], row["state"]) == ("command_not_found", "disconnected")
+    assert row["fault"] == "command_not_found"
+    assert row["state"] != "ready"  # it may be trying again in this moment
 
 
 def test_a_command_that_exits_at_once_shows_its_stderr(stack, ada) -> None:
@@ -72,7 +73,8 @@ def test_a_url_that_is_no_mcp_endpoint_says_what_it_is(stack, ada, scenario, wor
         ada.register_http(name, f"{url}/{scenario}")
         expect(ada.page.get_by_text(words)).to_be_visible(timeout=30_000)
         row = session_row(stack, name)
-        assert (row["fault"], row["state"]) == (fault, "disconnected")
+        assert row["fault"] == fault
+        assert row["state"] != "ready"  # it may be trying again in this moment
 
 
 def test_a_url_that_refuses_names_the_refusal(stack, ada) -> None:
