@@ -104,7 +104,7 @@ async def one_round(heard: list[Listener], process: "subprocess.Popen[str]", eve
         await asyncio.to_thread(write_one, process)
         await asyncio.sleep(PAUSE_SECONDS)
     deadline = time.monotonic() + CATCH_UP_SECONDS
-    while any(len(one.latencies) < events for one in heard) and time.monotonic() < deadline:  # noqa: ASYNC110
+    while any(len(one.latencies) < events for one in heard) and time.monotonic() < deadline:  # noqa: ASYNC110  sockets fill lists
         await asyncio.sleep(0.05)
     missed = sum(events - len(one.latencies) for one in heard)
     if missed:

@@ -68,7 +68,7 @@ class World:
     async def row(self, check: Callable[[Subscription], Any]) -> Subscription:
         """The subscription, once it looks so."""
         async with asyncio.timeout(30):
-            while not check(row := await self.db.read(Subscription.objects.get)):  # noqa: ASYNC110
+            while not check(row := await self.db.read(Subscription.objects.get)):  # noqa: ASYNC110  a row has no event
                 await asyncio.sleep(0.02)  # rows can only be asked for
         return row
 
