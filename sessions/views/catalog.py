@@ -39,8 +39,10 @@ def _list_context(request: HttpRequest, server: Server, tab: str, *kinds: Defini
 def tools(request: HttpRequest, slug: str) -> HttpResponse:
     """The list at the left, the form of `?tool=` (or of the first one) in the middle, its calls at the right."""
     server = access.server_for(request.user, slug)
+    # The age of the lists is read before them: a page that looks older than it is loads again, the other way round never.
+    context = _list_context(request, server, "tools", DefinitionKind.TOOL)
     groups = server_pages.tool_groups(server)
-    context = _list_context(request, server, "tools", DefinitionKind.TOOL) | {"groups": groups}
+    context |= {"groups": groups}
     name = request.GET.get("tool") or (groups[0].tools[0].name if groups else "")
     if name:
         context |= _tool_context(server, _tool(server, name), request.GET)

@@ -11,6 +11,7 @@ let quietUntil = 0;
 let synced = false;
 const since = told(); // null in a new tab
 const seen = new Map(); // subscription -> number of its newest version
+const newest = new Map(); // subscription -> its newest row
 
 function told(value) {
   try {
@@ -24,6 +25,8 @@ function told(value) {
 
 function paint(row) {
   for (const cell of document.querySelectorAll(`[data-subscription-state="${row.subscription}"]`)) {
+    if (Number(cell.dataset.version) > row.version) continue;
+    cell.dataset.version = row.version;
     const words = new DOMParser().parseFromString(row.pill, 'text/html').body.textContent.trim();
     if (words !== cell.textContent.trim()) htmx.swap({ target: cell, swap: 'innerHTML', text: row.pill });
   }
@@ -71,13 +74,19 @@ export function startSubscriptionNotes(live) {
   if (!document.querySelector(BOARD)) return;
   live.on('subscriptions', 'subscription', (frame) => {
     for (const row of frame.rows ?? []) {
-      if (row.deleted) continue;
+      if (row.deleted) {
+        newest.delete(row.subscription);
+        continue;
+      }
+      newest.set(row.subscription, row);
       paint(row);
       if (!isNews(row) || isShown(row)) continue;
       waiting.set(row.subscription, row);
       tellSoon();
     }
   });
+  /* What a form brought may be older than what was told meanwhile: the server agrees within milliseconds. */
+  document.addEventListener('htmx:after:swap', () => newest.forEach(paint));
   live.on('subscriptions', 'synced', () => {
     synced = true;
     if (told() === null) told('');

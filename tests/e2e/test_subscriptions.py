@@ -14,6 +14,15 @@ from tests.tools.stack import ADMIN, Stack
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 CLOCK = "peer://clock"
 ARRIVES_MS = 40_000
+#: the answer to *Subscribe* waits until the test calls letThrough()
+HELD_BACK = """
+const through = window.fetch;
+window.fetch = async (target, ...rest) => {
+  const response = await through(target, ...rest);
+  if (String(target.url ?? target).includes('/subscribe/')) await new Promise((go) => (window.letThrough = go));
+  return response;
+};
+"""
 
 
 def register(stack: Stack, name: str, peer: str, era: str) -> str:
@@ -111,6 +120,24 @@ def test_a_change_is_told_on_every_page_and_the_board_shows_it(stack: Stack, wal
     version(ada.page, 2)
     expect(row.locator("td").nth(5)).to_have_text("2", timeout=ARRIVES_MS)
     expect(row.get_by_role("img")).to_have_attribute("aria-label", re.compile("1 update in the last 24 hours"))
+
+
+def test_an_answer_that_is_older_than_what_was_told_meanwhile_does_not_stay_on_the_page(
+    stack: Stack, walker: Callable[..., Walk]
+) -> None:
+    slug = register(stack, "Overtaken", "sdk2", "legacy")
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    bob.open("/subscriptions/")
+    ada.page.add_init_script(HELD_BACK)
+    ada.open(f"/servers/{slug}/tools/")
+    ada.wait_for_state("Ready")
+    ada.open(f"/servers/{slug}/resources/?uri={CLOCK}")
+    place = ada.page.locator("[data-subscribe]")
+    place.get_by_role("button", name="Subscribe").click()
+    row = bob.page.locator("[data-subscription-row]").filter(has_text="Overtaken")
+    expect(row).to_contain_text("Listening", timeout=ARRIVES_MS)
+    ada.page.evaluate("letThrough()")
+    expect(place).to_contain_text("Listening")
 
 
 def test_unsubscribing_keeps_the_history_and_can_be_taken_back(stack: Stack, walker: Callable[..., Walk]) -> None:

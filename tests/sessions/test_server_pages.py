@@ -1,9 +1,19 @@
-"""What pages take from a server's own words."""
+"""What pages take from a server's own words, and how old they take themselves to be."""
 
-from servers.models import Server
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from servers.domain.catalog import store_listing
+from servers.enums import DefinitionKind
+from servers.models import Definition, Server
 from servers.templatetags.kit import transport_name
 from sessions.domain import server_pages
 from sessions.models import McpSession
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_session
 
 
 def test_a_description_of_megabytes_is_cut_and_says_so() -> None:
@@ -33,3 +43,25 @@ def test_a_list_that_was_cut_says_which_limit_did_it_and_where_to_raise_it() -> 
     assert cut.explanation.cause == "Only the first 500 pages were read."
     assert "Settings, Limits" in cut.explanation.remedy
     assert server_pages.cuts(None) == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("tab", ["tools", "resources", "prompts"])
+def test_a_list_that_arrives_while_its_page_is_made_leaves_the_page_looking_older(
+    tab: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other way round nothing would tell the page that its list is empty no more."""
+    server = make_session("orders").server
+    read = server_pages.definitions
+
+    def read_then_store(*asked: Any) -> list[Definition]:
+        found = list(read(*asked))
+        store_listing(server, DefinitionKind.TOOL, [{"name": "find", "inputSchema": {}}], timezone.now())
+        return found
+
+    monkeypatch.setattr(server_pages, "definitions", read_then_store)
+    client = Client()
+    client.force_login(person("vera", "view_server"))
+    text = client.get(f"/servers/orders/{tab}/").content.decode()
+    assert "data-reload-on-catalog" in text
+    assert 'data-catalog=""' in text
