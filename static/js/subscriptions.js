@@ -32,7 +32,9 @@ if (page && head) {
 }
 
 if (board) {
-  const refresh = () => refreshSoon('subscription-rows', 'subscription-numbers');
+  /* The first subscription of all takes the place of the words that there is none. */
+  const parts = () => (document.getElementById('subscription-rows') ? ['subscription-rows', 'subscription-numbers'] : [board.id]);
+  const refresh = () => refreshSoon(...parts());
   let joined = false;
   live.on('subscriptions', 'subscription', (frame) => {
     for (const row of frame.rows ?? []) {
