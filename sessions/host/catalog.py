@@ -24,6 +24,7 @@ from sessions.domain import catalog_reading, lifecycle
 from sessions.domain.catalog_reading import PLURALS, Note
 from sessions.domain.lifecycle import Hold
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.ending import end
 from sessions.host.redaction import Redactor
 from sessions.protocol.errors import Fault, McpError
 from sessions.protocol.events import ListKind
@@ -81,9 +82,7 @@ class Catalog:
         if self._timer is not None:
             self._timer.cancel()
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+        await end(task)
 
     def _start(self, kinds: Iterable[DefinitionKind], delay: float) -> None:
         self._wanted |= set(kinds)

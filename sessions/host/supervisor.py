@@ -19,6 +19,7 @@ from sessions.domain import commands, lifecycle
 from sessions.domain.lifecycle import Failure, Hold
 from sessions.enums import SessionCondition
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.ending import end
 from sessions.host.greeting import greeting_of
 from sessions.host.launch import Launch, LaunchProblem, load
 from sessions.host.live import Live
@@ -291,9 +292,7 @@ class Supervisor:
                 await self._wait_for_news({task}, None)
             return True
         finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
+            await end(task)
 
     async def _wait_for_news(self, others: set[Any], seconds: float | None) -> None:
         news = asyncio.ensure_future(self._news.wait())

@@ -24,6 +24,7 @@ from sessions.domain import claiming, claims, ownership
 from sessions.domain.ownership import Burial
 from sessions.host import spool
 from sessions.host.db import DatabaseAway
+from sessions.host.ending import end
 from sessions.host.machine import is_gone
 from sessions.host.orders import read_orders
 from sessions.host.service import Host
@@ -57,10 +58,7 @@ class Tick:
         """The worker drains: nothing is swept any more, and the others hear of it before their next look."""
         self._closing = True
         self._last_words = asyncio.create_task(self._beat())
-        for task in (self._sweeping, self._claiming):
-            if task is not None and not task.done():
-                task.cancel()
-                await asyncio.wait({task})
+        await end(self._sweeping, self._claiming)
 
     async def _beat(self) -> None:
         host = self._host

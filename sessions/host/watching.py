@@ -24,6 +24,7 @@ from sessions.domain.resource_versions import Found, NoContents
 from sessions.domain.watches import Watch
 from sessions.enums import VersionCause
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.ending import end
 from sessions.host.logs import ServerLog
 from sessions.host.reads import Reads, Wish
 from sessions.host.redaction import Redactor
@@ -112,8 +113,7 @@ class Watching:
         if task is None:
             return
         self.over(None)
-        task.cancel()
-        await asyncio.wait({task})
+        await end(task)
         await self._reads.close()
         await self._told.close()
         if self._watches and self._over:
