@@ -15,6 +15,7 @@ from django.utils import timezone
 from sessions.domain import webhooks
 from sessions.domain.webhooks import Attempted, Claimed
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.ending import end
 from sessions.host.launch import egress_policy
 from sessions.protocol.errors import AddressRefused, McpError
 from sessions.protocol.limits import KIB, Limits
@@ -49,11 +50,7 @@ class Webhooks:
     async def close(self) -> None:
         """Attempts that are under way are given up: they are made again when their lease is over."""
         self._closed = True
-        tasks = [*self._sending.values(), *([self._looking] if self._looking else [])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end(*self._sending.values(), self._looking)
 
     async def _look(self) -> None:
         try:
