@@ -10,7 +10,7 @@ from celery import shared_task
 from servers.domain.drafts import purge_drafts
 from sessions.domain import retention
 from sessions.host import current
-from sessions.host.logs import trim_all
+from sessions.host.log_ring import trim_all
 
 
 @shared_task(name="sessions.open")

@@ -38,6 +38,8 @@ QUEUE_LIMIT = 2_000
 BATCH_LIMIT = 256
 #: a commit that has begun cannot be taken back: how long a caller whose time is over still waits for it
 COMMIT_GRACE_SECONDS = 3.0
+#: works that nobody waits for (log lines) are taken up when nothing else waits, or after this time
+SPARE_SECONDS = 0.5
 #: SQLite is not fair: without a pause, a process that commits back to back starves every other writer for seconds
 FAIRNESS_SECONDS = 0.001
 
@@ -64,6 +66,7 @@ class _Work(Generic[T]):
     events: Callable[[T], list[Event]] | None
     future: "Future[T]" = field(default_factory=Future)
     committing: bool = False
+    since: float = field(default_factory=time.monotonic)
 
     def begin_commit(self) -> bool:
         """From here on the future cannot be cancelled. False when it was."""
@@ -76,12 +79,18 @@ class Writer:
         self._condition = threading.Condition()
         self._urgent: deque[_Work[Any]] = deque()
         self._queue: deque[_Work[Any]] = deque()
+        self._spare: deque[_Work[Any]] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     # --- for callers ----------------------------------------------------------------------------------------------
     def submit(
-        self, fn: Callable[[], T], events: Callable[[T], list[Event]] | None = None, *, urgent: bool = False
+        self,
+        fn: Callable[[], T],
+        events: Callable[[T], list[Event]] | None = None,
+        *,
+        urgent: bool = False,
+        spare: bool = False,
     ) -> "Future[T]":
         """The future of `fn`'s result, done when result and events are durable. Never blocks; raises WriterBusy.
 
@@ -91,9 +100,9 @@ class Writer:
         with self._condition:
             if self._stopping:
                 raise WriterBusy("This process is stopping.")
-            if len(self._queue) + len(self._urgent) >= QUEUE_LIMIT:
+            if len(self._queue) + len(self._urgent) + len(self._spare) >= QUEUE_LIMIT:
                 raise WriterBusy("Too many changes wait for the audit log.")
-            (self._urgent if urgent else self._queue).append(work)
+            (self._urgent if urgent else self._spare if spare else self._queue).append(work)
             self._ensure_thread()
             self._condition.notify()
         return work.future
@@ -157,7 +166,7 @@ class Writer:
         try:
             while batch := self._next():
                 self._flush(batch)
-                if connection.vendor == "sqlite" and (self._queue or self._urgent):
+                if connection.vendor == "sqlite" and self._waits():
                     time.sleep(FAIRNESS_SECONDS)
         finally:
             connection.close()
@@ -165,11 +174,16 @@ class Writer:
     def _next(self) -> list[_Work[Any]]:
         """Waits; empty when the writer stops and nothing is left."""
         with self._condition:
-            self._condition.wait_for(lambda: self._queue or self._urgent or self._stopping)
+            self._condition.wait_for(lambda: self._waits() or self._stopping)
             batch: list[_Work[Any]] = []
             while (self._urgent or self._queue) and len(batch) < BATCH_LIMIT:
                 batch.append((self._urgent or self._queue).popleft())
+            if self._spare and (not batch or self._spare[0].since < time.monotonic() - SPARE_SECONDS):
+                batch.append(self._spare.popleft())
             return batch
+
+    def _waits(self) -> bool:
+        return bool(self._queue or self._urgent or self._spare)
 
     def _flush(self, batch: list[_Work[Any]], *, again: bool = True) -> None:
         batch = [work for work in batch if work.committing or not work.future.cancelled()]

@@ -13,6 +13,8 @@ from .flight import Flight
 
 log = logging.getLogger(__name__)
 
+#: a drop is told with the next event, and after this time when none comes
+OWN_UP_SECONDS = 1.0
 #: what we say ourselves: never dropped because the server says too much
 _OWN = frozenset({StateChanged, Following, FollowingLost})
 
@@ -25,6 +27,7 @@ class Telling:
         self._bucket = TokenBucket(limits.events_per_second, limits.events_burst)
         #: called with every event, also with those that are too many for the owner
         self.heeding: list[Callable[[Event], None]] = []
+        self._owning_up: asyncio.TimerHandle | None = None
 
     def move(self, trigger: Trigger, reason: str = "") -> None:
         for event in self._session.move(trigger, reason):
@@ -37,6 +40,8 @@ class Telling:
         for heed in self.heeding:
             heed(event)
         if type(event) not in _OWN and not self._bucket.allow(self._loop.time()):
+            if self._owning_up is None:
+                self._owning_up = self._loop.call_later(OWN_UP_SECONDS, self._own_up)
             return
         self.flush_dropped()
         self._hand_on(event)
@@ -50,6 +55,10 @@ class Telling:
         dropped = self._bucket.take_dropped()
         if dropped:
             self._hand_on(EventsDropped(dropped))
+
+    def _own_up(self) -> None:
+        self._owning_up = None
+        self.flush_dropped()
 
     def _hand_on(self, event: Event) -> None:
         try:

@@ -83,10 +83,12 @@ class Database:
         except (*_REFUSALS, TimeoutError) as exc:
             raise DatabaseAway(str(exc)) from exc
 
-    async def write(self, fn: Callable[[], T], events: Events | None = None, *, urgent: bool = False) -> T:
+    async def write(
+        self, fn: Callable[[], T], events: Events | None = None, *, urgent: bool = False, spare: bool = False
+    ) -> T:
         """Commit once. Raises DatabaseAway; then it may still have been committed."""
         try:
-            future = writer().submit(fn, events, urgent=urgent)
+            future = writer().submit(fn, events, urgent=urgent, spare=spare)
             async with asyncio.timeout(WRITE_SECONDS):
                 return await asyncio.wrap_future(future)
         except (*_REFUSALS, TimeoutError) as exc:

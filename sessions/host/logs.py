@@ -1,77 +1,37 @@
-"""The log of a server: its notifications, its stderr and what the host did, as a numbered ring of KEPT rows.
+"""The log of a session that this worker holds: its notifications, its stderr and what the host did.
 
-Lines are written in batches. What a server sends faster than the database takes is shed, oldest first, and the exact
-number of lines shed stands in the ring itself.
+Nothing here waits. What a server sends faster than the log takes is shed, oldest first, and the exact number of lines
+shed stands in the log itself: since the line before, and in all.
 """
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial
-from uuid import UUID
 
-from django.db import transaction
-from django.db.models import Count, Max
-from django.utils import timezone
-
-from sessions import bus
-from sessions.domain.lifecycle import Hold, held, storable
+from sessions.domain.lifecycle import Hold
 from sessions.enums import LogSource
-from sessions.host.db import Database, DatabaseAway
-from sessions.models import LogLine
+from sessions.host.log_line import Line, Taken
+from sessions.host.log_writer import LogWriter
 
-KEPT = 2_000
+__all__ = ["Line", "ServerLog"]
+
+#: a server may say so much at once (when it starts) without losing a line
 PENDING_LIMIT = 1_000
-FLUSH_SECONDS = 0.2
-LINE_CHARS = 8_000
-#: trimming each time would cost a DELETE a batch
-TRIM_EVERY = 100
-#: cards of calls that hear at once of their new lines; the others show them with their next change
-CALLS_TOLD = 32
-LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    source: LogSource
-    level: str
-    text: str
-    logger: str = ""
-    call_uid: UUID | None = None
-    at: datetime = field(default_factory=timezone.now)
-
-    def row(self, server_id: int, seq: int) -> LogLine:
-        return LogLine(
-            server_id=server_id,
-            seq=seq,
-            at=self.at,
-            source=self.source,
-            level=self.level if self.level in LEVELS else "info",
-            logger=storable(self.logger, 200),
-            text=storable(self.text, LINE_CHARS),
-            call_uid=self.call_uid,
-        )
 
 
 class ServerLog:
-    """The log of one session that this worker holds."""
-
-    def __init__(self, db: Database, hold: Hold) -> None:
-        self._db = db
-        self._hold = hold
+    def __init__(self, writer: LogWriter, hold: Hold) -> None:
+        self.hold = hold
+        #: done when the lines that are on their way are written, or back
+        self.under_way: asyncio.Future[None] | None = None
+        self._writer = writer
         self._pending: deque[Line] = deque()
         self._shed = 0
-        self._task: asyncio.Task[None] | None = None
+        self._shed_before = 0
 
     def add(self, line: Line) -> None:
-        """From the loop; never waits."""
-        if len(self._pending) >= PENDING_LIMIT:
-            self._pending.popleft()
-            self._shed += 1
         self._pending.append(line)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._flush_later())
+        self._cut()
+        self._writer.wake(self)
 
     def host(self, text: str, level: str = "info") -> None:
         """A line of our own."""
@@ -80,73 +40,43 @@ class ServerLog:
     def shed(self, count: int) -> None:
         """`count` lines were dropped before they came here."""
         self._shed += count
+        self._writer.wake(self)
 
     async def close(self) -> None:
         """Write what waits."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-        await self._flush()
+        await self._writer.finish(self)
 
-    async def _flush_later(self) -> None:
-        await asyncio.sleep(FLUSH_SECONDS)
-        while self._pending:
-            await self._flush()
-            await asyncio.sleep(FLUSH_SECONDS)
-        self._task = None
+    # --- for the writer ----------------------------------------------------------------------------------------------
+    @property
+    def waits(self) -> bool:
+        return bool(self._pending or self._shed)
 
-    async def _flush(self) -> None:
-        lines, shed = list(self._pending), self._shed
-        self._pending.clear()
-        self._shed = 0
-        if lines or shed:
-            writing = asyncio.ensure_future(self._write(lines, shed))
-            try:
-                await asyncio.shield(writing)
-            except asyncio.CancelledError:  # whoever closes us waits for what is on its way
-                await asyncio.wait({writing})
-                raise
+    def take(self, most: int | None = None) -> Taken:
+        """The oldest lines; all of them without `most`."""
+        count = len(self._pending) if most is None else min(most, len(self._pending))
+        lines = [self._pending.popleft() for _ in range(count)]
+        shed, self._shed = self._shed, 0
+        self._shed_before += shed
+        return Taken(lines, shed, [*self._confession(shed, lines), *lines])
 
-    async def _write(self, lines: list[Line], shed: int) -> None:
-        told = [*lines, Line(LogSource.HOST, "warning", _shed_words(shed))] if shed else lines
-        try:
-            await self._db.write(partial(append, self._hold, told))
-        except DatabaseAway:
-            self._shed += len(lines) + shed
+    def put_back(self, taken: Taken) -> None:
+        """They could not be written."""
+        self._shed_before -= taken.shed
+        self._shed += taken.shed
+        self._pending.extendleft(reversed(taken.lines))
+        self._cut()
 
+    def _cut(self) -> None:
+        while len(self._pending) > PENDING_LIMIT:
+            self._pending.popleft()
+            self._shed += 1
 
-def _shed_words(count: int) -> str:
-    lines = "1 line was" if count == 1 else f"{count} lines were"
-    return f"{lines} dropped: the server sent more than the log takes."
-
-
-def append(hold: Hold, lines: list[Line]) -> None:
-    """Number and store `lines` in the current transaction, if the session is still ours."""
-    if not held(hold).exists():
-        return
-    newest = LogLine.objects.filter(server_id=hold.server_id).aggregate(Max("seq"))["seq__max"] or 0
-    last = newest + len(lines)
-    LogLine.objects.bulk_create([line.row(hold.server_id, seq) for seq, line in enumerate(lines, newest + 1)])
-    if newest // TRIM_EVERY != last // TRIM_EVERY:
-        trim(hold.server_id, last)
-    transaction.on_commit(lambda: _announce(hold.server_uid, last, {line.call_uid for line in lines}))
-
-
-def _announce(server_uid: UUID, last: int, calls: set[UUID | None]) -> None:
-    bus.log_appended(server_uid, last)
-    for uid in [uid for uid in calls if uid is not None][:CALLS_TOLD]:
-        bus.publish(f"call.{uid}", None, "call")
-
-
-def trim(server_id: int, last: int) -> None:
-    LogLine.objects.filter(server_id=server_id, seq__lte=last - KEPT).delete()
-
-
-def trim_all() -> int:
-    """Cut every ring that is longer than KEPT, whatever left it so. Returns the number of rings cut."""
-    long = LogLine.objects.values_list("server_id").annotate(last=Max("seq"), lines=Count("id")).filter(lines__gt=KEPT)
-    found = list(long.values_list("server_id", "last"))
-    for server_id, last in found:
-        trim(server_id, last)
-    return len(found)
+    def _confession(self, shed: int, lines: list[Line]) -> list[Line]:
+        if not shed:
+            return []
+        words = "1 line was" if shed == 1 else f"{shed} lines were"
+        text = f"{words} dropped: the server sent more than the log takes."
+        if self._shed_before > shed:
+            text += f" {self._shed_before} in all since this worker took the session."
+        said = Line(LogSource.HOST, "warning", text)
+        return [said if not lines else Line(said.source, said.level, text, at=lines[0].at)]

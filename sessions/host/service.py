@@ -18,6 +18,7 @@ from sessions.domain.ownership import Incarnation
 from sessions.host.calls import Calls
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.live import Live
+from sessions.host.log_writer import LogWriter
 from sessions.host.orders import read_orders
 from sessions.host.probe import Probe
 from sessions.host.shared import Shared
@@ -41,7 +42,7 @@ class Host:
         self.spool_directory = Path(settings.DATA_DIR) / "spool"
         self.calls = Calls(db, self._live_session, self.counters, Spool(self.spool_directory, me.uid))
         self.webhooks = Webhooks(db)
-        self.shared = Shared(settings.RECONNECT_CEILING_SECONDS, self._on_ready, self.webhooks.look)
+        self.shared = Shared(LogWriter(db), settings.RECONNECT_CEILING_SECONDS, self._on_ready, self.webhooks.look)
         self.supervisors: dict[int, Supervisor] = {}
         self._tests: set[UUID] = set()
         self._test_slots = asyncio.Semaphore(TESTS_AT_ONCE)

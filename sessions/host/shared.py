@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sessions.host.log_writer import LogWriter
+
 #: sessions that may be opening at once: when a whole network comes back, not all servers start in one moment
 OPENING_AT_ONCE = 50
 
@@ -14,6 +16,7 @@ def _nobody() -> None:
 
 @dataclass
 class Shared:
+    logs: LogWriter
     #: seconds between two tries at most
     ceiling: float
     #: told the id of a session that is ready, or has room again: its waiting calls may go

@@ -52,7 +52,7 @@ class Supervisor:
         self.orders = orders
         self.live: Live | None = None
         self._db, self._shared = db, shared
-        self._log = ServerLog(db, hold)
+        self._log = ServerLog(shared.logs, hold)
         self._pace = Pace(shared.ceiling)
         self._news = asyncio.Event()
         self._overtaken = False

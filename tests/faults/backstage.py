@@ -21,7 +21,7 @@ from django.db.models import Count, Max
 from django.utils import timezone
 
 from servers.audit.record import SYSTEM
-from servers.enums import IdentityKind, TransportKind
+from servers.enums import AuditAction, IdentityKind, TransportKind
 from servers.models import AuditEvent, Definition, Identity, Server
 from sessions import bus
 from sessions.domain import commands
@@ -103,6 +103,20 @@ def _history(call: Call, events: Counter[str]) -> dict[str, Any]:
     }
 
 
+def fences() -> list[tuple[str, bool, int]]:
+    """Every session that became ready and every call that was sent, with its epoch, in the order of the chain."""
+    sends = (AuditAction.CALL_SEND,)
+    told = AuditEvent.objects.filter(action__in=[AuditAction.SESSION_READY, *sends]).order_by("seq")
+    rows = told.values_list("server_uid", "action", "body")
+    return [(str(uid), action in sends, json.loads(body)["details"]["epoch"]) for uid, action, body in rows]
+
+
+def answer_of(call_uid: str) -> str:
+    """The text that a call of the test server ended with."""
+    result = Call.objects.select_related("result").get(uid=call_uid).result
+    return str(json.loads(result.text or "{}")["content"][0]["text"]) if result else ""
+
+
 def log_state(server_uid: str) -> dict[str, Any]:
     """The newest number of a server's log, and what mcpadmin itself said in it."""
     lines = LogLine.objects.filter(server__uid=server_uid)
@@ -123,7 +137,7 @@ VERBS = {
     for verb in (
         *(chain_is_whole, migrate, newest, record, sign_in, user),
         *(register, register_many, remove_all, sessions, states, has_tool, unfinished),
-        *(histories, log_state, count_events),
+        *(histories, fences, answer_of, log_state, count_events),
     )
 }
 

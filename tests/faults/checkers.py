@@ -32,12 +32,23 @@ class CallHistory:
     events: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Fence:
+    """A session that became ready, or a call that was sent: under which epoch of its server's session."""
+
+    server: str
+    sent: bool
+    epoch: int
+
+
 @dataclass
 class Histories:
     effects: list[Effect] = field(default_factory=list)
     calls: list[CallHistory] = field(default_factory=list)
     #: uids of calls that a browser was told to be accepted
     accepted: set[str] = field(default_factory=set)
+    #: in the order of their commits
+    fences: list[Fence] = field(default_factory=list)
     chain_whole: bool = True
 
 
@@ -49,6 +60,10 @@ def read_effects(file: Path) -> list[Effect]:
 
 def read_calls(rows: Iterable[dict[str, Any]]) -> list[CallHistory]:
     return [CallHistory(**row) for row in rows]
+
+
+def read_fences(rows: Iterable[tuple[str, bool, int]]) -> list[Fence]:
+    return [Fence(*row) for row in rows]
 
 
 # --- effects against rows ----------------------------------------------------------------------------------------------
@@ -109,6 +124,17 @@ def events_that_do_not_fit(told: Histories) -> list[str]:
     return wrong
 
 
+def sends_under_an_overtaken_epoch(told: Histories) -> list[str]:
+    """A worker that lost its session to another one sends nothing any more."""
+    newest: dict[str, int] = {}
+    wrong = []
+    for fence in told.fences:
+        if fence.sent and fence.epoch < newest.get(fence.server, 0):
+            wrong.append(f"a call was sent under epoch {fence.epoch} after epoch {newest[fence.server]} had begun")
+        newest[fence.server] = max(fence.epoch, newest.get(fence.server, 0))
+    return wrong
+
+
 def broken_chain(told: Histories) -> list[str]:
     return [] if told.chain_whole else ["the audit chain does not verify"]
 
@@ -121,6 +147,7 @@ CHECKERS: tuple[Callable[[Histories], list[str]], ...] = (
     calls_without_end,
     accepted_without_row,
     events_that_do_not_fit,
+    sends_under_an_overtaken_epoch,
     broken_chain,
 )
 

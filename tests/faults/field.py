@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from tests.faults.checkers import Histories, gaps, problems, read_calls, read_effects
+from tests.faults.checkers import Histories, gaps, problems, read_calls, read_effects, read_fences
 from tests.faults.people import Gone, Person, people
 from tests.faults.plant import Plant, auntil, http_effects, plant
 from tests.faults.size import Report, Size
@@ -94,15 +94,16 @@ class Field:
         for number, tab in enumerate(self.tabs):
             seqs = [seq for seq in tab.seqs["audit"] if seq <= newest]
             wrong += [f"tab {number}: {words}" for words in gaps(seqs, newest)]
-        return wrong + await self.off_loop(self._children)
+        return wrong + await self.off_loop(self.children)
 
     def read(self) -> None:
         """The histories as they stand."""
         self.told.effects = read_effects(self.running.effects_file)
         self.told.calls = read_calls(self.running.do("histories"))
+        self.told.fences = read_fences(self.running.do("fences"))
         self.told.chain_whole = self.running.do("chain_is_whole")
 
-    def _children(self) -> list[str]:
+    def children(self) -> list[str]:
         """One process for each stdio session, nothing of the dead."""
         self.running.await_ready(*self.servers)
         wanted = sum(row["slug"].startswith("stdio") for row in self.running.do("sessions"))

@@ -74,6 +74,22 @@ class Plant(Site):
         process.kill()
         process.wait(10)
 
+    def freeze_worker(self, node: str) -> None:
+        """Its children live on. Not in the middle of a commit: SQLite has one write lock, and all would stand still."""
+        until(lambda: self._frozen(node), words=f"{node} commits without end")
+
+    def _frozen(self, node: str) -> bool:
+        self.workers[node].send_signal(signal.SIGSTOP)
+        try:
+            with self.database_locked(seconds=2):
+                return True
+        except sqlite3.OperationalError:
+            self.thaw_worker(node)
+            return False
+
+    def thaw_worker(self, node: str) -> None:
+        self.workers[node].send_signal(signal.SIGCONT)
+
     def stop_worker(self, node: str = "w1") -> int:
         process = self.workers.pop(node)
         process.terminate()
@@ -109,8 +125,9 @@ class Plant(Site):
             return database.execute(sql, parameters).fetchall()
 
     @contextmanager
-    def database_locked(self) -> Iterator[None]:
-        database = sqlite3.connect(self.database, timeout=20, isolation_level=None)
+    def database_locked(self, seconds: float = 20) -> Iterator[None]:
+        """Waits at most so many seconds for the lock."""
+        database = sqlite3.connect(self.database, timeout=seconds, isolation_level=None)
         try:
             database.execute("BEGIN EXCLUSIVE")
             yield

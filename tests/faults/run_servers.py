@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.faults.servers import flap, flood, half_open
+from tests.faults.flood import flood
+from tests.faults.servers import flap, half_open
 from tests.faults.size import FULL, judge
 
 pytestmark = [pytest.mark.up, pytest.mark.deadline(2_400)]

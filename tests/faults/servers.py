@@ -1,7 +1,6 @@
-"""Servers that misbehave: one that dies a thousand times, one that goes silent without a word, one that floods."""
+"""Servers that misbehave: one that dies a thousand times, one that goes silent without a word."""
 
 import asyncio
-import re
 import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -9,7 +8,6 @@ from typing import Any
 
 import psutil
 
-from tests.benchmarks.load import percentile
 from tests.faults import holdings
 from tests.faults.checkers import left_behind
 from tests.faults.field import Field, set_up
@@ -21,8 +19,6 @@ from tests.peers.proxied import Remote, proxied
 #: and the one that flapped is open at the end, with its three pipes and a pidfd
 ROOM = {"mib": 20, "descriptors": 10, "threads": 3}
 FOUND_SECONDS = 45.0
-NEIGHBOUR_RATIO = 2.0
-SHED = re.compile(r"(\d+) lines were dropped")
 
 
 # --- flapping ----------------------------------------------------------------------------------------------------------
@@ -114,64 +110,3 @@ def _silent(field: Field, proxy: Remote) -> Iterator[None]:
         for process in stopped:
             with suppress(psutil.NoSuchProcess):  # whoever noticed has killed it
                 process.resume()
-
-
-# --- a flood -----------------------------------------------------------------------------------------------------------
-async def flood(size: Size, seconds: float = 60.0, rate: int = 10_000) -> tuple[list[str], Report]:
-    """Ten thousand log messages a second from one server while another is called ten times a second."""
-    async with set_up("flood", size) as field:
-        seconds, worker = size.seconds(seconds, 5), field.running.workers["w1"].pid
-        flooding, called = field.servers[0], field.servers[1]
-        await _latencies(field, called, 2)
-        alone = await _latencies(field, called, max(3.0, seconds / 4))
-        before = await field.off_loop(holdings.of, worker)
-        shed: dict[int, int] = {}
-        watching = asyncio.create_task(_watch_log(field, flooding, shed))
-        sent = round(seconds * rate)
-        await field.tabs[0].ask(flooding, "flood", tool="flood", count=sent, rate=rate)
-        beside = await _latencies(field, called, seconds)
-        await field.settled()
-        await asyncio.sleep(2)
-        watching.cancel()
-        after = await field.off_loop(holdings.of, worker)
-        last = await field.off_loop(field.running.do, "log_state", flooding)
-        field.report.say(sent=sent, rate=rate, before=before, after=after, refused=sum(field.rejected.values()))
-        field.report.say(log_lines=last["newest"], said_to_be_shed=sum(shed.values()))
-        ratio = percentile(beside, 0.95) / percentile(alone, 0.95)
-        for share, name in ((0.5, "p50"), (0.95, "p95")):
-            field.report.say(**{f"{name}_ms": f"{percentile(alone, share):.1f} alone, {percentile(beside, share):.1f}"})
-        slow = [f"p95 of the neighbour grew {ratio:.1f} times"] * (ratio > size.promise(NEIGHBOUR_RATIO))
-        uncounted = sent - (last["newest"] + sum(shed.values()))
-        lost = [f"{uncounted} lines are neither in the log nor counted as dropped"] * (uncounted > 0)
-        refused = [f"the neighbour's calls were refused: {dict(field.rejected)}"] * bool(field.rejected)
-        wrong = left_behind(before, after, {"mib": 100, "descriptors": 6, "threads": 3})
-        return wrong + slow + lost + refused, field.report
-
-
-async def _latencies(field: Field, server: str, seconds: float) -> list[float]:
-    """Ten calls a second; milliseconds from the order to the end that the tab hears of, in order of size."""
-    took: list[float] = []
-
-    async def one(number: int) -> None:
-        began, tab = time.monotonic(), field.tabs[number % len(field.tabs)]
-        answer = await tab.ask(server, f"beside-{began}")
-        if answer["op"] != "accepted":
-            field.rejected[answer["message"]] += 1
-            return
-        await tab.end_of(answer["call"])
-        took.append((time.monotonic() - began) * 1000)
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(round(seconds * 10)):
-            group.create_task(one(number))
-            await asyncio.sleep(0.1)
-    return sorted(took)
-
-
-async def _watch_log(field: Field, server: str, shed: dict[int, int]) -> None:
-    """The ring forgets within seconds: what mcpadmin says in it of dropped lines is noted as it goes by."""
-    while True:
-        for seq, text in (await field.off_loop(field.running.do, "log_state", server))["said"]:
-            if told := SHED.match(text):
-                shed[seq] = int(told[1])
-        await asyncio.sleep(0.3)

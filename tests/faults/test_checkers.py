@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.checkers import CallHistory, Effect, Histories, gaps, left_behind, problems, read_effects
+from tests.faults.checkers import CallHistory, Effect, Fence, Histories, gaps, left_behind, problems, read_effects
 from tests.faults.slopes import Samples, theil_sen
 
 EVENTS = {"request": 1, "send": 1, "finish": 1}
@@ -47,6 +47,12 @@ def planted_acceptance() -> Histories:
     return replace(clean(), accepted={"0a-1", "0b-2"})
 
 
+def planted_zombie() -> Histories:
+    """Epoch 3 sends after epoch 5 was ready; another server's epochs are its own."""
+    fences = [Fence("s", False, 3), Fence("t", False, 9), Fence("s", True, 3), Fence("s", False, 5)]
+    return replace(clean(), fences=[*fences, Fence("s", True, 5), Fence("s", True, 3)])
+
+
 @pytest.mark.parametrize(
     ("told", "checker"),
     [
@@ -56,6 +62,7 @@ def planted_acceptance() -> Histories:
         (with_call(state="expired", attempts=0, events=EVENTS | {"send": 0}), "states_that_lie"),
         (replace(clean(), effects=[]), "states_that_lie"),
         (with_call(state="sent", final=False, events=EVENTS | {"finish": 0}), "calls_without_end"),
+        (planted_zombie(), "sends_under_an_overtaken_epoch"),
         (planted_acceptance(), "accepted_without_row"),
         (with_call(events=EVENTS | {"finish": 2}), "events_that_do_not_fit"),
         (with_call(attempts=2), "events_that_do_not_fit"),

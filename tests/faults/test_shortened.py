@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.faults.frozen_worker import freeze_workers, without_fence
 from tests.faults.many import many_sessions
 from tests.faults.outages import database_locked, redis_outages
 from tests.faults.servers import flap, half_open
@@ -19,6 +20,15 @@ async def test_a_killed_worker_leaves_no_duplicate_and_no_call_without_its_end()
 async def test_the_checkers_report_duplicates_when_the_claim_is_switched_off() -> None:
     found = {line.partition(":")[0] for line in await without_claims(SHORT)}
     assert "more_effects_than_attempts" in found
+
+
+async def test_a_worker_that_stood_still_and_was_overtaken_sends_nothing_any_more() -> None:
+    judge(await freeze_workers(SHORT))
+
+
+async def test_the_checkers_report_an_overtaken_owner_when_the_epoch_is_ignored() -> None:
+    found = {line.partition(":")[0] for line in await without_fence(SHORT)}
+    assert {"sends_under_an_overtaken_epoch", "stdio servers alive"} <= found
 
 
 async def test_redis_killed_wiped_and_away_loses_no_call() -> None:

@@ -3,7 +3,7 @@
 python effect_peer.py stdio|http [--era legacy|modern] [--effects FILE] [--port N] [--flaps N]
 
 effect {id, seconds}   one durable line "<id> TAB <trace id or -> TAB <pid>" before it waits and answers
-flood {count, rate}    `count` log messages, `rate` a second, then the answer says how many were sent
+flood {seconds, rate}  log messages, `rate` a second if they are taken, then the answer says how many were sent
 
 `--flaps N`: the first N lives end by themselves, every other one before it said a word, the rest right after the
 handshake; each life leaves a line "life" in FILE. Over HTTP the URL is printed on stderr.
@@ -28,7 +28,7 @@ TOOLS = [
         "name": "effect",
         "inputSchema": {"type": "object", "properties": {"id": TEXT, "seconds": NUMBER}, "required": ["id"]},
     },
-    {"name": "flood", "inputSchema": {"type": "object", "properties": {"count": NUMBER, "rate": NUMBER}}},
+    {"name": "flood", "inputSchema": {"type": "object", "properties": {"seconds": NUMBER, "rate": NUMBER}}},
 ]
 INFO = {"name": "effects", "version": "1"}
 #: messages of a flood between two looks at the clock
@@ -90,22 +90,23 @@ class Server:
     async def _call(self, params: Json, tell: Tell) -> str:
         given = params.get("arguments") or {}
         if params["name"] == "flood":
-            return await _flood(int(given.get("count", 1_000)), float(given.get("rate", 10_000)), tell)
+            return await _flood(float(given.get("seconds", 1)), float(given.get("rate", 10_000)), tell)
         trace = str((params.get("_meta") or {}).get("traceparent") or "-")
         self._ledger.note(f"{given['id']}\t{trace.split('-')[1] if '-' in trace[1:] else '-'}\t{os.getpid()}")
         await asyncio.sleep(float(given.get("seconds", 0)))
         return str(given["id"])
 
 
-async def _flood(total: int, rate: float, tell: Tell) -> str:
+async def _flood(seconds: float, rate: float, tell: Tell) -> str:
     clock = asyncio.get_running_loop().time
-    began = clock()
-    for sent in range(0, total, BURST):
-        for number in range(sent, min(total, sent + BURST)):
+    began, sent = clock(), 0
+    while clock() < began + seconds:
+        for number in range(sent, sent + BURST):
             params = {"level": "info", "data": f"line {number}"}
             await tell({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
-        await asyncio.sleep(max(0.0, began + (sent + BURST) / rate - clock()))
-    return str(total)
+        sent += BURST
+        await asyncio.sleep(max(0.0, began + sent / rate - clock()))
+    return str(sent)
 
 
 # --- stdio -------------------------------------------------------------------------------------------------------------

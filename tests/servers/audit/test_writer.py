@@ -224,6 +224,34 @@ def test_urgent_work_is_done_before_what_was_queued_earlier() -> None:
 
 
 @on_file
+def test_spare_work_waits_for_everything_else_and_is_committed_apart() -> None:
+    hold, held = threading.Event(), threading.Event()
+    writer().submit(lambda: (held.set(), hold.wait(10)))
+    held.wait(10)
+    calls: list[Future[Payload]] = []
+    spare = writer().submit(lambda: [call.done() for call in calls], spare=True)
+    calls += [writer().submit(lambda n=n: payload(f"call {n}")) for n in range(3)]
+    hold.set()
+    assert spare.result(10) == [True, True, True]
+
+
+@on_file
+def test_spare_work_is_done_although_other_work_never_ends() -> None:
+    done = threading.Event()
+
+    def call() -> None:
+        if not done.is_set():
+            writer().submit(call)
+
+    writer().submit(call)
+    spare = writer().submit(lambda: payload("lines"), spare=True)
+    try:
+        assert spare.result(30).text == "lines"
+    finally:
+        done.set()
+
+
+@on_file
 def test_stopping_writes_what_waits_and_refuses_what_comes_after() -> None:
     one = writer()
     futures = [one.submit(lambda n=n: payload(str(n)), lambda row: [event(row.text)]) for n in range(50)]

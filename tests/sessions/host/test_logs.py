@@ -1,11 +1,14 @@
-"""The log of a session: every line is written or counted, also while the database is away."""
+"""The log of a session: every line is written or counted, also while the database is away, and none gets in the way."""
 
 import asyncio
 from typing import Any
 
+import pytest
+
 from sessions.enums import LogSource
-from sessions.host import logs
+from sessions.host import log_writer, logs
 from sessions.host.db import DatabaseAway
+from sessions.host.log_writer import BATCH_LINES, SERVER_LINES, LogWriter
 from sessions.host.logs import Line, ServerLog
 
 
@@ -14,57 +17,144 @@ class Shelf:
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
-        self.lines: list[Line] = []
+        self.batches: list[list[tuple[Any, list[Line]]]] = []
+        self.spare: list[bool] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def write(self, job: Any) -> None:
+    async def write(self, job: Any, *, spare: bool) -> None:
         await self.gate.wait()
         if self.failures:
             self.failures -= 1
             raise DatabaseAway("away")
-        self.lines += job.args[1]
+        self.spare.append(spare)
+        self.batches.append(job.args[0])
+
+    def lines(self, hold: Any = None) -> list[Line]:
+        return [line for batch in self.batches for of, lines in batch if of == hold for line in lines]
 
     @property
     def dropped(self) -> int:
-        words = [line.text for line in self.lines if line.source is LogSource.HOST]
-        return sum(int(text.partition(" ")[0]) for text in words)
+        return sum(int(line.text.partition(" ")[0]) for line in self.lines() if line.source is LogSource.HOST)
 
     @property
-    def written(self) -> int:
-        return sum(line.source is LogSource.SERVER for line in self.lines)
+    def written(self) -> list[str]:
+        return [line.text for line in self.lines() if line.source is LogSource.SERVER]
 
 
-def say(log: ServerLog, count: int) -> None:
-    for number in range(count):
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(log_writer, "REST", 0.0)
+
+
+def log_on(shelf: Shelf) -> ServerLog:
+    return ServerLog(LogWriter(shelf), None)  # type: ignore[arg-type]  # only `write` is used
+
+
+def say(log: ServerLog, count: int, first: int = 0) -> None:
+    for number in range(first, first + count):
         log.add(Line(LogSource.SERVER, "info", f"line {number}"))
 
 
-async def test_what_was_shed_and_what_could_not_be_written_is_counted_exactly() -> None:
-    shelf = Shelf(failures=2)
-    log = ServerLog(shelf, None)  # type: ignore[arg-type]  # only `write` is used
+def numbered(*numbers: int) -> list[str]:
+    return [f"line {number}" for number in range(*numbers)]
+
+
+async def test_what_does_not_fit_is_shed_oldest_first_and_counted_exactly() -> None:
+    shelf = Shelf()
+    log = log_on(shelf)
     say(log, logs.PENDING_LIMIT + 50)
     log.shed(7)
-    await log._flush()
-    say(log, 10)
-    await log._flush()
-    say(log, 3)
     await log.close()
-    assert shelf.written == 3
-    assert shelf.dropped == logs.PENDING_LIMIT + 50 + 7 + 10
+    assert shelf.written == numbered(50, logs.PENDING_LIMIT + 50)
+    assert shelf.dropped == 57
+
+
+async def test_lines_of_a_database_that_was_away_are_written_when_it_is_back() -> None:
+    shelf = Shelf(failures=2)
+    log = log_on(shelf)
+    say(log, 10)
+    log.shed(3)
+    await log.close()
+    say(log, 5, first=10)
+    await log.close()
+    assert shelf.lines() == []
+    await log.close()
+    assert shelf.written == numbered(15)
+    assert shelf.dropped == 3
+
+
+async def test_a_database_that_stays_away_costs_lines_and_each_of_them_is_counted() -> None:
+    shelf = Shelf(failures=1)
+    log = log_on(shelf)
+    say(log, logs.PENDING_LIMIT)
+    await log.close()
+    say(log, 10, first=logs.PENDING_LIMIT)
+    await log.close()
+    assert shelf.written == numbered(10, logs.PENDING_LIMIT + 10)
+    assert shelf.dropped == 10
+
+
+async def test_each_confession_says_how_many_were_dropped_in_all() -> None:
+    shelf = Shelf()
+    log = log_on(shelf)
+    for count in (1, 30, 400):
+        log.shed(count)
+        await log.close()
+    ends = [line.text.partition("takes.")[2] for line in shelf.lines()]
+    assert ends == [
+        "",
+        " 31 in all since this worker took the session.",
+        " 431 in all since this worker took the session.",
+    ]
 
 
 async def test_closing_waits_for_the_lines_that_are_on_their_way() -> None:
     shelf = Shelf()
-    log = ServerLog(shelf, None)  # type: ignore[arg-type]  # only `write` is used
+    log = log_on(shelf)
     shelf.gate.clear()
     say(log, 5)
-    writing = asyncio.create_task(log._flush())
-    await asyncio.sleep(0)
-    log._task = writing
-    say(log, 2)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert log.under_way is not None
+    say(log, 2, first=5)
     closing = asyncio.create_task(log.close())
     await asyncio.sleep(0)
+    assert not closing.done()
     shelf.gate.set()
     await closing
-    assert [line.text for line in shelf.lines] == [f"line {n}" for n in (0, 1, 2, 3, 4, 0, 1)]
+    assert shelf.written == numbered(7)
+
+
+async def test_a_server_that_floods_gets_its_part_of_a_batch_and_the_others_theirs() -> None:
+    shelf = Shelf()
+    writer = LogWriter(shelf)  # type: ignore[arg-type]  # only `write` is used
+    flooding, quiet = ServerLog(writer, "flooding"), ServerLog(writer, "quiet")  # type: ignore[arg-type]  # names do
+    say(flooding, logs.PENDING_LIMIT)
+    say(quiet, 3)
+    async with asyncio.timeout(10):
+        while flooding.waits or flooding.under_way:
+            await asyncio.sleep(0)
+    first = {hold: len(lines) for hold, lines in shelf.batches[0]}
+    assert first == {"flooding": SERVER_LINES, "quiet": 3}
+    assert max(sum(len(lines) for _, lines in batch) for batch in shelf.batches) <= BATCH_LINES
+    assert shelf.lines("flooding")[-1].text == f"line {logs.PENDING_LIMIT - 1}"
+    assert set(shelf.spare) == {True}
+
+
+async def test_after_a_batch_the_writer_rests_in_proportion_to_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "REST", 9.0)
+    shelf = Shelf()
+    writer = LogWriter(shelf)  # type: ignore[arg-type]  # only `write` is used
+    log = ServerLog(writer, None)  # type: ignore[arg-type]  # nothing is stored
+    now = asyncio.get_running_loop().time
+    shelf.gate.clear()
+    say(log, SERVER_LINES)
+    await asyncio.sleep(0.02)
+    opened = now()
+    shelf.gate.set()
+    await log.close()
+    while writer._task is not None:
+        await asyncio.sleep(0)
+    assert writer._rests_until >= opened + 9 * 0.015

@@ -13,6 +13,7 @@ from sessions.domain.lifecycle import Hold
 from sessions.enums import SubscriptionState
 from sessions.host import watching
 from sessions.host.db import Database
+from sessions.host.log_writer import LogWriter
 from sessions.host.logs import ServerLog
 from sessions.host.redaction import Redactor
 from sessions.host.watching import Watching
@@ -96,7 +97,7 @@ async def watched(hold: Hold, feeds: Feeds | None = None) -> AsyncIterator[World
     heard = Heard()
     async with feeding(feeds) as url:
         client = unconnected(http(url), heard)
-        made = Watching(db, hold, client, Redactor(), ServerLog(db, hold), lambda: None)
+        made = Watching(db, hold, client, Redactor(), ServerLog(LogWriter(db), hold), lambda: None)
         heard.routes = {Following: made.heard, FollowingLost: made.heard, ResourceUpdated: made.updated}
         try:
             await client.connect()

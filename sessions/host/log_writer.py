@@ -1,0 +1,109 @@
+"""Carries the lines of all sessions of a host to the database, a bounded batch at a time, after everything else.
+
+A call waits for the writer thread and for the database's one write lock. So log lines go in one small transaction at a
+time, which the writer takes up when nothing else waits, and then rest: they get at most a share of its time. A server
+that says more than its part of a batch keeps the rest in memory, and sheds what does not fit there.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from sessions.domain.lifecycle import Hold
+from sessions.host.db import Database, DatabaseAway
+from sessions.host.log_line import Taken
+from sessions.host.log_ring import append_all
+
+#: lines in one transaction, and how many of them one server may have
+BATCH_LINES = 200
+SERVER_LINES = 100
+#: between two batches: at least this long, and REST times as long as the last one took, up to a limit
+FLUSH_SECONDS = 0.2
+REST = 9.0
+REST_LIMIT_SECONDS = 2.0
+log = structlog.get_logger(__name__)
+
+
+class Source(Protocol):
+    """The log of one session."""
+
+    hold: Hold
+    #: done when the lines that are on their way are written, or back
+    under_way: asyncio.Future[None] | None
+
+    @property
+    def waits(self) -> bool: ...
+    def take(self, most: int | None = None) -> Taken: ...
+    def put_back(self, taken: Taken) -> None: ...
+
+
+class LogWriter:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        #: logs with lines that wait, in the order of their turns
+        self._waiting: dict[Source, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        #: loop time before which nothing is written
+        self._rests_until = 0.0
+
+    def wake(self, source: Source) -> None:
+        """From the loop; never waits."""
+        self._waiting.setdefault(source)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="write log lines")
+
+    async def finish(self, source: Source) -> None:
+        """Write all that waits of this log, now: its session is about to be given back."""
+        self._waiting.pop(source, None)
+        while source.under_way is not None:
+            await asyncio.wait({source.under_way})
+        if source.waits:
+            await self._write({source: source.take()}, spare=False)
+        self._waiting.pop(source, None)
+
+    async def _run(self) -> None:
+        now = asyncio.get_running_loop().time
+        while self._waiting:
+            await asyncio.sleep(max(FLUSH_SECONDS, self._rests_until - now()))
+            began = now()
+            await self._write(self._batch(), spare=True)
+            self._rests_until = now() + min(REST_LIMIT_SECONDS, REST * (now() - began))
+        self._task = None
+
+    def _batch(self) -> dict[Source, Taken]:
+        """By turns: who has more than his part comes last next time."""
+        batch: dict[Source, Taken] = {}
+        room = BATCH_LINES
+        for source in list(self._waiting):
+            if room <= 0:
+                break
+            del self._waiting[source]
+            batch[source] = taken = source.take(min(room, SERVER_LINES))
+            room -= len(taken.lines)
+        return batch
+
+    async def _write(self, batch: Mapping[Source, Taken], *, spare: bool) -> None:
+        """Also to its end when whoever waits here is cancelled: the lines belong to nobody else any more."""
+        writing = asyncio.ensure_future(self._written(batch, spare=spare))
+        for source in batch:
+            source.under_way = writing
+        await asyncio.shield(writing)
+
+    async def _written(self, batch: Mapping[Source, Taken], *, spare: bool) -> None:
+        told = [(source.hold, taken.told) for source, taken in batch.items() if taken.told]
+        try:
+            await self._db.write(partial(append_all, told), spare=spare)
+        except DatabaseAway:
+            for source, taken in batch.items():
+                source.put_back(taken)
+        except Exception:  # one bad line must not silence the logs of all other servers
+            log.exception("host.log_lines_lost", lines=sum(len(lines) for _, lines in told))
+        finally:
+            for source in batch:
+                source.under_way = None
+        for source in batch:
+            if source.waits:
+                self._waiting.setdefault(source)

@@ -1,0 +1,62 @@
+"""A worker that stands still until it counts as dead, and then goes on: what was its own belongs to another by then."""
+
+import asyncio
+
+from tests.faults.checkers import problems
+from tests.faults.field import Field, set_up
+from tests.faults.plant import auntil
+from tests.faults.size import Report, Size
+
+NODES = ("w1", "w2")
+#: more than a session takes at once: the rest waits in its line, where a worker that thinks it owns them finds them
+WAITING = 90
+SECONDS = 1.0
+
+
+async def freeze_workers(size: Size, rounds: int = 5) -> tuple[list[str], Report]:
+    async with set_up("worker frozen and back", size, workers=NODES) as field:
+        done = size.count(rounds)
+        for _ in range(done):
+            await _freeze_and_thaw(field)
+        wrong = await field.judged()
+        field.summary()
+        field.report.say(freezes=done)
+        return wrong, field.report
+
+
+async def without_fence(size: Size) -> list[str]:
+    """The control: workers that ignore the epoch. Returns what the checkers say."""
+    async with set_up("no fence", size, workers=NODES, app="tests.faults.unfenced_worker") as field:
+        await _freeze_and_thaw(field)
+        await field.settled()
+        await field.off_loop(field.read)
+        return problems(field.told) + field.children()
+
+
+async def _freeze_and_thaw(field: Field) -> None:
+    """With calls in flight; the thawed one finds calls that wait for the new owner."""
+    running = field.running
+    await asyncio.gather(*(field.order(field.dice.uniform(0, SECONDS)) for _ in range(20)))
+    node = await field.off_loop(_holder, field)
+    running.freeze_worker(node)
+    try:
+        await auntil(lambda: _all_moved_from(field, node), words="nobody took the sessions over")
+        await field.ready()
+        await asyncio.gather(*(field.order(SECONDS) for _ in range(WAITING)))
+    finally:
+        running.thaw_worker(node)
+    await field.settled()
+
+
+def _holder(field: Field) -> str:
+    """The one that holds the stdio server."""
+    return str(_owners(field)[0])
+
+
+def _all_moved_from(field: Field, node: str) -> bool:
+    owners = _owners(field)
+    return all(owners) and node not in owners
+
+
+def _owners(field: Field) -> list[str]:
+    return [(row["owner__node"] or "").partition("@")[0] for row in field.running.do("sessions")]
