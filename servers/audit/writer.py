@@ -231,7 +231,7 @@ def _run(batch: list[_Work[Any]]) -> list[Any]:
     with _down():
         record_many(events)
     # before any is begun: its caller could not give it up any more, however long the second turn then takes
-    if any(work.future.cancelled() for work in batch) or not all([work.begin_commit() for work in batch]):
+    if any(work.future.cancelled() for work in batch) or not all(work.begin_commit() for work in batch):
         raise _Abandoned
     return results
 
