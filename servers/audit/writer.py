@@ -135,7 +135,7 @@ class Writer:
         try:
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), COMMIT_GRACE_SECONDS)
         except TimeoutError as exc:
-            raise _too_late() from exc
+            raise _too_late(known=False) from exc
 
     def stop(self, timeout: float = 5.0) -> bool:
         """Write what waits and end the thread, which closes its connection. False when it did not end in time."""
@@ -154,7 +154,7 @@ class Writer:
         try:
             return future.result(COMMIT_GRACE_SECONDS)
         except FutureTimeout as exc:
-            raise _too_late() from exc
+            raise _too_late(known=False) from exc
 
     # --- the thread -----------------------------------------------------------------------------------------------
     def _ensure_thread(self) -> None:
@@ -244,8 +244,8 @@ def _run(batch: list[_Work[Any]]) -> list[Any]:
     ]
     with _down():
         record_many(events)
-    begun = [work.begin_commit() for work in batch]
-    if not all(begun):
+    # before any is begun: its caller could not give it up any more, however long the second turn then takes
+    if any(work.future.cancelled() for work in batch) or not all(work.begin_commit() for work in batch):
         raise _Abandoned
     return results
 
@@ -297,8 +297,9 @@ def _settle(work: _Work[Any], exc: BaseException) -> None:
         work.future.set_exception(exc)
 
 
-def _too_late() -> AuditUnavailable:
-    return AuditUnavailable("The audit log could not be written in time, so this was not done. Try again.")
+def _too_late(*, known: bool = True) -> AuditUnavailable:
+    end = ", so this was not done. Try again." if known else ". Look whether this was done before you try again."
+    return AuditUnavailable(f"The audit log could not be written in time{end}")
 
 
 # --- one a process ----------------------------------------------------------------------------------------------------

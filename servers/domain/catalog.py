@@ -13,7 +13,7 @@ from servers.domain.listing import Item, Listing, digest_of, judgement, read_lis
 from servers.enums import DefinitionChange, DefinitionKind
 from servers.models import Definition, DefinitionVersion, Server
 
-__all__ = ["Counts", "definitions", "digest_of", "read_listing", "store", "store_listing"]
+__all__ = ["Counts", "definitions", "digest_of", "kinds_known", "read_listing", "store", "store_listing"]
 _CHANGEABLE = ["title", "description", "position", "body", "digest", "changed_at", "removed_at"]
 
 
@@ -37,6 +37,12 @@ class Counts:
 def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:
     """What the server offers now, in its own order."""
     return server.definitions.filter(kind=kind, removed_at=None)
+
+
+def kinds_known(server_id: int) -> set[DefinitionKind]:
+    """Of which anything is stored, removed or not."""
+    kinds = Definition.objects.filter(server_id=server_id).order_by().values_list("kind", flat=True).distinct()
+    return {DefinitionKind(kind) for kind in kinds}
 
 
 def store_listing(server: Server, kind: DefinitionKind, items: Sequence[dict[str, Any]], now: datetime) -> Counts:

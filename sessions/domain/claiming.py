@@ -61,21 +61,25 @@ def _share(me: Worker, label: str, waiting: int) -> int:
 
 
 def _claimed(pks: list[int], me: Worker) -> list[Hold]:
-    found = []
-    for pk in pks:
-        # Each condition stands on the row itself: inside a joined sub-query PostgreSQL would not judge it again.
-        rows = McpSession.objects.filter(_WANTED, pk=pk)
-        fields = {"state": SessionState.DISCONNECTED, "condition": SessionCondition.NONE, "state_since": timezone.now()}
-        if rows.update(owner_id=me.pk, epoch=F("epoch") + 1, version=F("version") + 1, **fields):
-            found.append(_hold(pk, me))
-    return found
+    """All in one UPDATE. Only this process's one writer takes sessions for this worker: of those that were free a
+    moment ago, the ones that are its own now are the ones that the UPDATE took."""
+    # Each condition stands on the row itself: inside a joined sub-query PostgreSQL would not judge it again.
+    rows = McpSession.objects.filter(_WANTED, pk__in=pks)
+    fields = {"state": SessionState.DISCONNECTED, "condition": SessionCondition.NONE, "state_since": timezone.now()}
+    if not pks or not rows.update(owner_id=me.pk, epoch=F("epoch") + 1, version=F("version") + 1, **fields):
+        return []
+    taken = list(McpSession.objects.filter(pk__in=pks, owner_id=me.pk).select_related("server", "identity"))
+    timeline.begin({session.pk: _taken(session, me) for session in taken})
+    for session in taken:
+        lifecycle.announce(session.server.uid)
+    return [_hold(session, me) for session in taken]
 
 
-def _hold(session_id: int, me: Worker) -> Hold:
-    session = McpSession.objects.select_related("server", "identity").get(pk=session_id)
-    lifecycle.announce(session.pk, session.server.uid)
-    entry = timeline.Entry(session.state, title="Taken", epoch=session.epoch, worker=me.node, detail=f"By {me.node}.")
-    timeline.append(session.pk, entry)
+def _taken(session: McpSession, me: Worker) -> timeline.Entry:
+    return timeline.Entry(session.state, title="Taken", epoch=session.epoch, worker=me.node, detail=f"By {me.node}.")
+
+
+def _hold(session: McpSession, me: Worker) -> Hold:
     return Hold(
         session_id=session.pk,
         session_uid=session.uid,

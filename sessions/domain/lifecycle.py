@@ -6,7 +6,7 @@ it holds without a word. Verbs run inside the caller's transaction; pages hear o
     disconnected -> connecting -> initializing -> ready -> disconnecting -> disconnected      (protocol section 4.1)
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,13 +20,15 @@ from servers.audit.record import SYSTEM, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from sessions import bus
-from sessions.domain import timeline
+from sessions.domain import session_row, timeline
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession, Subscription
 
 DETAIL_CHARS, TAIL_CHARS, WARNINGS = 4_000, 8_000, 50
 _NO_FAULT: Mapping[str, Any] = {"fault": "", "fault_step": "", "fault_detail": "", "fault_at": None, "stderr_tail": ""}
 _NO_PROCESS: Mapping[str, Any] = {"process": {}, "process_at": None}
+#: the first connection of a session is no restart
+_RESTARTED = session_row.Term("restarts + CASE WHEN connected_at IS NULL THEN 0 ELSE 1 END")
 _OPEN_CALLS = [CallState.REQUESTED, CallState.SENT]
 _LEADING_TO: Mapping[SessionState, tuple[SessionState, ...]] = {
     SessionState.CONNECTING: (SessionState.DISCONNECTED,),
@@ -116,8 +118,8 @@ def held(hold: Hold) -> QuerySet[McpSession]:
 
 def connecting(hold: Hold, attempt: int, restarts: int) -> bool:
     """`restarts`: the order to restart that this attempt fulfils; what was found out before it is forgotten."""
-    held(hold).exclude(restart_done=restarts).update(remembered={})
-    fields = {"attempts": attempt, "restart_done": restarts, "next_retry_at": None}
+    remembered = session_row.Term(f"CASE WHEN restart_done = {int(restarts)} THEN remembered ELSE '{{}}' END")
+    fields = {"attempts": attempt, "restart_done": restarts, "remembered": remembered, "next_retry_at": None}
     return _enter(hold, SessionState.CONNECTING, **fields)
 
 
@@ -126,8 +128,7 @@ def initializing(hold: Hold) -> bool:
 
 
 def ready(hold: Hold, greeting: Greeting) -> bool:
-    restarts = Case(When(connected_at=None, then=F("restarts")), default=F("restarts") + 1)
-    fields = {"connected_at": timezone.now(), "restarts": restarts, **_NO_FAULT, **greeting.fields()}
+    fields = {"connected_at": timezone.now(), "restarts": _RESTARTED, **_NO_FAULT, **greeting.fields()}
     return _enter(hold, SessionState.READY, _ready_words(greeting), **fields)
 
 
@@ -169,22 +170,23 @@ def close_when_idle(hold: Hold) -> bool:
     waiting = Call.objects.filter(session_id=OuterRef("pk"), state__in=_OPEN_CALLS)
     same = {"server_id": OuterRef("server_id"), "identity_id": OuterRef("identity_id")}
     watched = Subscription.objects.filter(active=True, **same)
-    return _change(hold, ~Exists(waiting) & ~Exists(watched) & Q(desired=Desired.OPEN), desired=Desired.CLOSED)
+    unused = held(hold).filter(~Exists(waiting), ~Exists(watched), desired=Desired.OPEN)
+    return _told(hold, unused.update(version=F("version") + 1, desired=Desired.CLOSED) == 1)
 
 
 def catalog_read(hold: Hold, order: int, warnings: list[str], cuts: Mapping[str, list[str]], **more: Any) -> bool:
     """The lists were read and stored. `order`: the wish to refresh that this fulfils; `cuts`: kind to (fault, words)."""
     kept = [storable(warning, 500) for warning in warnings[:WARNINGS]]
-    return _change(hold, Q(), "catalog", refresh_done=order, catalog_warnings=kept, catalog_cuts=dict(cuts), **more)
+    return _change(hold, (), "catalog", refresh_done=order, catalog_warnings=kept, catalog_cuts=dict(cuts), **more)
 
 
 def measured(hold: Hold, latency_ms: float) -> bool:
-    return _change(hold, Q(), latency_ms=latency_ms)
+    return _change(hold, (), latency_ms=latency_ms)
 
 
 def process(hold: Hold, found: Mapping[str, Any]) -> bool:
     """What the child and its descendants use now."""
-    return _change(hold, Q(state=SessionState.READY), process=storable_json(found), process_at=timezone.now())
+    return _change(hold, (SessionState.READY,), process=storable_json(found), process_at=timezone.now())
 
 
 def used(hold: Hold, at: datetime) -> None:
@@ -195,7 +197,7 @@ def used(hold: Hold, at: datetime) -> None:
 def release(hold: Hold) -> bool:
     """Give the session up, so that any worker may claim it at once when it is still wanted."""
     fields = {"owner": None, "state": SessionState.DISCONNECTED, "next_retry_at": None, **_NO_PROCESS}
-    if not _change(hold, Q(), state_since=timezone.now(), **fields):
+    if not _change(hold, (), state_since=timezone.now(), **fields):
         return False
     unowned(hold.session_id)
     session = McpSession.objects.get(pk=hold.session_id)
@@ -221,7 +223,7 @@ def unowned(session_id: int) -> bool:
 
 def _enter(hold: Hold, state: SessionState, words: str = "", /, **fields: Any) -> bool:
     known = {"state": state, "state_since": timezone.now(), "condition": SessionCondition.NONE} | fields
-    if not _change(hold, Q(state__in=_LEADING_TO[state]), **known):
+    if not _change(hold, _LEADING_TO[state], **known):
         return False
     timeline.append(hold.session_id, _entry(hold, known, words))
     return True
@@ -241,17 +243,20 @@ def _entry(hold: Hold, known: Mapping[str, Any], words: str) -> timeline.Entry:
     )
 
 
-def _change(hold: Hold, only: Q, kind: str = "session", /, **fields: Any) -> bool:
-    changed = held(hold).filter(only).update(version=F("version") + 1, **fields) == 1
+def _change(hold: Hold, states: Collection[str], kind: str = "session", /, **fields: Any) -> bool:
+    """In one of `states`, in any when none are named."""
+    return _told(hold, session_row.change((hold.session_id, hold.worker_id, hold.epoch), states, fields), kind)
+
+
+def _told(hold: Hold, changed: bool, kind: str = "session") -> bool:
     if changed:
-        announce(hold.session_id, hold.server_uid, kind)
+        announce(hold.server_uid, kind)
     return changed
 
 
-def announce(session_id: int, server_uid: UUID, kind: str = "session") -> None:
-    """Tell the pages once the current transaction is committed."""
-    version = McpSession.objects.values_list("version", flat=True).get(pk=session_id)
-    transaction.on_commit(lambda: bus.session_changed(server_uid, version, kind))
+def announce(server_uid: UUID, kind: str = "session") -> None:
+    """Tell the pages once the current transaction is committed. They read the row and its version themselves."""
+    transaction.on_commit(lambda: bus.session_changed(server_uid, kind=kind))
     if kind == "session":
         transaction.on_commit(bus.workers_changed)
 

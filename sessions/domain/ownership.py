@@ -133,7 +133,7 @@ def _tell(session: McpSession, words: str) -> None:
     session.refresh_from_db(fields=["state", "condition", "epoch"])
     entry = timeline.Entry(session.state, session.condition, epoch=session.epoch, worker=node, detail=words)
     timeline.append(session.pk, entry)
-    lifecycle.announce(session.pk, session.server.uid)
+    lifecycle.announce(session.server.uid)
 
 
 def disown(worker_id: int, session_ids: Iterable[int]) -> None:

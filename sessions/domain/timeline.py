@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F
+from django.db.models import F, Max
 from django.utils import timezone
 
+from sessions.domain.session_row import Line, newest_lines
 from sessions.enums import SessionCondition, SessionState
 from sessions.models import ConnectionEvent, McpSession
 
@@ -44,54 +45,71 @@ class Entry:
 def append(session_id: int, entry: Entry) -> None:
     """A change that the owner made, or that was made for a dead one."""
     fields = entry.fields()
-    newest = list(ConnectionEvent.objects.filter(session_id=session_id)[:4])
+    newest = newest_lines(session_id)
     if newest and newest[0].state in _PASSING and newest[0].epoch == entry.epoch:
         _settle(newest, fields)
     elif len(newest) > 2 and _alike(newest[1], fields) and _alike(newest[2], _likeness(newest[0])):
-        _repeat(newest[2], _likeness(newest[0]))  # a flapping server: up and down, up and down
-        newest[0].delete()
+        rows = ConnectionEvent.objects.filter(pk=newest[0].pk)  # a flapping server: up and down, up and down
+        _repeat(newest[2], {"attempt": newest[0].attempt, "next_retry_at": rows.get().next_retry_at})
+        rows.delete()
         _repeat(newest[1], fields)
     else:
         _insert(session_id, newest, fields)
 
 
+def begin(entries: Mapping[int, Entry]) -> None:
+    """The first line of a new epoch, for each of many sessions: like no line before it, since those name another."""
+    newest = ConnectionEvent.objects.filter(session_id__in=entries).order_by().values_list("session_id")
+    numbers, now = dict(newest.annotate(Max("number"))), timezone.now()
+    rows = [
+        ConnectionEvent(session_id=key, number=numbers.get(key, 0) + 1, at=now, last_at=now, **entry.fields())
+        for key, entry in entries.items()
+    ]
+    for row in ConnectionEvent.objects.bulk_create(rows):
+        _trim(row.session_id, row.number)
+
+
 def note(session_id: int, title: str, words: str) -> None:
     """What a person ordered; a line of its own beside the state as it is."""
     session = McpSession.objects.only("state", "condition", "epoch").get(pk=session_id)
-    newest = list(ConnectionEvent.objects.filter(session_id=session_id)[:1])
+    newest = newest_lines(session_id)
     entry = Entry(session.state, session.condition, title, epoch=session.epoch, detail=words)
     _insert(session_id, newest, entry.fields())
 
 
-def _settle(newest: list[ConnectionEvent], fields: dict[str, Any]) -> None:
+def _settle(newest: list[Line], fields: dict[str, Any]) -> None:
     """The attempt under way came to something: its line becomes that, or counts for the same line before it."""
     attempt, *older = newest
     fields["attempt"] = fields["attempt"] or attempt.attempt
     if older and _alike(older[0], fields):
-        attempt.delete()
+        ConnectionEvent.objects.filter(pk=attempt.pk).delete()
         _repeat(older[0], fields)
     else:
         now = timezone.now()
         ConnectionEvent.objects.filter(pk=attempt.pk).update(at=now, last_at=now, **fields)
 
 
-def _insert(session_id: int, newest: list[ConnectionEvent], fields: dict[str, Any]) -> None:
+def _insert(session_id: int, newest: list[Line], fields: dict[str, Any]) -> None:
     now, number = timezone.now(), newest[0].number + 1 if newest else 1
     ConnectionEvent.objects.create(session_id=session_id, number=number, at=now, last_at=now, **fields)
+    _trim(session_id, number)
+
+
+def _trim(session_id: int, number: int) -> None:
     if number % TRIM_EVERY == 0:
         ConnectionEvent.objects.filter(session_id=session_id, number__lte=number - KEPT).delete()
 
 
-def _repeat(line: ConnectionEvent, fields: Mapping[str, Any]) -> None:
+def _repeat(line: Line, fields: Mapping[str, Any]) -> None:
     newer = {"attempt": fields["attempt"], "next_retry_at": fields["next_retry_at"], "last_at": timezone.now()}
     ConnectionEvent.objects.filter(pk=line.pk).update(repeats=F("repeats") + 1, **newer)
 
 
-def _likeness(line: ConnectionEvent) -> dict[str, Any]:
-    return {name: getattr(line, name) for name in (*_LIKENESS, "attempt", "next_retry_at")}
+def _likeness(line: Line) -> dict[str, Any]:
+    return {name: getattr(line, name) for name in _LIKENESS}
 
 
-def _alike(line: ConnectionEvent, fields: Mapping[str, Any]) -> bool:
+def _alike(line: Line, fields: Mapping[str, Any]) -> bool:
     return all(getattr(line, name) == fields[name] for name in _LIKENESS)
 
 

@@ -40,6 +40,12 @@ def mine(hold: Hold) -> QuerySet[Subscription]:
     return Subscription.objects.filter(Exists(ours), active=True)
 
 
+#: of a row of McpSession: whether anything is subscribed there
+WATCHED: Final = Exists(
+    Subscription.objects.filter(server_id=OuterRef("server_id"), identity_id=OuterRef("identity_id"), active=True)
+)
+
+
 def watched(hold: Hold) -> list[Watch]:
     """Reads only."""
     rows = mine(hold).values_list("pk", "uri", "min_interval_seconds")

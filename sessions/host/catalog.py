@@ -5,7 +5,7 @@ has grown stale by the server's own hints (modern only).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,7 +15,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from servers.audit.record import Event
-from servers.domain.catalog import Counts, read_listing, store
+from servers.domain.catalog import Counts, kinds_known, read_listing, store
 from servers.domain.listing import Listing as Described
 from servers.enums import DefinitionKind
 from servers.models import Server
@@ -60,6 +60,7 @@ class Catalog:
         self._stale_at: dict[DefinitionKind, float] = {}
         self._notes: dict[DefinitionKind, Note] = {}
         self._not_before = 0.0
+        self._known: Collection[DefinitionKind] = DefinitionKind
         self.order = 0
 
     def opened(self, order: int) -> None:
@@ -103,6 +104,7 @@ class Catalog:
         self._task = None
 
     async def _read(self, kinds: list[DefinitionKind], order: int) -> None:
+        self._known = await self._kinds_known()
         for kind in kinds:
             self._notes[kind] = await self._noted(kind)
         stale_at = self._await_staleness()
@@ -135,6 +137,8 @@ class Catalog:
 
     async def _stored(self, kind: DefinitionKind, listing: Listing) -> Counts:
         """Compared in a reader's thread, so that the writer has little to do, and nothing where nothing changed."""
+        if not listing.items and kind not in self._known:
+            return Counts()
         items = self._redactor.value(listing.items)
         described = await self._compared(kind, items)
         if described is not None and not described.differs:
@@ -145,8 +149,15 @@ class Catalog:
     async def _compared(self, kind: DefinitionKind, items: list[dict[str, object]]) -> Described | None:
         try:
             return await self._db.read(lambda: read_listing(self._server(), kind, items))
-        except (DatabaseAway, Server.DoesNotExist):
+        except DatabaseAway:
             return None
+
+    async def _kinds_known(self) -> Collection[DefinitionKind]:
+        """Of which rows are stored; of the others an empty list is no news."""
+        try:
+            return await self._db.read(partial(kinds_known, self._hold.server_id))
+        except DatabaseAway:
+            return DefinitionKind
 
     def _store(self, kind: DefinitionKind, items: list[dict[str, object]], described: Described | None) -> Counts:
         """Nothing when the session is not ours any more."""
@@ -156,7 +167,7 @@ class Catalog:
         server = self._server()
         counts = store(server, described or read_listing(server, kind, items), timezone.now())
         if counts:
-            lifecycle.announce(self._hold.session_id, self._hold.server_uid, "catalog")
+            lifecycle.announce(self._hold.server_uid, "catalog")
         return replace(counts, first=counts.first and not catalog_reading.was_read(known, kind))
 
     def _events(self, kind: DefinitionKind, counts: Counts) -> list[Event]:
@@ -164,7 +175,8 @@ class Catalog:
         return [catalog_reading.change_event(self._hold, kind, counts)] if counts and not counts.first else []
 
     def _server(self) -> Server:
-        return Server.objects.get(pk=self._hold.server_id)
+        """For its relations alone; a row that is gone took the session with it."""
+        return Server(pk=self._hold.server_id)
 
     def _ask(self, kind: DefinitionKind) -> Callable[[], Awaitable[Listing]]:
         """How each kind is asked for; the client itself asks for nothing that was not declared."""

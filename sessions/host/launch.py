@@ -1,8 +1,8 @@
 """From a registration to something that can be opened. Secrets are opened here, in a worker, right before a connect."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_network
 from typing import Literal, cast
@@ -17,6 +17,7 @@ from servers.domain.launch import LaunchValues, draft_launch_values, launch_valu
 from servers.enums import ConnectionPolicy, TransportKind
 from servers.models import Server, ServerDraft
 from servers.secret import Secret
+from sessions.domain import watches
 from sessions.domain.lifecycle import Failure
 from sessions.host.orders import Roots, roots_of
 from sessions.models import McpSession
@@ -63,6 +64,8 @@ class Launch:
     remembered: Remembered | None = None
     answers_sampling: bool = True
     answers_elicitation: bool = True
+    #: the order to watch (see McpSession.watch_requested) up to which nothing was subscribed; -1 when something was
+    unwatched: int = -1
 
     @property
     def connect_seconds(self) -> float:
@@ -70,6 +73,7 @@ class Launch:
         return self.timeouts.connect + self.timeouts.initialize + 5.0
 
 
+@cache
 def client_info() -> Implementation:
     try:
         return Implementation("mcpadmin", version("mcpadmin"), "mcpadmin")
@@ -79,13 +83,14 @@ def client_info() -> Implementation:
 
 def load(session_id: int) -> Launch:
     """Read a session's server and open its secrets. In a reader thread. Raises LaunchProblem."""
-    session = McpSession.objects.select_related("server").get(pk=session_id)
+    session = McpSession.objects.select_related("server").annotate(watched=watches.WATCHED).get(pk=session_id)
     server = session.server
     try:
         values = launch_values(server)
     except SealError as exc:
         raise _unreadable(exc) from exc
-    return _launch(server, values, recalled(session.remembered))
+    launch = _launch(server, values, recalled(session.remembered))
+    return launch if session.watched else replace(launch, unwatched=session.watch_requested)
 
 
 def load_draft(uid: UUID) -> Launch:

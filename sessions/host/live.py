@@ -50,7 +50,9 @@ LINE_LIMIT = 256
 CLOSE_SECONDS = 15.0
 #: the least severe messages that modern servers are asked for
 LOG_LEVEL = "info"
-PING_SECONDS = 10.0
+PING_SECONDS, PING_AFTER_SECONDS = 10.0, 1.0  # not beside the lists of its opening: it would measure those
+#: most handshakes are over before a page could show them: their row is not written twice
+HANDSHAKE_SECONDS = 1.0
 
 
 class Run(Protocol):
@@ -81,20 +83,18 @@ class Live:
         self.inbox = Inbox(db, hold, launch, log, self.redactor)
         self.client = make_client(launch, self._on_event, self.inbox.answers)
         self.catalog = Catalog(db, hold, self.client, self.redactor)
-        self.watching = Watching(db, hold, self.client, self.redactor, log, on_change)
+        self.watching = Watching(db, hold, self.client, self.redactor, log, on_change, launch.unwatched)
         self.runs: set[Run] = set()
         self.accepting = False
         self.over: asyncio.Future[McpError | None] = asyncio.get_running_loop().create_future()
-        self._db = db
+        self._db, self._roots = db, launch.roots
         self._on_room, self._turned_away = on_room, False
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle_since = self._now()
-        self._roots = launch.roots
-        self._missed_changes = False
-        self.modern = False
+        self._missed_changes = self.modern = False
 
     # --- opening and closing -------------------------------------------------------------------------------------
     async def open(self) -> Connected:
@@ -158,12 +158,8 @@ class Live:
         except McpError as error:
             self.log.host(self.redactor.text(f"The server could not be told of its roots: {error.detail}"), "warning")
             return
-        words = (
-            ""
-            if known or not roots
-            else " This session began without any: the server learns of them when it reconnects."
-        )
-        self.log.host(f"Roots changed: {len(roots)} now.{words}")
+        late = " This session began without any: the server learns of them when it reconnects."
+        self.log.host(f"Roots changed: {len(roots)} now.{'' if known or not roots else late}")
 
     async def _ask_for_news(self, connected: Connected, watch_order: int) -> None:
         """A modern server writes to the log and tells of changed lists only when it is asked to; a legacy one does
@@ -274,11 +270,15 @@ class Live:
     def _state_changed(self, event: StateChanged) -> None:
         """While it is ready, a server may forget its wire session; the client takes a new one by itself."""
         if event.new is State.INITIALIZING:
-            self._db.post(partial(lifecycle.initializing, self.hold))
+            asyncio.get_running_loop().call_later(0 if self.accepting else HANDSHAKE_SECONDS, self._show_handshake)
             if self.accepting:
                 self.log.host("The server forgot the session; taking a new one.", "notice")
         elif self.accepting and event.new is State.READY:
             self._db.post(partial(lifecycle.ready_again, self.hold))
+
+    def _show_handshake(self) -> None:
+        if self.client.state is State.INITIALIZING:
+            self._db.post(partial(lifecycle.initializing, self.hold))
 
     async def _keep_late(self, order: claims.Order, event: LateAnswer) -> None:
         if event.result is not None:
@@ -288,6 +288,7 @@ class Live:
         await self._db.persist(partial(claims.late, order, self.hold, outcome), list)
 
     async def _measure(self) -> None:
+        await asyncio.sleep(PING_AFTER_SECONDS)
         try:
             seconds = await self.client.ping(timeout=PING_SECONDS)
         except McpError:

@@ -1,14 +1,21 @@
 """What people want of the sessions that this worker owns, as it stands in their rows."""
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from servers.domain.form_data import Registration
 from servers.models import Server
 from sessions.enums import Desired
-from sessions.models import McpSession
+from sessions.models import McpSession, Worker
 
 Roots = tuple[tuple[str, str], ...]  # (URI, name)
+#: those after the third are fields of Orders by the same name
+_COLUMNS = (
+    *("pk", "uid", "desired", "epoch", "paused", "restart_requested", "restart_done"),
+    *("refresh_requested", "refresh_done", "watch_requested"),
+)
+_SERVER = ("server__enabled", "server__archived_at", "server__worker_label", "server__roots")
 
 
 @dataclass(frozen=True)
@@ -40,34 +47,34 @@ class Orders:
         return "Session closed: paused." if self.paused else "Session closed: it needs a worker of another label."
 
 
-def read_orders(worker_id: int, session_uid: UUID | None = None) -> dict[int, Orders]:
-    """Of all sessions of a worker, or of the one named. In a reader thread."""
-    rows = McpSession.objects.filter(owner_id=worker_id)
-    if session_uid is not None:
-        rows = rows.filter(uid=session_uid)
-    return {row.pk: _orders(row) for row in rows.select_related("server", "owner")}
+def read_orders(worker_id: int, **only: Any) -> dict[int, Orders]:
+    """Of all sessions of a worker, or of those that a filter names. In a reader thread. Read every few seconds, of a
+    thousand sessions: no more than is needed."""
+    labels = Worker.objects.filter(pk=worker_id).values_list("labels", flat=True).first() or []
+    rows = McpSession.objects.filter(owner_id=worker_id, **only).values_list(*_COLUMNS, *_SERVER)
+    return {row[0]: _orders(dict(zip(_COLUMNS, row, strict=False)), row[len(_COLUMNS) :], labels) for row in rows}
 
 
 def roots_of(server: Server | Registration) -> Roots:
-    return tuple((root["uri"], root["name"]) for root in server.roots)
+    return _roots(server.roots)
 
 
-def _orders(row: McpSession) -> Orders:
-    wanted = row.desired == Desired.OPEN and row.server.enabled and row.server.archived_at is None
-    elsewhere = bool(row.owner) and row.server.worker_label not in ("", *row.owner.labels)
+def _roots(found: list[dict[str, str]]) -> Roots:
+    return tuple((root["uri"], root["name"]) for root in found)
+
+
+def _orders(row: dict[str, Any], server: tuple[Any, ...], labels: list[str]) -> Orders:
+    session_id, uid, desired = row.pop("pk"), row.pop("uid"), row.pop("desired")
+    enabled, archived_at, label, roots = server
+    wanted = desired == Desired.OPEN and enabled and archived_at is None
+    elsewhere = label not in ("", *labels)
     return Orders(
-        session_id=row.pk,
-        session_uid=row.uid,
-        epoch=row.epoch,
+        session_id=session_id,
+        session_uid=uid,
         wanted=wanted,
-        open=wanted and not row.paused and not elsewhere,
-        closed_by_wish=row.desired == Desired.CLOSED,
-        paused=row.paused,
+        open=wanted and not row["paused"] and not elsewhere,
+        closed_by_wish=desired == Desired.CLOSED,
         elsewhere=elsewhere,
-        restart_requested=row.restart_requested,
-        restart_done=row.restart_done,
-        refresh_requested=row.refresh_requested,
-        refresh_done=row.refresh_done,
-        watch_requested=row.watch_requested,
-        roots=roots_of(row.server),
+        roots=_roots(roots),
+        **row,
     )

@@ -44,6 +44,9 @@ class Host:
         self.webhooks = Webhooks(db)
         self.shared = Shared(LogWriter(db), settings.RECONNECT_CEILING_SECONDS, self._on_ready, self.webhooks.look)
         self.supervisors: dict[int, Supervisor] = {}
+        #: sessions that grew ready, whose waiting calls are to be found
+        self._ready: set[int] = set()
+        self._finding = False
         self._tests: set[UUID] = set()
         self._test_slots = asyncio.Semaphore(TESTS_AT_ONCE)
         self._jobs: set[asyncio.Task[Any]] = set()
@@ -88,7 +91,7 @@ class Host:
         if held is None:
             await self.claim(partial(claiming.claim_one, session_uid))
         elif self.worker_id is not None:
-            found = await self.db.read(partial(read_orders, self.worker_id, session_uid))
+            found = await self.db.read(partial(read_orders, self.worker_id, uid=session_uid))
             held.ordered(found.get(held.hold.session_id))
 
     async def _test(self, draft_uid: UUID) -> None:
@@ -99,7 +102,19 @@ class Host:
             self._tests.discard(draft_uid)
 
     def _on_ready(self, session_id: int) -> None:
-        self._do(self.find_calls([session_id]))
+        self._ready.add(session_id)
+        if not self._finding:
+            self._do(self._find_calls_of_the_ready())
+
+    async def _find_calls_of_the_ready(self) -> None:
+        """Sessions that grow ready while it reads are read together."""
+        self._finding = True
+        try:
+            while self._ready:
+                found, self._ready = self._ready, set()
+                await self.find_calls(list(found))
+        finally:
+            self._finding = False
 
     async def find_calls(self, session_ids: list[int]) -> None:
         for uid in await self.db.read(partial(claims.waiting, session_ids)):
@@ -131,7 +146,7 @@ class Host:
         worker_id = self.worker_id
         holds = await self.db.write(lambda: claim(worker_id))
         if holds:
-            orders = await self.db.read(partial(read_orders, worker_id))
+            orders = await self.db.read(partial(read_orders, worker_id, pk__in=[hold.session_id for hold in holds]))
             for hold in holds:
                 self._adopt(hold, orders.get(hold.session_id))
         return len(holds)

@@ -32,7 +32,7 @@ from sessions.models import Worker
 
 #: a test that runs longer lost its worker
 TEST_GIVEN_UP = timedelta(minutes=10)
-#: seconds from one full batch of claims to the next
+#: seconds from the beginning of a full batch of claims to that of the next
 BETWEEN_CLAIMS = 1.0
 log = structlog.get_logger(__name__)
 
@@ -104,9 +104,10 @@ class Tick:
         """A full batch is followed by another: a thousand sessions do not wait for twenty ticks."""
         try:
             while True:
+                following = time.monotonic() + BETWEEN_CLAIMS * settings.TIME_SCALE
                 if await self._host.claim(claiming.claim_some) < claiming.CLAIM_LIMIT:
                     return
-                await asyncio.sleep(BETWEEN_CLAIMS * settings.TIME_SCALE)
+                await asyncio.sleep(max(0.0, following - time.monotonic()))
         except DatabaseAway:
             self._host.counters["database_away"] += 1
         except Exception:  # one bad row must not stop the clock; the next tick tries again

@@ -53,7 +53,7 @@ class _News:
 
 
 class Watching:
-    """`on_change` is called when a new version was kept."""
+    """`on_change` is called when a new version was kept; up to the order `unwatched` nothing was subscribed."""
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Watching:
         redactor: Redactor,
         log: ServerLog,
         on_change: Callable[[], None],
+        unwatched: int = -1,
     ) -> None:
         self._db, self._hold, self._client, self._redactor, self._log = db, hold, client, redactor, log
         self._on_change = on_change
@@ -72,7 +73,7 @@ class Watching:
         self._listening: set[str] = set()
         self._lists: Collection[ListKind] = ()
         self._followed = False
-        self._order, self._asked = 0, -1
+        self._order, self._asked, self._unwatched = 0, -1, unwatched
         self._news: deque[_News] = deque(maxlen=NEWS_KEPT)
         self._wake = asyncio.Event()
         self._backoff = Backoff(RETRY_FIRST, RETRY_CEILING)
@@ -148,7 +149,8 @@ class Watching:
 
     # --- the task ------------------------------------------------------------------------------------------------------
     async def _run(self) -> None:
-        await self._db.persist(partial(watches.left_over, self._hold, timezone.now()))
+        if self._unwatched < 0:
+            await self._db.persist(partial(watches.left_over, self._hold, timezone.now()))
         while True:
             try:
                 await self._watch()
@@ -177,7 +179,8 @@ class Watching:
         """Tell the server the whole set as the rows have it now."""
         order, self._ask_at = self._order, float("inf")
         try:
-            await self._read_rows()
+            if order > self._unwatched:
+                await self._read_rows()
             if self._watches or self._lists or self._followed:
                 honoured = await self._client.follow(self._watches.keys(), self._lists)
                 self._agreed(honoured)

@@ -53,6 +53,7 @@ class Field:
         if answer["op"] == "accepted":
             self.told.accepted.add(answer["call"])
         else:
+            self.gone += "Look whether this was done" in answer["message"]  # a row may stand for it, or none
             self.rejected[answer["message"]] += 1
 
     async def traffic(self, rate: float, longest: float = 0.5) -> None:
