@@ -7,10 +7,12 @@ import zlib
 from django.conf import settings
 from django.utils import timezone
 
+from servers.audit.statements import Insert
 from servers.enums import PayloadKind
 from servers.models import Payload
 
 _SALT_BYTES = 16
+_insert = Insert(Payload)
 
 
 def store(kind: PayloadKind, text: str) -> Payload:
@@ -18,7 +20,7 @@ def store(kind: PayloadKind, text: str) -> Payload:
     data = text.encode("utf-8", "surrogatepass")
     salt = os.urandom(_SALT_BYTES)
     inline = len(data) <= settings.INLINE_PAYLOAD_BYTES and _storable(text)
-    return Payload.objects.create(
+    row = Payload(
         kind=kind,
         salt=salt,
         digest=digest(salt, data),
@@ -26,6 +28,7 @@ def store(kind: PayloadKind, text: str) -> Payload:
         text=text if inline else "",
         blob=None if inline else zlib.compress(data, level=6),
     )
+    return _insert(row)
 
 
 def digest(salt: bytes, data: bytes) -> str:

@@ -51,6 +51,7 @@ CLOSE_SECONDS = 15.0
 #: the least severe messages that modern servers are asked for
 LOG_LEVEL = "info"
 PING_SECONDS = 10.0
+USE_NOTED_SECONDS = 10.0
 
 
 class Run(Protocol):
@@ -91,7 +92,7 @@ class Live:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._idle_since = self._now()
+        self._idle_since = self._note_use_at = self._now()
         self._roots = launch.roots
         self._missed_changes = False
         self.modern = False
@@ -200,7 +201,9 @@ class Live:
             self._on_room()
         if not self.runs:
             self._quiet.set()
-            self._db.post(partial(lifecycle.used, self.hold, timezone.now()))
+            if self._idle_since >= self._note_use_at:  # not after each call: the next one's commits would wait for it
+                self._note_use_at = self._idle_since + USE_NOTED_SECONDS
+                self._db.post(partial(lifecycle.used, self.hold, timezone.now()))
 
     def idle_left(self) -> float | None:
         """Seconds until the session counts as unused; None when it never does."""
