@@ -12,15 +12,20 @@ from servers.enums import PayloadKind
 from servers.models import Payload
 
 _SALT_BYTES = 16
-_insert = Insert(Payload)
+insert = Insert(Payload)
 
 
 def store(kind: PayloadKind, text: str) -> Payload:
     """Written in the current transaction. Above INLINE_PAYLOAD_BYTES the text stands compressed in `blob`."""
+    return insert(made(kind, text))
+
+
+def made(kind: PayloadKind, text: str) -> Payload:
+    """The row, not written yet."""
     data = text.encode("utf-8", "surrogatepass")
     salt = os.urandom(_SALT_BYTES)
     inline = len(data) <= settings.INLINE_PAYLOAD_BYTES and _storable(text)
-    row = Payload(
+    return Payload(
         kind=kind,
         salt=salt,
         digest=digest(salt, data),
@@ -28,7 +33,6 @@ def store(kind: PayloadKind, text: str) -> Payload:
         text=text if inline else "",
         blob=None if inline else zlib.compress(data, level=6),
     )
-    return _insert(row)
 
 
 def digest(salt: bytes, data: bytes) -> str:

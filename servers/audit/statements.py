@@ -31,13 +31,22 @@ class Insert(Generic[M]):
         marks = ", ".join(["%s"] * len(self._fields))
         self._sql = f'INSERT INTO {model._meta.db_table} ({names}) VALUES ({marks}) RETURNING "{key.column}"'  # noqa: S608  # names of our own model
 
-    def __call__(self, row: M) -> M:
-        values = [field.get_db_prep_save(field.pre_save(row, True), connection) for field in self._fields]
+    def values(self, row: M) -> list[Any]:
+        """What will be written, in the order of `place`; may be made before the transaction begins."""
+        return [field.get_db_prep_save(field.pre_save(row, True), connection) for field in self._fields]
+
+    def place(self, name: str) -> int:
+        return [field.attname for field in self._fields].index(name)
+
+    def write(self, row: M, values: list[Any]) -> M:
         with connection.cursor() as cursor:
             cursor.execute(self._sql, values)
             row.pk = cursor.fetchone()[0]
         row._state.adding, row._state.db = False, connection.alias
         return row
+
+    def __call__(self, row: M) -> M:
+        return self.write(row, self.values(row))
 
 
 class Columns(Generic[M]):

@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from django.db import transaction
@@ -22,6 +22,7 @@ from sessions.models import Call, McpSession
 
 Verdict = Literal["accepted", "refused"]
 _insert = Insert(Call)
+_ARGUMENTS = _insert.place("arguments_id")
 
 
 class _Settlement:
@@ -39,13 +40,11 @@ class _Settlement:
 
 @dataclass(frozen=True)
 class Intent:
-    """A call that passed every check and is not written yet. `arguments` is JSON text."""
+    """A call that passed every check and is not written yet."""
 
     actor: Actor
-    method: str
     target: Target
-    arguments: str
-    deadline: datetime
+    call: Call
     repeats: Call | None = None
     details: dict[str, Any] = field(default_factory=dict)
     settlement: _Settlement = field(default_factory=_Settlement)
@@ -54,31 +53,56 @@ class Intent:
         """The caller was told that the call is not made: should its commit come true after all, it is taken back."""
         self.settlement.settle("refused")
 
+    # Made before the transaction begins, whose lock all writers of the database share.
+    @cached_property
+    def _payload_values(self) -> list[Any]:
+        return payloads.insert.values(self.call.arguments)
 
-def write(intent: Intent) -> Call:
-    """In the writer's transaction."""
-    target = intent.target
-    if not target.wanted:
-        _want_open(target.session_id)
+    @cached_property
+    def _call_values(self) -> list[Any]:
+        return _insert.values(self.call)
+
+    def prepare(self) -> None:
+        assert self._payload_values and self._call_values
+
+    def insert(self) -> None:
+        self.call.arguments = payloads.insert.write(self.call.arguments, self._payload_values)
+        self._call_values[_ARGUMENTS] = self.call.arguments.pk
+        _insert.write(self.call, self._call_values)
+
+
+def intent_of(
+    actor: Actor, method: str, target: Target, arguments: str, deadline: datetime, repeats: Call | None, unchecked: str
+) -> Intent:
+    """`arguments` is JSON text; `unchecked` says why it was not checked. Never in the writer's transaction."""
     call = Call(
         session=McpSession(pk=target.session_id, owner_id=target.owner_id),
         server_id=target.server_id,
         server_name=target.server_name,
         identity_id=target.identity_id,
         identity_name=target.identity_name,
-        user_id=intent.actor.id,
-        user_name=intent.actor.name,
-        method=intent.method,
+        user_id=actor.id,
+        user_name=actor.name,
+        method=method,
         target=target.name,
         definition_digest=target.digest or "",
-        arguments=payloads.store(PayloadKind.ARGUMENTS, intent.arguments),
-        repeats=intent.repeats,
-        deadline=intent.deadline,
+        arguments=payloads.made(PayloadKind.ARGUMENTS, arguments),
+        repeats=repeats,
+        deadline=deadline,
         created_at=timezone.now(),
     )
-    _insert(call)
-    transaction.on_commit(partial(_announce, intent, call), robust=True)
-    return call
+    intent = Intent(actor, target, call, repeats, {"unchecked": unchecked} if unchecked else {})
+    intent.prepare()
+    return intent
+
+
+def write(intent: Intent) -> Call:
+    """In the writer's transaction."""
+    if not intent.target.wanted:
+        _want_open(intent.target.session_id)
+    intent.insert()
+    transaction.on_commit(partial(_announce, intent, intent.call), robust=True)
+    return intent.call
 
 
 def _want_open(session_id: int) -> None:
