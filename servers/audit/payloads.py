@@ -7,18 +7,25 @@ import zlib
 from django.conf import settings
 from django.utils import timezone
 
+from servers.audit.statements import Insert
 from servers.enums import PayloadKind
 from servers.models import Payload
 
 _SALT_BYTES = 16
+insert = Insert(Payload)
 
 
 def store(kind: PayloadKind, text: str) -> Payload:
     """Written in the current transaction. Above INLINE_PAYLOAD_BYTES the text stands compressed in `blob`."""
+    return insert(made(kind, text))
+
+
+def made(kind: PayloadKind, text: str) -> Payload:
+    """The row, not written yet."""
     data = text.encode("utf-8", "surrogatepass")
     salt = os.urandom(_SALT_BYTES)
     inline = len(data) <= settings.INLINE_PAYLOAD_BYTES and _storable(text)
-    return Payload.objects.create(
+    return Payload(
         kind=kind,
         salt=salt,
         digest=digest(salt, data),

@@ -198,9 +198,14 @@ def _locked_head() -> tuple[int, str]:
 
 
 def _insert(links: list[dict[str, Any]]) -> None:
-    rows = [[field.get_db_prep_save(link[field.name], connection) for field in _FIELDS] for link in links]
+    rows = [[_prepared(field, link[field.name]) for field in _FIELDS] for link in links]
     with connection.cursor() as cursor:
         cursor.executemany(_INSERT_EVENT, rows)
+
+
+def _prepared(field: Any, value: Any) -> Any:
+    """`_columns` hands out texts and numbers as they are stored."""
+    return value if isinstance(value, str | int) else field.get_db_prep_save(value, connection)
 
 
 def _move_head(seq: int, digest: str) -> None:

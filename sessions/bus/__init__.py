@@ -6,7 +6,8 @@ Redis, or all of its content, costs time and never an event.
 Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "draft.<uid>";
          "users" is internal to web processes: rights or sign-in of somebody changed. So is "lost": some process could
          not send its hints for a while, so whoever listens compares everything with the database.
-Hints    publish(topic, seq, kind, rows): rows carry ids and progress only, never a result.
+Hints    publish(topic, seq, kind, rows): rows carry ids and progress only, never a result. All go to one group, several
+         together, and each web process takes what its pages listen to.
 Bell     ring(worker uid, verb, uid): JSON {"v", "verb", "id", "epoch", "expires"} on queue host.<worker uid>.
 
 Nothing here may be called before the transaction that it tells of is committed.
@@ -17,13 +18,14 @@ from typing import Any
 from uuid import UUID
 
 from sessions.bus.bell import Bell, Verb, queue_name, ring, send_task
-from sessions.bus.publisher import LOST, Publisher
+from sessions.bus.publisher import GROUP, LOST, Publisher
 
 AUDIT, SERVERS, USERS = "audit", "servers", "users"
 INBOX, SUBSCRIPTIONS, SESSIONS = "inbox", "subscriptions", "sessions"
 
 __all__ = [
     "AUDIT",
+    "GROUP",
     "LOST",
     "SERVERS",
     "USERS",
@@ -51,7 +53,7 @@ _bell = Bell()
 
 def publish(topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] | None = None) -> None:
     """Tell every web process that `topic` moved. From any thread; never blocks, never raises."""
-    _publisher.put({"type": "hint", "t": topic, "seq": seq, "kind": kind, "rows": rows})
+    _publisher.put({"t": topic, "seq": seq, "kind": kind, "rows": rows})
 
 
 def start() -> None:
@@ -89,9 +91,12 @@ def session_changed(server_uid: UUID | str, version: int | None = None, kind: st
     publish(SERVERS, version, kind, [{"server": str(server_uid)}])
 
 
-def call_changed(call_uid: UUID | str, version: int, server_uid: UUID | str | None = None) -> None:
-    """A call's row changed. With `server_uid` the pages of that server hear of it too."""
-    publish(f"call.{call_uid}", version, "call")
+def call_changed(
+    call_uid: UUID | str, version: int, server_uid: UUID | str | None = None, *, passing: bool = False
+) -> None:
+    """A call's row changed. With `server_uid` the pages of that server hear of it too. `passing`: the next change is
+    expected at once, so nobody needs to look yet."""
+    publish(f"call.{call_uid}", version, "call", [{"passing": True}] if passing else None)
     if server_uid is not None:
         publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}])
 

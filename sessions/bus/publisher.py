@@ -21,6 +21,9 @@ FLUSH_SECONDS = 1.0
 OWN_UP_SECONDS = 2.0
 OWN_UP_TIMES = 2
 LOST = "lost"
+#: the one group of all web processes; a group a topic would cost a round trip for each page and each call
+GROUP = "hints"
+HINTS_TOGETHER = 200
 _NEWEST_ONLY = frozenset({"progress"})
 
 Hint = dict[str, Any]
@@ -87,8 +90,9 @@ class Publisher:
             if not hints:
                 await self._rest(self._wake)
                 continue
-            for hint in merged(hints):
-                await self._send(hint)
+            kept = merged(hints)
+            for start in range(0, len(kept), HINTS_TOGETHER):
+                await self._send(kept[start : start + HINTS_TOGETHER])
 
     async def _rest(self, wake: asyncio.Event) -> None:
         """Until there is something to send: a new hint, or the word that some were lost."""
@@ -96,7 +100,7 @@ class Publisher:
             await asyncio.wait_for(wake.wait(), OWN_UP_SECONDS if self._owed else None)
         except TimeoutError:
             self._owed -= 1
-            await self._send({"type": "hint", "t": LOST, "seq": None, "kind": LOST, "rows": None})
+            await self._send([{"t": LOST, "seq": None, "kind": LOST, "rows": None}])
         wake.clear()
 
     def _take(self) -> list[Hint]:
@@ -107,12 +111,12 @@ class Publisher:
                 self._idle.set()
             return hints
 
-    async def _send(self, hint: Hint) -> None:
+    async def _send(self, hints: list[Hint]) -> None:
         layer = get_channel_layer()
         try:
-            await asyncio.wait_for(layer.group_send(hint["t"], hint), SEND_SECONDS)
+            await asyncio.wait_for(layer.group_send(GROUP, {"type": "hints", "hints": hints}), SEND_SECONDS)
         except Exception as problem:  # whatever the layer raises, a lost hint must not end the thread
-            self.dropped += 1
+            self.dropped += len(hints)
             self._owed = OWN_UP_TIMES
             self._tell(problem)
         else:

@@ -1,4 +1,4 @@
-"""The one listener of this web process: joins each topic's group once, reads once, encodes once, sends to its sockets.
+"""The one listener of this web process: hears every hint, reads once, encodes once, sends to its sockets.
 
 Hints may be lost (Redis away, or the silent moment between SUBSCRIBE and its effect), so a slow timer compares every
 listened topic with the database. The order is always: join first, then catch up.
@@ -7,6 +7,7 @@ listened topic with the database. The order is always: join first, then catch up
 import asyncio
 from functools import partial
 from typing import Any
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -14,21 +15,23 @@ from channels.layers import get_channel_layer
 
 from sessions import bus
 from sessions.consumers import viewers
-from sessions.consumers.limits import sockets_per_user
+from sessions.consumers.early import EarlyHints
+from sessions.consumers.limits import TOPICS, sockets_per_user
 from sessions.consumers.reader import Reader
 from sessions.consumers.socket import Socket
 from sessions.consumers.streams import Stream, Subscription
 from sessions.consumers.topic_reads import TopicReads
 from sessions.domain import questions, tickets
 from sessions.domain.calls import expire_due
-from sessions.domain.topics import Topic
+from sessions.domain.topics import Topic, TopicKind
 
 SLOW_SECONDS = 15.0
 LAYER_SECONDS = 2.0
 #: SUBSCRIBE returns before it works: what fell into the gap is looked for soon, and once more when all is calm
-SETTLE_SECONDS = (0.05, 0.5)
-#: between two attempts to join groups while Redis is away
+SETTLE_SECONDS = (0.0, 0.05, 0.5)
+#: between two attempts to join the group while Redis is away
 REJOIN_SECONDS = 1.0
+_CALL = f"{TopicKind.CALL.value}."
 IDLE_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
@@ -39,8 +42,8 @@ class Hub:
         self.sockets: set[Socket] = set()
         self.streams: dict[str, Stream] = {}
         self._reads = TopicReads(self.reader, self._spawn_catch_up)
+        self._early = EarlyHints()
         self._channel: str | None = None
-        self._rejoining: asyncio.Task[None] | None = None
         self._tasks = {asyncio.create_task(self._listen()), asyncio.create_task(self._tick())}
         bus.start()
 
@@ -64,6 +67,20 @@ class Hub:
         socket.subscriptions[topic.name] = subscription
         self._spawn_catch_up(subscription)
 
+    def follow(self, socket: Socket, uid: UUID, version: int) -> bool:
+        """Join a call that this socket placed just now: it has the row as it was then, and its right was judged."""
+        topic = Topic(TopicKind.CALL, uid)
+        if len(socket.subscriptions) >= TOPICS:
+            return False
+        stream = self._stream(topic)
+        socket.subscriptions[topic.name] = subscription = Subscription(socket, topic, version, live=True)
+        stream.subscriptions.add(subscription)
+        stream.idle_since = None
+        stream.has(version)
+        for hint in self._early.take(topic.name):
+            stream.hint(hint)
+        return True
+
     def unsubscribe(self, socket: Socket, name: str) -> None:
         subscription = socket.subscriptions.pop(name, None)
         if subscription is None:
@@ -85,7 +102,7 @@ class Hub:
             if not await self.reader.run(partial(viewers.sees_row, socket.viewer, topic)):
                 self._deny(subscription)
                 return
-            stream = await self._stream(topic)
+            stream = self._stream(topic)
             stream.subscriptions.add(subscription)
             stream.idle_since = None
             await stream.catch_up(subscription)
@@ -105,80 +122,46 @@ class Hub:
         return task
 
     # --- the layer -----------------------------------------------------------------------------------------------
-    async def _stream(self, topic: Topic) -> Stream:
+    def _stream(self, topic: Topic) -> Stream:
         stream = self.streams.get(topic.name)
         if stream is None:
             stream = self.streams[topic.name] = self._reads.stream(topic)
-            await self._join(topic.name, stream)
-            for delay in SETTLE_SECONDS:
-                asyncio.get_running_loop().call_later(delay, stream.recheck)
         return stream
-
-    async def _join(self, group: str, stream: Stream | None = None) -> None:
-        """A group that cannot be joined now is tried again until Redis is back, and read then."""
-        if self._channel is None:
-            return
-        try:
-            await asyncio.wait_for(get_channel_layer().group_add(group, self._channel), LAYER_SECONDS)
-        except Exception as problem:  # whatever the layer raises without Redis
-            log.warning("live.group_not_joined", group=group, problem=type(problem).__name__)
-            self._rejoin_soon()
-        else:
-            if stream is not None:
-                stream.joined = True
-
-    def _rejoin_soon(self) -> None:
-        if self._rejoining is None or self._rejoining.done():
-            self._rejoining = self._spawn(self._rejoin())
-
-    async def _rejoin(self) -> None:
-        """Until every stream has its group. What was written meanwhile is found by the recheck."""
-        layer = get_channel_layer()
-        while waiting := [(name, stream) for name, stream in self.streams.items() if not stream.joined]:
-            await asyncio.sleep(REJOIN_SECONDS)
-            for name, stream in waiting:
-                try:
-                    await asyncio.wait_for(layer.group_add(name, self._channel), LAYER_SECONDS)
-                except Exception:  # whatever the layer raises without Redis; it was said when the first one failed
-                    break
-                stream.joined = True
-                stream.recheck()
-
-    async def _leave(self, group: str) -> None:
-        if self._channel is None:
-            return
-        try:
-            await asyncio.wait_for(get_channel_layer().group_discard(group, self._channel), LAYER_SECONDS)
-        except Exception as problem:  # whatever the layer raises without Redis; a group too many costs a few hints
-            log.warning("live.group_not_left", group=group, problem=type(problem).__name__)
 
     async def _listen(self) -> None:
         layer = get_channel_layer()
         while True:
             try:
                 if self._channel is None:
-                    self._channel = await asyncio.wait_for(layer.new_channel("hub."), LAYER_SECONDS)
-                    await self._join_all()
-                self._hear(await layer.receive(self._channel))
+                    self._channel = await self._joined(layer)
+                for hint in (await layer.receive(self._channel)).get("hints") or ():
+                    self._hear(hint)
             except Exception as problem:  # the listener must outlive whatever the layer raises
                 log.warning("live.layer_away", problem=type(problem).__name__)
-                await asyncio.sleep(1)
+                await asyncio.sleep(REJOIN_SECONDS)
 
-    async def _join_all(self) -> None:
-        await self._join(bus.USERS)
-        await self._join(bus.LOST)
-        for name, stream in list(self.streams.items()):
-            await self._join(name, stream)
-            stream.recheck()
+    async def _joined(self, layer: Any) -> str:
+        """A channel of our own in the group of all hints; what was written before that is found by a recheck."""
+        channel: str = await asyncio.wait_for(layer.new_channel("hub."), LAYER_SECONDS)
+        await asyncio.wait_for(layer.group_add(bus.GROUP, channel), LAYER_SECONDS)
+        for delay in SETTLE_SECONDS:
+            asyncio.get_running_loop().call_later(delay, self._recheck_all)
+        return channel
 
     def _hear(self, hint: dict[str, Any]) -> None:
-        if hint["t"] == bus.USERS:
+        topic = str(hint["t"])
+        if topic == bus.USERS:
             self._suspend(hint.get("rows") or [])
-        elif hint["t"] == bus.LOST:
-            for stream in self.streams.values():
-                stream.recheck()
-        elif (stream := self.streams.get(hint["t"])) is not None:
+        elif topic == bus.LOST:
+            self._recheck_all()
+        elif (stream := self.streams.get(topic)) is not None:
             stream.hint(hint)
+        elif topic.startswith(_CALL):
+            self._early.put(hint)
+
+    def _recheck_all(self) -> None:
+        for stream in self.streams.values():
+            stream.recheck()
 
     # --- time ----------------------------------------------------------------------------------------------------
     async def _tick(self) -> None:
@@ -195,10 +178,7 @@ class Hub:
             if stream.idle_since is not None and now - stream.idle_since > IDLE_SECONDS:
                 del self.streams[name]
                 await stream.close()
-                await self._leave(name)
                 continue
-            if not stream.joined:
-                await self._join(name, stream)
             stream.recheck()
         self._retry_catch_ups()
         await self._judge(list(self.sockets))

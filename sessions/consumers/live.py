@@ -135,7 +135,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         socket.send({"op": "pong", "ref": body.get("ref")})
 
     def _call(self, socket: Socket, body: dict[str, Any]) -> None:
-        self._spawn(operations.call(hub().reader, socket, body))
+        self._spawn(operations.call(hub(), socket, body))
 
     def _cancel(self, socket: Socket, body: dict[str, Any]) -> None:
         self._spawn(operations.cancel(hub().reader, socket, body))

@@ -11,6 +11,7 @@ from django.http import Http404
 
 from servers.audit.writer import WriterBusy
 from sessions.consumers import sources
+from sessions.consumers.hub import Hub
 from sessions.consumers.reader import Reader
 from sessions.consumers.socket import Socket
 from sessions.domain import calls
@@ -27,13 +28,17 @@ class _Malformed(Exception):
     """The message is not the protocol; the text says what is missing."""
 
 
-async def call(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> None:
+async def call(hub: Hub, socket: Socket, body: Mapping[str, Any]) -> None:
+    """With "follow" the socket hears of the call from now on, as if it had subscribed to its topic."""
     ref = body.get("ref")
     if socket.busy:
         return socket.send(_rejected(ref, _BUSY))
     socket.calls_in_flight += 1
     try:
-        socket.send(await _placed(reader, socket, body))
+        answer = await _placed(hub.reader, socket, body)
+        if "call" in answer and body.get("follow") is True:
+            answer["followed"] = hub.follow(socket, UUID(answer["call"]), answer["version"])
+        socket.send(answer)
     finally:
         socket.calls_in_flight -= 1
 

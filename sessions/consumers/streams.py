@@ -65,7 +65,6 @@ class Stream(ABC):
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
-        self.joined = False
         self.subscriptions: set[Subscription] = set()
         self.idle_since: float | None = None
         self._dirt: set[Dirt] = set()
@@ -74,6 +73,9 @@ class Stream(ABC):
 
     def hint(self, hint: dict[str, Any]) -> None:
         self._soil({(str(hint["kind"]), "")})
+
+    def has(self, version: int) -> None:
+        """A listener came with the row as it is at `version`."""
 
     def recheck(self) -> None:
         """Compare with the database: a hint may have been lost."""
@@ -191,30 +193,20 @@ Row = dict[str, Any]
 
 
 class SnapshotStream(Stream):
-    """`read` turns what is dirty into frames; `read_progress` draws what a hint of progress carries itself."""
+    """`read` turns what is dirty into frames."""
 
-    def __init__(
-        self,
-        topic: Topic,
-        read: Callable[[set[Dirt], "SnapshotStream"], Awaitable[list[Frame]]],
-        read_progress: Callable[[Row, "SnapshotStream"], Awaitable[Frame | None]] | None = None,
-    ) -> None:
+    def __init__(self, topic: Topic, read: Callable[[set[Dirt], "SnapshotStream"], Awaitable[list[Frame]]]) -> None:
         super().__init__(topic)
-        self._read, self._read_progress = read, read_progress
+        self._read = read
         self.over = False
         self.version = -1  # of the newest frame, where the topic is about one row
         self.known: set[str] = set()
-        self._progress: Row | None = None
-        self._progress_task: asyncio.Task[None] | None = None
 
     @property
     def has_reserved_listeners(self) -> bool:
         return any(not one.member.viewer.reads_payloads for one in self.subscriptions)
 
     def hint(self, hint: dict[str, Any]) -> None:
-        if hint["kind"] == "progress":
-            self._later(_progress_row(hint.get("rows")))
-            return
         rows = hint.get("rows") or [{}]
         self._soil({(str(hint["kind"]), _subject(row)) for row in rows})
 
@@ -225,9 +217,12 @@ class SnapshotStream(Stream):
     async def _refresh(self, dirt: set[Dirt]) -> None:
         for frame in await self._read(dirt, self):
             self._note(frame)
-            for subscription in list(self.subscriptions):
-                if subscription.live:
-                    subscription.offer(frame)
+            self._offer(frame)
+
+    def _offer(self, frame: Frame, but: Subscription | None = None) -> None:
+        for subscription in list(self.subscriptions):
+            if subscription.live and subscription is not but:
+                subscription.offer(frame)
 
     async def catch_up(self, subscription: Subscription) -> None:
         subscription.live = True
@@ -235,43 +230,17 @@ class SnapshotStream(Stream):
         for frame in await self._read({EVERYTHING}, self):
             newest = max(newest or 0, frame.version)
             self._note(frame)
+            self._offer(frame, but=subscription)  # who noted it is not asked again, so all must have it
             if frame.version != subscription.cursor or not frame.version:
                 await subscription.member.room()
                 subscription.offer(frame)
         self._synced(subscription, newest)
 
+    def has(self, version: int) -> None:
+        self.version = max(self.version, version)
+
     def _note(self, frame: Frame) -> None:
         self.over, self.version = frame.final, max(self.version, frame.version)
-
-    def _later(self, row: Row | None) -> None:
-        """Progress is lossy: the newest one of each window."""
-        if row is None or not self.subscriptions or self._read_progress is None:
-            return
-        self._progress = row
-        if self._progress_task is None or self._progress_task.done():
-            self._progress_task = asyncio.create_task(self._send_progress())
-
-    async def _send_progress(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._progress is not None and not self.over and self._read_progress is not None:
-            row, self._progress = self._progress, None
-            try:
-                frame = await self._read_progress(row, self)
-            except Exception:  # lossy by its nature: the next one tries again
-                log.exception("live.progress_failed", topic=self.topic.name)
-                frame = None
-            if frame is not None and not self.over:
-                for subscription in self.subscriptions:
-                    if subscription.live:
-                        subscription.offer(frame)
-            self._sent_at = loop.time()
-            await asyncio.sleep(WINDOW_SECONDS)
-
-    async def close(self) -> None:
-        await super().close()
-        if self._progress_task is not None:
-            self._progress_task.cancel()
-            await asyncio.gather(self._progress_task, return_exceptions=True)
 
 
 _SUBJECTS = ("call", "server", "question", "subscription")
@@ -279,16 +248,3 @@ _SUBJECTS = ("call", "server", "question", "subscription")
 
 def _subject(row: dict[str, Any]) -> str:
     return str(next((row[name] for name in _SUBJECTS if row.get(name)), ""))
-
-
-def _progress_row(rows: Any) -> Row | None:
-    """Only what a progress may be: whoever can write to Redis could say anything."""
-    row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
-    done, total, text = row.get("progress"), row.get("total"), row.get("message")
-    if not isinstance(done, int | float):
-        return None
-    return {
-        "progress": done,
-        "total": total if isinstance(total, int | float) else None,
-        "message": text[:500] if isinstance(text, str) else None,
-    }

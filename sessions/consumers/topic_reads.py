@@ -8,6 +8,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from sessions.consumers import question_frames, sources, subscription_frames, worker_frames
+from sessions.consumers.call_stream import CallStream
 from sessions.consumers.frames import Frame
 from sessions.consumers.reader import Reader, Together
 from sessions.consumers.sources import CallKey
@@ -29,17 +30,15 @@ class TopicReads:
         readers = {
             TopicKind.SERVERS: self._read_list,
             TopicKind.SERVER: partial(self._read_server, timezone.now()),
-            TopicKind.CALL: self._read_call,
             TopicKind.DRAFT: self._read_draft,
             TopicKind.INBOX: partial(self._read_rows, question_frames.frames),
             TopicKind.SUBSCRIPTIONS: partial(self._read_rows, subscription_frames.board_frames),
             TopicKind.SUBSCRIPTION: self._read_subscription,
             TopicKind.SESSIONS: self._read_workers,
         }
-        is_call = topic.kind is TopicKind.CALL
-        stream = SnapshotStream(topic, readers[topic.kind], self._read_progress if is_call else None)
-        if is_call:
-            stream.window = 0.0  # three frames in its life: a result never waits for the window
+        if topic.kind is TopicKind.CALL:
+            return CallStream(topic, self._read_call, self._read_progress)
+        stream = SnapshotStream(topic, readers[topic.kind])
         if topic.kind is TopicKind.SESSIONS:
             stream.window = 1.0  # a whole board is read for it
         return stream

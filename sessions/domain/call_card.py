@@ -10,6 +10,7 @@ from typing import Any
 
 from servers.audit import payloads
 from servers.models import Payload
+from sessions.domain import call_rows
 from sessions.domain.call_outcome import Outcome, outcome_of
 from sessions.domain.operations import Words, words_of
 from sessions.domain.result_views import View, view_of
@@ -42,7 +43,7 @@ class Card:
     erased: bool
     hidden: bool
     late: bool
-    lines: list[dict[str, Any]]
+    lines: list[LogLine]
     brief: bool
 
     @property
@@ -118,10 +119,8 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def call_lines(call: Call) -> list[dict[str, Any]]:
+def call_lines(call: Call) -> list[LogLine]:
     """The log lines of a call, among the newest of its server: an index read of bounded length."""
     if call.server_id is None or call.sent_at is None:
         return []
-    newest = LogLine.objects.filter(server_id=call.server_id).order_by("-seq")[:_LINES_LOOKED_AT]
-    rows = newest.values("at", "level", "text", "call_uid")
-    return [row for row in reversed(rows) if row["call_uid"] == call.uid]
+    return call_rows.lines(call, _LINES_LOOKED_AT)

@@ -32,7 +32,7 @@ from sessions.domain.endings import (
     tell,
     wish_cancelled,
 )
-from sessions.domain.intents import Intent, requested, write
+from sessions.domain.intents import Intent, intent_of, requested, write
 from sessions.domain.operations import operation_of
 from sessions.domain.targets import Target, find_target
 from sessions.enums import CallState
@@ -104,15 +104,9 @@ def check(
     target = find_target(user, actor, server_uid, operation, name)
     arguments, unchecked = operation.read(name, target.definition, given)
     _require_confirmation(target, operation.destructive(target.definition), given, unchecked)
-    return Intent(
-        actor=actor,
-        method=method,
-        target=target,
-        arguments=jsontext.dumps(arguments, indent=None),
-        deadline=timezone.now() + timedelta(seconds=target.connect_seconds + WAIT_SECONDS),
-        repeats=repeats,
-        details={"unchecked": unchecked} if unchecked else {},
-    )
+    text = jsontext.dumps(arguments, indent=None)
+    deadline = timezone.now() + timedelta(seconds=target.connect_seconds + WAIT_SECONDS)
+    return intent_of(actor, method, target, text, deadline, repeats, unchecked)
 
 
 def _require_confirmation(target: Target, destructive: bool, given: Given, unchecked: str) -> None:

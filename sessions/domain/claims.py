@@ -7,22 +7,23 @@ means that somebody else was faster and nothing may follow. What the web side ma
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Subquery
+from django.db.models import F
 from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit.record import Actor, Event, ServerRef
-from servers.enums import AuditAction, AuditOutcome, DefinitionKind, PayloadKind
-from servers.models import Definition
+from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from sessions import bus
+from sessions.domain import call_rows
 from sessions.domain.endings import Ending, end_now, finish_event
 from sessions.domain.lifecycle import Hold, storable
 from sessions.enums import CallState
-from sessions.models import Attempt, Call, McpSession
+from sessions.models import Attempt, Call
 from sessions.protocol.methods import TOOLS_CALL
 
 TEXT_CHARS = 4_000
@@ -88,25 +89,23 @@ class Outcome:
 
 def read_order(uid: UUID) -> Order | None:
     """The call if it still waits to be sent. Reads only."""
-    now = timezone.now()
-    tool = Definition.objects.filter(server_id=OuterRef("server_id"), kind=DefinitionKind.TOOL, key=OuterRef("target"))
-    waiting = Call.objects.filter(uid=uid, state=CallState.REQUESTED, deadline__gt=now).select_related("arguments")
-    call = waiting.annotate(definition=Subquery(tool.values("body")[:1])).first()
-    if call is None or call.session_id is None:
+    found = call_rows.waiting(uid)
+    if found is None:
         return None
-    text = payloads.read(call.arguments)
-    if text is None:
+    call, arguments, definition = found
+    text = payloads.read(arguments)
+    if call.session_id is None or text is None:
         return None
     return Order(
         pk=call.pk,
-        uid=call.uid,
+        uid=uid,
         session_id=call.session_id,
         method=call.method,
         target=call.target,
         arguments=text,
-        arguments_digest=call.arguments.digest,
+        arguments_digest=arguments.digest,
         actor=Actor(call.user_id, call.user_name),
-        definition=call.definition or "" if call.method == TOOLS_CALL else "",
+        definition=definition if call.method == TOOLS_CALL else "",
     )
 
 
@@ -126,14 +125,11 @@ def cancelled_by_people(worker_uid: UUID) -> list[UUID]:
 def claim(order: Order, hold: Hold) -> list[Event]:
     """Only after this is committed may the call's bytes leave."""
     now = timezone.now()
-    # Not a join: in a joined sub-query PostgreSQL would not judge the row's state again after waiting for its lock.
-    mine = McpSession.objects.filter(pk=OuterRef("session_id"), owner_id=hold.worker_id, epoch=hold.epoch)
-    rows = Call.objects.filter(Exists(mine), pk=order.pk, state=CallState.REQUESTED, deadline__gt=now)
-    sent = {"sent_at": now, "epoch": hold.epoch, "worker_uid": hold.worker_uid, "version": F("version") + 1}
-    if not rows.update(state=CallState.SENT, **sent):
+    version = call_rows.claim(order.pk, hold, now)
+    if version is None:
         return []
-    Attempt.objects.create(call_id=order.pk, number=1, reason="first", at=now)
-    announce_by_pk(order, hold.server_uid)
+    call_rows.insert_attempt(Attempt(call_id=order.pk, number=1, reason="first", at=now))
+    _announce(order, hold, version, passing=True)
     return [_event(order, hold, AuditAction.CALL_SEND, AuditOutcome.PENDING, {"attempt": 1, "epoch": hold.epoch})]
 
 
@@ -156,10 +152,10 @@ def progressed(order: Order, hold: Hold, progress: float, total: float | None, m
 def finish(order: Order, hold: Hold, outcome: Outcome) -> list[Event]:
     """The final state, unless the call has one already: then a result is kept as late."""
     result = None if outcome.result is None else payloads.store(PayloadKind.RESULT, outcome.result)
-    ended = {"finished_at": timezone.now(), "result": result, "version": F("version") + 1}
+    ended = {"finished_at": timezone.now(), "result": None if result is None else result.pk, **outcome.fields()}
     digests = {"arguments": order.arguments_digest} | ({} if result is None else {"result": result.digest})
-    if _running(order, hold).update(**ended, **outcome.fields()):
-        announce_by_pk(order, hold.server_uid)
+    if (version := call_rows.finish(order.pk, hold, ended)) is not None:
+        _announce(order, hold, version)
         details = {"state": outcome.state.value, "epoch": hold.epoch}
         if outcome.fault:
             details |= {"fault": outcome.fault, "detail": outcome.detail[:500]}
@@ -182,7 +178,7 @@ def _late(order: Order, hold: Hold, outcome: Outcome, result_pk: int, digests: d
     rows = Call.objects.filter(pk=order.pk, late_result=None).exclude(**kept)
     if not rows.update(late_result_id=result_pk, version=F("version") + 1):
         return []
-    announce_by_pk(order, hold.server_uid)
+    _announce(order, hold, Call.objects.values_list("version", flat=True).get(pk=order.pk))
     details = {"late": True, "answer": outcome.state.value}
     return [_event(order, hold, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests)]
 
@@ -210,9 +206,8 @@ def announce(call: Call) -> None:
     transaction.on_commit(lambda: bus.call_changed(uid, version, server_uid))
 
 
-def announce_by_pk(order: Order, server_uid: UUID) -> None:
-    version = Call.objects.values_list("version", flat=True).get(pk=order.pk)
-    transaction.on_commit(lambda: bus.call_changed(order.uid, version, server_uid))
+def _announce(order: Order, hold: Hold, version: int, *, passing: bool = False) -> None:
+    transaction.on_commit(partial(bus.call_changed, order.uid, version, hold.server_uid, passing=passing))
 
 
 def _event(

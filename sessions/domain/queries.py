@@ -10,6 +10,7 @@ from django.db.models import Count, Max, Prefetch, Q, QuerySet
 
 from servers.enums import DefinitionKind, IdentityKind
 from servers.models import Definition, Server
+from sessions.domain import call_rows
 from sessions.domain.pausing import RETRYABLE
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession
@@ -234,11 +235,7 @@ def call_row(call: Call) -> dict[str, Any]:
 
 def calls_by_uid(uids: Iterable[UUID]) -> list[Call]:
     """With everything that a card shows, in one query."""
-    return list(
-        Call.objects.filter(uid__in=list(uids)).select_related(
-            "server", "session__owner", "arguments", "result", "late_result", "repeats"
-        )
-    )
+    return call_rows.shown(uids)
 
 
 def calls_since(server_uid: UUID, since: datetime) -> list[Call]:

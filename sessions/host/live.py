@@ -53,6 +53,7 @@ LOG_LEVEL = "info"
 PING_SECONDS, PING_AFTER_SECONDS = 10.0, 1.0  # not beside the lists of its opening: it would measure those
 #: most handshakes are over before a page could show them: their row is not written twice
 HANDSHAKE_SECONDS = 1.0
+USE_NOTED_SECONDS = 10.0
 
 
 class Run(Protocol):
@@ -93,7 +94,7 @@ class Live:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._idle_since = self._now()
+        self._idle_since = self._note_use_at = self._now()
         self._missed_changes = self.modern = False
 
     # --- opening and closing -------------------------------------------------------------------------------------
@@ -196,7 +197,9 @@ class Live:
             self._on_room()
         if not self.runs:
             self._quiet.set()
-            self._db.post(partial(lifecycle.used, self.hold, timezone.now()))
+            if self._idle_since >= self._note_use_at:  # not after each call: the next one's commits would wait for it
+                self._note_use_at = self._idle_since + USE_NOTED_SECONDS
+                self._db.post(partial(lifecycle.used, self.hold, timezone.now()))
 
     def idle_left(self) -> float | None:
         """Seconds until the session counts as unused; None when it never does."""

@@ -54,7 +54,8 @@ class Live extends EventTarget {
     return new Promise((resolve, reject) => {
       this.#ref += 1;
       const ref = this.#ref;
-      if (!this.#connection?.send({ ...message, ref })) {
+      const follow = message.op === 'call'; // an order of its own for the topic would cost a round trip
+      if (!this.#connection?.send({ ...message, ...(follow && { follow }), ref })) {
         reject(new Error('there is no live connection'));
         return;
       }
@@ -124,8 +125,14 @@ class Live extends EventTarget {
     if (!answer) return;
     this.#answers.delete(ref);
     clearTimeout(answer.timer);
+    if (message?.followed) this.#followed(message);
     if (problem) answer.reject(problem);
     else answer.resolve(message);
+  }
+
+  /* The server sends what becomes of this call from now on. */
+  #followed({ topic, version }) {
+    if (!this.#topics.has(topic)) this.#topics.set(topic, { seen: version, kinds: new Map(), handlers: new Map() });
   }
 
   #synced({ t, seq }) {

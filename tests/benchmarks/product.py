@@ -63,25 +63,39 @@ class Caller:
     async def read(self) -> None:
         async for text in self._socket:
             frame = orjson.loads(text)
+            if frame.get("followed"):  # its end may be the very next frame
+                self._expect(frame["topic"])
             key = frame.get("ref") or frame.get("t")
             final = "ref" in frame or any(row.get("final") for row in frame.get("rows") or ())
-            if final and (waiting := self._waiting.pop(key, None)) is not None:
+            if final and (waiting := self._waiting.get(key)) is not None and not waiting.done():
                 waiting.set_result(frame)
 
     async def call(self, server: str) -> bool:
-        """From the order to the last frame of the call's own topic. False when it was refused."""
+        """From the order to the last frame of the call's own topic, as a page does it. False when it was refused."""
         ref = next(self._refs)
-        order = {"op": "call", "server": server, "tool": "echo", "args": {"text": TEXT}, "ref": ref, "html": False}
-        accepted = await self._asked(ref, order)
+        order = {"op": "call", "server": server, "tool": "echo", "args": {"text": TEXT}, "ref": ref}
+        answered = self._expect(ref)
+        await self._socket.send(json.dumps(order | {"html": False, "follow": True}))
+        accepted = await self._come(ref, answered)
         if accepted["op"] != "accepted":
             self.refused = str(accepted.get("message", accepted))
             return False
-        topic = f"call.{accepted['call']}"
-        last = await self._asked(topic, {"op": "sub", "topics": {topic: None}})
+        topic = accepted["topic"]
+        last = await self._come(topic, self._waiting[topic])
         if last["rows"][0]["state"] != "succeeded":
             raise RuntimeError(last)
         await self._leave(topic)
         return True
+
+    def _expect(self, key: Any) -> "asyncio.Future[dict[str, Any]]":
+        waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
+        return waiting
+
+    async def _come(self, key: Any, waiting: "asyncio.Future[dict[str, Any]]") -> dict[str, Any]:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            frame = await waiting
+        del self._waiting[key]
+        return frame
 
     async def _leave(self, topic: str) -> None:
         """Topics are left in one message for many, as messages are rationed."""
@@ -89,11 +103,6 @@ class Caller:
         if len(self._over) >= LEAVE_TOGETHER:
             await self._socket.send(json.dumps({"op": "unsub", "topics": self._over}))
             self._over = []
-
-    async def _asked(self, key: Any, body: dict[str, Any]) -> dict[str, Any]:
-        waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
-        await self._socket.send(json.dumps(body))
-        return await asyncio.wait_for(waiting, ANSWER_SECONDS)
 
 
 @asynccontextmanager

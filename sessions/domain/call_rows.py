@@ -1,0 +1,140 @@
+"""The statements of a call's own row, by hand: what the ORM takes to build them is most of what a call costs.
+
+One text for SQLite and PostgreSQL. Each change names the state before, and on the worker's side owner and epoch; it
+returns the row's new version, None where somebody else was faster.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from servers.audit.statements import Columns, Insert, param
+from servers.enums import DefinitionKind
+from servers.models import Definition, Payload, Server
+from sessions.domain.lifecycle import Hold
+from sessions.enums import CallState
+from sessions.models import Attempt, Call, LogLine, McpSession
+
+_MODELS = (Call, Definition, LogLine, McpSession, Payload, Server)
+_TABLES = {model.__name__: model._meta.db_table for model in _MODELS}
+insert_attempt = Insert(Attempt)
+
+
+def _rows(sql: str, values: Sequence[Any]) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def _version(sql: str, values: Sequence[Any]) -> int | None:
+    found = _rows(sql, values)
+    return int(found[0][0]) if found else None
+
+
+# --- what a card shows -----------------------------------------------------------------------------------------------
+_SHOWN_CALL = Columns(Call, "one")
+_RELATED = {
+    "server": Columns(Server, "server", ("id", "uid", "name", "slug")),
+    "session": Columns(McpSession, "session", ("id", "owner_id", "revision")),
+    "result": Columns(Payload, "result"),
+    "late_result": Columns(Payload, "late_result"),
+}
+_SHOWN = """
+SELECT {columns} FROM {Call} one
+LEFT JOIN {Server} server ON server.id = one.server_id
+LEFT JOIN {McpSession} session ON session.id = one.session_id
+LEFT JOIN {Payload} result ON result.id = one.result_id
+LEFT JOIN {Payload} late_result ON late_result.id = one.late_result_id
+WHERE one.uid IN ({{marks}})
+""".format(columns=", ".join(part.sql for part in (_SHOWN_CALL, *_RELATED.values())), **_TABLES)
+
+
+def shown(uids: Iterable[UUID]) -> list[Call]:
+    """Calls with what their cards show, in one query; columns of other rows that no card shows are read when asked for."""
+    wanted = [param(Call, "uid", uid) for uid in uids]
+    if not wanted:
+        return []
+    return [_shown(row) for row in _rows(_SHOWN.format(marks=", ".join(["%s"] * len(wanted))), wanted)]
+
+
+def _shown(row: Sequence[Any]) -> Call:
+    call = _SHOWN_CALL.read(row[: _SHOWN_CALL.count])
+    assert call is not None  # the others are joined to it
+    start = _SHOWN_CALL.count
+    for name, columns in _RELATED.items():
+        setattr(call, name, columns.read(row[start : start + columns.count]))
+        start += columns.count
+    return call
+
+
+_LINE = Columns(LogLine, "line", ("id", "at", "level", "text"))
+_LINES = """
+SELECT {columns} FROM {LogLine} line WHERE line.server_id = %s AND line.call_uid = %s
+AND line.seq > (SELECT COALESCE(MAX(newest.seq), 0) FROM {LogLine} newest WHERE newest.server_id = %s) - %s
+ORDER BY line.seq
+""".format(columns=_LINE.sql, **_TABLES)
+
+
+def lines(call: Call, newest: int) -> list[LogLine]:
+    """The log lines of a call among the `newest` of its server."""
+    values = [call.server_id, param(LogLine, "call_uid", call.uid), call.server_id, newest]
+    return [line for row in _rows(_LINES, values) if (line := _LINE.read(row)) is not None]
+
+
+# --- the worker's side -------------------------------------------------------------------------------------------------
+_ORDER = Columns(Call, "one", ("id", "session_id", "method", "target", "user_id", "user_name"))
+_ARGUMENTS = Columns(Payload, "arguments")
+_WAITING = """
+SELECT {columns}, (
+    SELECT tool.body FROM {Definition} tool WHERE tool.server_id = one.server_id AND tool.kind = %s AND tool.key = one.target
+)
+FROM {Call} one JOIN {Payload} arguments ON arguments.id = one.arguments_id
+WHERE one.uid = %s AND one.state = %s AND one.deadline > %s
+""".format(columns=f"{_ORDER.sql}, {_ARGUMENTS.sql}", **_TABLES)
+
+
+def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
+    """A call that waits to be sent, its arguments and the definition of its tool (empty where none is listed)."""
+    now = param(Call, "deadline", timezone.now())
+    found = _rows(_WAITING, [DefinitionKind.TOOL.value, param(Call, "uid", uid), CallState.REQUESTED.value, now])
+    if not found:
+        return None
+    call, arguments = _ORDER.read(found[0]), _ARGUMENTS.read(found[0][_ORDER.count :])
+    return (call, arguments, found[0][-1] or "") if call is not None and arguments is not None else None
+
+
+# Not a join: in a joined sub-query PostgreSQL would not judge the row's state again after waiting for its lock.
+_CLAIM = """
+UPDATE {Call} SET state = %s, sent_at = %s, epoch = %s, worker_uid = %s, version = version + 1
+WHERE id = %s AND state = %s AND deadline > %s AND EXISTS (
+    SELECT 1 FROM {McpSession} session
+    WHERE session.id = {Call}.session_id AND session.owner_id = %s AND session.epoch = %s
+)
+RETURNING version
+""".format(**_TABLES)
+
+
+def claim(pk: int, hold: Hold, now: datetime) -> int | None:
+    """From requested to sent, while the call may be sent and its session is ours."""
+    at, worker = param(Call, "sent_at", now), param(Call, "worker_uid", hold.worker_uid)
+    after = [CallState.SENT.value, at, hold.epoch, worker]
+    before = [pk, CallState.REQUESTED.value, at, hold.worker_id, hold.epoch]
+    return _version(_CLAIM, after + before)
+
+
+_FINISH = "UPDATE {Call} SET {{changes}}, version = version + 1 WHERE id = %s AND state = %s AND worker_uid = %s AND epoch = %s RETURNING version".format(
+    **_TABLES
+)
+
+
+def finish(pk: int, hold: Hold, fields: Mapping[str, Any]) -> int | None:
+    """From sent, by us at this epoch, to what `fields` say."""
+    columns = [Call._meta.get_field(name) for name in fields]
+    after = [param(Call, name, value) for name, value in fields.items()]
+    before = [pk, CallState.SENT.value, param(Call, "worker_uid", hold.worker_uid), hold.epoch]
+    changes = ", ".join(f'"{column.column}" = %s' for column in columns)  # type: ignore[union-attr]  # columns of our own
+    return _version(_FINISH.format(changes=changes), after + before)
