@@ -40,6 +40,7 @@ class TopicReads:
         stream = SnapshotStream(topic, readers[topic.kind], self._read_progress if is_call else None)
         if is_call:
             stream.window = 0.0  # three frames in its life: a result never waits for the window
+        stream.by_time = topic.kind is TopicKind.SUBSCRIPTIONS
         if topic.kind is TopicKind.SESSIONS:
             stream.window = 1.0  # a whole board is read for it
         return stream
