@@ -71,6 +71,7 @@ inbox_patterns = [
     path("", inbox.index, name="list"),
     path("<uuid:uid>/", inbox.detail, name="detail"),
     path("<uuid:uid>/take/", inbox.take, name="take"),
+    path("<uuid:uid>/more-time/", inbox.more_time, name="more_time"),
     path("<uuid:uid>/answer/", inbox.answer, name="answer"),
 ]
 

@@ -189,6 +189,7 @@ LOOKS = {
     ("subscriptions:delete", "post"): "manage_subscription",
     ("subscriptions:content", "get"): "view_payload",
     ("inbox:take", "post"): "answer_question",
+    ("inbox:more_time", "post"): "answer_question",
     ("inbox:answer", "post"): "answer_question",
     ("audit:list", "get"): "view_auditevent",
     ("audit:detail", "get"): "view_auditevent",

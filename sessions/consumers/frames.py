@@ -10,6 +10,7 @@ import orjson
 class Frame:
     """`key` names the object inside the topic, `version` its age: an older one is never sent after a newer one.
 
+    `moved`: milliseconds since the epoch, where the cursor of a topic is a moment and no version.
     `reserved` is the text for viewers who may not read arguments and results; None: the same for everybody.
     """
 
@@ -19,6 +20,7 @@ class Frame:
     version: int = 0
     owner_id: int | None = None
     final: bool = False
+    moved: int | None = None
 
     def for_viewer(self, user_id: int, reads_payloads: bool) -> str:
         if self.reserved is None or reads_payloads or user_id == self.owner_id:

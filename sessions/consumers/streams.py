@@ -4,6 +4,7 @@ Feeds: every row once and in order, by their gap-free sequence. Snapshots: only 
 """
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from sessions.domain.topics import Topic
 WINDOW_SECONDS = 0.1
 #: a page that is further behind is told to load again instead of being fed row by row
 FEED_BEHIND = 20_000
+#: what moved shortly before a page was made may have been committed after it; clocks of machines differ, too
+OVERLAP_MS = 10_000
 Dirt = tuple[str, str]  # kind of a hint, subject within the topic
 EVERYTHING: Dirt = ("*", "")
 #: as EVERYTHING, where a cheaper look may show that nothing moved
@@ -199,6 +202,7 @@ class SnapshotStream(Stream):
         super().__init__(topic)
         self._read = read
         self.over = False
+        self.by_time = False  # the cursor is a moment in milliseconds
         self.version = -1  # of the newest frame, where the topic is about one row
         self.known: set[str] = set()
 
@@ -226,12 +230,13 @@ class SnapshotStream(Stream):
 
     async def catch_up(self, subscription: Subscription) -> None:
         subscription.live = True
-        newest: int | None = None
+        newest = int(time.time() * 1000) if self.by_time else None
         for frame in await self._read({EVERYTHING}, self):
-            newest = max(newest or 0, frame.version)
             self._note(frame)
             self._offer(frame, but=subscription)  # who noted it is not asked again, so all must have it
-            if frame.version != subscription.cursor or not frame.version:
+            if self._is_own(frame):
+                newest = frame.version
+            if not self._has(subscription.cursor, frame):
                 await subscription.member.room()
                 subscription.offer(frame)
         self._synced(subscription, newest)
@@ -239,10 +244,23 @@ class SnapshotStream(Stream):
     def has(self, version: int) -> None:
         self.version = max(self.version, version)
 
+    def _is_own(self, frame: Frame) -> bool:
+        """Of the one row that the topic is about: only its version is a cursor, those of other rows say nothing."""
+        return frame.key in _OWN_KEYS or frame.key == str(self.topic.uid)
+
+    def _has(self, cursor: int | None, frame: Frame) -> bool:
+        """Whether a page that stands at `cursor` shows this already."""
+        if cursor is None:
+            return False
+        if frame.moved is not None:
+            return frame.moved < cursor - OVERLAP_MS
+        return self._is_own(frame) and 0 < frame.version == cursor
+
     def _note(self, frame: Frame) -> None:
         self.over, self.version = frame.final, max(self.version, frame.version)
 
 
+_OWN_KEYS = frozenset({"session", "call", "draft"})
 _SUBJECTS = ("call", "server", "question", "subscription")
 
 

@@ -40,7 +40,9 @@ def _moved_lately() -> Q:
 
 
 def _board_frame(item: Subscription) -> Frame:
-    return Frame(encode("subscriptions", None, "subscription", [_row(item)]), None, str(item.uid), item.version)
+    row = _row(item)
+    text = encode("subscriptions", None, "subscription", [row])
+    return Frame(text, None, str(item.uid), item.version, moved=row["moved"])
 
 
 def _gone(topic: str, seq: int | None, uid: UUID) -> Frame:
@@ -60,8 +62,14 @@ def _row(item: Subscription) -> dict[str, Any]:
         "newest": item.newest,
         "changed_at": item.changed_at.isoformat() if item.changed_at else None,
         "fresh": item.changed_at is not None and item.changed_at > timezone.now() - RECENT,
+        "moved": _moved(item),
         "notify": item.notify and item.active,
     }
+
+
+def _moved(item: Subscription) -> int:
+    moments = (item.changed_at, item.state_since, item.last_event_at)
+    return max(int(moment.timestamp() * 1000) for moment in moments if moment)
 
 
 def frames_of(uid: UUID) -> list[Frame]:

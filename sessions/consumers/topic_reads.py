@@ -39,6 +39,7 @@ class TopicReads:
         if topic.kind is TopicKind.CALL:
             return CallStream(topic, self._read_call, self._read_progress)
         stream = SnapshotStream(topic, readers[topic.kind])
+        stream.by_time = topic.kind is TopicKind.SUBSCRIPTIONS
         if topic.kind is TopicKind.SESSIONS:
             stream.window = 1.0  # a whole board is read for it
         return stream

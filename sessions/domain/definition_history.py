@@ -7,14 +7,13 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from servers.enums import DefinitionChange, DefinitionKind
+from servers.enums import DefinitionChange
 from servers.models import Definition, DefinitionVersion, Server
 from sessions.domain.alignment import Budget
 from sessions.domain.text_difference import TextDifference, compare_texts
 
 PAGE = 50
 BADGE_DAYS = 7
-REMOVED_SHOWN = 50
 #: a larger body is not laid out line by line
 PRETTY_CHARS = 2 * 1024 * 1024
 #: the greater one is told where several fell into the time of the badge
@@ -139,9 +138,3 @@ def badges(server: Server, kind: str) -> Mapping[str, Badge]:
         if key not in found or _WEIGHT[badge.change] >= _WEIGHT[found[key].change]:
             found[key] = badge
     return found
-
-
-def removed(server: Server, *kinds: DefinitionKind | str) -> list[Definition]:
-    """What the server offered once, latest removal first."""
-    rows = server.definitions.filter(kind__in=kinds, removed_at__isnull=False).defer("body")
-    return list(rows.order_by("-removed_at", "-id")[:REMOVED_SHOWN])

@@ -9,6 +9,7 @@ rung; where the ring is lost, its tick finds the answer in the row.
 """
 
 import json
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from sessions import bus
 from sessions.domain.arguments import Given
 from sessions.domain.inbox_answers import Action, Unfit, prefilled, read_answer, requested_schema
 from sessions.domain.inbox_read import params_of
+from sessions.domain.inbox_time import longer
 from sessions.domain.questions import ended, question_event, tell
 from sessions.enums import QuestionState
 from sessions.models import Question
@@ -35,6 +37,7 @@ __all__ = [
     "Given",
     "Unfit",
     "answer",
+    "extend",
     "params_of",
     "prefilled",
     "requested_schema",
@@ -56,14 +59,39 @@ def take(actor: Actor, user: Any, question: Question) -> bool:
     def change() -> bool:
         rows = Question.objects.filter(pk=question.pk, state=QuestionState.OPEN, owner_id=question.owner_id)
         rows = rows.filter(expires_at__gt=timezone.now())
-        owned = {"owner_id": actor.id, "owner_name": actor.name[:150]}
-        changed = rows.update(version=F("version") + 1, **owned) == 1
+        changed = rows.update(version=F("version") + 1, **_owned(actor)) == 1
         if changed:
             tell(question.pk)
         return changed
 
     taken = partial(question_event, question, AuditAction.QUESTION_TAKE, AuditOutcome.OK, actor)
     return writer().submit_and_wait(change, lambda done: [taken()] if done else [], DURABLE_SECONDS)
+
+
+def extend(actor: Actor, user: Any, question: Question) -> datetime | None:
+    """Take it, and let it wait longer: until when. None when it is over or may not wait longer, or when somebody else
+    gave it more time since `question` was read."""
+    _require(actor, user, question)
+    until = longer(question)
+    return until if until is not None and _extend(actor, question, until) else None
+
+
+def _extend(actor: Actor, question: Question, until: datetime) -> bool:
+    def change() -> bool:
+        rows = Question.objects.filter(pk=question.pk, state=QuestionState.OPEN, expires_at=question.expires_at)
+        rows = rows.filter(expires_at__gt=timezone.now())
+        changed = rows.update(version=F("version") + 1, expires_at=until, **_owned(actor)) == 1
+        if changed:
+            tell(question.pk)
+        return changed
+
+    details = {"until": until.isoformat()}
+    taken = partial(question_event, question, AuditAction.QUESTION_TAKE, AuditOutcome.OK, actor, details)
+    return writer().submit_and_wait(change, lambda done: [taken()] if done else [], DURABLE_SECONDS)
+
+
+def _owned(actor: Actor) -> dict[str, Any]:
+    return {"owner_id": actor.id, "owner_name": actor.name[:150]}
 
 
 def answer(actor: Actor, user: Any, question: Question, action: Action, given: Given | None = None) -> bool:

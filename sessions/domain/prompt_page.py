@@ -47,10 +47,6 @@ class Prompt:
         return server_pages.shown(self.definition.description)
 
 
-def prompts(server: Server) -> list[Definition]:
-    return list(server_pages.definitions(server, DefinitionKind.PROMPT))
-
-
 def prompt(definition: Definition, values: dict[str, str], errors: dict[str, str]) -> Prompt:
     """`values` and `errors` by the argument's name."""
     described = prompt_fields(server_pages.body(definition))

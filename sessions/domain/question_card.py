@@ -1,6 +1,7 @@
 """What the inbox shows of a question: who may read it, its words, where it stands. Reading only."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +9,7 @@ from django.db.models import Q, QuerySet
 
 from servers import access
 from sessions.domain import inbox_read
+from sessions.domain.inbox_time import longer
 from sessions.domain.sampling_request import SamplingRequest, read_request
 from sessions.domain.visit_address import VisitAddress, read_address
 from sessions.enums import QuestionKind, QuestionState
@@ -41,6 +43,11 @@ class QuestionCard:
     @property
     def open(self) -> bool:
         return self.question.state == QuestionState.OPEN
+
+    @property
+    def more_time(self) -> datetime | None:
+        """Until when whoever may answer can let it wait."""
+        return longer(self.question) if self.open and self.may_answer else None
 
     @property
     def message(self) -> str:

@@ -137,9 +137,9 @@ def ended(questions: QuerySet[Question], state: QuestionState, **fields: Any) ->
     return True
 
 
-def end(uid: UUID, state: QuestionState, detail: str) -> list[Event]:
-    """The end that no person gave; nothing when somebody was faster."""
-    if not ended(Question.objects.filter(uid=uid), state, detail=detail):
+def end(uid: UUID, state: QuestionState, detail: str, **only: Any) -> list[Event]:
+    """The end that no person gave; nothing when somebody was faster, or `only` is not true of its row."""
+    if not ended(Question.objects.filter(uid=uid, **only), state, detail=detail):
         return []
     return [_end_event(Question.objects.select_related("server", "call").get(uid=uid))]
 
@@ -170,10 +170,12 @@ def withdraw_of_the_dead(dead: list[UUID]) -> list[Event]:
     return _end_all(theirs, QuestionState.WITHDRAWN, WORKER_GONE)
 
 
-def expire(uid: UUID) -> tuple[Settled, list[Event]]:
-    """The time is over; unless somebody answered in the last moment, which counts."""
-    events = end(uid, QuestionState.EXPIRED, NO_ANSWER)
-    return settled([uid])[0], events
+def expire(uid: UUID) -> tuple[Settled | datetime, list[Event]]:
+    """The time is over; unless somebody answered in the last moment, which counts, or gave it time until a later one."""
+    events = end(uid, QuestionState.EXPIRED, NO_ANSWER, expires_at__lte=timezone.now())
+    if over := settled([uid]):
+        return over[0], events
+    return Question.objects.values_list("expires_at", flat=True).get(uid=uid), events
 
 
 def lapse() -> list[Event]:

@@ -13,28 +13,27 @@ from servers import access
 from servers.audit import payloads
 from servers.enums import DefinitionKind
 from servers.models import Definition, Payload, Server
-from sessions.domain import server_pages
+from sessions.domain import listed, server_pages
 from sessions.domain.call_card import PARSED_BYTES
+from sessions.domain.listed import Listed
 from sessions.domain.resource_blocks import contents_of
 from sessions.domain.result_blocks import Block
 from sessions.enums import CallState
 from sessions.models import Call, ResourceVersion, Subscription
 from sessions.protocol.methods import RESOURCES_READ
 
-ENTRIES = 2_000
-
 
 @dataclass(frozen=True)
 class Lists:
-    """Each cut at ENTRIES: a URI that is not shown can still be typed."""
+    """A URI that is not shown can still be typed."""
 
-    resources: list[Definition]
-    templates: list[Definition]
-    subscriptions: list[Subscription]
+    resources: Listed[Definition]
+    templates: Listed[Definition]
+    subscriptions: Listed[Subscription]
 
     @property
     def any(self) -> bool:
-        return bool(self.resources or self.templates or self.subscriptions)
+        return bool(self.resources.rows or self.templates.rows or self.subscriptions.rows)
 
 
 @dataclass(frozen=True)
@@ -97,12 +96,12 @@ class Kept:
     version: ResourceVersion | None = None
 
 
-def lists(server: Server) -> Lists:
-    def first(kind: DefinitionKind) -> list[Definition]:
-        return list(server_pages.definitions(server, kind)[:ENTRIES])
-
-    watched = server.subscriptions.filter(active=True).order_by("title", "id")[:ENTRIES]
-    return Lists(first(DefinitionKind.RESOURCE), first(DefinitionKind.RESOURCE_TEMPLATE), list(watched))
+def lists(server: Server, find: str = "") -> Lists:
+    return Lists(
+        listed.offered(server, DefinitionKind.RESOURCE, find),
+        listed.offered(server, DefinitionKind.RESOURCE_TEMPLATE, find),
+        listed.watched(server, find),
+    )
 
 
 def choose_uri(server: Server, uri: str) -> Chosen:

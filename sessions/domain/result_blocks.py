@@ -92,7 +92,7 @@ def block_of(item: Any, budget: Budget) -> Block:
 
 
 def text_block(text: str, title: str = "", uri: str = "") -> Block:
-    if text[:1] in ("{", "[") and len(text) <= TEXT_CHARS:
+    if text[:100].lstrip()[:1] in ("{", "[") and len(text) <= TEXT_CHARS:
         try:
             return Block("json", title or "JSON text", value=json.loads(text), uri=uri)
         except (ValueError, RecursionError):

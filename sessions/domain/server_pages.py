@@ -1,6 +1,7 @@
 """What the pages of one server read. Everything comes from the database: a dead server's page opens as fast as a live one's."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,11 +37,15 @@ class ToolEntry:
     description: str
     hints: list[str] = field(default_factory=list)
 
+    @property
+    def key(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True)
 class ToolGroup:
     title: str
-    tools: list[ToolEntry]
+    entries: list[ToolEntry]
 
 
 def header(server: Server) -> ServerHeader:
@@ -101,10 +106,10 @@ def tool_entry(definition: Definition) -> ToolEntry:
     return ToolEntry(definition.key, definition.title, definition.description, hints(body(definition)))
 
 
-def tool_groups(server: Server) -> list[ToolGroup]:
-    """Tools in the server's order, grouped by what they say they do."""
+def tool_groups(tools: Iterable[Definition]) -> list[ToolGroup]:
+    """In their order, grouped by what they say they do."""
     groups: dict[str, list[ToolEntry]] = {"Read": [], "Write": [], "Destructive": []}
-    for definition in definitions(server, DefinitionKind.TOOL):
+    for definition in tools:
         entry = tool_entry(definition)
         group = "Read" if "read-only" in entry.hints else "Destructive" if "destructive" in entry.hints else "Write"
         groups[group].append(entry)

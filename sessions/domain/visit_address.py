@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 import idna
+from django.http.request import split_domain_port
 
 MOST_CHARS = 8_192
 _SHAPE = re.compile(r"(?P<scheme>https?)://(?P<authority>[^/?#]+)(?P<rest>[/?#].*)?", re.IGNORECASE | re.DOTALL)
@@ -67,6 +68,11 @@ def _taken_apart(text: str) -> VisitAddress:
         rest=rest,
         warnings=tuple(_warnings(scheme, host, spelled, address)),
     )
+
+
+def shares_cookies(address: VisitAddress, own_host: str) -> bool:
+    """Whether a browser that shows us at `own_host` sends our cookies there: they know no port (RFC 6265, 8.5)."""
+    return address.host.rstrip(".") == split_domain_port(own_host)[0].lower()
 
 
 def _parts(text: str) -> tuple[str, str, str]:

@@ -7,6 +7,7 @@ its question back, the call or the connection is over) the row ends as withdrawn
 import asyncio
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -109,12 +110,18 @@ class Inbox:
         if row is None:
             return None
         self._log.host("The server asks a question; it waits in the inbox.", "notice")
-        try:
-            async with asyncio.timeout((row.expires_at - timezone.now()).total_seconds()):
-                return await wait.answer
-        except TimeoutError:
-            over, _ = await self._db.persist(partial(questions.expire, made.uid), lambda found: found[1])
-            return over
+        return await self._until_over(made.uid, wait, row.expires_at)
+
+    async def _until_over(self, uid: UUID, wait: _Wait, ends: datetime) -> Settled:
+        """People may give it more time meanwhile. Not by `timeout`, which would cancel the future of the answer."""
+        while True:
+            await asyncio.wait({wait.answer}, timeout=(ends - timezone.now()).total_seconds())
+            if wait.answer.done():
+                return wait.answer.result()
+            found, _ = await self._db.persist(partial(questions.expire, uid), lambda told: told[1])
+            if isinstance(found, Settled):
+                return found
+            ends = found
 
     def call_over(self, call_uid: UUID) -> None:
         """The call has its end: what the server asked for its sake is given up, and the server told so."""

@@ -10,6 +10,7 @@ from servers.models import Server
 from sessions.domain import definition_history
 from sessions.domain.catalog_reading import reading
 from sessions.domain.definition_history import Badge
+from sessions.domain.listed import removed
 
 register = template.Library()
 
@@ -23,13 +24,21 @@ LOOKS: dict[str, tuple[str, str]] = {
     DefinitionChange.RETURNED: ("run", "rotate-clockwise"),
 }
 
+#: what the tab of these things lists
+KINDS = {
+    "tool": (DefinitionKind.TOOL,),
+    "prompt": (DefinitionKind.PROMPT,),
+    "resource": (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE),
+}
+REMOVED_SHOWN = 50
+
 
 @register.inclusion_tag("sessions/catalog/_reading.html", takes_context=True)
-def catalog_reading(context: Context, *kinds: str, place: str = "list") -> dict[str, Any]:
-    """How the lists of these kinds were read last. Needs `server` and `mcp_session`; `place` names it in its page."""
+def catalog_reading(context: Context, noun: str, place: str = "list") -> dict[str, Any]:
+    """How the lists of these things were read last. Needs `server` and `mcp_session`; `place` names it in its page."""
     session = context.get("mcp_session")
     return {
-        "reading": reading(session, [DefinitionKind(kind) for kind in kinds]),
+        "reading": reading(session, KINDS[noun]),
         "place": place,
         "server": context["server"],
         "may_refresh": _may_refresh(context),
@@ -60,10 +69,12 @@ def change_mark(server: Server, kind: str, key: str) -> dict[str, Any]:
     return _badge(server, kind, key) | {"link": False}
 
 
-@register.inclusion_tag("sessions/catalog/_removed.html")
-def removed_definitions(server: Server, *kinds: str) -> dict[str, Any]:
-    """The end of a list: what the server does not offer any more."""
-    return {"server": server, "rows": definition_history.removed(server, *kinds)}
+@register.inclusion_tag("sessions/catalog/_removed.html", takes_context=True)
+def removed_definitions(context: Context, noun: str) -> dict[str, Any]:
+    """The end of a list: what the server does not offer any more, as far as it was searched for."""
+    server, listing = context["server"], context.get("listing")
+    found = removed(server, *KINDS[noun], find=listing.find if listing else "", most=REMOVED_SHOWN)
+    return {"server": server, "found": found}
 
 
 def _badge(server: Server, kind: str, key: str) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 
 from servers.models import Server
-from sessions.domain import question_card
+from sessions.domain import question_card, visit_address
+from sessions.domain.visit_address import VisitAddress
 from sessions.enums import QuestionKind, QuestionState
 from sessions.models import Call, Question
 
@@ -46,6 +47,11 @@ def questions_of_server(server: Server) -> int:
 def question_pill(state: str) -> dict[str, str]:
     tone, icon = question_card.LOOKS[state]
     return {"tone": tone, "icon": icon, "word": QuestionState(state).label}
+
+
+@register.filter
+def shares_cookies(address: VisitAddress, own_host: str) -> bool:
+    return visit_address.shares_cookies(address, own_host)
 
 
 @register.filter

@@ -15,7 +15,7 @@ from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import AuditEvent, Definition, Server
-from sessions.domain import calls, server_pages
+from sessions.domain import calls, listed, server_pages
 from sessions.domain.calls import AuditUnavailable, Given, Rejected
 from sessions.domain.operations import OPERATIONS, words_of
 from sessions.domain.resource_blocks import decoded
@@ -23,7 +23,7 @@ from sessions.enums import CallState
 from sessions.forms import ToolForm
 from sessions.models import Call
 from sessions.protocol.methods import RESOURCES_READ
-from sessions.views.servers import server_context
+from sessions.views.catalog import tool_list_context
 
 TIMELINE = 100
 
@@ -70,8 +70,8 @@ def _form_again(request: HttpRequest, server: Server, tool: str, message: str, s
         return redirect("servers:tools", server.slug)
     data = request.POST.copy()
     data["_validate"] = "1"
-    context = server_context(request, server_pages.header(server), "tools") | {
-        "groups": server_pages.tool_groups(server),
+    found = listed.offered(server, DefinitionKind.TOOL)
+    context = tool_list_context(request, server_pages.header(server), found) | {
         "definition": definition,
         "entry": server_pages.tool_entry(definition),
         "tool": server_pages.body(definition),

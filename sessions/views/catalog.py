@@ -9,11 +9,12 @@ from django.views.decorators.http import require_POST, require_safe
 from servers import access
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from sessions.domain import log_page, offered, server_pages
+from sessions.domain import listed, log_page, server_pages
+from sessions.domain.listed import Listed
 from sessions.domain.log_page import LogFilter
 from sessions.enums import LogSource
 from sessions.forms import ToolForm
-from sessions.views.servers import server_context
+from sessions.views.servers import list_context, server_context
 
 
 def _cursor(request: HttpRequest) -> int | None:
@@ -28,25 +29,31 @@ def _tool(server: Server, name: str) -> Definition:
     return definition
 
 
-def _list_context(request: HttpRequest, server: Server, tab: str, *kinds: DefinitionKind) -> dict[str, Any]:
-    """What every list shows beside its entries: that it was cut, or why it is empty."""
-    header = server_pages.header(server)
-    cuts = [cut for cut in server_pages.cuts(header.mcp_session) if cut.kind in kinds]
-    return server_context(request, header, tab) | {"cuts": cuts, "why_none": offered.why(header.mcp_session, tab)}
-
-
 @require_safe
 def tools(request: HttpRequest, slug: str) -> HttpResponse:
     """The list at the left, the form of `?tool=` (or of the first one) in the middle, its calls at the right."""
     server = access.server_for(request.user, slug)
     # The age of the lists is read before them: a page that looks older than it is loads again, the other way round never.
-    context = _list_context(request, server, "tools", DefinitionKind.TOOL)
-    groups = server_pages.tool_groups(server)
-    context |= {"groups": groups}
-    name = request.GET.get("tool") or (groups[0].tools[0].name if groups else "")
-    if name:
-        context |= _tool_context(server, _tool(server, name), request.GET)
+    header = server_pages.header(server)
+    found = listed.offered(server, DefinitionKind.TOOL, listed.words_of(request.GET))
+    context = tool_list_context(request, header, found)
+    if definition := _chosen(server, request.GET.get("tool", ""), found):
+        context |= _tool_context(server, definition, request.GET)
     return render(request, "sessions/catalog/tools.html", context)
+
+
+def tool_list_context(
+    request: HttpRequest, header: server_pages.ServerHeader, found: Listed[Definition]
+) -> dict[str, Any]:
+    context = list_context(request, header, "tools", (DefinitionKind.TOOL, found))
+    return context | {"groups": server_pages.tool_groups(found.rows)}
+
+
+def _chosen(server: Server, name: str, found: Listed[Definition]) -> Definition | None:
+    """The one that is named, else the first: of what was found, or of all where a search found nothing."""
+    if name:
+        return _tool(server, name)
+    return found.rows[0] if found.rows else server_pages.definitions(server, DefinitionKind.TOOL).first()
 
 
 def _tool_context(server: Server, definition: Definition, data: QueryDict) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def _page(request: HttpRequest, question: Question, form: Any = None, status: in
         "nav": "inbox",
         "card": card,
         "question": question,
+        "own_host": request.get_host(),
         "form": form if form is not None or not card.open or not card.readable else _blank_form(card),
         "given": question_card.answer_of(request.user, question),
         "may_read_answer": question_card.may_read_answer(request.user, question),
@@ -83,6 +84,21 @@ def take(request: HttpRequest, uid: UUID) -> HttpResponse:
         said = "It is yours now. Others see that you are on it, and may still answer."
         messages.success(request, said) if taken else messages.info(
             request, "It is over, or somebody else took it just now."
+        )
+    return _see_other(question)
+
+
+@require_POST
+def more_time(request: HttpRequest, uid: UUID) -> HttpResponse:
+    question = _question(request, uid)
+    try:
+        until = inbox.extend(Actor.of(request), request.user, question)
+    except AuditUnavailable as problem:
+        messages.error(request, str(problem))
+    else:
+        said = "It waits longer now, and it is yours. Others may still answer."
+        messages.success(request, said) if until else messages.info(
+            request, "It is over, cannot wait longer, or somebody else gave it more time just now."
         )
     return _see_other(question)
 

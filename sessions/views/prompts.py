@@ -11,14 +11,15 @@ from servers import access
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from sessions.domain import calls, offered, prompt_page, server_pages
+from sessions.domain import calls, listed, prompt_page, server_pages
 from sessions.domain.calls import AuditUnavailable, Given, Rejected
+from sessions.domain.listed import Listed
 from sessions.models import McpSession
 from sessions.protocol.methods import PROMPTS_GET
 from sessions.schemas.pointer import unescape
 from sessions.views.calls import see_other
 from sessions.views.resources import typed
-from sessions.views.servers import server_context
+from sessions.views.servers import list_context
 
 
 @require_safe
@@ -30,13 +31,9 @@ def page(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _context(request: HttpRequest, server: Server, data: Any, errors: dict[str, str]) -> dict[str, Any]:
     header = server_pages.header(server)
-    listed = prompt_page.prompts(server)
-    context = server_context(request, header, "prompts") | {
-        "prompts": listed,
-        "cuts": [cut for cut in server_pages.cuts(header.mcp_session) if cut.kind == DefinitionKind.PROMPT],
-        "why_none": offered.why(header.mcp_session, "prompts"),
-    }
-    definition = _chosen(listed, request.GET.get("prompt", ""))
+    found = listed.offered(server, DefinitionKind.PROMPT, listed.words_of(request.GET))
+    context = list_context(request, header, "prompts", (DefinitionKind.PROMPT, found)) | {"prompts": found.rows}
+    definition = _chosen(server, request.GET.get("prompt", ""), found)
     if definition is None:
         return context
     return context | {
@@ -53,13 +50,15 @@ def _suggests(request: HttpRequest, session: McpSession | None, definition: Defi
     return prompt_page.suggests(session, DefinitionKind.PROMPT, definition.key)
 
 
-def _chosen(listed: list[Definition], name: str) -> Definition | None:
+def _chosen(server: Server, name: str, found: Listed[Definition]) -> Definition | None:
+    """The one that is named, else the first: of what was found, or of all where a search found nothing."""
+    prompts = server_pages.definitions(server, DefinitionKind.PROMPT)
     if not name:
-        return listed[0] if listed else None
-    found = next((definition for definition in listed if definition.key == name), None)
-    if found is None:
+        return found.rows[0] if found.rows else prompts.first()
+    chosen = prompts.filter(key=name).first()
+    if chosen is None:
         raise Http404("The server does not list this prompt.")
-    return found
+    return chosen
 
 
 @require_POST

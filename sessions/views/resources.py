@@ -14,14 +14,14 @@ from servers.domain import rights
 from servers.enums import DefinitionKind
 from servers.models import Server
 from servers.templatetags._visible import visible_text
-from sessions.domain import calls, offered, prompt_page, resource_page, server_pages
+from sessions.domain import calls, listed, prompt_page, resource_page, server_pages
 from sessions.domain.calls import AuditUnavailable, Given, Rejected
 from sessions.domain.plain_arguments import FIELD
 from sessions.domain.resource_page import Chosen
 from sessions.domain.template_form import TemplateForm, template_form
 from sessions.protocol.methods import RESOURCES_READ
 from sessions.views.calls import see_other
-from sessions.views.servers import server_context
+from sessions.views.servers import list_context
 
 _KINDS = (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
 
@@ -36,12 +36,9 @@ def page(request: HttpRequest, slug: str) -> HttpResponse:
     """`?uri=`, or `?template=` with `?arg.<name>=`: what is chosen is prefilled and never read by opening the page."""
     server = access.server_for(request.user, slug)
     header = server_pages.header(server)
-    found = resource_page.lists(server)
-    context = server_context(request, header, "resources") | {
-        "lists": found,
-        "cuts": [cut for cut in server_pages.cuts(header.mcp_session) if cut.kind in _KINDS],
-        "why_none": offered.why(header.mcp_session, "resources"),
-    }
+    found = resource_page.lists(server, listed.words_of(request.GET))
+    lists = zip(_KINDS, (found.resources, found.templates), strict=True)
+    context = list_context(request, header, "resources", *lists) | {"lists": found}
     chosen, form = _choose(request, server, found)
     if chosen is not None:
         context |= _chosen_context(request, server, chosen, form)
@@ -55,8 +52,8 @@ def _choose(
 ) -> tuple[Chosen | None, TemplateForm | None]:
     uri, template = request.GET.get("uri", ""), request.GET.get("template", "")
     if not uri and not template:
-        uri = found.resources[0].key if found.resources else ""
-        template = found.templates[0].key if found.templates and not uri else ""
+        uri = found.resources.rows[0].key if found.resources.rows else ""
+        template = found.templates.rows[0].key if found.templates.rows and not uri else ""
     if template:
         values = typed(request.GET)
         form = template_form(template, values, checked=bool(values))

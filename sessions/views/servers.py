@@ -1,12 +1,15 @@
 """The list of servers and the pages about one server as a whole."""
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from servers import access
-from servers.enums import TransportKind
+from servers.enums import DefinitionKind, TransportKind
 from sessions.domain import offered, process_page, queries, server_pages, timeline
+from sessions.domain.listed import Listed, listing, words_of
 from sessions.forms import ServerListFilter
 
 
@@ -61,4 +64,17 @@ def server_context(request: HttpRequest, header: server_pages.ServerHeader, tab:
         "explanation": header.explanation,
         "counts": header.counts,
         "rights": access.rights(request.user),
+    }
+
+
+def list_context(
+    request: HttpRequest, header: server_pages.ServerHeader, tab: str, *lists: tuple[DefinitionKind, Listed[Any]]
+) -> dict[str, object]:
+    """What a tab that lists something shows above its entries: what was searched for, that it was cut, why it is empty."""
+    kinds = [kind for kind, _ in lists]
+    total = {kind: header.counts[kind] for kind in kinds}
+    return server_context(request, header, tab) | {
+        "listing": listing(words_of(request.GET), total, *(rows for _, rows in lists)),
+        "cuts": [cut for cut in server_pages.cuts(header.mcp_session) if cut.kind in kinds],
+        "why_none": offered.why(header.mcp_session, tab),
     }

@@ -62,10 +62,10 @@ document.addEventListener('submit', (event) => {
 
 /* Somebody else's call of what is shown here: fetch its card once, from then on its own topic keeps it fresh. */
 if (results) {
-  const { server, method = 'tools/call', target, tool } = results.dataset;
+  const { server, method, target } = results.dataset;
   live.on(`server.${server}`, 'call', async (frame) => {
     for (const row of frame.rows ?? []) {
-      const other = row.method !== method || row.tool !== (target ?? tool);
+      const other = row.method !== method || row.tool !== target;
       if (other || document.getElementById(`call-${row.uid}`)) continue;
       const response = await fetch(`/calls/${row.uid}/card/`, { headers: { 'HX-Request': 'true' } });
       if (response.ok) addCard(row.uid, row.version, await response.text());

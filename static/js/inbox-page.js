@@ -1,9 +1,13 @@
 /* The pages of the inbox follow what others do: the list, and the one question. */
 import { startCountdowns } from './countdown.js';
 import { live } from './live.js';
-import { refreshSoon } from './refresh.js';
+import { refreshSoon, sendInPlace } from './refresh.js';
 
 startCountdowns();
+sendInPlace((answer) => {
+  const open = answer.querySelector('[data-question]')?.dataset.state === 'open';
+  return open ? ['question-head'] : ['question-head', 'question-body'];
+});
 document.querySelector('[data-sf-errors]')?.focus();
 
 function listIsBehind(row) {

@@ -41,9 +41,10 @@ class Live extends EventTarget {
     this.#connection.start();
   }
 
-  /* on('call.<uid>', 'progress' | '*', frame => …) -> function that ends it. Kind "denied" tells of a refused topic. */
-  on(topic, kind, handler) {
-    const { handlers } = this.#want(topic, null);
+  /* on('call.<uid>', 'progress' | '*', frame => …) -> function that ends it. Kind "denied" tells of a refused topic.
+     `since`: how far the page is, where no element says it. */
+  on(topic, kind, handler, since = null) {
+    const { handlers } = this.#want(topic, since);
     if (!handlers.has(kind)) handlers.set(kind, new Set());
     handlers.get(kind).add(handler);
     return () => handlers.get(kind).delete(handler);

@@ -4,19 +4,20 @@ import { toast } from './toast.js';
 const PAUSE_MS = 5_000;
 const BOARD = '.nav-i[data-section=subscriptions]'; // the way to the board: not there for whoever may not see servers
 const KEY = 'subscriptions.told'; // per tab: the newest change that was told, by the server's clock
+const HEARD = 'subscriptions.heard'; // per tab: when it heard of the subscriptions last, in ms by the server's clock
 
 let waiting = new Map(); // subscription -> its newest row
 let timer = 0;
 let quietUntil = 0;
 let synced = false;
-const since = told(); // null in a new tab
+const since = kept(KEY); // null in a new tab
 const seen = new Map(); // subscription -> number of its newest version
 const newest = new Map(); // subscription -> its newest row
 
-function told(value) {
+function kept(key, value) {
   try {
-    if (value === undefined) return sessionStorage.getItem(KEY);
-    sessionStorage.setItem(KEY, value);
+    if (value === undefined) return sessionStorage.getItem(key);
+    sessionStorage.setItem(key, value);
   } catch {
     /* Storage may be forbidden: then only what comes while the page is open is told. */
   }
@@ -36,7 +37,7 @@ function paint(row) {
 function isNews(row) {
   if (!row.fresh || row.newest <= (seen.get(row.subscription) ?? 0)) return false;
   seen.set(row.subscription, row.newest);
-  if (row.changed_at > (told() ?? '')) told(row.changed_at);
+  if (row.changed_at > (kept(KEY) ?? '')) kept(KEY, row.changed_at);
   return row.notify && (synced || (since !== null && row.changed_at > since));
 }
 
@@ -72,24 +73,28 @@ function tellSoon() {
 
 export function startSubscriptionNotes(live) {
   if (!document.querySelector(BOARD)) return;
+  const heard = (moment) => moment > Number(kept(HEARD) ?? 0) && kept(HEARD, String(moment));
+  const shown = Number(document.body.dataset.renderedAt) * 1000;
   live.on('subscriptions', 'subscription', (frame) => {
     for (const row of frame.rows ?? []) {
       if (row.deleted) {
         newest.delete(row.subscription);
         continue;
       }
+      heard(row.moved);
       newest.set(row.subscription, row);
       paint(row);
       if (!isNews(row) || isShown(row)) continue;
       waiting.set(row.subscription, row);
       tellSoon();
     }
-  });
+  }, Number(kept(HEARD) ?? shown) || null);
   /* What a form brought may be older than what was told meanwhile: the server agrees within milliseconds. */
   document.addEventListener('htmx:after:swap', () => newest.forEach(paint));
-  live.on('subscriptions', 'synced', () => {
+  live.on('subscriptions', 'synced', (frame) => {
     synced = true;
-    if (told() === null) told('');
+    if (frame.seq) heard(frame.seq);
+    if (kept(KEY) === null) kept(KEY, '');
   });
   document.addEventListener('visibilitychange', () => !document.hidden && tellSoon());
 }

@@ -39,8 +39,19 @@ function leaveLater(element) {
   element.addEventListener('focusout', go);
 }
 
+function leaveAll(found) {
+  for (const element of found) if (element.matches('[data-toast=success], [data-toast=info]')) leaveLater(element);
+}
+
+/* Those of another page, which was fetched and parsed. */
+export function showMessages(page) {
+  const told = [...page.querySelectorAll('[data-toasts-polite] > *')].map((element) => document.adoptNode(element));
+  document.querySelector('[data-toasts-polite]')?.append(...told);
+  leaveAll(told);
+}
+
 export function startToasts() {
-  for (const element of document.querySelectorAll('[data-toast=success], [data-toast=info]')) leaveLater(element);
+  leaveAll(document.querySelectorAll('[data-toast]'));
   document.addEventListener('click', (event) => {
     event.target.closest('[data-toast-close]')?.closest('.toast2')?.remove();
   });

@@ -4,6 +4,7 @@ Tools: `pizza` (a form with each kind of field), `visit` (an address), `unlock` 
 visited; legacy only). Runs in the environment of the peer sdk2: no import of ours.
 """
 
+import os
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -11,7 +12,7 @@ from mcp.shared.exceptions import UrlElicitationRequiredError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, InputRequiredResult
 from mcp_types.version import is_version_at_least
 
-ADDRESS = "https://pizza.example.com/pay?order=7"
+ADDRESS = os.environ.get("VISIT_URL", "https://pizza.example.com/pay?order=7")
 FORM = {
     "type": "object",
     "properties": {

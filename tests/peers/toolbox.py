@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -162,6 +163,13 @@ def _resources(server: Any) -> None:
     def readme() -> str:
         """A text that never changes."""
         return "# A peer\n\nA real MCP server for tests."
+
+    if board := os.environ.get("BOARD_FILE"):
+
+        @server.resource("peer://board", name="board", title="Board", mime_type="text/plain")
+        def what_stands_on_the_board() -> str:
+            """What stands in $BOARD_FILE; outlives this process."""
+            return Path(board).read_text()
 
     @server.resource("peer://notes/{name}", name="note", title="Note", mime_type="text/plain")
     def note(name: str) -> str:

@@ -10,7 +10,8 @@ from servers.domain.catalog import store_listing
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from servers.templatetags.kit import transport_name
-from sessions.domain import server_pages
+from sessions.domain import listed, server_pages
+from sessions.domain.listed import Listed
 from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -52,14 +53,14 @@ def test_a_list_that_arrives_while_its_page_is_made_leaves_the_page_looking_olde
 ) -> None:
     """The other way round nothing would tell the page that its list is empty no more."""
     server = make_session("orders").server
-    read = server_pages.definitions
+    read = listed.offered
 
-    def read_then_store(*asked: Any) -> list[Definition]:
-        found = list(read(*asked))
+    def read_then_store(*asked: Any) -> Listed[Definition]:
+        found = read(*asked)
         store_listing(server, DefinitionKind.TOOL, [{"name": "find", "inputSchema": {}}], timezone.now())
         return found
 
-    monkeypatch.setattr(server_pages, "definitions", read_then_store)
+    monkeypatch.setattr(listed, "offered", read_then_store)
     client = Client()
     client.force_login(person("vera", "view_server"))
     text = client.get(f"/servers/orders/{tab}/").content.decode()

@@ -217,6 +217,7 @@ def test_the_time_over_and_an_answer_in_the_last_moment_the_first_in_the_row_cou
     settled, events = write_pair(question)
     assert (settled.state, events) == ("declined", [])
     other = asked(hold)
+    Question.objects.filter(pk=other.pk).update(expires_at=timezone.now())
     settled, events = write_pair(other)
     assert (settled.state, len(events)) == ("expired", 1)
     assert not inbox.answer(Actor.of_user(grace), grace, again(other), "decline")

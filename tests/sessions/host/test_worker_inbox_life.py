@@ -1,14 +1,29 @@
 """Questions outlive neither their time nor their worker: with workers of their own."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from servers.audit.record import Actor
+from sessions.domain import inbox
 from sessions.enums import CallState, QuestionState
 from sessions.models import Call, Question, Worker
 from tests.sessions.client.answers import ELICIT, FORM, SAMPLE, SAMPLING, ask, question
-from tests.sessions.host.harness import WorkerProcess, ended
-from tests.sessions.host.questions import answer, asked_by, asking_session, begin, over, peer_session, replies, text_of
+from tests.sessions.host.harness import WorkerProcess, ended, eventually
+from tests.sessions.host.questions import (
+    answer,
+    asked_by,
+    asking_session,
+    begin,
+    over,
+    peer_session,
+    person,
+    replies,
+    text_of,
+)
 
 pytestmark = pytest.mark.integration
 StartWorker = Callable[..., WorkerProcess]
@@ -34,6 +49,20 @@ def test_an_expired_round_lets_the_tool_of_a_modern_server_decide(start_worker: 
     assert text_of(ended(form)) == "cancel"
     done = ended(sample)
     assert (done.state, done.fault) == (CallState.FAILED, "input_refused")
+
+
+def test_a_question_that_got_more_time_outlives_its_first_end(start_worker: StartWorker, settings: Any) -> None:
+    start_worker(MCPADMIN_INBOX_SECONDS="2")
+    settings.INBOX_SECONDS = 300.0  # of the web: what it adds
+    call = begin(asking_session(), "ask", **ask(question("e-1", ELICIT, FORM)))
+    asked = asked_by(call)
+    user = person()
+    assert inbox.extend(Actor.of_user(user), user, asked)
+    eventually(lambda: timezone.now() > asked.expires_at + timedelta(seconds=1), 20)
+    assert Question.objects.get(pk=asked.pk).state == QuestionState.OPEN
+    assert answer(asked, "decline")
+    assert over(asked).delivered_at
+    assert replies(call)[0]["result"] == {"action": "decline"}
 
 
 def test_a_dead_worker_leaves_no_question_open(start_worker: StartWorker) -> None:

@@ -1,0 +1,102 @@
+"""A page that joins a topic of rows gets what it does not show yet: by the version of the one row, or by the moment."""
+
+import json
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from sessions.consumers.frames import Frame
+from sessions.consumers.streams import OVERLAP_MS, Member, SnapshotStream, Subscription
+from sessions.consumers.viewers import Viewer
+from sessions.domain.topics import parse
+
+pytestmark = pytest.mark.asyncio
+ONE, OTHER = "0f7c2a9e-8f5e-4b55-9d57-6f3a1a5d3c01", "0f7c2a9e-8f5e-4b55-9d57-6f3a1a5d3c02"
+
+
+@dataclass
+class Reader:
+    user_id = 1
+    reads_payloads = True
+
+
+@dataclass
+class Page:
+    """What a socket was given."""
+
+    told: list[str] = field(default_factory=list)
+    viewer: Viewer = field(default_factory=lambda: cast(Viewer, Reader()))
+    suspended: bool = False
+    has_room: bool = True
+
+    def put(self, text: str) -> None:
+        self.told.append(text)
+
+    async def room(self) -> None:
+        return None
+
+
+async def joined(topic: str, cursor: int | None, *frames: Frame, by_time: bool = False) -> tuple[list[str], Any]:
+    """The frames that a page at this cursor was sent, by their texts, and where it stands now."""
+
+    async def read(*_: Any) -> list[Frame]:
+        return list(frames)
+
+    parsed = parse(topic)
+    assert parsed is not None
+    stream, page = SnapshotStream(parsed, read), Page()
+    stream.by_time = by_time
+    await stream.catch_up(Subscription(cast(Member, page), parsed, cursor))
+    *sent, synced = page.told
+    return sent, json.loads(synced)["seq"]
+
+
+def row(key: str, version: int, moved: int | None = None) -> Frame:
+    return Frame(f"{key[-2:]} v{version}", None, key, version, moved=moved)
+
+
+async def test_the_version_of_one_row_says_nothing_about_another() -> None:
+    before = row(ONE, 7), row(OTHER, 6)
+    _, cursor = await joined("inbox", None, *before)
+    sent, _ = await joined("inbox", cursor, row(ONE, 7), row(OTHER, 7))
+    assert "02 v7" in sent, "it moved while the page was away"
+
+
+async def test_a_call_of_a_server_is_not_taken_for_the_servers_own_version() -> None:
+    topic = f"server.{ONE}"
+    sent, cursor = await joined(topic, None, row("session", 3), row("catalog", 0), row(f"call.{OTHER}", 9))
+    assert (Counter(sent).total(), cursor) == (3, 3)
+    sent, _ = await joined(topic, cursor, row("session", 3), row("catalog", 0), row(f"call.{OTHER}", 9))
+    assert sent == ["og v0", "02 v9"]
+
+
+@pytest.mark.parametrize("topic", [f"call.{ONE}", f"draft.{ONE}", f"subscription.{ONE}"])
+async def test_what_a_page_shows_already_is_not_sent_again(topic: str) -> None:
+    key = topic.split(".")[0]
+    frame = row(ONE if key == "subscription" else key, 4)
+    assert await joined(topic, 4, frame) == ([], 4)
+    sent, _ = await joined(topic, 3, frame)
+    assert len(sent) == 1
+
+
+async def test_a_page_is_told_of_no_subscription_that_stood_still_since_it_was_made() -> None:
+    made = 1_800_000_000_000
+    still, moved = row(ONE, 5, made - OVERLAP_MS - 1), row(OTHER, 5, made + 1)
+    sent, now = await joined("subscriptions", made, still, moved, by_time=True)
+    assert sent == ["02 v5"]
+    assert abs(now - time.time() * 1000) < 60_000, "from where it goes on after a broken connection"
+
+
+async def test_what_moved_right_before_a_page_was_made_is_told_all_the_same() -> None:
+    made = 1_800_000_000_000
+    sent, _ = await joined("subscriptions", made, row(ONE, 5, made - 500), by_time=True)
+    assert sent == ["01 v5"]
+
+
+async def test_a_page_that_says_no_cursor_is_told_all() -> None:
+    frames = row(ONE, 5, 1), row(OTHER, 6, 2)
+    sent, _ = await joined("subscriptions", None, *frames, by_time=True)
+    assert len(sent) == 2
