@@ -9,3 +9,7 @@ class ServersConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("servers.audit.accounts")
+        has_sealed = import_module("servers.crypto").has_sealed
+        has_sealed("servers.ServerValue")
+        has_sealed("servers.ServerDraft", expires="expires_at")
+        has_sealed("servers.Credential")

@@ -1,5 +1,6 @@
 from servers.models.audit import AuditEvent, AuditHead
 from servers.models.catalog import Definition, DefinitionVersion
+from servers.models.credential import Credential, CredentialUse
 from servers.models.draft import ServerDraft
 from servers.models.identity import Identity
 from servers.models.payload import Payload
@@ -8,6 +9,8 @@ from servers.models.server import Server, ServerValue
 __all__ = [
     "AuditEvent",
     "AuditHead",
+    "Credential",
+    "CredentialUse",
     "Definition",
     "DefinitionVersion",
     "Identity",

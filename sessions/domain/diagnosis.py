@@ -94,6 +94,9 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.CLOSED: ("The session was closed", "Connect the server to go on."),
     # Faults of this side, which the protocol does not know.
     "secret_unreadable": ("A secret cannot be opened", "Put the missing key back into the key ring file, or enter the secret again under Settings."),
+    "credential_needed": ("A credential is needed", "The server moved to another address, and a credential never follows. Choose one for the new address on the server's page Credentials, or remove the old one there."),
+    "not_encrypted": ("Refused: the connection is not encrypted", "Change the URL to https, or let an operator allow this host and port with MCPADMIN_PLAIN_HTTP_HOSTS."),
+    "reference_missing": ("A reference cannot be resolved", "Correct the reference under Settings, or provide what it names on the worker's machine."),
     "internal_error": ("mcpadmin failed", "Read the worker's log and report it; the server is not at fault."),
 }  # fmt: skip
 
