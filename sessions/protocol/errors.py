@@ -218,11 +218,18 @@ class AuthorizationError(RemoteError):
 
 
 class SignInNeeded(AuthorizationError):
-    """A person has to sign in. `metadata_url` and `scopes` are what the server's challenge said: hand them to
-    `Authorization.begin`."""
+    """A person has to sign in; FORBIDDEN: only to allow more, what was allowed before goes on. `metadata_url` and
+    `scopes` are what the server's challenge said: hand them to `Authorization.begin`."""
 
-    def __init__(self, detail: str, *, metadata_url: str = "", scopes: tuple[str, ...] = ()) -> None:
-        super().__init__(detail, Fault.UNAUTHORIZED)
+    def __init__(
+        self,
+        detail: str,
+        fault: Fault = Fault.UNAUTHORIZED,
+        *,
+        metadata_url: str = "",
+        scopes: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(detail, fault)
         self.metadata_url = metadata_url
         self.scopes = scopes
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.conformance import suite
 
 REVISIONS = ("2025-11-25", "2026-07-28")
-#: scenarios that need authorization, which this client does not have yet
+#: scenarios that need authorization
 AUTHORIZATION = "auth/"
 
 

@@ -38,6 +38,10 @@ class AuthorizationSettings:
     private_key: str = field(default="", repr=False)
     algorithm: str = "ES256"
     issuer: str = ""
+    #: what to ask for where the server's challenge names nothing; empty: what its metadata lists
+    scopes: tuple[str, ...] = ()
+    #: an operator vouches for PKCE with S256 at a server that does not list it (some OpenID providers do not)
+    pkce_vouched: bool = False
     #: workload identity: the platform's token, whose audience is the authorization server
     workload_token: TokenSource | None = field(default=None, repr=False)
     identity_provider: IdentityProvider | None = None
