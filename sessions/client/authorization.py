@@ -1,26 +1,28 @@
 """Authorization of one server: holds the token, renews it, and asks for a new one when the server wants that.
 
-`Authorization` is what transports ask (transports/authorizing.py). Above it stand two things that it is given: a
-`TokenStore` (rows in the host, memory in tests) and a `Consent` (a person). Neither sees how a token is got.
+`Authorization` is what transports ask (transports/authorizing.py). It is given a `TokenStore` (rows in the host, memory
+in tests) and a `Consent` (a person); neither sees how a token is got.
 """
 
 import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from ..protocol.errors import AuthorizationError, McpError, SignInNeeded
 from ..protocol.oauth import flows
+from ..protocol.oauth.callback import LIFETIME
 from ..protocol.oauth.challenges import Demand
-from ..protocol.oauth.exchange import Exchange, HttpRequest, HttpResponse
+from ..protocol.oauth.exchange import Exchange, HttpResponse
 from ..protocol.oauth.grant import Grant, Pending, Registration
 from ..protocol.oauth.settings import AuthorizationSettings, IdentityProvider
 from ..protocol.oauth.tokens import TokenRefused
 from ..transports.authorizing import Trial
+from .authorization_needs import Consent, Http, TokenStore
 from .authorization_signing import Signing
 from .authorization_trial import RequestTrial
 
@@ -29,6 +31,7 @@ __all__ = [
     "AuthorizationSettings",
     "Consent",
     "Grant",
+    "Http",
     "IdentityProvider",
     "Pending",
     "Registration",
@@ -39,33 +42,6 @@ Result = TypeVar("Result")
 #: times that one operation may ask for the same more permissions, and how many such wishes are met in all
 _STEP_UPS: Final = 2
 _STEP_UP_KINDS: Final = 32
-
-
-class Http(Protocol):
-    """Sends one request of a flow through the outbound guard, within its bounds. McpError when no answer came."""
-
-    async def __call__(self, request: HttpRequest) -> HttpResponse: ...
-
-
-class TokenStore(Protocol):
-    """Where the grant of one server (and one identity) rests. Raises McpError only."""
-
-    async def load(self) -> Grant | None:
-        """The grant as it is now, whoever wrote it last."""
-
-    async def save(self, grant: Grant) -> None:
-        """Replace it, durably, before it returns: the token before may be worthless already. Never leaves half."""
-
-    def refreshing(self) -> AbstractAsyncContextManager[None]:
-        """Held by one at a time in all processes, for as long as the requests to a token endpoint take. Raises
-        TransportError when it cannot be had in time."""
-
-
-class Consent(Protocol):
-    """A person who is sent to the authorization server and comes back."""
-
-    async def __call__(self, pending: Pending) -> Mapping[str, str]:
-        """The parameters of the redirect. Raises SignInNeeded when nobody is here to be asked."""
 
 
 class Authorization:
@@ -92,7 +68,7 @@ class Authorization:
         self._loaded = False
         self._one = asyncio.Lock()
         self._step_ups: Counter[tuple[str, frozenset[str]]] = Counter()
-        self._tasks: set[asyncio.Task[bool]] = set()
+        self._tasks: dict[Hashable, asyncio.Task[bool]] = {}
 
     def trial(self, operation: str, *, interactive: bool = True) -> Trial:
         """What a transport asks for each request (transports/authorizing.py)."""
@@ -104,6 +80,8 @@ class Authorization:
 
     async def finish(self, pending: Pending, parameters: Mapping[str, str]) -> Grant:
         """Check the redirect's parameters (`iss`, error), exchange the code, save and return the grant."""
+        if self._clock() - pending.created_at > LIFETIME:
+            raise AuthorizationError("This sign-in was begun too long ago. Begin again.")
         try:
             grant = await self._run(flows.redeem(pending, parameters, self.signing, self._clock()))
         except TokenRefused as exc:
@@ -118,7 +96,7 @@ class Authorization:
     async def settle(self) -> None:
         """Wait until no token is being fetched any more: one that was given and not kept is lost."""
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks.values())
 
     # -- for a request (authorization_trial.py)
 
@@ -150,24 +128,29 @@ class Authorization:
 
     async def renewed(self, sent: int) -> bool:
         """True: there is another token than the one of this generation. False: only a new sign-in helps."""
-        return await self._kept_alive(lambda: self._renewed(sent))
+        return await self._shared(("renewed", sent), lambda: self._renewed(sent))
 
     async def authorized(self, sent: int, demand: Demand) -> bool:
         """Go the whole way for a new token, as the server demands it. SignInNeeded when a person is missing."""
-        return await self._kept_alive(lambda: self._authorized(sent, demand))
+        return await self._shared(("authorized", sent, demand), lambda: self._authorized(sent, demand))
 
-    async def _kept_alive(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        async def alone() -> bool:
-            async with self._one:
-                return await work()
+    async def _shared(self, key: Hashable, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Whoever wants the same at the same time waits for one outcome, be it an error."""
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.create_task(self._alone(work), name="mcp authorization")
+            task.add_done_callback(partial(self._over, key))
+        try:
+            return await asyncio.shield(task)
+        except McpError as exc:
+            raise exc.again(may_have_run=False) from exc
 
-        task = asyncio.create_task(alone(), name="mcp authorization")
-        self._tasks.add(task)
-        task.add_done_callback(self._over)
-        return await asyncio.shield(task)
+    async def _alone(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        async with self._one:
+            return await work()
 
-    def _over(self, task: "asyncio.Task[bool]") -> None:
-        self._tasks.discard(task)
+    def _over(self, key: Hashable, task: "asyncio.Task[bool]") -> None:
+        del self._tasks[key]
         if not task.cancelled():
             task.exception()  # whoever waited may be gone
 
