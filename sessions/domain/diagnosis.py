@@ -56,6 +56,7 @@ _TABLE: dict[str, tuple[str, str]] = {
         "Add the header it expects (often Authorization) under Settings, ticked as secret, then reconnect.",
     ),
     Fault.FORBIDDEN: ("The server refuses this credential", "The credential is known but lacks the right. Use another one, or ask its issuer."),
+    Fault.AUTHORIZATION_FAILED: ("No token could be had", "The words above say which side has to change something. When it was changed, connect again."),
     Fault.RATE_LIMITED: ("The server limits the rate", "Wait before you try again; the server said too many requests."),
     Fault.SESSION_GONE: ("The server forgot the session", "mcpadmin opens a new one by itself."),
     Fault.HTTP_STATUS: ("The server answered with an HTTP error", "Check that the URL is the MCP endpoint (often it ends in /mcp) and read the server's log."),

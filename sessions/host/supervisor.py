@@ -36,7 +36,7 @@ SAID_KEPT = 16
 _NEEDS_PERSON: dict[str, SessionCondition] = {
     **dict.fromkeys(NEEDS_CREDENTIAL, SessionCondition.NEEDS_AUTH),
     Fault.UNAUTHORIZED: SessionCondition.NEEDS_AUTH,
-    Fault.FORBIDDEN: SessionCondition.NEEDS_AUTH,
+    **dict.fromkeys((Fault.FORBIDDEN, Fault.AUTHORIZATION_FAILED), SessionCondition.NEEDS_AUTH),
     Fault.INCOMPATIBLE_VERSION: SessionCondition.INCOMPATIBLE,
 }
 log = structlog.get_logger(__name__)
