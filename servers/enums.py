@@ -84,6 +84,18 @@ class PayloadKind(TextChoices):
     RESOURCE = "resource", "Resource"
 
 
+class SignInState(TextChoices):
+    """requested, preparing, ready (the browser may go), answered (it came back), finishing, then an end."""
+
+    REQUESTED = "requested", "Waiting for a worker"
+    PREPARING = "preparing", "Asking the server"
+    READY = "ready", "Ready to sign in"
+    ANSWERED = "answered", "Signed in, waiting for a worker"
+    FINISHING = "finishing", "Fetching the token"
+    DONE = "done", "Signed in"
+    FAILED = "failed", "Failed"
+
+
 class DraftState(TextChoices):
     REQUESTED = "requested", "Waiting for a worker"
     RUNNING = "running", "Running"
@@ -121,6 +133,8 @@ class AuditAction(TextChoices):
     CREDENTIAL_ATTACH = "server:credential:attach", "Credential used for a server"
     CREDENTIAL_DETACH = "server:credential:detach", "Credential no longer used"
     CREDENTIAL_BLANK = "server:credential:blank", "Credential blanked: the server moved"
+    SIGN_IN_BEGIN = "server:credential:sign_in", "Sign-in to a server begun"
+    SIGN_IN_END = "server:credential:signed_in", "Sign-in to a server ended"
     KEYS_ROTATE = "server:credential:rotate", "Keys rotated"
     CONNECTION_TEST = "server:connection:test", "Connection tested"
     SESSION_OPEN = "server:session:open", "Session requested"

@@ -5,6 +5,7 @@ from servers.models.draft import ServerDraft
 from servers.models.identity import Identity
 from servers.models.payload import Payload
 from servers.models.server import Server, ServerValue
+from servers.models.sign_in import SignIn
 
 __all__ = [
     "AuditEvent",
@@ -18,4 +19,5 @@ __all__ = [
     "Server",
     "ServerDraft",
     "ServerValue",
+    "SignIn",
 ]

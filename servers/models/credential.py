@@ -28,6 +28,8 @@ class Credential(models.Model):
     refreshed_at = models.DateTimeField(null=True, blank=True)  # last try to refresh, and why it failed
     refresh_fault = models.CharField(max_length=300, blank=True)
     generation = models.PositiveIntegerField(default=0)  # rises with each refresh: who lost the race writes nothing
+    held_by = models.UUIDField(null=True, blank=True)  # who refreshes it now, and until when that counts
+    held_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
 

@@ -53,7 +53,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     ),
     Fault.UNAUTHORIZED: (
         "The server asks for a credential",
-        "Add the header it expects (often Authorization) under Settings, ticked as secret, then reconnect.",
+        "Sign in, or give it the token it expects under Settings, Credentials.",
     ),
     Fault.FORBIDDEN: ("The server refuses this credential", "The credential is known but lacks the right. Use another one, or ask its issuer."),
     Fault.AUTHORIZATION_FAILED: ("No token could be had", "The words above say which side has to change something. When it was changed, connect again."),

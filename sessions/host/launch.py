@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_network
@@ -67,6 +67,7 @@ class Launch:
     policy: str
     idle_seconds: float
     secrets: tuple[Secret, ...] = field(repr=False)
+    identity: int | None = None
     roots: Roots = ()
     remembered: Remembered | None = None
     answers_sampling: bool = True
@@ -94,7 +95,7 @@ def load(session_id: int) -> Launch:
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
     _stamp(values)
-    return _launch(server, values, recalled(session.remembered))
+    return replace(_launch(server, values, recalled(session.remembered)), identity=session.identity_id)
 
 
 def _stamp(values: LaunchValues) -> None:
