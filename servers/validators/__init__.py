@@ -1,6 +1,8 @@
 """What a legal registration consists of. Pure functions: each raises ValidationError with words for people."""
 
 from servers.validators.addresses import (
+    is_encrypted,
+    is_loopback,
     masked_url,
     origin,
     split_url,
@@ -42,6 +44,8 @@ __all__ = [
     "RESERVED_SLUGS",
     "TIMES",
     "Root",
+    "is_encrypted",
+    "is_loopback",
     "looks_secret",
     "masked_url",
     "origin",
