@@ -177,9 +177,8 @@ class Client(Calls, Subscriptions, LogLevel):
     # -- watching
 
     def _start_watch(self) -> None:
-        """Legacy: pings after silence. Modern has no ping: there only a refused connection makes us look."""
-        idle_pings = self._session.era is Era.LEGACY
-        self._watch = Watch(self._pump, self._timeouts, self._ping, idle_pings=idle_pings)
+        modern = self._session.era is Era.MODERN
+        self._watch = Watch(self._pump, self._timeouts, self._ping, modern=modern)
         self._watching = asyncio.create_task(self._keep_watch(self._watch), name="mcp watch")
 
     async def _keep_watch(self, watch: Watch) -> None:

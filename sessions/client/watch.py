@@ -1,4 +1,8 @@
-"""Whether the other side still lives: a ping after silence (legacy), a look at once after a refused connection."""
+"""Whether the other side still lives: a look after silence, and at once after a refused connection.
+
+The look is a `ping`, and in the modern era, which has none, a `server/discover`: every server knows it and it changes
+nothing there. Without it a dead connection would be noticed by the next call only.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,17 +20,17 @@ class Watch:
     """`run()` ends with the reason when the connection counts as lost. `ping` is one round trip."""
 
     def __init__(
-        self, pump: Pump, timeouts: Timeouts, ping: Callable[[float], Awaitable[object]], *, idle_pings: bool
+        self, pump: Pump, timeouts: Timeouts, ping: Callable[[float], Awaitable[object]], *, modern: bool
     ) -> None:
         self._pump = pump
         self._timeouts = timeouts
         self._ping = ping
-        self._idle_pings = idle_pings
+        self._modern = modern
         self._suspected = asyncio.Event()
 
     def suspect(self, error: McpError) -> None:
         """A request failed; look at once if that may mean that nothing answers any more."""
-        if error.fault in UNREACHABLE or (not self._idle_pings and outdates(error)):
+        if error.fault in UNREACHABLE or (self._modern and outdates(error)):
             self._suspected.set()
 
     async def run(self) -> McpError:
@@ -45,9 +49,6 @@ class Watch:
         """Until it is time to look; True when something made us suspicious."""
         loop = asyncio.get_running_loop()
         while not self._suspected.is_set():
-            if not self._idle_pings:
-                await self._suspected.wait()
-                break
             left = self._pump.heard_at + self._timeouts.keepalive_idle - loop.time()
             if retry or left <= 0:
                 return False
@@ -64,7 +65,7 @@ class Watch:
         try:
             await self._ping(self._timeouts.keepalive_answer)
         except RpcError as exc:
-            return exc if not self._idle_pings and outdates(exc, discover=True) else None
+            return exc if self._modern and outdates(exc, discover=True) else None
         except McpError as exc:
             return exc
         return None

@@ -30,16 +30,28 @@ Row = dict[str, Any]
 # --- feeds -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class FeedPart:
-    """Rows after a cursor in order of `seq`; `more` when there was no room for all."""
+    """Rows after a cursor in order of `seq`, also as the frame that carries them; `more` when there was no room for all."""
 
     rows: list[Row]
     more: bool
+    text: str = ""
+
+
+def feeds_after(topic: Topic, cursors: Iterable[int]) -> dict[int, FeedPart]:
+    return {seq: feed_after(topic, seq) for seq in cursors}
 
 
 def feed_after(topic: Topic, seq: int) -> FeedPart:
-    rows = _audit_after(seq) if topic.kind is TopicKind.AUDIT else _log_after(topic.row, seq)
+    """Up to the next multiple of FEED_ROWS: whoever reads on from anywhere soon reads what the others do."""
+    limit = FEED_ROWS - seq % FEED_ROWS
+    rows = _audit_after(seq, limit) if topic.kind is TopicKind.AUDIT else _log_after(topic.row, seq, limit)
     kept = _within(rows, FEED_CHARS)
-    return FeedPart(kept, len(rows) == FEED_ROWS or len(kept) < len(rows))
+    text = encode(topic.name, kept[-1]["seq"], feed_kind(topic), kept) if kept else ""
+    return FeedPart(kept, len(rows) == limit or len(kept) < len(rows), text)
+
+
+def feed_kind(topic: Topic) -> str:
+    return "event" if topic.kind is TopicKind.AUDIT else "line"
 
 
 def _within(rows: list[Row], chars: int) -> list[Row]:
@@ -58,12 +70,12 @@ def feed_head(topic: Topic) -> int:
     return LogLine.objects.filter(server__uid=topic.row).aggregate(newest=Max("seq"))["newest"] or 0
 
 
-def _audit_after(seq: int) -> list[Row]:
-    return [audit_query.event_row(event) for event in audit_query.rows_after(seq, FEED_ROWS)]
+def _audit_after(seq: int, limit: int) -> list[Row]:
+    return [audit_query.event_row(event) for event in audit_query.rows_after(seq, limit)]
 
 
-def _log_after(server_uid: UUID, seq: int) -> list[Row]:
-    lines = LogLine.objects.filter(server__uid=server_uid, seq__gt=seq).order_by("seq")[:FEED_ROWS]
+def _log_after(server_uid: UUID, seq: int, limit: int) -> list[Row]:
+    lines = LogLine.objects.filter(server__uid=server_uid, seq__gt=seq).order_by("seq")[:limit]
     return [
         {
             "seq": line.seq,

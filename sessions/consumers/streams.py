@@ -138,13 +138,13 @@ class FeedStream(Stream):
         while more and any(one.live for one in self.subscriptions):
             part = await self._read_after(self.head)
             if part.rows:
-                self._deliver(part.rows)
+                self._deliver(part)
                 self.head = max(self.head, part.rows[-1]["seq"])
             more = part.more
 
-    def _deliver(self, rows: list[dict[str, Any]]) -> None:
+    def _deliver(self, part: FeedPart) -> None:
         """To all who are live now, with those who became so while the rows were read."""
-        texts: dict[int, str] = {}
+        rows, texts = part.rows, {0: self._text(part)}
         for listener in list(self.subscriptions):
             cursor = listener.cursor or 0
             if listener.member.suspended or not listener.live or cursor >= rows[-1]["seq"]:
@@ -158,6 +158,9 @@ class FeedStream(Stream):
                 texts[skip] = self._encode(rows[skip:])
             listener.member.put(texts[skip])
             listener.cursor = rows[-1]["seq"]
+
+    def _text(self, part: FeedPart) -> str:
+        return part.text or self._encode(part.rows)
 
     def _encode(self, rows: list[dict[str, Any]]) -> str:
         return encode(self.topic.name, rows[-1]["seq"], self._kind, rows)
@@ -180,7 +183,7 @@ class FeedStream(Stream):
             had, cursor = self.head, subscription.cursor or 0
             part = await self._read_after(cursor)
             if part.rows and not subscription.member.suspended:
-                subscription.member.put(self._encode(part.rows))
+                subscription.member.put(self._text(part))
                 subscription.cursor = part.rows[-1]["seq"]
             elif not part.rows:  # what others had before this read and is not found by it was deleted since
                 subscription.cursor = max(cursor, had)

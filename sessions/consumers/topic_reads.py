@@ -11,9 +11,12 @@ from sessions.consumers import question_frames, sources, subscription_frames, wo
 from sessions.consumers.call_stream import CallStream
 from sessions.consumers.frames import Frame
 from sessions.consumers.reader import Reader, Together
-from sessions.consumers.sources import CallKey
+from sessions.consumers.sources import CallKey, FeedPart
 from sessions.consumers.streams import EVERYTHING, RECHECK, Dirt, FeedStream, Row, SnapshotStream, Stream, Subscription
 from sessions.domain.topics import Topic, TopicKind
+
+#: reads from so many places of one feed in a row; other topics wait for the same thread
+FEED_CURSORS = 4
 
 
 class TopicReads:
@@ -45,12 +48,15 @@ class TopicReads:
         return stream
 
     def _feed(self, topic: Topic) -> FeedStream:
+        """After a restart all sockets want the same rows: one read and one encoding serve them."""
+        parts: Together[int, FeedPart] = Together(self.reader, partial(sources.feeds_after, topic), most=FEED_CURSORS)
+
+        async def read_after(seq: int) -> FeedPart:
+            return await parts.get(seq) or FeedPart([], False)
+
+        read_head = partial(sources.feed_head, topic)
         return FeedStream(
-            topic,
-            lambda seq: self.reader.run(partial(sources.feed_after, topic, seq)),
-            lambda: self.reader.run(partial(sources.feed_head, topic)),
-            "event" if topic.kind is TopicKind.AUDIT else "line",
-            self._fell_behind,
+            topic, read_after, lambda: self.reader.run(read_head), sources.feed_kind(topic), self._fell_behind
         )
 
     async def _read_list(self, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:

@@ -70,6 +70,8 @@ class Feeds:
         self.refusals_of: dict[str, int] = {}
         self.acts: dict[str, Script] = {}
         self.peer = Peer("")
+        #: times that it was asked to describe itself
+        self.discovered = 0
 
     async def next(self, *, acknowledge: bool = True) -> Listened:
         """The next listen request of the client."""
@@ -81,6 +83,7 @@ class Feeds:
 
     async def script(self, asked: Asked, line: Line) -> None:
         if asked.method == "server/discover":
+            self.discovered += 1
             await line.result(asked, {"supportedVersions": ["2026-07-28"], "capabilities": self.capabilities})
         elif asked.method == "subscriptions/listen" and self.refusals:
             code, status = self.refusals.pop(0)

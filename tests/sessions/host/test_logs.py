@@ -134,7 +134,7 @@ async def test_a_server_that_floods_gets_its_part_of_a_batch_and_the_others_thei
     say(flooding, logs.PENDING_LIMIT)
     say(quiet, 3)
     async with asyncio.timeout(10):
-        while flooding.waits or flooding.under_way:
+        while flooding.waits or flooding.under_way:  # noqa: ASYNC110 - turns of the loop are what is waited for
             await asyncio.sleep(0)
     first = {hold: len(lines) for hold, lines in shelf.batches[0]}
     assert first == {"flooding": SERVER_LINES, "quiet": 3}
@@ -155,6 +155,6 @@ async def test_after_a_batch_the_writer_rests_in_proportion_to_what_it_took(monk
     opened = now()
     shelf.gate.set()
     await log.close()
-    while writer._task is not None:
+    while writer._task is not None:  # noqa: ASYNC110 - as above
         await asyncio.sleep(0)
     assert writer._rests_until >= opened + 9 * 0.015
