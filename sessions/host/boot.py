@@ -4,6 +4,8 @@ This module is imported before Django is set up, so it imports nothing of ours t
 """
 
 import json
+import resource
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -16,7 +18,17 @@ from sessions.host import current
 #: a queue that nobody reads for this long vanishes, also when nobody is left to delete it
 QUEUE_EXPIRES_SECONDS = 600.0
 MESSAGE_BYTES = 4_096
+DESCRIPTORS = 65_536
 log = structlog.get_logger(__name__)
+
+
+def more_descriptors() -> None:
+    """As many as the system lets us have, within reason: a session takes two to four, and 1,024 is a common default."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, DESCRIPTORS)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        with suppress(ValueError, OSError):  # some systems have a lower limit of their own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 class HostStep(bootsteps.StartStopStep):
@@ -31,6 +43,7 @@ class HostStep(bootsteps.StartStopStep):
     def start(self, worker: Any) -> None:
         from sessions.host.loop import HostThread  # noqa: PLC0415  # needs models: Django is set up only now
 
+        more_descriptors()
         worker.mcp_host = HostThread(worker.hostname)
         worker.mcp_host.start()
         current.set_ring(worker.mcp_host.ring)

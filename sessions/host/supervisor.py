@@ -66,10 +66,10 @@ class Supervisor:
     # --- for the service -------------------------------------------------------------------------------------------
     def ordered(self, orders: Orders | None) -> None:
         """What the row says now; None when it is not ours any more."""
+        news, self.orders = orders != self.orders, orders or self.orders
         self._overtaken = orders is None or orders.epoch != self.hold.epoch
-        if orders is not None:
-            self.orders = orders
-        self._news.set()
+        if news or self._overtaken:
+            self._news.set()
 
     def look(self) -> None:
         """Something that concerns every session changed: the worker drains."""

@@ -196,6 +196,23 @@ def test_a_work_that_is_cancelled_while_it_runs_is_rolled_back() -> None:
 
 
 @on_file
+def test_the_neighbour_of_a_work_that_was_given_up_can_still_be_given_up() -> None:
+    started, hold, given_up = threading.Event(), threading.Event(), list[bool]()
+    writer().submit(lambda: (started.set(), hold.wait(10)))
+    started.wait(10)
+
+    def patient() -> None:
+        if hopeless.cancelled():  # its second turn
+            given_up.append(patience.cancel())
+
+    patience: Future[None] = writer().submit(patient)
+    hopeless: Future[bool] = writer().submit(lambda: hopeless.cancel())
+    hold.set()
+    writer().submit(lambda: None).result(10)
+    assert given_up == [True]
+
+
+@on_file
 def test_a_full_queue_refuses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("servers.audit.writer.QUEUE_LIMIT", 3)
     hold, held = threading.Event(), threading.Event()
