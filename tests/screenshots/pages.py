@@ -192,8 +192,8 @@ def send_nothing(page: Page) -> None:
 
 
 def open_removed(page: Page) -> None:
-    """What is gone; on a phone the list is a picker."""
-    page.locator("details.gone").evaluate("details => { details.open = true }")
+    """What is gone: below the list, on a phone below the picker."""
+    page.locator("details.gone").evaluate_all("found => found.forEach((details) => { details.open = true })")
 
 
 def open_event(page: Page) -> None:
@@ -224,6 +224,8 @@ SHOTS = [
     Shot("servers", at("/servers/")),
     Shot("servers-none", at("/servers/?text=nothing-has-this-name")),
     Shot("tools", on_server("tools/")),
+    Shot("tools-found", on_server("tools/?find=note")),
+    Shot("tools-not-found", on_server("tools/?find=nothing-has-this-name")),
     Shot("tool-form", on_server("tools/?tool=search_notes")),
     Shot("tool-called", on_server("tools/?tool=greet")),
     Shot("tool-json", on_server("tools/?tool=search_notes"), prepare=click("[name=_switch][value=json]")),

@@ -63,6 +63,8 @@ async def test_the_version_of_one_row_says_nothing_about_another() -> None:
     _, cursor = await joined("inbox", None, *before)
     sent, _ = await joined("inbox", cursor, row(ONE, 7), row(OTHER, 7))
     assert "02 v7" in sent, "it moved while the page was away"
+    sent, _ = await joined("inbox", 7, row(ONE, 7), row(OTHER, 7))
+    assert sent == ["01 v7", "02 v7"]
 
 
 async def test_a_call_of_a_server_is_not_taken_for_the_servers_own_version() -> None:
