@@ -144,11 +144,13 @@ async def test_the_stream_beside_the_requests_gets_a_new_token_by_itself() -> No
 
 async def test_an_http_sse_server_of_2024_gets_a_token_for_its_stream_and_its_posts() -> None:
     server = SseServer()
-    async with serving(server.script) as (peer, guarded):
-        async with connected(replace(spec(peer, Store()), kind="http_sse")) as made:
-            await made.client.call_tool("t", {})
-            guarded.good = {"none"}
-            await made.client.call_tool("t", {})
+    async with (
+        serving(server.script) as (peer, guarded),
+        connected(replace(spec(peer, Store()), kind="http_sse")) as made,
+    ):
+        await made.client.call_tool("t", {})
+        guarded.good = {"none"}
+        await made.client.call_tool("t", {})
     assert guarded.refused == ["GET", "tools/call"]
     assert guarded.given == 2
 
