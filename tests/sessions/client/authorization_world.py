@@ -52,6 +52,7 @@ class World:
         self.refuse: list[Any] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.registering = asyncio.Event()
         self.now = 10_000.0
         self.signed_in = 0
         self.scopes: list[str] = []
@@ -74,6 +75,8 @@ class World:
             return said({"issuer": origin, **ends, **self.metadata})
         if parts.path == "/register":
             self.registered += 1
+            self.registering.set()
+            await self.gate.wait()
             return said({"client_id": f"{parts.netloc}-{self.registered}"})
         return await self._token()
 

@@ -80,6 +80,27 @@ async def test_a_refresh_that_fails_early_is_no_reason_to_fail_while_the_token_h
     assert store.grant.refresh_token == "r1"  # nothing was refused, so nothing is thrown away
 
 
+async def test_a_token_that_still_holds_is_sent_at_once_while_its_renewal_hangs_and_nobody_is_hammered() -> None:
+    world, store = World(), Store()
+    authorization = await signed_in(world, store)
+    world.now += 950
+    world.gate.clear()
+    assert [await token(authorization.trial("x")) for _ in range(20)] == ["Bearer t1"] * 20
+    world.gate.set()
+    await authorization.settle()
+    assert await token(authorization.trial("x")) == "Bearer t2"
+    assert len(world.token_requests()) == 2
+
+
+async def test_a_token_without_a_refresh_token_is_used_until_the_server_refuses_it() -> None:
+    world, store = World(), Store()
+    world.rotates = False
+    authorization = await signed_in(world, store)
+    world.now += 5000
+    assert await token(authorization.trial("x")) == "Bearer t1"
+    assert world.given == 1
+
+
 async def test_everyone_who_waits_for_a_refresh_is_told_of_its_failure_after_one_try() -> None:
     world, store = World(), Store()
     authorization = await signed_in(world, store)

@@ -1,5 +1,6 @@
 """Whom a token is asked of, and to whom it is sent: what one authorization server gave is shown to no other."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -47,6 +48,37 @@ async def test_a_registration_is_kept_though_the_person_does_not_come_back() -> 
     assert first.state != second.state
     assert first.verifier != second.verifier
     assert len(first.state) >= 43
+
+
+async def test_a_sign_in_that_begins_during_a_renewal_does_not_bring_the_old_tokens_back() -> None:
+    world, store = World(), Store()
+    authorization = await signed_in(world, store)
+    assert store.grant is not None
+    store.grant = replace(store.grant, registration=None)  # so that the sign-in has something to keep
+    trial = authorization.trial("x")
+    await token(trial)
+    world.gate.clear()
+    world.registering = asyncio.Event()
+    begun = asyncio.create_task(world.authorization(store, person=False).begin())
+    await world.registering.wait()
+    store.grant = replace(store.grant, access_token="t9", refresh_token="r9", generation=9)
+    world.gate.set()
+    await begun
+    assert (store.grant.access_token, store.grant.refresh_token) == ("t9", "r9")
+    assert store.grant.registration is not None
+
+
+async def test_a_sign_in_that_fails_leaves_the_tokens_that_we_have() -> None:
+    world, store = World(), Store()
+    await signed_in(world, store)
+    other = world.authorization(store, person=False)
+    pending = await other.begin()
+    world.refuse = [{"error": "invalid_client"}]
+    with pytest.raises(AuthorizationError, match="invalid_client"):
+        await other.finish(pending, {"state": pending.state, "code": "c"})
+    assert store.grant is not None
+    assert store.grant.access_token == "t1"
+    assert store.grant.registration is None
 
 
 async def test_a_sign_in_ends_after_ten_minutes() -> None:
