@@ -42,6 +42,9 @@ Result = TypeVar("Result")
 #: times that one operation may ask for the same more permissions, and how many such wishes are met in all
 _STEP_UPS: Final = 2
 _STEP_UP_KINDS: Final = 32
+#: seconds between two tries to renew a token that still holds, and how long a request waits for one
+_EARLY_PAUSE: Final = 5.0
+_EARLY_WAIT: Final = 2.0
 
 
 class Authorization:
@@ -66,6 +69,7 @@ class Authorization:
         self._store, self._http, self._consent, self._clock = store, http, consent, clock
         self._grant: Grant | None = None
         self._loaded = False
+        self._early_at = 0.0
         self._one = asyncio.Lock()
         self._step_ups: Counter[tuple[str, frozenset[str]]] = Counter()
         self._tasks: dict[Hashable, asyncio.Task[bool]] = {}
@@ -120,11 +124,19 @@ class Authorization:
         return self._grant if self._grant is not None and self._grant.signed_in else None
 
     async def _renew_early(self, grant: Grant) -> None:
-        try:
+        """While the token holds, a server of tokens that is slow or away delays no request and is not asked often."""
+        if not flows.renewable(self.settings, grant):
+            return
+        now = self._clock()
+        if grant.expired(now):
             await self.renewed(grant.generation)
-        except McpError:
-            if grant.expired(self._clock()):
-                raise  # otherwise it still holds for a while, and the next request tries again
+        elif now >= self._early_at:
+            self._early_at = now + _EARLY_PAUSE
+            try:
+                async with asyncio.timeout(_EARLY_WAIT):
+                    await self.renewed(grant.generation)
+            except (McpError, TimeoutError):
+                pass  # the token at hand is sent; a later request tries again
 
     async def renewed(self, sent: int) -> bool:
         """True: there is another token than the one of this generation. False: only a new sign-in helps."""
@@ -208,11 +220,7 @@ class Authorization:
         known = await self._store.load()
         made = flows.Made(secrets.token_urlsafe(32), secrets.token_urlsafe(32), self._clock())
         pending = await self._run(flows.sign_in(self.settings, demand, known, self.signing, made))
-        if known is None or known.registration != pending.grant.registration:
-            # What the server gave for good is kept, whether or not the person comes back. Tokens of another issuer go.
-            same = known is not None and known.issuer == pending.issuer
-            base = known if known is not None and same else pending.grant
-            await self._keep(replace(base, registration=pending.grant.registration))
+        await self._keep_registration(pending.grant)
         return pending
 
     # -- small steps
@@ -236,10 +244,23 @@ class Authorization:
         await self._store.save(grant)
         self._grant, self._loaded = grant, True
 
+    async def _keep_registration(self, grant: Grant) -> None:
+        """What a server gave for good is kept, whether or not the person comes back; tokens of another issuer go."""
+        async with self._store.refreshing():
+            last = await self._store.load()  # meanwhile its token may have been renewed
+            if last is None or last.issuer != grant.issuer:
+                await self._keep(grant)
+            elif last.registration != grant.registration:
+                await self._keep(replace(last, registration=grant.registration))
+
     async def _forget_registration(self, grant: Grant, refused: TokenRefused) -> None:
         """The server does not know us any more: the next sign-in registers anew."""
-        if _forgotten(grant, refused):
-            await self._keep(replace(grant, registration=None))
+        if not _forgotten(grant, refused):
+            return
+        async with self._store.refreshing():
+            last = await self._store.load()
+            if last is not None and last.registration == grant.registration:
+                await self._keep(replace(last, registration=None))
 
     async def _run(self, exchange: Exchange[Result]) -> Result:
         response: HttpResponse | None = None

@@ -16,12 +16,13 @@ _TRIES: Final = 4
 
 
 class RequestTrial:
-    """Implements transports/authorizing.Trial. Each remedy is tried once: a server that still refuses means it."""
+    """Implements transports/authorizing.Trial. Each remedy is tried once (a nonce may be too old already): a server
+    that still refuses means it."""
 
     def __init__(self, owner: "Authorization", operation: str, *, interactive: bool) -> None:
         self._owner, self._operation, self._interactive = owner, operation, interactive
         self._sent = 0
-        self._url = ""
+        self._url = self._nonce = ""
         self._tried: set[str] = set()
         self._times = 0
 
@@ -39,8 +40,8 @@ class RequestTrial:
         if not grant.dpop_key or grant.token_type != "DPoP":  # noqa: S105  the name of a scheme
             return authorization
         signing = self._owner.signing
-        nonce = signing.nonce_for(url)
-        proof = signing.proof(grant.dpop_key, verb, url, nonce=nonce, token=grant.access_token)
+        self._nonce = signing.nonce_for(url)
+        proof = signing.proof(grant.dpop_key, verb, url, nonce=self._nonce, token=grant.access_token)
         return authorization | {"DPoP": proof}
 
     def answered(self, dpop_nonce: str) -> None:
@@ -52,7 +53,7 @@ class RequestTrial:
         self._times += 1
         if demand is None or self._times > _TRIES or not self._url:
             return False
-        if demand.error == "use_dpop_nonce" and refusal.dpop_nonce and self._first("nonce"):
+        if demand.error == "use_dpop_nonce" and refusal.dpop_nonce not in ("", self._nonce):
             return True
         if refusal.status == 403:
             return await self._stepped_up(demand)

@@ -10,7 +10,7 @@ from typing import Final
 
 import httpx
 
-from ..protocol.errors import Fault, HttpError, ProtocolError, TransportError
+from ..protocol.errors import AuthorizationError, Fault, ProtocolError, TransportError
 from ..protocol.limits import KIB, Limits
 from ..protocol.oauth.exchange import HttpRequest, HttpResponse
 from ..protocol.oauth.urls import demand_secure, origin
@@ -57,6 +57,7 @@ async def _followed(connections: httpx.AsyncBaseTransport, request: HttpRequest)
 
 async def _sent(connections: httpx.AsyncBaseTransport, request: HttpRequest, url: str) -> HttpResponse:
     headers = {"Accept-Encoding": "identity", "User-Agent": "mcpadmin", **request.headers}
+    host = httpx.URL(url).host
     try:
         with translated():
             asked = httpx.Request(request.verb, url, headers=headers, content=request.body)
@@ -67,8 +68,9 @@ async def _sent(connections: httpx.AsyncBaseTransport, request: HttpRequest, url
                 await response.aclose()
     except TransportError as exc:
         # What failed is not the request that needed a token: that one was refused, and certainly did not run.
-        detail = f"{httpx.URL(url).host}: {exc.detail}"
-        raise TransportError(exc.fault, detail, may_have_run=False) from exc
+        raise TransportError(exc.fault, f"{host}: {exc.detail}", may_have_run=False) from exc
+    except ProtocolError as exc:  # nor does it say anything about the MCP server
+        raise AuthorizationError(f"{host}: {exc.detail}") from exc
 
 
 def _headers(response: httpx.Response) -> dict[str, str]:
@@ -77,14 +79,13 @@ def _headers(response: httpx.Response) -> dict[str, str]:
 
 async def _body(response: httpx.Response) -> bytes:
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise ProtocolError(Fault.NOT_MCP, "The authorization server compressed an answer unasked.", may_have_run=False)
+        raise AuthorizationError("The authorization server compressed an answer unasked.")
     body = bytearray()
     assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
     async for chunk in response.stream:
         body += chunk
         if len(body) > BYTES:
-            detail = f"An answer of the authorization server is over the limit of {BYTES} bytes."
-            raise ProtocolError(Fault.MESSAGE_LIMIT, detail, may_have_run=False)
+            raise AuthorizationError(f"An answer of the authorization server is over the limit of {BYTES} bytes.")
     return bytes(body)
 
 
@@ -98,6 +99,5 @@ def _next(request: HttpRequest, url: str, response: HttpResponse) -> str:
     return target
 
 
-def _redirected(url: str, where: str, status: int) -> HttpError:
-    detail = f"{httpx.URL(url).host} redirects {where} (HTTP {status}), which is not followed here."
-    return HttpError(Fault.REDIRECTED, detail, status=status, may_have_run=False)
+def _redirected(url: str, where: str, status: int) -> AuthorizationError:
+    return AuthorizationError(f"{httpx.URL(url).host} redirects {where} (HTTP {status}), which is not followed here.")

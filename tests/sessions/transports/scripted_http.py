@@ -135,7 +135,15 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
     verb, path, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Asked(verb, path, headers, json.loads(body) if body else None)
+    return Asked(verb, path, headers, _message(body))
+
+
+def _message(body: bytes) -> Any:
+    """JSON; what is no JSON (a form) as text."""
+    try:
+        return json.loads(body) if body else None
+    except ValueError:
+        return body.decode()
 
 
 INITIALIZED = {
