@@ -96,7 +96,7 @@ def signed_in(ada: Client, server: Server) -> dict[str, str]:
 
 
 def called(session: McpSession, name: str) -> Call:
-    call = make_call(session, "greet", {"name": name})
+    call = make_call(session, "greet", name=name)
     ring(call)
     return eventually(
         lambda: Call.objects.filter(pk=call.pk).exclude(state__in=[CallState.REQUESTED, CallState.SENT]).first(), 30
@@ -121,7 +121,7 @@ def test_a_server_that_asks_for_a_token_waits_is_signed_in_to_and_stays_connecte
     assert not SignIn.objects.exclude(sealed_pending=None).exists(), "what is of no more use is not kept"
 
     protected.control("expire")
-    calls = [make_call(session, "greet", {"name": f"n{number}"}) for number in range(20)]
+    calls = [make_call(session, "greet", name=f"n{number}") for number in range(20)]
     for call in calls:
         ring(call)
     done = Call.objects.filter(pk__in=[call.pk for call in calls], state=CallState.SUCCEEDED)
