@@ -123,6 +123,8 @@ def _parts(server: Server, use: CredentialUse) -> Parts:
             f"{credential.name} is bound to {in_words(bound_to(credential))}, and this server is somewhere else now."
         )
         raise NotLaunchable("credential_needed", words)
+    if credential.kind == CredentialKind.OAUTH:
+        return Parts(CredentialKind.OAUTH)  # a grant changes while the session lives: see domain/grants.py
     return credentials.opened(credential)
 
 

@@ -24,8 +24,9 @@ async def run(db: Database, uid: UUID) -> None:
     """The next step of a sign-in, whichever it is; nothing when another worker was faster."""
     try:
         row = await db.write(partial(sign_ins.take, uid))
-    except DatabaseAway:
-        return  # the page asks again
+    except DatabaseAway as exc:  # the page asks again
+        log.warning("host.sign_in_not_taken", sign_in=str(uid), problem=str(exc)[:200])
+        return
     if row is None:
         return
     try:

@@ -77,7 +77,8 @@ def authentication(registration: Registration, audience: str, signer: Signer) ->
     identity, secret = registration.client_id, registration.secret
     if registration.endpoint_auth == "client_secret_basic":
         pair = f"{quote_plus(identity)}:{quote_plus(secret)}".encode()
-        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}, {}
+        # RFC 6749 section 3.2.1; the official SDK's authorization server refuses the form without it
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}, {"client_id": identity}
     if registration.endpoint_auth == "client_secret_post":
         return {}, {"client_id": identity, "client_secret": secret}
     if registration.endpoint_auth == "private_key_jwt":
