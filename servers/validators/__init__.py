@@ -1,6 +1,7 @@
 """What a legal registration consists of. Pure functions: each raises ValidationError with words for people."""
 
 from servers.validators.addresses import (
+    is_secret_parameter,
     masked_url,
     origin,
     split_url,
@@ -25,7 +26,9 @@ from servers.validators.naming import (
     validate_tags,
     validate_worker_label,
 )
+from servers.validators.references import references, without_references
 from servers.validators.roots import MAX_ROOTS, Root, root_uri, validate_root_name, validate_root_uri, validate_roots
+from servers.validators.secrets import holds_secret, looks_like_token, secret_arguments
 from servers.validators.values import (
     looks_secret,
     validate_header_name,
@@ -42,10 +45,15 @@ __all__ = [
     "RESERVED_SLUGS",
     "TIMES",
     "Root",
+    "holds_secret",
+    "is_secret_parameter",
+    "looks_like_token",
     "looks_secret",
     "masked_url",
     "origin",
+    "references",
     "root_uri",
+    "secret_arguments",
     "split_command_line",
     "split_url",
     "url_rule",
@@ -67,4 +75,5 @@ __all__ = [
     "validate_websocket_url",
     "validate_worker_label",
     "validate_working_directory",
+    "without_references",
 ]
