@@ -64,6 +64,8 @@ SESSION_COOKIE_AGE = env.int("MCPADMIN_SESSION_SECONDS", default=8 * 3600)
 SESSION_SAVE_EVERY_REQUEST = False
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
+# An uploaded file may hold secrets: it stays in memory and is never spooled to a disk in clear.
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000  # a generated tool form of 2,000 nodes with its "send" boxes
 
 INSTALLED_APPS = [

@@ -90,10 +90,20 @@ def _with_right(user: User, server: Server | None, right: str) -> Server:
 
 def draft_for(user: User, uid: UUID) -> ServerDraft:
     """A draft is its author's alone. Raises Http404 also for an expired one."""
-    drafts = ServerDraft.objects.filter(uid=uid, user_id=user.pk, expires_at__gt=timezone.now())
-    if (draft := drafts.first()) is None:
+    if (draft := _drafts(user).filter(uid=uid).exclude(transport="").first()) is None:
         raise Http404("This test has expired. Start it again.")
     return draft
+
+
+def import_for(user: User, uid: UUID) -> ServerDraft:
+    """The preview of an import: a draft without a transport. Raises Http404 also for an expired one."""
+    if (draft := _drafts(user).filter(uid=uid, transport="").first()) is None:
+        raise Http404("This preview has expired. Start the import again.")
+    return draft
+
+
+def _drafts(user: User) -> QuerySet[ServerDraft]:
+    return ServerDraft.objects.filter(user_id=user.pk, expires_at__gt=timezone.now())
 
 
 def audit_events(user: User) -> QuerySet[AuditEvent]:

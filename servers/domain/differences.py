@@ -93,13 +93,19 @@ def _value_differences(stored: Server, given: Registration) -> list[Difference]:
     entered = {value.key: value for value in given.used_values()}
     for key in rows.keys() | entered.keys():
         row, value = rows.get(key), entered.get(key)
-        old = "—" if row is None else ("(secret)" if row.secret else row.plain)
+        old = "—" if row is None else _stored(row)
         new = "—" if value is None else _entered(value)
-        if old != new and not (value is not None and value.value is None and row is not None):
+        if old != new and not (value is not None and value.value is None and not value.needed and row is not None):
             name = row.name if row is not None else value.name if value is not None else key[1]
             found.append(Difference(f"{key[0]} {key[1]}", name, old, new))
     return sorted(found, key=lambda difference: difference.name)
 
 
+def _stored(row: Any) -> str:
+    return ("(value needed)" if row.sealed is None else "(secret)") if row.secret else row.plain
+
+
 def _entered(value: Any) -> str:
+    if value.needed:
+        return "(value needed)"
     return "(new secret)" if value.secret and value.value is not None else "(secret)" if value.secret else value.text()

@@ -12,12 +12,16 @@ from servers.validators import Root
 
 @dataclass(frozen=True)
 class ValueInput:
-    """A header or variable. `value` None keeps what is stored under this kind and name; only a secret may be kept."""
+    """A header or variable. `value` None keeps what is stored under this kind and name; only a secret may be kept.
+
+    `needed`: a secret that is known by name only, from an import; its row stands empty until somebody enters it.
+    """
 
     kind: ValueKind
     name: str
     secret: bool
     value: Secret | str | None
+    needed: bool = False
 
     @property
     def key(self) -> tuple[str, str]:

@@ -24,6 +24,8 @@ def reveal(row: ServerValue) -> Secret | str:
     """Raises crypto.SealError."""
     if not row.secret:
         return row.plain
+    if row.sealed is None:
+        raise crypto.SealError(f"{row.name} has no value yet. Enter it in the settings of the server.")
     return crypto.open_sealed(row.sealed or b"", key_id=row.key_id, table=TABLE, uid=row.uid, field=FIELD)
 
 
@@ -47,6 +49,8 @@ def write_values(server: Server, given: Iterable[ValueInput]) -> dict[str, dict[
 
 
 def _write(server: Server, row: ServerValue | None, value: ValueInput) -> dict[str, str] | None:
+    if value.needed:
+        return _leave_empty(server, row, value)
     if value.value is None:
         return _keep(row, value)
     before = _shown(row) if row else "absent"
@@ -76,8 +80,17 @@ def _keep(row: ServerValue | None, value: ValueInput) -> dict[str, str] | None:
     return {"before": old, "after": value.name}
 
 
+def _leave_empty(server: Server, row: ServerValue | None, value: ValueInput) -> dict[str, str] | None:
+    """A secret whose name alone is known. What stood here before is gone."""
+    before = _shown(row) if row else "absent"
+    row = row or ServerValue(server=server, kind=value.kind, uid=uuid.uuid4())
+    row.name, row.secret, row.plain, row.sealed, row.key_id = value.name, True, "", None, ""
+    row.save()
+    return None if before == "needed" else {"before": before, "after": "needed"}
+
+
 def _shown(row: ServerValue) -> str:
-    return "set" if row.secret else row.plain
+    return ("needed" if row.sealed is None else "set") if row.secret else row.plain
 
 
 # --- R10: a credential is bound to the origin it was entered for -------------------------------------------------------
@@ -85,7 +98,7 @@ def secrets_to_reenter(server: Server, registration: Registration) -> list[str]:
     """Names of kept secret headers that would follow a changed scheme, host or port to somebody else."""
     if registration.transport == TransportKind.STDIO or not _origin_changed(server, registration):
         return []
-    return [value.name for value in registration.used_values() if value.value is None]
+    return [value.name for value in registration.used_values() if value.value is None and not value.needed]
 
 
 def _origin_changed(server: Server, registration: Registration) -> bool:
@@ -109,6 +122,6 @@ def merged(server: Server | None, registration: Registration) -> list[ValueInput
 def _merge(row: ServerValue | None, value: ValueInput) -> ValueInput:
     if value.value is not None:
         return value
-    if row is None or not row.secret:
+    if row is None or not row.secret or row.sealed is None:
         raise ValidationError(f"Enter the value of {value.name}.", code="value_missing")
     return ValueInput(ValueKind(value.kind), value.name, True, reveal(row))

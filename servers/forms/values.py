@@ -65,7 +65,8 @@ class ValueForm(RowForm):
     def dress(self) -> None:
         """After the formset has set what is initial: an empty box for a stored secret, dots for a secret."""
         if self.stored_row is not None:
-            self.fields["value"].widget.attrs["placeholder"] = "Set. Leave empty to keep it."
+            words = "Value needed" if self.stored_row.sealed is None else "Set. Leave empty to keep it."
+            self.fields["value"].widget.attrs["placeholder"] = words
         if self._shows_secret():
             # A secret that was typed and came back with an error elsewhere must be typed again.
             self.fields["value"].widget = forms.PasswordInput(

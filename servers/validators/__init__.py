@@ -3,6 +3,7 @@
 from servers.validators.addresses import (
     is_encrypted,
     is_loopback,
+    is_secret_parameter,
     masked_url,
     origin,
     split_url,
@@ -27,7 +28,9 @@ from servers.validators.naming import (
     validate_tags,
     validate_worker_label,
 )
+from servers.validators.references import references, without_references
 from servers.validators.roots import MAX_ROOTS, Root, root_uri, validate_root_name, validate_root_uri, validate_roots
+from servers.validators.secrets import holds_secret, looks_like_token, secret_arguments
 from servers.validators.values import (
     looks_secret,
     validate_header_name,
@@ -44,12 +47,17 @@ __all__ = [
     "RESERVED_SLUGS",
     "TIMES",
     "Root",
+    "holds_secret",
     "is_encrypted",
     "is_loopback",
+    "is_secret_parameter",
+    "looks_like_token",
     "looks_secret",
     "masked_url",
     "origin",
+    "references",
     "root_uri",
+    "secret_arguments",
     "split_command_line",
     "split_url",
     "url_rule",
@@ -71,4 +79,5 @@ __all__ = [
     "validate_websocket_url",
     "validate_worker_label",
     "validate_working_directory",
+    "without_references",
 ]

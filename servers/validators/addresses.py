@@ -21,7 +21,9 @@ def split_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port  # raises for what is no port
     except ValueError as exc:
-        raise ValidationError(f"This is no URL: {exc}.", code="url") from exc
+        # The parser quotes what it cannot read, which may be a password.
+        what = "its port is not a number up to 65535" if "ort" in str(exc)[:5] else "its host cannot be read"
+        raise ValidationError(f"This is no URL: {what}.", code="url") from None
     return parts
 
 
@@ -94,6 +96,11 @@ def masked_url(url: str) -> str:
     return parts._replace(netloc=f"…@{host}" if "@" in parts.netloc else host, query=query).geturl()
 
 
+def is_secret_parameter(item: str) -> bool:
+    """Whether `item`, a parameter of a query such as `api_key=…`, holds a credential by its name."""
+    name, _, value = item.partition("=")
+    return bool(value and _SECRET_PARAMETER.search(name))
+
+
 def _masked_parameter(item: str) -> str:
-    name, equals, value = item.partition("=")
-    return f"{name}=…" if value and _SECRET_PARAMETER.search(name) else f"{name}{equals}{value}"
+    return f"{item.partition('=')[0]}=…" if is_secret_parameter(item) else item

@@ -6,6 +6,8 @@ from enum import Enum
 
 from playwright.sync_api import Page, expect
 
+from tests.screenshots.importing import apply_import, preview_import, refuse_import
+
 
 @dataclass
 class World:
@@ -220,9 +222,14 @@ SHOTS = [
     Shot("server-add-sections", at("/servers/add/"), Stage.EMPTY, prepare=open_sections),
     Shot("server-add-sections-errors", at("/servers/add/"), Stage.EMPTY, prepare=refuse_sections, allow=("422",)),
     Shot("server-test-running", at("/servers/add/"), Stage.EMPTY, prepare=start_slow_test),
+    Shot("import", at("/servers/import/"), Stage.EMPTY),
+    Shot("import-errors", at("/servers/import/"), Stage.EMPTY, prepare=refuse_import, allow=("422",)),
     Shot("overview", at("/")),
     Shot("servers", at("/servers/")),
     Shot("servers-none", at("/servers/?text=nothing-has-this-name")),
+    Shot("import-preview", at("/servers/import/"), prepare=preview_import),
+    Shot("import-result", at("/servers/import/"), prepare=apply_import),
+    Shot("export", at("/servers/export/")),
     Shot("tools", on_server("tools/")),
     Shot("tools-found", on_server("tools/?find=note")),
     Shot("tools-not-found", on_server("tools/?find=nothing-has-this-name")),

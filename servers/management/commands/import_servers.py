@@ -1,0 +1,99 @@
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from servers.audit.record import Actor
+from servers.domain.importing.applying import Choice, Decision, Outcome, apply, choices
+from servers.domain.importing.document import MAX_BYTES, Document, read
+from servers.domain.importing.planning import Proposal, plan
+
+_RENAMED = " (imported)"
+
+
+class Command(BaseCommand):
+    help = (
+        "Import servers from the configuration file of another MCP client, or from an export, as a user, who needs the "
+        "rights that the page asks for. A value that the file leaves out is read from an environment variable: "
+        "--value input:github-token=MY_TOKEN."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", help="JSON, JSON with comments or TOML; - reads standard input")
+        parser.add_argument("--user", required=True, help="user name of the account that imports")
+        parser.add_argument(
+            "--on-conflict",
+            choices=[Choice.SKIP.value, Choice.OVERWRITE.value, Choice.RENAME.value],
+            default=Choice.SKIP.value,
+            help="what to do with a server whose name is taken",
+        )
+        parser.add_argument("--value", action="append", default=[], metavar="KEY=VARIABLE")
+        parser.add_argument("--dry-run", action="store_true", help="say what would happen, and do nothing")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = get_user_model()._default_manager.filter(username=options["user"], is_active=True).first()
+        if user is None:
+            raise CommandError(f"There is no active user {options['user']!r}.")
+        document = _document(options["file"])
+        proposals = plan(user, document)
+        if options["dry_run"]:
+            for proposal in proposals:
+                self.stdout.write(_planned(proposal))
+            return
+        typed = dict(map(_value, options["value"]))
+        decisions = {one.index: _decision(one, Choice(options["on_conflict"]), typed) for one in proposals}
+        outcomes = apply(Actor.of_user(user), user, document, proposals, decisions)
+        for outcome in outcomes:
+            self.stdout.write(_became(outcome))
+        if any(outcome.result == "refused" for outcome in outcomes):
+            raise CommandError("Not every server was imported. The others are stored.")
+
+
+def _document(path: str) -> Document:
+    try:
+        # Opened as a file, whose length is bounded before it is read.
+        source = sys.stdin.buffer.read(MAX_BYTES + 1) if path == "-" else _file(Path(path))
+        return read(source.decode("utf-8"))
+    except OSError as exc:
+        raise CommandError(f"{path} cannot be read: {exc.strerror}.") from exc
+    except UnicodeDecodeError:
+        raise CommandError(f"{path} is no text in UTF-8.") from None
+    except ValidationError as problem:
+        raise CommandError(" ".join(problem.messages)) from problem
+
+
+def _file(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _decision(proposal: Proposal, on_conflict: Choice, typed: dict[str, str]) -> Decision:
+    allowed = choices(proposal)
+    default = Choice.CREATE if Choice.CREATE in allowed else on_conflict
+    choice = default if default in allowed else Choice.SKIP
+    version = proposal.stored.version if proposal.stored else 0
+    return Decision(choice, f"{proposal.entry.name}{_RENAMED}", version, typed)
+
+
+def _planned(proposal: Proposal) -> str:
+    needs = f" Values needed: {', '.join(need.key for need in proposal.entry.needs)}." if proposal.entry.needs else ""
+    said = " ".join((*proposal.reasons, *proposal.entry.notes, *(d.field for d in proposal.differences)))
+    return f"{proposal.verdict}: {proposal.entry.name}: {said}{needs}".rstrip(" :")
+
+
+def _became(outcome: Outcome) -> str:
+    needed = f" Value needed: {', '.join(outcome.needed)}." if outcome.needed else ""
+    return f"{outcome.result}: {outcome.name}: {outcome.words}{needed}".rstrip(" :")
+
+
+def _value(text: str) -> tuple[str, str]:
+    key, equals, variable = text.rpartition("=")
+    if not equals or not key:
+        raise CommandError("--value takes KEY=VARIABLE.")
+    if not (value := os.environ.get(variable, "")):
+        raise CommandError(f"The environment variable {variable} is not set.")
+    return key, value

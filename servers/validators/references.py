@@ -1,0 +1,14 @@
+"""References in the values of a registration: `${NAME}`, a variable of the worker that opens the session."""
+
+import re
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|file:[^{}\x00-\x1f]{1,500})\}")
+
+
+def references(text: str) -> list[str]:
+    """The names that `text` refers to, in their order."""
+    return _REFERENCE.findall(text)
+
+
+def without_references(text: str) -> str:
+    return _REFERENCE.sub("", text)

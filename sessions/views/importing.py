@@ -1,0 +1,94 @@
+"""Import and export of servers: paste or upload, look at what would become of each, decide; and the way back."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from servers import access
+from servers.audit.record import Actor
+from servers.crypto import SealError
+from servers.domain import exporting
+from servers.domain.importing import held
+from servers.domain.importing.applying import apply
+from servers.domain.importing.document import Document, read
+from servers.domain.importing.planning import plan
+from servers.models import ServerDraft
+from sessions.domain.import_page import offer, summary
+from sessions.forms_importing import ExportForm, ImportForm, decisions
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def start(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, "add_server")
+    form = ImportForm(request.POST, request.FILES) if request.method == "POST" else ImportForm()
+    if request.method == "POST" and form.is_valid():
+        try:
+            return redirect("servers:import_preview", held.hold(request.user, form.source).uid)
+        except SealError as problem:
+            form.add_error(None, str(problem))
+    status = 422 if form.errors else 200
+    return render(request, "sessions/import/start.html", {"nav": "servers", "form": form.as_asked()}, status=status)
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def preview(request: HttpRequest, uid: Any) -> HttpResponse:
+    """What would become of each server; after *Import*, what became of it."""
+    access.require(request.user, "add_server")
+    draft = access.import_for(request.user, uid)
+    try:
+        text = held.text_of(draft)
+    except SealError as problem:
+        messages.error(request, str(problem))
+        return redirect("servers:import")
+    document = read(text) if text else None
+    if request.method == "POST":
+        return _applied(request, draft, document)
+    outcomes = held.outcomes_of(draft)
+    proposals = plan(request.user, document) if document else []
+    offers = [offer(proposal, outcomes) for proposal in proposals]
+    context = {
+        "nav": "servers",
+        "draft": draft,
+        "document": document,
+        "outcomes": outcomes,
+        "offers": [one for one in offers if not one.done],
+        "summary": summary(proposals),
+        "decidable": any(len(one.choices) > 1 for one in offers),
+    }
+    return render(request, "sessions/import/preview.html", context)
+
+
+def _applied(request: HttpRequest, draft: ServerDraft, document: Document | None) -> HttpResponseRedirect:
+    shown = request.POST.get("version", "")
+    back = redirect("servers:import_preview", draft.uid)
+    if document is None or not shown.isdigit() or not held.claim(draft, int(shown)):
+        messages.info(request, "This import was applied already. Here is what became of it.")
+        return back
+    proposals = plan(request.user, document)
+    outcomes = apply(Actor.of(request), request.user, document, proposals, decisions(request.POST, proposals))
+    held.settle(draft, outcomes)
+    return back
+
+
+@require_http_methods(["GET", "POST"])
+def export(request: HttpRequest) -> HttpResponse:
+    """The file is answered to a POST: an address that was opened by accident writes nothing down."""
+    access.require(request.user, "view_server")
+    servers = access.visible_servers(request.user).filter(archived_at=None).select_related("owner")
+    form = ExportForm(request.POST if request.method == "POST" else None, servers=servers)
+    if request.method == "POST" and form.is_valid():
+        kind = exporting.Form(form.cleaned_data["form"])
+        text = exporting.export(form.cleaned_data["servers"], kind, own=form.cleaned_data["own"])
+        headers = {
+            "Content-Disposition": f'attachment; filename="{exporting.file_name(kind)}"',
+            "Cache-Control": "no-store",
+        }
+        return HttpResponse(text, content_type="application/json", headers=headers)
+    context = {"nav": "servers", "form": form, "any_server": servers.exists()}
+    return render(request, "sessions/import/export.html", context, status=422 if form.errors else 200)

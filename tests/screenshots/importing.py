@@ -1,0 +1,45 @@
+"""A configuration for the pictures of an import: something new, something known, something needed, something wrong."""
+
+import json
+
+from playwright.sync_api import Page
+
+_CONFIGURATION = {
+    "mcpServers": {
+        "Demo server": {"command": "python", "args": ["-m", "mcpadmin.demo_server", "--quiet"], "env": {"LEVEL": "debug"}},
+        "github": {
+            "command": "npx",
+            "args": ["-y", "@modelcontextprotocol/server-github"],
+            "env": {"GITHUB_PERSONAL_ACCESS_TOKEN": "ghp_0123456789abcdefghij", "LOG_LEVEL": "info"},
+        },
+        "linear": {
+            "url": "https://mcp.linear.example/mcp",
+            "headers": {"Authorization": "Bearer ${env:LINEAR_TOKEN}", "X-Team": "${input:team}"},
+            "alwaysAllow": ["list_issues"],
+            "timeout": 60,
+        },
+        "files": {"command": "uvx", "args": ["mcp-files", "--root", "${workspaceFolder}"], "disabled": True},
+        "legacy": {"type": "gopher", "url": "https://legacy.example/"},
+    }
+}
+
+
+def preview_import(page: Page) -> None:
+    page.get_by_label("Configuration").fill(json.dumps(_CONFIGURATION))
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("heading", name="What the import would do").wait_for()
+
+
+def apply_import(page: Page) -> None:
+    """Only what is refused is decided, so that taking the picture again finds the same product."""
+    preview_import(page)
+    for skipped in ("github", "linear"):
+        page.get_by_role("group", name=f"What to do with {skipped}").get_by_label("Skip").check()
+    page.get_by_role("button", name="Import", exact=True).click()
+    page.get_by_role("heading", name="What became of the import").wait_for()
+
+
+def refuse_import(page: Page) -> None:
+    page.get_by_label("Configuration").fill('{"mcpServers": {"files": {"command": "npx" "args": []}}}')
+    page.get_by_role("button", name="Preview").click()
+    page.locator(".err").first.wait_for()

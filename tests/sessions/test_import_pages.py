@@ -1,0 +1,166 @@
+"""The pages of import and export: paste, preview, decide, result; and no secret in any of them."""
+
+import json
+from io import BytesIO
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from servers.audit.record import Actor
+from servers.domain import registration
+from servers.domain.importing.document import MAX_BYTES
+from servers.models import Server, ServerDraft
+from tests.servers.conftest import person
+from tests.servers.domain.cast import CANARY, header, over_http
+
+pytestmark = pytest.mark.django_db
+
+FILE = {
+    "mcpServers": {
+        "orders": {"url": "https://mcp.example.com/v2", "headers": {"Authorization": f"Bearer {CANARY}"}},
+        "files": {"command": "npx", "args": ["--token", CANARY], "env": {"API_TOKEN": CANARY, "LEVEL": "debug"}},
+        "notes": {"url": "https://notes.example/mcp", "headers": {"Authorization": "Bearer ${input:token}"}},
+        "query": {"url": f"https://query.example/mcp?api_key={CANARY}"},
+        "broken": {"url": f"https://ada:{CANARY}@x.example/"},
+        "worse": {"url": f"https://x.example:{CANARY}/"},
+    }
+}
+
+
+@pytest.fixture
+def admin() -> Any:
+    return person("ada", "view_server", "add_server", "change_server", "manage_stdio")
+
+
+@pytest.fixture
+def client(admin: Any) -> Client:
+    client = Client()
+    client.force_login(admin)
+    return client
+
+
+@pytest.fixture
+def stored(admin: Any) -> Server:
+    return registration.register(Actor.of_user(admin), admin, over_http(name="orders", values=[header()]))
+
+
+def posted(client: Client, document: Any = FILE) -> str:
+    """The address of the preview."""
+    response = client.post("/servers/import/", {"text": json.dumps(document)})
+    assert response.status_code == 302, response.content.decode()
+    return response.url
+
+
+def test_a_pasted_file_is_previewed_before_anything_is_stored(client: Client, stored: Server) -> None:
+    page = client.get(posted(client))
+    text = page.content.decode()
+    assert Server.objects.count() == 1
+    for words in ("3 new, 1 to change, 2 refused", "Here already, differs", "value needed", "new secret", "sealed"):
+        assert words in text
+    assert CANARY not in text
+    assert "?api_key=…" in text
+
+
+def test_an_uploaded_file_is_read_and_one_that_is_too_large_is_not(client: Client) -> None:
+    good = BytesIO(json.dumps(FILE).encode())
+    good.name = "mcp.json"
+    assert client.post("/servers/import/", {"file": good}).status_code == 302
+    for content, words in ((b"x" * (MAX_BYTES + 1), "At most 1 MiB"), (b"\xff\xfe", "no text in UTF-8")):
+        upload = BytesIO(content)
+        upload.name = "mcp.json"
+        response = client.post("/servers/import/", {"file": upload})
+        assert (response.status_code, words in response.content.decode()) == (422, True)
+
+
+def test_an_upload_is_kept_in_memory(client: Client) -> None:
+    """A temporary file would hold its secrets in clear."""
+    upload = BytesIO(b"x" * 3_000_000)
+    upload.name = "mcp.json"
+    response = client.post("/servers/import/", {"file": upload})
+    assert list(response.wsgi_request.FILES) == []
+    assert "at most 1 MiB" in response.content.decode()
+
+
+def test_a_text_with_a_mistake_is_not_sent_back(client: Client) -> None:
+    response = client.post("/servers/import/", {"text": f'{{"mcpServers": {{"a": "{CANARY}"'})
+    assert response.status_code == 422
+    assert "line 1, column" in response.content.decode()
+    assert CANARY not in response.content.decode()
+    assert not ServerDraft.objects.exists()
+
+
+def test_what_was_decided_is_done_and_told(client: Client, stored: Server) -> None:
+    address = posted(client)
+    decided = {
+        "version": "1",
+        **{"choice-0": "overwrite", "version-0": "1"},
+        **{"choice-1": "rename", "name-1": "local files"},
+        **{"choice-2": "create", "value-2-0": CANARY},
+        **{"choice-3": "skip", "choice-4": "create"},
+    }
+    response = client.post(address, decided)
+    assert response.status_code == 302
+    text = client.get(address).content.decode()
+    assert sorted(Server.objects.values_list("name", flat=True)) == ["local files", "notes", "orders"]
+    for words in ("Created", "Changed", "Skipped", "Refused", "What became of the import", "Not stored yet"):
+        assert words in text
+    assert CANARY not in text
+    stored.refresh_from_db()
+    assert stored.url == "https://mcp.example.com/v2"
+
+
+def test_a_second_click_does_nothing(client: Client) -> None:
+    address = posted(client, {"mcpServers": {"a": {"url": "https://a.example/"}}})
+    for _ in range(2):
+        client.post(address, {"version": "1", "choice-0": "create"})
+    assert Server.objects.count() == 1
+    assert "Show servers" in client.get(address).content.decode()
+
+
+def test_a_choice_that_was_not_offered_is_the_harmless_one(client: Client, stored: Server) -> None:
+    address = posted(client)
+    client.post(address, {"version": "1", "choice-0": "create", "choice-1": "overwrite", "choice-2": "<b>"})
+    assert Server.objects.count() == 1
+
+
+def test_a_preview_is_its_authors_alone(client: Client) -> None:
+    address = posted(client)
+    other = Client()
+    other.force_login(person("eve", "view_server", "add_server"))
+    assert other.get(address).status_code == 404
+    assert other.post(address, {"version": "1"}).status_code == 404
+    assert client.get(reverse("servers:test_progress", args=[address.split("/")[-2]])).status_code == 404
+
+
+@pytest.mark.parametrize("address", ["/servers/import/", "/servers/import/6f0e39c2-5c8e-4a52-9e6c-6d3a4d2d3a10/"])
+def test_who_may_not_add_servers_may_not_import(address: str) -> None:
+    guest = Client()
+    guest.force_login(person("vera", "view_server"))
+    assert guest.get(address).status_code == 403
+    assert guest.post(address, {"text": "{}"}).status_code == 403
+
+
+def test_a_hostile_name_is_shown_and_not_run(client: Client) -> None:
+    name = "<script>x</script>\u202e"
+    text = client.get(posted(client, {"mcpServers": {name: {"command": "<img src=x>"}}})).content.decode()
+    assert "<script>x" not in text
+    assert "<img src=x>" not in text
+
+
+def test_an_export_is_a_file_without_secrets(client: Client, stored: Server) -> None:
+    page = client.get("/servers/export/")
+    assert page.status_code == 200
+    response = client.post("/servers/export/", {"form": "vscode", "own": "on", "servers": ["orders"]})
+    assert response["Content-Disposition"] == 'attachment; filename="mcp.json"'
+    document = json.loads(response.content)
+    assert document["servers"]["orders"]["headers"] == {"Authorization": "${input:orders-authorization}"}
+    assert CANARY not in response.content.decode()
+    assert client.post("/servers/export/", {"form": "vscode"}).status_code == 422
+
+
+def test_a_value_that_is_needed_is_asked_for_in_the_settings(client: Client) -> None:
+    raw = {"mcpServers": {"notes": FILE["mcpServers"]["notes"]}}
+    client.post(posted(client, raw), {"version": "1", "choice-0": "create"})
+    assert "Value needed" in client.get("/servers/notes/settings/").content.decode()
