@@ -78,6 +78,8 @@ def _keys() -> Iterator[CheckMessage]:
             hint="Make the data directory and its key files readable and writable.",
             id="mcpadmin.E004",
         )
+    elif settings.KEYRING or settings.KEYRING_COMMAND:
+        return  # `up` reads it and says what is wrong with it
     elif not Path(settings.KEYRING_FILE).is_file():
         yield Error(
             f"The key ring {settings.KEYRING_FILE} is gone: sealed credentials cannot be opened.",

@@ -20,10 +20,13 @@ INSTANCE_NAME = env.str("MCPADMIN_INSTANCE_NAME", default="mcpadmin")
 
 # --- keys --------------------------------------------------------------------------------------------------------
 KEYRING_FILE = Path(env.str("MCPADMIN_KEYRING_FILE", default=str(DATA_DIR / "keyring.json")))
+KEYRING = env.str("MCPADMIN_KEYRING", default="")  # the ring itself, where no file can be kept
+KEYRING_COMMAND = env.str("MCPADMIN_KEYRING_COMMAND", default="")  # prints the ring: for a KMS or a secret manager
 KEY_PROBLEM = ""  # read by mcpadmin.checks and `up`, which turn it into one clear line
 try:
     SECRET_KEY = env.str("MCPADMIN_SECRET_KEY", default="") or keys.read_or_create_secret_key(DATA_DIR / "secret_key")
-    keys.ensure_keyring(KEYRING_FILE)
+    if not (KEYRING or KEYRING_COMMAND):
+        keys.ensure_keyring(KEYRING_FILE)
 except OSError as problem:
     SECRET_KEY = secrets.token_urlsafe(48)
     KEY_PROBLEM = f"cannot write the key files in {DATA_DIR}: {problem.strerror}"
@@ -248,6 +251,11 @@ INLINE_PAYLOAD_BYTES = 64 * 1024
 RECONNECT_CEILING_SECONDS = TIME_SCALE * env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)
 ALLOW_LOOPBACK = env.bool("MCPADMIN_ALLOW_LOOPBACK", default=_loopback)
 ALLOWED_NETWORKS = env.list("MCPADMIN_ALLOWED_NETWORKS", default=[])
+# Where a credential may travel over plain http, as host:port. Loopback always may.
+PLAIN_HTTP_HOSTS = env.list("MCPADMIN_PLAIN_HTTP_HOSTS", default=[])
+# What ${NAME} and ${file:/path} in headers and variables may name: patterns of variables of the worker, and folders.
+REFERENCE_VARIABLES = env.list("MCPADMIN_REFERENCE_VARIABLES", default=["MCP_*"])
+REFERENCE_FOLDERS = env.list("MCPADMIN_REFERENCE_FOLDERS", default=["/run/secrets"])
 
 # What a server may send. The names are those of sessions/protocol/limits.py, whose defaults these are; a registration
 # may set its own.

@@ -1,6 +1,7 @@
 from django.urls import include, path
 
 from mcpadmin import accounts, health, setup
+from servers.urls import credential_patterns
 
 handler403 = "servers.views.denied.permission_denied"
 
@@ -13,5 +14,6 @@ urlpatterns = [
     path("accounts/email/", accounts.forgotten_password),
     path("accounts/", include("allauth.urls")),
     path("audit/", include("servers.urls")),
+    path("credentials/", include((credential_patterns, "credentials"))),
     path("", include("sessions.urls")),
 ]

@@ -30,6 +30,8 @@ _RIGHTS = {
     "view_auditevent": "read the audit log",
     "manage_stdio": "register commands that run on the workers",
     "verify_chain": "verify the audit chain",
+    "view_credential": "see credentials",
+    "manage_credential": "manage credentials",
 }
 _SHORT = {"view": "view_server", "add": "add_server", "change": "change_server", "delete": "delete_server"}
 

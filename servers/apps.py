@@ -9,3 +9,9 @@ class ServersConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("servers.audit.accounts")
+        has_sealed = import_module("servers.crypto").has_sealed
+        has_sealed("servers.ServerValue")
+        has_sealed("servers.ServerDraft", expires="expires_at")
+        has_sealed("servers.Credential")
+        for part in ("client", "pending", "url", "answer"):
+            has_sealed("servers.SignIn", f"sealed_{part}", f"{part}_key_id", expires="expires_at")

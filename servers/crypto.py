@@ -1,131 +1,149 @@
-"""Sealing of secrets at rest: AES-256-GCM under a key that lives outside the database.
+"""Sealing of secrets at rest: AES-256-GCM under a data key of each value's own, which a key of the ring wraps.
 
-    SealError
-    ├── KeyRingMissing   the ring file is absent or unreadable
-    ├── UnknownKey       the ring lacks the key that a row was sealed with
-    └── SealBroken       the ciphertext was changed, or moved to another row or field
+A sealed value is a format byte, the wrapped data key (nonce and ciphertext) and the value (nonce and ciphertext). The
+value is bound to table, row and field by the associated data, and its data key to these and to the ring's key, so a copy
+in any other place does not open. A rotation wraps the data key anew and leaves the value as it is.
 
-A sealed value is 1 format byte, 12 bytes of nonce and the ciphertext with its tag. It is bound to table, row, field and
-key by the associated data, so a copy in any other place does not open.
+Format 1, of earlier versions, has no data key: it still opens, and a rotation seals it anew.
 """
 
-import json
 import os
-import threading
-from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.apps import apps
-from django.conf import settings
+from django.utils.crypto import salted_hmac
 
+from servers.keyring import KEY_BYTES, KeyRingMissing, SealError, UnknownKey, ring
 from servers.secret import Secret
 
-_FORMAT = b"\x01"
-_NONCE_BYTES = 12
-_KEY_BYTES = 32
+__all__ = ["KeyRingMissing", "SealBroken", "SealError", "UnknownKey", "open_sealed", "seal"]
 
-
-class SealError(Exception):
-    """A secret cannot be sealed or opened. The message is fit for a page: it holds no key and no value."""
-
-
-class KeyRingMissing(SealError):
-    pass
-
-
-class UnknownKey(SealError):
-    pass
+_DIRECT, _ENVELOPE = b"\x01", b"\x02"
+_NONCE_BYTES, _TAG_BYTES = 12, 16
+_WRAPPED_BYTES = _NONCE_BYTES + KEY_BYTES + _TAG_BYTES
+#: a shorter value could be found again by trying all of its kind (security.md K6)
+_FINGERPRINTED_LENGTH = 8
 
 
 class SealBroken(SealError):
     pass
 
 
-@dataclass(frozen=True, repr=False)
-class _Ring:
-    current: str
-    ciphers: Mapping[str, AESGCM]
-
-    def cipher(self, key_id: str) -> AESGCM:
-        try:
-            return self.ciphers[key_id]
-        except KeyError:
-            raise UnknownKey(
-                f"The key ring has no key {key_id!r}. Restore the key ring that this database used."
-            ) from None
-
-
-_cached: tuple[object, _Ring] | None = None
-_guard = threading.Lock()
-
-
+# --- one value -----------------------------------------------------------------------------------------------------------
 def seal(value: str, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
-    """The sealed value and the id of the key it was sealed with."""
-    ring = _ring()
-    nonce = os.urandom(_NONCE_BYTES)
-    bound_to = _associated(table, uid, field, ring.current)
-    return _FORMAT + nonce + ring.cipher(ring.current).encrypt(nonce, value.encode(), bound_to), ring.current
+    """The sealed value and the id of the key that wraps its data key."""
+    data_key = AESGCM.generate_key(KEY_BYTES * 8)
+    wrapped, key_id = _wrap(data_key, table, uid, field)
+    return _ENVELOPE + wrapped + _encrypted(AESGCM(data_key), value.encode(), _place(table, uid, field)), key_id
 
 
 def open_sealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -> Secret:
     data = bytes(sealed)  # PostgreSQL hands out memoryviews
-    cipher = _ring().cipher(key_id)
-    if data[:1] != _FORMAT or len(data) <= 1 + _NONCE_BYTES:
-        raise SealBroken(f"The sealed {field} of {table} {uid} has an unknown format.")
-    nonce, ciphertext = data[1 : 1 + _NONCE_BYTES], data[1 + _NONCE_BYTES :]
+    ring().cipher(key_id)  # a key that is gone is said before anything else
     try:
-        return Secret(cipher.decrypt(nonce, ciphertext, _associated(table, uid, field, key_id)).decode())
+        return Secret(_opened(data, key_id, table, uid, field).decode())
     except InvalidTag as exc:
         raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
 
 
+def sealed_anew(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
+    """The same value under the ring's current key. A value in an envelope is not opened for it."""
+    data = bytes(sealed)
+    if data[:1] != _ENVELOPE:
+        opened = open_sealed(data, key_id=key_id, table=table, uid=uid, field=field)
+        return seal(opened.reveal(), table=table, uid=uid, field=field)
+    ring().cipher(key_id)
+    try:
+        wrapped, new_id = _wrap(_data_key(data, key_id, table, uid, field), table, uid, field)
+    except InvalidTag as exc:
+        raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
+    return _ENVELOPE + wrapped + data[1 + _WRAPPED_BYTES :], new_id
+
+
+def fingerprint(value: str) -> str:
+    """Tells two values apart, and nothing else: keyed by the installation's secret key, which is no key of the ring."""
+    if len(value) < _FINGERPRINTED_LENGTH:
+        return "short"
+    return salted_hmac("mcpadmin.fingerprint", value, algorithm="sha256").hexdigest()[:8]
+
+
+def _opened(data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
+    if data[:1] == _DIRECT and len(data) > 1 + _NONCE_BYTES:
+        return _decrypted(ring().cipher(key_id), data[1:], f"{table}:{uid}:{field}:{key_id}".encode())
+    if data[:1] != _ENVELOPE or len(data) <= 1 + _WRAPPED_BYTES + _NONCE_BYTES:
+        raise SealBroken(f"The sealed {field} of {table} {uid} has an unknown format.")
+    data_key = _data_key(data, key_id, table, uid, field)
+    return _decrypted(AESGCM(data_key), data[1 + _WRAPPED_BYTES :], _place(table, uid, field))
+
+
+def _data_key(data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
+    return _decrypted(ring().cipher(key_id), data[1 : 1 + _WRAPPED_BYTES], _key_place(table, uid, field, key_id))
+
+
+def _wrap(data_key: bytes, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
+    now = ring()
+    place = _key_place(table, uid, field, now.current)
+    return _encrypted(now.cipher(now.current), data_key, place), now.current
+
+
+def _place(table: str, uid: UUID, field: str) -> bytes:
+    return f"value:{table}:{uid}:{field}".encode()
+
+
+def _key_place(table: str, uid: UUID, field: str, key_id: str) -> bytes:
+    return f"key:{table}:{uid}:{field}:{key_id}".encode()
+
+
+def _encrypted(cipher: AESGCM, value: bytes, bound_to: bytes) -> bytes:
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + cipher.encrypt(nonce, value, bound_to)
+
+
+def _decrypted(cipher: AESGCM, data: bytes, bound_to: bytes) -> bytes:
+    return cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], bound_to)
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class SealedField:
+    """A column that holds sealed values, beside the `uid` of its row. `expires`: the column after which it is no loss."""
+
+    model: str
+    field: str
+    key_field: str
+    expires: str = ""
+
+    @property
+    def table(self) -> str:
+        return str(apps.get_model(self.model)._meta.db_table)
+
+    def rows(self) -> Any:
+        """A QuerySet of the rows that hold a value worth keeping; models stand above this module."""
+        rows = apps.get_model(self.model)._default_manager.order_by().filter(**{f"{self.field}__isnull": False})
+        return rows.filter(**{f"{self.expires}__gt": datetime.now(UTC)}) if self.expires else rows
+
+
+_fields: dict[tuple[str, str], SealedField] = {}
+
+
+def has_sealed(model: str, field: str = "sealed", key_field: str = "key_id", expires: str = "") -> None:
+    """Said by each app of each column that holds sealed values: what is not said is lost with the next rotation."""
+    _fields[(model, field)] = SealedField(model, field, key_field, expires)
+
+
+def sealed_fields() -> Iterator[SealedField]:
+    yield from _fields.values()
+
+
 def missing_keys() -> list[str]:
     """Ids of keys that rows were sealed with and that the ring lacks. Raises KeyRingMissing without a readable ring."""
-    used: set[str] = set(
-        _sealed_rows("ServerValue").filter(sealed__isnull=False).values_list("key_id", flat=True).distinct()
-    )
-    living = _sealed_rows("ServerDraft").filter(expires_at__gt=datetime.now(UTC))
-    used.update(living.values_list("key_id", flat=True).distinct())
-    return sorted(used - _ring().ciphers.keys())
-
-
-def _sealed_rows(model: str):  # type: ignore[no-untyped-def]  # a QuerySet; models stand above this module
-    return apps.get_model("servers", model)._default_manager.order_by()
-
-
-def _associated(table: str, uid: UUID, field: str, key_id: str) -> bytes:
-    return f"{table}:{uid}:{field}:{key_id}".encode()
-
-
-def _ring() -> _Ring:
-    """The ring, read again when its file was replaced."""
-    global _cached
-    path = Path(settings.KEYRING_FILE)
-    try:
-        stat = path.stat()
-    except OSError as exc:
-        raise KeyRingMissing(f"The key ring {path} cannot be read: {exc.strerror}.") from exc
-    version = (path, stat.st_mtime_ns, stat.st_ino, stat.st_size)
-    with _guard:
-        if _cached is None or _cached[0] != version:
-            _cached = (version, _read(path))
-        return _cached[1]
-
-
-def _read(path: Path) -> _Ring:
-    try:
-        document = json.loads(path.read_bytes())
-        keys = {str(key_id): b64decode(text, validate=True) for key_id, text in document["keys"].items()}
-        current = str(document["current"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
-        # `from None` would hide a cause that names no key: the texts of these errors may quote the file.
-        raise KeyRingMissing(f"The key ring {path} is damaged ({type(exc).__name__}).") from None
-    if current not in keys or any(len(key) != _KEY_BYTES for key in keys.values()):
-        raise KeyRingMissing(f"The key ring {path} is damaged: it needs 32-byte keys and a current one.")
-    return _Ring(current, {key_id: AESGCM(key) for key_id, key in keys.items()})
+    used: set[str] = set()
+    for place in sealed_fields():
+        used.update(place.rows().values_list(place.key_field, flat=True).distinct())
+    return sorted(used - ring().ciphers.keys())

@@ -42,6 +42,16 @@ class ValueKind(TextChoices):
     HEADER = "header", "HTTP header"
 
 
+class CredentialKind(TextChoices):
+    BEARER = "bearer", "Bearer token"
+    HEADER = "header", "HTTP header"
+    BASIC = "basic", "User name and password"
+    ENVIRONMENT = "environment", "Environment variable"
+    CERTIFICATE = "certificate", "Client certificate"
+    OAUTH = "oauth", "OAuth sign-in"
+    SERVICE_ACCOUNT = "service_account", "Service account"
+
+
 class IdentityKind(TextChoices):
     SHARED = "shared", "Shared"
     PERSONAL = "personal", "Personal"
@@ -74,6 +84,18 @@ class PayloadKind(TextChoices):
     RESOURCE = "resource", "Resource"
 
 
+class SignInState(TextChoices):
+    """requested, preparing, ready (the browser may go), answered (it came back), finishing, then an end."""
+
+    REQUESTED = "requested", "Waiting for a worker"
+    PREPARING = "preparing", "Asking the server"
+    READY = "ready", "Ready to sign in"
+    ANSWERED = "answered", "Signed in, waiting for a worker"
+    FINISHING = "finishing", "Fetching the token"
+    DONE = "done", "Signed in"
+    FAILED = "failed", "Failed"
+
+
 class DraftState(TextChoices):
     REQUESTED = "requested", "Waiting for a worker"
     RUNNING = "running", "Running"
@@ -102,8 +124,18 @@ class AuditAction(TextChoices):
     SERVER_ARCHIVE = "server:registration:archive", "Server archived"
     SERVER_RESTORE = "server:registration:restore", "Server restored"
     SERVER_DELETE = "server:registration:delete", "Server deleted"
+    SERVER_EXPORT = "server:registration:export", "Servers exported"
     CREDENTIAL_SET = "server:credential:set", "Credential set"
     CREDENTIAL_REMOVE = "server:credential:remove", "Credential removed"
+    CREDENTIAL_CREATE = "server:credential:create", "Credential added"
+    CREDENTIAL_REPLACE = "server:credential:replace", "Credential replaced"
+    CREDENTIAL_DELETE = "server:credential:delete", "Credential deleted"
+    CREDENTIAL_ATTACH = "server:credential:attach", "Credential used for a server"
+    CREDENTIAL_DETACH = "server:credential:detach", "Credential no longer used"
+    CREDENTIAL_BLANK = "server:credential:blank", "Credential blanked: the server moved"
+    SIGN_IN_BEGIN = "server:credential:sign_in", "Sign-in to a server begun"
+    SIGN_IN_END = "server:credential:signed_in", "Sign-in to a server ended"
+    KEYS_ROTATE = "server:credential:rotate", "Keys rotated"
     CONNECTION_TEST = "server:connection:test", "Connection tested"
     SESSION_OPEN = "server:session:open", "Session requested"
     SESSION_CLOSE = "server:session:close", "Session closed"

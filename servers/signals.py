@@ -4,4 +4,5 @@ from django.dispatch import Signal
 
 audit_recorded = Signal()  # seqs: range of the sequence numbers just committed
 server_changed = Signal()  # server_uid: UUID, change: AuditAction, reconnect: bool (its connection changed)
+sign_in_asked = Signal()  # sign_in_uid: UUID, label: str (of the worker that must do its next step)
 draft_changed = Signal()  # draft_uid: UUID

@@ -10,3 +10,5 @@ class SessionsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("sessions.receivers")
+        has_sealed = import_module("servers.crypto").has_sealed
+        has_sealed("mcp_sessions.Subscription", "webhook_sealed", "webhook_key_id")

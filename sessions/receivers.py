@@ -16,9 +16,9 @@ from django.dispatch import receiver
 
 from servers.enums import AuditAction
 from servers.models import Server
-from servers.signals import audit_recorded, draft_changed, server_changed
+from servers.signals import audit_recorded, draft_changed, server_changed, sign_in_asked
 from sessions import bus
-from sessions.domain import orders, tickets
+from sessions.domain import commands, orders, tickets
 
 User = get_user_model()
 _SIGN_IN_ONLY = frozenset({"last_login"})
@@ -43,6 +43,11 @@ def _server_goes(instance: Server, **_: Any) -> None:
 @receiver(draft_changed)
 def _draft_moved(draft_uid: UUID, **_: Any) -> None:
     bus.draft_changed(draft_uid)
+
+
+@receiver(sign_in_asked)
+def _sign_in_waits(sign_in_uid: UUID, label: str, **_: Any) -> None:
+    commands.ask_worker(commands.AUTHORIZE_TASK, str(sign_in_uid), label)
 
 
 # --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------

@@ -24,6 +24,12 @@ def test_connection(draft_uid: str) -> None:
     current.hand_over("test", UUID(draft_uid))
 
 
+@shared_task(name="sessions.authorize")
+def authorize(sign_in_uid: str) -> None:
+    """The next step of a person's sign-in at an authorization server."""
+    current.hand_over("authorize", UUID(sign_in_uid))
+
+
 @shared_task(name="sessions.housekeeping")
 def housekeeping() -> None:
     """What only age makes due; two schedulers do no harm."""

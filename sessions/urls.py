@@ -3,6 +3,7 @@
 from django.urls import include, path
 
 from sessions.views import (
+    authorization,
     calls,
     catalog,
     completion,
@@ -51,6 +52,9 @@ server_patterns = [
     path("<slug:slug>/disconnect/", verbs.disconnect, name="disconnect"),
     path("<slug:slug>/reconnect/", verbs.reconnect, name="reconnect"),
     path("<slug:slug>/refresh/", verbs.refresh, name="refresh"),
+    path("<slug:slug>/sign-in/", authorization.sign_in, name="sign_in"),
+    path("<slug:slug>/sign-in/<uuid:uid>/", authorization.progress, name="sign_in_progress"),
+    path("<slug:slug>/sign-in/<uuid:uid>/go/", authorization.go, name="sign_in_go"),
     path("<slug:slug>/retry/", verbs.retry, name="retry"),
     path("<slug:slug>/pause/", verbs.pause, name="pause"),
     path("<slug:slug>/resume/", verbs.resume, name="resume"),
@@ -92,6 +96,8 @@ urlpatterns = [
     path("", overview.overview, name="overview"),
     path("palette/", palette.palette, name="palette"),
     path("sessions/", sessions.index, name="sessions"),
+    path("sign-in/callback/", authorization.callback, name="sign_in_callback"),
+    path("oauth/client.json", authorization.client, name="oauth_client"),
     path("live/ticket/", live.ticket, name="live_ticket"),
     path("servers/", include((server_patterns, "servers"))),
     path("calls/", include((call_patterns, "calls"))),

@@ -8,6 +8,7 @@ from django.db.migrations.executor import MigrationExecutor
 from mcpadmin.setup import administrator_exists
 from mcpadmin.up.problems import StartProblem
 from servers.crypto import SealError, missing_keys
+from servers.keyring import described
 
 
 def bring_up_to_date() -> int:
@@ -41,11 +42,12 @@ def _check_keyring() -> None:
     try:
         missing = missing_keys()
     except SealError as problem:
-        raise StartProblem(f"the key ring {settings.KEYRING_FILE} cannot be read", remedy) from problem
+        raise StartProblem(str(problem)[:1].lower() + str(problem)[1:].rstrip("."), remedy) from problem
     if missing:
         keys = ", ".join(missing)
         raise StartProblem(
-            f"the database holds secrets sealed with key {keys}, which {settings.KEYRING_FILE} lacks", remedy
+            f"the database holds secrets sealed with key {keys}, which {described()[:1].lower()}{described()[1:]} lacks",
+            remedy,
         )
 
 

@@ -7,7 +7,9 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from servers import validators
+from servers.domain.binding import NOT_ENCRYPTED, may_carry_credentials
 from servers.domain.form_data import Registration, ValueInput
+from servers.domain.references import has_reference
 from servers.enums import EraChoice, TransportKind, ValueKind
 
 _VALUE_RULES: dict[str, tuple[Callable[[str], None], Callable[[str], None]]] = {
@@ -28,6 +30,8 @@ def check(registration: Registration) -> None:
     for value in registration.used_values():
         _collect(problems, "values", _check_value, value)
     _refuse_doubles(problems, registration.used_values())
+    if "url" not in problems and registration.transport != TransportKind.STDIO and _carries_secret(registration):
+        _collect(problems, "url", _require_encrypted, registration.url)
     if registration.total_timeout_seconds < registration.request_timeout_seconds:
         problem = ValidationError("At least as long as the request time-out.", code="total")
         problems.setdefault("total_timeout_seconds", []).append(problem)
@@ -51,6 +55,15 @@ def _rules(registration: Registration) -> list[tuple[str, Callable[[Any], None]]
     if registration.working_directory:
         rules.append(("working_directory", validators.validate_working_directory))
     return rules
+
+
+def _carries_secret(registration: Registration) -> bool:
+    return any(value.secret or has_reference(value.text()) for value in registration.used_values())
+
+
+def _require_encrypted(url: str) -> None:
+    if not may_carry_credentials(url):
+        raise ValidationError(NOT_ENCRYPTED, code="not_encrypted")
 
 
 def _check_value(value: ValueInput) -> None:

@@ -1,32 +1,134 @@
-"""The environment and headers of a session, opened. Called in workers only: no web process needs a secret in clear."""
+"""What a session is opened with: environment, headers and client certificate, opened and resolved. In workers only."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
+from servers.domain import credential_parts, credentials, references
+from servers.domain.binding import NOT_ENCRYPTED, belongs, bound_to, in_words, may_carry_credentials
+from servers.domain.credential_parts import Parts
 from servers.domain.form_data import Registration
+from servers.domain.references import ReferenceMissing
 from servers.domain.values import reveal
-from servers.enums import TransportKind, ValueKind
-from servers.models import Server
+from servers.enums import CredentialKind, TransportKind, ValueKind
+from servers.models import CredentialUse, Identity, Server
 from servers.secret import Secret
+
+
+class NotLaunchable(Exception):
+    """A person has to change something first. `fault` is one of sessions.domain.diagnosis."""
+
+    def __init__(self, fault: str, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """PEM texts; `ca` is empty where the public authorities do."""
+
+    certificate: Secret = field(repr=False)
+    key: Secret = field(repr=False)
+    ca: str = ""
 
 
 @dataclass(frozen=True)
 class LaunchValues:
+    """`secrets`: parts of the values that must not be shown either; `used`: keys of the credentials in
+    them, `used_rows` of the server's own secret rows."""
+
     environment: dict[str, str | Secret] = field(default_factory=dict)
     headers: dict[str, str | Secret] = field(default_factory=dict)
+    certificate: Certificate | None = None
+    secrets: tuple[Secret, ...] = ()
+    used: tuple[int, ...] = ()
+    used_rows: tuple[int, ...] = ()
 
 
-def launch_values(server: Server) -> LaunchValues:
-    """Raises crypto.SealError, whose text is fit for the page. One query."""
-    return _split(server.transport, [(row.kind, row.name, reveal(row)) for row in server.values.all()])
+def launch_values(server: Server, identity: Identity | None = None) -> LaunchValues:
+    """Raises crypto.SealError and NotLaunchable, whose texts are fit for the page. `identity` None: the shared one."""
+    rows = list(server.values.all())
+    values = _split(server.transport, [(row.kind, row.name, reveal(row)) for row in rows])
+    values = replace(values, used_rows=tuple(row.pk for row in rows if row.secret))
+    values = _with_credentials(values, server, _uses(server, identity))
+    _require_encrypted(server.transport, server.url, values)
+    return values
 
 
 def draft_launch_values(registration: Registration) -> LaunchValues:
     """Of an opened draft (see drafts.open_draft), whose values are all there."""
-    return _split(registration.transport, [(v.kind, v.name, v.value or "") for v in registration.values])
+    values = _split(registration.transport, [(v.kind, v.name, v.value or "") for v in registration.values])
+    _require_encrypted(registration.transport, registration.url, values)
+    return values
 
 
 def _split(transport: str, values: list[tuple[str, str, Secret | str]]) -> LaunchValues:
     """Only what the transport uses: a server that once was stdio sends none of its variables as headers."""
     used = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
-    given = {name: value for kind, name, value in values if kind == used}
-    return LaunchValues(environment=given) if used == ValueKind.ENVIRONMENT else LaunchValues(headers=given)
+    given: dict[str, str | Secret] = {}
+    secrets: list[Secret] = []
+    for kind, name, value in values:
+        if kind == used:
+            given[name], put_in = _resolved(name, value)
+            secrets += put_in
+    split = {"environment": given} if used == ValueKind.ENVIRONMENT else {"headers": given}
+    return LaunchValues(**split, secrets=tuple(secrets))
+
+
+def _resolved(name: str, value: Secret | str) -> tuple[Secret | str, list[Secret]]:
+    text = value.reveal() if isinstance(value, Secret) else value
+    if "${" not in text:
+        return value, []
+    try:
+        found = references.resolve(text)
+    except ReferenceMissing as missing:
+        raise NotLaunchable("reference_missing", f"{name}: {missing}") from None
+    if not found.secrets and not isinstance(value, Secret):
+        return found.text, []
+    return Secret(found.text), found.secrets
+
+
+# --- credentials of the vault --------------------------------------------------------------------------------------------
+def _uses(server: Server, identity: Identity | None) -> list[CredentialUse]:
+    rows = CredentialUse.objects.select_related("credential").filter(identity__server=server)
+    return list(rows.filter(identity=identity) if identity else rows.filter(identity__kind="shared"))
+
+
+def _with_credentials(values: LaunchValues, server: Server, uses: Iterable[CredentialUse]) -> LaunchValues:
+    environment, headers = dict(values.environment), dict(values.headers)
+    certificate, secrets, used = None, list(values.secrets), []
+    for use in uses:
+        parts = _parts(server, use)
+        secrets += parts.secrets.values()
+        used.append(use.credential_id)
+        headers |= credential_parts.headers(parts)
+        if parts.kind == CredentialKind.ENVIRONMENT:
+            environment[parts.details["variable"]] = parts.secrets["value"]
+        if parts.kind == CredentialKind.CERTIFICATE:
+            certificate = Certificate(parts.secrets["certificate"], parts.secrets["key"], parts.secret("ca"))
+    return replace(
+        values,
+        environment=environment,
+        headers=headers,
+        certificate=certificate,
+        secrets=tuple(secrets),
+        used=tuple(used),
+    )
+
+
+def _parts(server: Server, use: CredentialUse) -> Parts:
+    """The binding is judged once more: whatever changed the row, a secret never follows it."""
+    credential = use.credential
+    if use.blanked_at is not None or not belongs(credential, server):
+        words = (
+            f"{credential.name} is bound to {in_words(bound_to(credential))}, and this server is somewhere else now."
+        )
+        raise NotLaunchable("credential_needed", words)
+    if credential.kind == CredentialKind.OAUTH:
+        return Parts(CredentialKind.OAUTH)  # a grant changes while the session lives: see domain/grants.py
+    return credentials.opened(credential)
+
+
+def _require_encrypted(transport: str, url: str, values: LaunchValues) -> None:
+    carries = values.secrets or values.certificate or any(isinstance(v, Secret) for v in values.headers.values())
+    if transport != TransportKind.STDIO and carries and not may_carry_credentials(url):
+        raise NotLaunchable("not_encrypted", NOT_ENCRYPTED)

@@ -18,13 +18,14 @@ from django.utils.text import slugify
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.domain import rights
+from servers.domain.binding import blank_moved
 from servers.domain.checking import check
 from servers.domain.differences import Difference, changes, columns_of, differences, shown
 from servers.domain.form_data import Registration, ValueInput
 from servers.domain.stdio import require_stdio_right
 from servers.domain.values import merged, require_reentered, write_values
 from servers.enums import AuditAction, IdentityKind, TransportKind
-from servers.models import Identity, Server
+from servers.models import CredentialUse, Identity, Server
 from servers.signals import server_changed
 from servers.validators import RESERVED_SLUGS
 
@@ -146,7 +147,8 @@ def delete(actor: Actor, user: Any, server: Server) -> None:
 def dependents(server: Server) -> Dependents:
     return Dependents(
         definitions=server.definitions.filter(removed_at=None).count(),
-        credentials=server.values.filter(secret=True).count(),
+        credentials=server.values.filter(secret=True).count()
+        + CredentialUse.objects.filter(identity__server=server).count(),
         identities=server.identities.count(),
     )
 
@@ -183,6 +185,7 @@ def _apply(trail: Trail, current: Server, data: Registration) -> None:
     _checked(current).save()
     values = write_values(current, data.used_values())
     changed = changes(before, after) | values
+    blank_moved(trail, current)
     trail.note(AuditAction.SERVER_CHANGE, ServerRef.of(current), current.name, {"changes": changed})
     _note_credentials(trail, current, values)
     if changed:

@@ -61,8 +61,9 @@ def _write(server: Server, row: ServerValue | None, value: ValueInput) -> dict[s
     if value.secret:
         row.plain = ""
         row.sealed, row.key_id = crypto.seal(value.text(), table=TABLE, uid=row.uid, field=FIELD)
+        row.fingerprint = crypto.fingerprint(value.text())
     else:
-        row.plain, row.sealed, row.key_id = value.text(), None, ""
+        row.plain, row.sealed, row.key_id, row.fingerprint = value.text(), None, "", ""
     row.save()
     after = ("changed" if before == "set" else "set") if value.secret else row.plain
     return {"before": before, "after": after}

@@ -60,6 +60,11 @@ class Server(models.Model):
         return self.name
 
     @property
+    def unencrypted(self) -> bool:
+        """Whoever sits on the way can read along; the pages say so."""
+        return self.transport != TransportKind.STDIO and self.url.lower().startswith(("http:", "ws:"))
+
+    @property
     def endpoint(self) -> str:
         """The command line or URL, as lists show it."""
         return self.url if self.transport != TransportKind.STDIO else " ".join([self.command, *self.arguments])
@@ -76,6 +81,8 @@ class ServerValue(models.Model):
     plain = models.TextField(blank=True)
     sealed = models.BinaryField(null=True)
     key_id = models.CharField(max_length=40, blank=True)
+    fingerprint = models.CharField(max_length=20, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

@@ -1,6 +1,8 @@
 """What a legal registration consists of. Pure functions: each raises ValidationError with words for people."""
 
 from servers.validators.addresses import (
+    is_encrypted,
+    is_loopback,
     is_secret_parameter,
     masked_url,
     origin,
@@ -46,6 +48,8 @@ __all__ = [
     "TIMES",
     "Root",
     "holds_secret",
+    "is_encrypted",
+    "is_loopback",
     "is_secret_parameter",
     "looks_like_token",
     "looks_secret",

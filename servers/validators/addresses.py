@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from django.core.exceptions import ValidationError
@@ -69,6 +70,19 @@ def origin(url: str) -> tuple[str, str, int]:
     parts = split_url(url)
     scheme = parts.scheme.lower()
     return scheme, (parts.hostname or "").rstrip("."), parts.port or _DEFAULT_PORTS.get(scheme, 0)
+
+
+def is_encrypted(url: str) -> bool:
+    return split_url(url).scheme.lower() in ("https", "wss")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL names this machine itself; what a name of another kind leads to is judged when a socket opens."""
+    host = (split_url(url).hostname or "").rstrip(".")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def masked_url(url: str) -> str:

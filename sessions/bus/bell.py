@@ -14,7 +14,7 @@ from django.db import connections
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-Verb = Literal["call", "cancel", "session", "test", "answer"]
+Verb = Literal["call", "cancel", "session", "test", "answer", "authorize"]
 QUEUE_LIMIT = 10_000
 EXPIRES_SECONDS = 60.0
 _UNREACHABLE = (OperationalError, RedisError, OSError)

@@ -31,9 +31,9 @@ class Calls(Rounds, Tasks):
         task: TaskWish | None = None,
     ) -> ToolResult:
         """`before_send(n, reason)` is awaited right before the bytes of attempt n leave (n from 1; reason: first,
-        session_gone, header_mismatch, round, url_elicitation): a further attempt follows only a definite rejection,
-        or the server's own question. `timeout` is renewed by progress and stands still while we answer the server,
-        `total_timeout` never. `tag` comes back in what concerns the call: Progress, LateAnswer, Asked. `meta`:
+        session_gone, header_mismatch, authorization, round, url_elicitation): a further attempt follows only a
+        definite rejection, or the server's own question. `timeout` is renewed by progress and stands still while we
+        answer the server, `total_timeout` never. `tag` comes back in what concerns the call: Progress, LateAnswer, Asked. `meta`:
         entries of `_meta` (traceparent, tracestate, baggage). Cancelling the awaiting task cancels the request at
         the server."""
         await self._demand_offered("tools")

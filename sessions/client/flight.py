@@ -28,6 +28,8 @@ class Ask:
     tag: Any = None
     on_progress: OnProgress | None = None
     before: Callable[[], Awaitable[None]] | None = None
+    #: awaited with the reason before the transport itself sends it once more
+    before_repeat: Callable[[str], Awaitable[None]] | None = None
     mirrored: tuple[Mirrored, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
 

@@ -102,6 +102,7 @@ class Pump(Telling):
             identity=ask.identity,
             meta=ask.meta,
         )
+        outgoing.before_repeat = ask.before_repeat
         pending.waiter = flight = Flight(ask, outgoing, self._loop.create_future())
         try:
             answered = await self._fly(flight)

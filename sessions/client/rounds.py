@@ -48,6 +48,12 @@ class _Course:
         self.attempt += 1
         return partial(self.before_send, self.attempt, self.reason) if self.before_send else None
 
+    async def repeat(self, reason: str) -> None:
+        """The transport sends it once more, with another token."""
+        self.reason = reason
+        if before := self.next():
+            await before()
+
 
 class Rounds(Requesting):
     async def _performed(self, ask: Ask, before_send: BeforeSend | None = None) -> Performed:
@@ -78,7 +84,7 @@ class Rounds(Requesting):
 
     async def _sent(self, ask: Ask, course: _Course, ends: float) -> tuple[RequestId, dict[str, Any], ResultKind]:
         while True:
-            ask.before = course.next()
+            ask.before, ask.before_repeat = course.next(), course.repeat
             generation = self._generation
             if course.attempt > 1:
                 ask.total = _left(ends, course)

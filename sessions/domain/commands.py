@@ -23,7 +23,7 @@ from sessions.enums import Desired
 from sessions.models import McpSession, Worker
 
 DURABLE_SECONDS = 2.0
-OPEN_TASK, TEST_TASK = "sessions.open", "sessions.test"
+OPEN_TASK, TEST_TASK, AUTHORIZE_TASK = "sessions.open", "sessions.test", "sessions.authorize"
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,10 @@ _TABLE: dict[str, tuple[str, str]] = {
     ),
     Fault.UNAUTHORIZED: (
         "The server asks for a credential",
-        "Add the header it expects (often Authorization) under Settings, ticked as secret, then reconnect.",
+        "Sign in, or give it the token it expects under Settings, Credentials.",
     ),
     Fault.FORBIDDEN: ("The server refuses this credential", "The credential is known but lacks the right. Use another one, or ask its issuer."),
+    Fault.AUTHORIZATION_FAILED: ("No token could be had", "The words above say which side has to change something. When it was changed, connect again."),
     Fault.RATE_LIMITED: ("The server limits the rate", "Wait before you try again; the server said too many requests."),
     Fault.SESSION_GONE: ("The server forgot the session", "mcpadmin opens a new one by itself."),
     Fault.HTTP_STATUS: ("The server answered with an HTTP error", "Check that the URL is the MCP endpoint (often it ends in /mcp) and read the server's log."),
@@ -94,6 +95,9 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.CLOSED: ("The session was closed", "Connect the server to go on."),
     # Faults of this side, which the protocol does not know.
     "secret_unreadable": ("A secret cannot be opened", "Put the missing key back into the key ring file, or enter the secret again under Settings."),
+    "credential_needed": ("A credential is needed", "The server moved to another address, and a credential never follows. Choose one for the new address on the server's page Credentials, or remove the old one there."),
+    "not_encrypted": ("Refused: the connection is not encrypted", "Change the URL to https, or let an operator allow this host and port with MCPADMIN_PLAIN_HTTP_HOSTS."),
+    "reference_missing": ("A reference cannot be resolved", "Correct the reference under Settings, or provide what it names on the worker's machine."),
     "internal_error": ("mcpadmin failed", "Read the worker's log and report it; the server is not at fault."),
 }  # fmt: skip
 

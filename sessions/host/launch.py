@@ -1,7 +1,9 @@
 """From a registration to something that can be opened. Secrets are opened here, in a worker, right before a connect."""
 
+import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_network
@@ -9,11 +11,14 @@ from typing import Literal, cast
 from uuid import UUID
 
 from django.conf import settings
+from django.utils import timezone
 
+from servers.audit.writer import AuditUnavailable, writer
 from servers.crypto import SealError
+from servers.domain import credentials
 from servers.domain.drafts import open_draft
 from servers.domain.form_data import Registration
-from servers.domain.launch import LaunchValues, draft_launch_values, launch_values
+from servers.domain.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
 from servers.enums import ConnectionPolicy, TransportKind
 from servers.models import Server, ServerDraft
 from servers.secret import Secret
@@ -26,8 +31,11 @@ from sessions.protocol.memory import Remembered, recalled
 from sessions.protocol.results import Timeouts
 from sessions.transports.egress import Allow, Policy
 from sessions.transports.registry import HttpKind, HttpSpec, Spec, StdioSpec, WebSocketSpec
+from sessions.transports.tls import client_context
 
 Values = Mapping[str, str | Secret]
+#: faults of a launch that no further try can mend: a person has to act first
+NEEDS_CREDENTIAL = ("credential_needed", "not_encrypted")
 PROBE_SECONDS = 10.0
 ON_DEMAND_IDLE_SECONDS = 60.0
 EVENT_BURST_SECONDS = 5
@@ -59,6 +67,7 @@ class Launch:
     policy: str
     idle_seconds: float
     secrets: tuple[Secret, ...] = field(repr=False)
+    identity: int | None = None
     roots: Roots = ()
     remembered: Remembered | None = None
     answers_sampling: bool = True
@@ -79,26 +88,36 @@ def client_info() -> Implementation:
 
 def load(session_id: int) -> Launch:
     """Read a session's server and open its secrets. In a reader thread. Raises LaunchProblem."""
-    session = McpSession.objects.select_related("server").get(pk=session_id)
+    session = McpSession.objects.select_related("server", "identity").get(pk=session_id)
     server = session.server
     try:
-        values = launch_values(server)
-    except SealError as exc:
-        raise _unreadable(exc) from exc
-    return _launch(server, values, recalled(session.remembered))
+        values = launch_values(server, session.identity)
+    except (SealError, NotLaunchable) as exc:
+        raise _unopened(exc) from exc
+    _stamp(values)
+    return replace(_launch(server, values, recalled(session.remembered)), identity=session.identity_id)
+
+
+def _stamp(values: LaunchValues) -> None:
+    """When they were used last: worth a line on a page, never a wait."""
+    if values.used or values.used_rows:
+        with suppress(AuditUnavailable):
+            writer().submit(partial(credentials.used, values.used, values.used_rows, timezone.now()))
 
 
 def load_draft(uid: UUID) -> Launch:
     """Open a sealed draft. In a reader thread. Raises LaunchProblem."""
     try:
         registration = open_draft(ServerDraft.objects.get(uid=uid))
-    except SealError as exc:
-        raise _unreadable(exc) from exc
-    return _launch(registration, draft_launch_values(registration))
+        values = draft_launch_values(registration)
+    except (SealError, NotLaunchable) as exc:
+        raise _unopened(exc) from exc
+    return _launch(registration, values)
 
 
-def _unreadable(exc: SealError) -> LaunchProblem:
-    return LaunchProblem(Failure("secret_unreadable", str(exc), step="resolve"))
+def _unopened(exc: SealError | NotLaunchable) -> LaunchProblem:
+    fault = exc.fault if isinstance(exc, NotLaunchable) else "secret_unreadable"
+    return LaunchProblem(Failure(fault, str(exc), step="resolve"))
 
 
 def _launch(source: Server | Registration, values: LaunchValues, remembered: Remembered | None = None) -> Launch:
@@ -131,7 +150,7 @@ def _launch(source: Server | Registration, values: LaunchValues, remembered: Rem
 
 
 def _secrets(values: LaunchValues) -> tuple[Secret, ...]:
-    given = (*values.environment.values(), *values.headers.values())
+    given = (*values.environment.values(), *values.headers.values(), *values.secrets)
     return tuple(value for value in given if isinstance(value, Secret))
 
 
@@ -166,11 +185,22 @@ def _spec(source: Server | Registration, values: LaunchValues, limits: Limits, c
             env=lambda: _revealed(values.environment),
             limits=limits,
         )
-    headers, policy = partial(_revealed, values.headers), egress_policy()
+    headers, policy, tls = partial(_revealed, values.headers), egress_policy(), _tls(values.certificate)
     if source.transport == TransportKind.WEBSOCKET:
-        return WebSocketSpec(source.url, headers, policy, limits, connect)
+        return WebSocketSpec(source.url, headers, policy, limits, connect, tls)
     kind = _HTTP_KINDS[source.transport]
-    return HttpSpec(source.url, headers, policy, limits, connect, kind=kind)
+    return HttpSpec(source.url, headers, policy, limits, connect, tls, kind=kind)
+
+
+def _tls(given: Certificate | None) -> ssl.SSLContext | None:
+    """None: the context that the process shares."""
+    if given is None:
+        return None
+    try:
+        return client_context(given.certificate.reveal(), given.key.reveal(), given.ca)
+    except (ssl.SSLError, OSError) as exc:
+        words = f"The client certificate cannot be used ({type(exc).__name__}). Replace it under Credentials."
+        raise LaunchProblem(Failure("secret_unreadable", words, step="resolve")) from None
 
 
 def _revealed(values: Values) -> dict[str, str]:

@@ -13,6 +13,7 @@ from sessions.domain import claims, lifecycle
 from sessions.domain.lifecycle import Failure, Hold
 from sessions.enums import LogSource
 from sessions.host import outcomes
+from sessions.host.authorization import authorized
 from sessions.host.catalog import Catalog
 from sessions.host.db import Database
 from sessions.host.inbox import Inbox
@@ -79,7 +80,7 @@ class Live:
         self.diagnosis = Diagnosis(self.redactor, step="handshake")
         self._repeats = Repeats(log)
         self.inbox = Inbox(db, hold, launch, log, self.redactor)
-        self.client = make_client(launch, self._on_event, self.inbox.answers)
+        self.client = make_client(authorized(launch, db, self.redactor), self._on_event, self.inbox.answers)
         self.catalog = Catalog(db, hold, self.client, self.redactor)
         self.watching = Watching(db, hold, self.client, self.redactor, log, on_change)
         self.runs: set[Run] = set()

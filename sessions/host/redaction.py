@@ -9,6 +9,8 @@ import orjson
 from servers.secret import MIN_LENGTH, Secret, variants
 
 MASK = "[redacted]"
+#: each is looked for in each text; a session that lives for months forgets the shortest forms of old tokens
+_MOST_FORMS = 2_000
 
 
 class Redactor:
@@ -19,6 +21,12 @@ class Redactor:
         found = {form for value in values for form in variants(value)}
         #: longest first, so that a value that contains another goes whole
         self._forms = sorted(found, key=len, reverse=True)
+
+    def learn(self, secrets: Iterable[Secret]) -> None:
+        """Values that became known later, such as a renewed token."""
+        values = {form for secret in secrets for form in _values(secret.reveal())}
+        found = {form for value in values for form in variants(value)}
+        self._forms = sorted(found.union(self._forms), key=len, reverse=True)[:_MOST_FORMS]
 
     def text(self, text: str) -> str:
         for form in self._forms:

@@ -15,6 +15,7 @@ from django.conf import settings
 from sessions.domain import claiming, claims, inbox_read
 from sessions.domain.lifecycle import Hold
 from sessions.domain.ownership import Incarnation
+from sessions.host import sign_ins
 from sessions.host.calls import Calls
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.live import Live
@@ -53,6 +54,7 @@ class Host:
             "session": self.look_at,
             "test": self.test,
             "answer": self.look_at_answer,
+            "authorize": lambda uid: self._do(sign_ins.run(self.db, uid)),
         }
 
     # --- messages ----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from sessions.domain.lifecycle import Failure, Hold
 from sessions.enums import SessionCondition
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.greeting import greeting_of
-from sessions.host.launch import Launch, LaunchProblem, load
+from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, load
 from sessions.host.live import Live
 from sessions.host.logs import ServerLog
 from sessions.host.orders import Orders
@@ -34,8 +34,9 @@ SETTLE_SECONDS = 5.0
 LOG_EVERY_SECONDS = 60.0
 SAID_KEPT = 16
 _NEEDS_PERSON: dict[str, SessionCondition] = {
+    **dict.fromkeys(NEEDS_CREDENTIAL, SessionCondition.NEEDS_AUTH),
     Fault.UNAUTHORIZED: SessionCondition.NEEDS_AUTH,
-    Fault.FORBIDDEN: SessionCondition.NEEDS_AUTH,
+    **dict.fromkeys((Fault.FORBIDDEN, Fault.AUTHORIZATION_FAILED), SessionCondition.NEEDS_AUTH),
     Fault.INCOMPATIBLE_VERSION: SessionCondition.INCOMPATIBLE,
 }
 log = structlog.get_logger(__name__)

@@ -10,6 +10,8 @@
       RemoteError                 the server, or the way to it
         TransportError            no (complete) answer: refused, lost, timed out, process gone
         HttpError                 an HTTP answer that is not an MCP answer
+        AuthorizationError        no token could be had
+          SignInNeeded            a person has to sign in at the authorization server
         ProtocolError             an answer that breaks the protocol or one of our limits
           IncompatibleVersion     no common protocol revision
         RpcError                  a well-formed JSON-RPC error
@@ -37,6 +39,8 @@ class Fault(StrEnum):
     REDIRECTED = "redirected"
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
+    #: the authorization server (or what the server says of it) gives us no token
+    AUTHORIZATION_FAILED = "authorization_failed"
     RATE_LIMITED = "rate_limited"
     SESSION_GONE = "session_gone"
     HTTP_STATUS = "http_status"
@@ -89,6 +93,7 @@ PERMANENT = frozenset(
         Fault.REDIRECTED,
         Fault.UNAUTHORIZED,
         Fault.FORBIDDEN,
+        Fault.AUTHORIZATION_FAILED,
         Fault.NOT_MCP,
         Fault.ENDPOINT_REFUSED,
         Fault.INCOMPATIBLE_VERSION,
@@ -202,6 +207,31 @@ class HttpError(RemoteError):
         self.retry_after = retry_after
         self.challenges = challenges
         self.location = location
+
+
+class AuthorizationError(RemoteError):
+    """No token could be had, and trying again will not change that. The request itself was not executed. Holds
+    nothing that an authorization server or a redirect said about a failed `iss` check."""
+
+    def __init__(self, detail: str, fault: Fault = Fault.AUTHORIZATION_FAILED) -> None:
+        super().__init__(fault, detail, may_have_run=False)
+
+
+class SignInNeeded(AuthorizationError):
+    """A person has to sign in; FORBIDDEN: only to allow more, what was allowed before goes on. `metadata_url` and
+    `scopes` are what the server's challenge said: hand them to `Authorization.begin`."""
+
+    def __init__(
+        self,
+        detail: str,
+        fault: Fault = Fault.UNAUTHORIZED,
+        *,
+        metadata_url: str = "",
+        scopes: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(detail, fault)
+        self.metadata_url = metadata_url
+        self.scopes = scopes
 
 
 class ProtocolError(RemoteError):

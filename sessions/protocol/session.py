@@ -5,7 +5,7 @@ every Outgoing that comes back. See README.md for who calls what when.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,7 +31,8 @@ class Outgoing:
 
     `headers` mirror a modern request on HTTP. The transport sets `left` just before the first byte may leave.
     One that gives each request a reply stream looks at `answered`, and sets `on_answered` to be woken when the
-    answer came some other way.
+    answer came some other way. One that sends it once more, because it was refused for want of a token, awaits
+    `before_repeat` first.
     """
 
     data: bytes
@@ -41,6 +42,7 @@ class Outgoing:
     left: bool = False
     answered: bool = False
     on_answered: Callable[[], None] | None = None
+    before_repeat: Callable[[str], Awaitable[None]] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..protocol.limits import Limits
+from .authorizing import Authorizer
 from .egress import Policy
 from .engine import shared_tls
 
@@ -25,6 +26,8 @@ class Endpoint:
     limits: Limits = Limits()
     connect_timeout: float = 10.0
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    #: gives each request its token, and decides what a 401 or 403 means; None: `headers` is all that there is
+    authorization: Authorizer | None = field(default=None, repr=False)
 
     @property
     def tls_in_use(self) -> ssl.SSLContext:

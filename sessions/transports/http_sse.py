@@ -82,7 +82,8 @@ class HttpSseTransport(Transport):
 
     async def _post(self, outgoing: Outgoing) -> None:
         outgoing.left = True
-        response = await self._wire.post(outgoing.data, self._wire.session_headers(outgoing.method) | outgoing.headers)
+        headers = self._wire.session_headers(outgoing.method) | outgoing.headers
+        response = await self._wire.post(outgoing.data, headers, outgoing)
         try:
             if not 200 <= response.status_code < 300:
                 raise _refused(response, self._wire.url, outgoing.method)
@@ -113,7 +114,7 @@ class HttpSseTransport(Transport):
 
     async def _get(self) -> httpx.Response:
         for _ in range(answers.MAX_REDIRECTS + 1):
-            response = await self._wire.get("")
+            response = await self._wire.get("", interactive=True)
             if response.status_code == 200 and answers.media_type(response) == "text/event-stream":
                 return response
             await discard(response)

@@ -15,7 +15,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
-from servers.domain import drafts, registration
+from servers.domain import credential_board, credentials, drafts, registration
 from servers.domain.registration import Conflict, Registration
 from servers.enums import TransportKind
 from servers.forms import ServerForm
@@ -73,6 +73,7 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
             return redirect("servers:settings", saved.slug)
     context = server_context(request, server_pages.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}
+    context |= {"uses": credential_board.uses_of(server), "attachable": credentials.attachable(server)}
     status = 409 if conflict else 422 if form.errors else 200
     return render(request, "sessions/servers/settings.html", context, status=status)
 

@@ -16,9 +16,11 @@ from typing import Any, Final
 
 from sessions.client import Asked, Client, Refused, Root
 from sessions.protocol.capabilities import Implementation
+from sessions.protocol.errors import McpError
 from sessions.protocol.results import Timeouts
 from sessions.transports.egress import Policy
 from sessions.transports.registry import HttpSpec, open_transport
+from tests.conformance.authorizing import EXPECTED, authorization
 
 MARKER: Final = "driver: every step done"
 Scenario = Callable[[Client], Awaitable[None]]
@@ -36,8 +38,10 @@ async def refuse(asked: Asked) -> Mapping[str, Any]:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Client]:
+    policy = Policy(allow_loopback=True)
+    holder = authorization(os.environ["MCP_CONFORMANCE_SCENARIO"], url, policy, context())
     client = Client(
-        partial(open_transport, HttpSpec(url, policy=Policy(allow_loopback=True))),
+        partial(open_transport, HttpSpec(url, policy=policy, authorization=holder)),
         client_info=Implementation("mcpadmin-conformance", "1"),
         answers={"elicitation/create": accept_defaults, "sampling/createMessage": refuse},
         roots=(Root("file:///srv/conformance", "conformance"),),
@@ -50,6 +54,12 @@ async def connected(url: str) -> AsyncIterator[Client]:
         yield client
     finally:
         await client.close()
+
+
+def context() -> dict[str, Any]:
+    """What the suite gives to some scenarios: values to send, credentials."""
+    given: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    return given
 
 
 # -- scenarios
@@ -91,7 +101,7 @@ async def use_everything(client: Client) -> None:
 async def call_as_told(client: Client) -> None:
     """The suite gives tools and arguments to call, value by value."""
     await client.list_tools()
-    for wanted in json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]:
+    for wanted in context()["toolCalls"]:
         await client.call_tool(wanted["name"], wanted["arguments"])
 
 
@@ -124,8 +134,17 @@ SCENARIOS: Final[dict[str, Scenario]] = {
 
 
 async def main(url: str) -> None:
-    async with connected(url) as client:
-        await SCENARIOS.get(os.environ["MCP_CONFORMANCE_SCENARIO"], call_first)(client)
+    scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    try:
+        async with connected(url) as client:
+            await SCENARIOS.get(scenario, call_first)(client)
+    except McpError as exc:
+        if exc.fault not in EXPECTED.get(scenario, ()):
+            raise
+        print(f"refused, as it should be: {exc}", file=sys.stderr)
+    else:
+        if scenario in EXPECTED:
+            sys.exit("The client went on where it should have refused.")
     print(MARKER)
 
 

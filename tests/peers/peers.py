@@ -76,6 +76,8 @@ def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
         return sys.executable, [str(HERE / "evil_stdio.py"), name.removeprefix("evil:")]
     if name == "asking":
         return str(peer_python("sdk2")), [str(HERE / "asking_server.py")]
+    if name == "protected":
+        return str(peer_python("sdk2")), [str(HERE / "protected_server.py"), "http"]
     if name == "telltale":
         return sys.executable, [str(HERE / "telltale.py"), transport]
     if name == "evil":
@@ -131,7 +133,7 @@ class Peer:
 def start_peer(name: str, transport: str = "http", *, port: int = 0, env: Mapping[str, str] | None = None) -> Peer:
     """Start a peer over HTTP and wait until it accepts connections; the caller stops it."""
     command, args = peer_command(name, transport)
-    if name in PYTHON_PEERS or name in NODE_PEERS or name in ("evil", "telltale"):
+    if name in PYTHON_PEERS or name in NODE_PEERS or name in ("evil", "telltale", "protected"):
         args = [*args, "--port", str(port)]
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
     if name == "everything":

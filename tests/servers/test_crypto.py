@@ -2,7 +2,7 @@
 
 import json
 import os
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,10 +10,16 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from django.apps import apps
+from django.db.models import BinaryField
 from django.utils import timezone
 
 from servers import crypto
-from servers.models import Server, ServerDraft, ServerValue
+from servers.models import Credential, Server, ServerDraft, ServerValue
+from sessions.models import Subscription
+from tests.sessions.host.make import make_session
+from tests.sessions.subscription_rows import make_subscription
 
 CANARY = "canary-5f1d0c"
 PLACE = {"table": "servers_servervalue", "uid": uuid4(), "field": "sealed"}
@@ -55,7 +61,7 @@ def test_a_ciphertext_that_was_moved_does_not_open(ring: Callable[..., Path], mo
         crypto.open_sealed(sealed, key_id=key_id, **PLACE | moved)
 
 
-@pytest.mark.parametrize("place", [0, 5, 20, -1])
+@pytest.mark.parametrize("place", [0, 5, 20, 70, -1])
 def test_a_changed_byte_does_not_open(ring: Callable[..., Path], place: int) -> None:
     ring("k1")
     sealed, key_id = crypto.seal(CANARY, **PLACE)
@@ -65,7 +71,7 @@ def test_a_changed_byte_does_not_open(ring: Callable[..., Path], place: int) -> 
         crypto.open_sealed(bytes(broken), key_id=key_id, **PLACE)
 
 
-@pytest.mark.parametrize("sealed", [b"", b"\x01", b"\x01" + b"0" * 12])
+@pytest.mark.parametrize("sealed", [b"", b"\x01", b"\x01" + b"0" * 12, b"\x02" + b"0" * 60, b"\x02" + b"0" * 72])
 def test_a_cut_ciphertext_does_not_open(ring: Callable[..., Path], sealed: bytes) -> None:
     ring("k1")
     with pytest.raises(crypto.SealBroken):
@@ -124,4 +130,96 @@ def test_keys_that_rows_need_and_the_ring_lacks_are_listed(ring: Callable[..., P
     for key_id, hours in (("drafted", 1), ("expired", -1)):
         moment = timezone.now() + timedelta(hours=hours)
         ServerDraft.objects.create(user=admin, transport="stdio", sealed=b"x", key_id=key_id, expires_at=moment)
-    assert crypto.missing_keys() == ["drafted", "gone"]
+    ServerValue.objects.create(server=server, kind="header", name="D", secret=True)
+    Credential.objects.create(name="V", kind="bearer", sealed=b"x", key_id="vault", sealed_at=timezone.now())
+    subscription = make_subscription(make_session())
+    Subscription.objects.filter(pk=subscription.pk).update(webhook_sealed=b"x", webhook_key_id="webhook")
+    assert crypto.missing_keys() == ["drafted", "gone", "vault", "webhook"]
+
+
+def test_every_column_that_holds_sealed_values_is_known_to_the_rotation() -> None:
+    sealed = {
+        (model._meta.label, field.name)
+        for model in apps.get_models()
+        for field in model._meta.get_fields()
+        if isinstance(field, BinaryField) and "sealed" in field.name
+    }
+    assert sealed == {(place.model, place.field) for place in crypto.sealed_fields()}
+
+
+# --- envelope and earlier format ---------------------------------------------------------------------------------------
+def sealed_directly(value: str, path: Path, key_id: str) -> bytes:
+    """As earlier versions did: under the ring's key itself."""
+    key = b64decode(json.loads(path.read_text())["keys"][key_id])
+    nonce = os.urandom(12)
+    bound_to = f"{PLACE['table']}:{PLACE['uid']}:{PLACE['field']}:{key_id}".encode()
+    return b"\x01" + nonce + AESGCM(key).encrypt(nonce, value.encode(), bound_to)
+
+
+def test_a_value_of_an_earlier_version_still_opens_and_is_sealed_anew(ring: Callable[..., Path]) -> None:
+    old = sealed_directly(CANARY, ring("k1"), "k1")
+    assert crypto.open_sealed(old, key_id="k1", **PLACE).reveal() == CANARY
+    sealed, key_id = crypto.sealed_anew(old, key_id="k1", **PLACE)
+    assert sealed[:1] == b"\x02"
+    assert crypto.open_sealed(sealed, key_id=key_id, **PLACE).reveal() == CANARY
+
+
+def test_a_rotation_wraps_the_data_key_and_leaves_the_value(ring: Callable[..., Path]) -> None:
+    path = ring("old")
+    before, _ = crypto.seal(CANARY, **PLACE)
+    ring("new", **json.loads(path.read_text())["keys"])
+    after, key_id = crypto.sealed_anew(before, key_id="old", **PLACE)
+    assert (key_id, after[61:]) == ("new", before[61:])
+    assert after[:61] != before[:61]
+    ring("new", new=json.loads(path.read_text())["keys"]["new"])
+    assert crypto.open_sealed(after, key_id="new", **PLACE).reveal() == CANARY
+
+
+def test_a_moved_value_is_not_sealed_anew_in_its_new_place(ring: Callable[..., Path]) -> None:
+    ring("k1")
+    sealed, key_id = crypto.seal(CANARY, **PLACE)
+    with pytest.raises(crypto.SealBroken):
+        crypto.sealed_anew(sealed, key_id=key_id, **PLACE | {"uid": uuid4()})
+
+
+def test_a_wrapped_key_does_not_serve_the_value_of_another_row(ring: Callable[..., Path]) -> None:
+    ring("k1")
+    one, key_id = crypto.seal(CANARY, **PLACE)
+    other, _ = crypto.seal("other", **PLACE | {"uid": uuid4()})
+    with pytest.raises(crypto.SealBroken):
+        crypto.open_sealed(one[:61] + other[61:], key_id=key_id, **PLACE)
+
+
+# --- where the ring comes from -------------------------------------------------------------------------------------------
+def ring_text(key_id: str = "k9") -> str:
+    return json.dumps({"current": key_id, "keys": {key_id: b64encode(os.urandom(32)).decode()}})
+
+
+def test_the_ring_may_stand_in_the_environment(ring: Callable[..., Path], settings: Any) -> None:
+    ring("k1")
+    settings.KEYRING = ring_text()
+    assert crypto.seal(CANARY, **PLACE)[1] == "k9"
+
+
+def test_the_ring_may_come_from_a_command(ring: Callable[..., Path], settings: Any, tmp_path: Path) -> None:
+    ring("k1")
+    (tmp_path / "ring").write_text(ring_text())
+    settings.KEYRING_COMMAND = f"cat {tmp_path / 'ring'}"
+    assert crypto.seal(CANARY, **PLACE)[1] == "k9"
+
+
+@pytest.mark.parametrize("command", ["false", "/nowhere/kms", "echo c2VjcmV0", "unbalanced '"])
+def test_a_command_that_gives_no_ring_is_said_without_its_words(
+    ring: Callable[..., Path], settings: Any, command: str
+) -> None:
+    ring("k1")
+    settings.KEYRING_COMMAND = command
+    with pytest.raises(crypto.KeyRingMissing) as refused:
+        crypto.seal(CANARY, **PLACE)
+    assert "c2VjcmV0" not in str(refused.value)
+    assert "MCPADMIN_KEYRING_COMMAND" in str(refused.value)
+
+
+def test_a_fingerprint_tells_values_apart_and_nothing_of_short_ones() -> None:
+    assert crypto.fingerprint("a" * 20) != crypto.fingerprint("b" * 20)
+    assert crypto.fingerprint("1234") == crypto.fingerprint("9999")

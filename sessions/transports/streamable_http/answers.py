@@ -8,6 +8,7 @@ import httpx
 
 from ...protocol.errors import Fault, HttpError, ProtocolError
 from ...protocol.limits import Limits
+from ..authorizing import Refusal
 
 #: Methods that change nothing at the server: a same-origin 307 or 308 to one of these is followed.
 REDIRECTABLE: Final = frozenset({"server/discover", "initialize"})
@@ -87,8 +88,17 @@ def status_error(response: httpx.Response, *, wire_session: bool) -> HttpError:
         status=status,
         may_have_run=not certain,
         retry_after=retry_after(response),
-        challenges=tuple(value[:2000] for value in response.headers.get_list("www-authenticate")[:8]),
+        challenges=_challenges(response),
     )
+
+
+def refusal(response: httpx.Response) -> Refusal:
+    """A 401 or 403 as whoever holds the token has to read it."""
+    return Refusal(response.status_code, _challenges(response), response.headers.get("dpop-nonce", "")[:1024])
+
+
+def _challenges(response: httpx.Response) -> tuple[str, ...]:
+    return tuple(value[:2000] for value in response.headers.get_list("www-authenticate")[:8])
 
 
 def _meaning(status: int, wire_session: bool) -> tuple[Fault, str, bool]:

@@ -92,7 +92,7 @@ class StreamableHttpTransport(Transport):
         for _ in range(answers.MAX_REDIRECTS + 1):
             outgoing.left = True
             headers = self._wire.session_headers(outgoing.method) | outgoing.headers
-            response = await self._wire.post(outgoing.data, headers)
+            response = await self._wire.post(outgoing.data, headers, outgoing)
             if not 300 <= response.status_code < 400:
                 # From the headers sent: meanwhile another request may have renewed the session.
                 await self._take(outgoing, response, with_session="Mcp-Session-Id" in headers)

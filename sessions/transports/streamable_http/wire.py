@@ -1,7 +1,7 @@
 """HTTP as this transport uses it: requests with the right headers, bodies and event streams within bounds."""
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +10,9 @@ import httpx
 from httpx_sse import ServerSentEvent
 
 from ...protocol.errors import Fault, InvalidRequest, ProtocolError, TransportError
+from ...protocol.session import Outgoing
 from ...protocol.versions import Era, Revision
+from ..authorizing import Trial
 from ..base import translated
 from ..endpoint import Endpoint
 from ..engine import engine
@@ -59,7 +61,7 @@ class Wire:
         self.limits = endpoint.limits
         #: whether what the server sends is thrown away (fairness.Share)
         self.crowded: Callable[[], bool] = bool
-        self._headers = endpoint.headers
+        self._headers, self._authorizer = endpoint.headers, endpoint.authorization
         self._engine = engine(endpoint.policy, endpoint.limits, endpoint.tls_in_use, timeout=endpoint.connect_timeout)
         self._extensions = {"timeout": {"connect": endpoint.connect_timeout}}
 
@@ -78,15 +80,51 @@ class Wire:
         value = response.headers.get("mcp-session-id", "")
         self.session_id = value if _SESSION_ID.match(value) else ""
 
-    async def post(self, data: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        return await self._request("POST", {**self._headers(), **ACCEPT_ANY, **headers}, data)
+    async def post(self, data: bytes, headers: Mapping[str, str], outgoing: Outgoing) -> httpx.Response:
+        whole = {**self._headers(), **ACCEPT_ANY, **headers}
+        if self._authorizer is None:
+            return await self._request("POST", whole, data)
+        trial = self._authorizer.trial(outgoing.method)
+        return await self._authorized(trial, "POST", whole, data, outgoing.before_repeat)
 
-    async def get(self, last_id: str) -> httpx.Response:
+    async def get(self, last_id: str, *, interactive: bool = False) -> httpx.Response:
+        """Not `interactive`: a stream beside the requests is no reason to ask a person for anything."""
         headers = {**self._headers(), **ACCEPT_STREAM, **self.session_headers()}
-        return await self._request("GET", headers | {"Last-Event-ID": last_id} if last_id else headers)
+        whole = headers | {"Last-Event-ID": last_id} if last_id else headers
+        if self._authorizer is None:
+            return await self._request("GET", whole)
+        return await self._authorized(self._authorizer.trial("", interactive=interactive), "GET", whole)
 
     async def delete(self) -> None:
-        await discard(await self._request("DELETE", {**self._headers(), **ACCEPT_STREAM, **self.session_headers()}))
+        headers = {**self._headers(), **ACCEPT_STREAM, **self.session_headers()}
+        if self._authorizer is not None:
+            headers |= await self._authorizer.trial("", interactive=False).headers("DELETE", str(self.url))
+        await discard(await self._request("DELETE", headers))
+
+    async def _authorized(
+        self,
+        trial: Trial,
+        verb: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        before_repeat: Callable[[str], Awaitable[None]] | None = None,
+    ) -> httpx.Response:
+        """Sent once more only when it was refused for want of a token (so it did not run), and there is another."""
+        while True:
+            token = await trial.headers(verb, str(self.url))
+            response = await self._request(verb, {**headers, **token}, body)
+            if response.status_code not in (401, 403):
+                trial.answered(response.headers.get("dpop-nonce", ""))
+                return response
+            try:
+                if not await trial.refused(answers.refusal(response)):
+                    return response
+                if before_repeat is not None:
+                    await before_repeat("authorization")
+            except BaseException:
+                await discard(response)
+                raise
+            await discard(response)
 
     async def _request(self, verb: str, headers: Mapping[str, str], body: bytes | None = None) -> httpx.Response:
         with translated():

@@ -1,6 +1,7 @@
 """From a WebSocket URL to an open connection: judged address, TLS, HTTP handshake, redirects of the same origin."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from websockets.typing import Subprotocol
 from ...protocol.errors import Fault, HttpError, InvalidRequest, McpError, ProtocolError, TransportError
 from ...protocol.limits import MIB
 from ...protocol.methods import INITIALIZE
+from ..authorizing import Trial
 from ..base import connect_error
 from ..endpoint import Endpoint
 from ..reach import connected_socket, wire_host
@@ -41,14 +43,20 @@ class Handshake:
 
     async def opened(self, url: httpx.URL) -> tuple[ClientConnection, httpx.URL]:
         """The connection, and the URL that it led to. HttpError when the handshake is answered with a status."""
-        for _ in range(answers.MAX_REDIRECTS + 1):
+        authorizer = self.endpoint.authorization
+        trial = authorizer.trial(INITIALIZE) if authorizer is not None else None
+        redirects = 0
+        while redirects <= answers.MAX_REDIRECTS:
+            token = await trial.headers("GET", str(url)) if trial is not None else {}
             try:
-                return await self._attempt(url), url
+                return await self._attempt(url, token), url
             except InvalidStatus as exc:
-                url = _redirected(exc, url)
+                if trial is not None and await _admitted(trial, exc):
+                    continue
+                url, redirects = _redirected(exc, url), redirects + 1
         raise HttpError(Fault.REDIRECTED, "The server redirects in a circle.", status=307, may_have_run=False)
 
-    async def _attempt(self, url: httpx.URL) -> ClientConnection:
+    async def _attempt(self, url: httpx.URL, token: Mapping[str, str]) -> ClientConnection:
         end = self.endpoint
         opened = await connected_socket(url, end.policy, end.connect_timeout)
         secure: dict[str, Any] = {"ssl": end.tls_in_use, "server_hostname": wire_host(url)}
@@ -59,7 +67,7 @@ class Handshake:
                 proxy=None,
                 subprotocols=[SUBPROTOCOL],
                 compression=None,
-                additional_headers=dict(end.headers()),
+                additional_headers={**end.headers(), **token},
                 user_agent_header="mcpadmin",
                 max_size=end.limits.message_bytes,
                 open_timeout=end.connect_timeout,
@@ -104,9 +112,21 @@ class GuardedConnection(ClientConnection):
                 self.transport.abort()
 
 
+async def _admitted(trial: Trial, exc: InvalidStatus) -> bool:
+    """Whether a handshake that was refused for want of a token may be sent once more."""
+    response = _response(exc)
+    if response.status_code not in (401, 403):
+        return False
+    return await trial.refused(answers.refusal(response))
+
+
+def _response(exc: InvalidStatus) -> httpx.Response:
+    return httpx.Response(exc.response.status_code, headers=list(exc.response.headers.raw_items()))
+
+
 def _redirected(exc: InvalidStatus, url: httpx.URL) -> httpx.URL:
     """Where the handshake may be repeated, or HttpError for its status."""
-    response = httpx.Response(exc.response.status_code, headers=list(exc.response.headers.raw_items()))
+    response = _response(exc)
     if not 300 <= response.status_code < 400:
         raise answers.status_error(response, wire_session=False) from exc
     location = response.headers.get("location", "")

@@ -195,7 +195,7 @@ def test_the_second_of_two_admins_sees_the_difference_and_changes_nothing(admin:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://evil.example/mcp", "http://mcp.example.com/mcp", "https://mcp.example.com:444/mcp"]
+    "url", ["https://evil.example/mcp", "https://mcp.example.com.evil.example/mcp", "https://mcp.example.com:444/mcp"]
 )
 def test_a_kept_secret_never_follows_a_changed_origin(url: str, admin: Any, actor: Actor) -> None:
     server = registration.register(actor, admin, over_http(values=[header()]))

@@ -1,13 +1,20 @@
 """From a registration to a specification: transports, limits, roots, memory."""
 
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.conf import settings
 
-from servers.enums import TransportKind
-from sessions.host.launch import Launch, limits_of, load
+from servers.audit.record import SYSTEM
+from servers.domain import credentials
+from servers.domain.credential_parts import Parts
+from servers.enums import CredentialKind, TransportKind
+from servers.secret import Secret
+from sessions.domain.diagnosis import explain
+from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, limits_of, load
+from sessions.host.redaction import Redactor
 from sessions.models import McpSession
 from sessions.protocol.limits import Limits
 from sessions.transports.registry import HttpSpec, StdioSpec, WebSocketSpec
@@ -77,3 +84,39 @@ def test_what_is_remembered_is_given_and_what_nobody_wrote_is_not() -> None:
     assert (found.revision, found.kind) == ("2025-11-25", "stdio")
     McpSession.objects.update(remembered={"era": "modern", "revision": "2025-11-25"})
     assert load(session.pk).remembered is None
+
+
+def test_a_credential_of_the_vault_reaches_the_connection_and_the_redaction(
+    admin_user: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session(transport=TransportKind.STREAMABLE_HTTP, command="", url="https://x.example/mcp")
+    parts = Parts(CredentialKind.BASIC, {"user": "ada"}, {"password": Secret("canary-password-7")})
+    credential = credentials.create(SYSTEM, admin_user, "Pair", parts, "https://x.example/")
+    credentials.attach(SYSTEM, admin_user, session.server, credential)
+    stamped: list[Any] = []
+    monkeypatch.setattr("sessions.host.launch.writer", lambda: SimpleNamespace(submit=stamped.append))
+    found = load(session.pk)
+    stamped[0]()
+    credential.refresh_from_db()
+    assert credential.last_used_at is not None
+    assert isinstance(found.spec, HttpSpec)
+    assert found.spec.headers() == {"Authorization": "Basic YWRhOmNhbmFyeS1wYXNzd29yZC03"}
+    assert Redactor(found.secrets).text("user ada, canary-password-7") == "user ada, [redacted]"
+    assert "canary-password-7" not in repr(found)
+
+
+def test_a_server_that_moved_is_not_opened_but_waits_for_a_person(admin_user: Any) -> None:
+    session = make_session(transport=TransportKind.STREAMABLE_HTTP, command="", url="https://x.example/mcp")
+    parts = Parts(CredentialKind.BEARER, {}, {"token": Secret("canary-token-88")})
+    credential = credentials.create(SYSTEM, admin_user, "Token", parts, "https://x.example/")
+    credentials.attach(SYSTEM, admin_user, session.server, credential)
+    type(session.server).objects.update(url="https://evil.example/mcp")
+    with pytest.raises(LaunchProblem) as refused:
+        load(session.pk)
+    assert refused.value.failure.fault in NEEDS_CREDENTIAL
+    assert "canary-token-88" not in refused.value.failure.detail
+
+
+def test_every_fault_of_a_launch_is_explained() -> None:
+    for fault in (*NEEDS_CREDENTIAL, "reference_missing", "secret_unreadable"):
+        assert explain(fault, "").title != explain("something unknown", "").title

@@ -1,0 +1,145 @@
+"""What each kind of credential consists of: its open details, its secret parts, and the rules for both."""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from servers import validators
+from servers.enums import CredentialKind
+from servers.secret import Secret
+
+MAX_PEM = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Parts:
+    """`details` is shown on pages; `secrets` is sealed as JSON. Both by part name."""
+
+    kind: CredentialKind
+    details: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
+
+    def sealed_text(self) -> str:
+        """In clear: to be sealed at once."""
+        return json.dumps({name: value.reveal() for name, value in sorted(self.secrets.items())})
+
+    def secret(self, name: str) -> str:
+        found = self.secrets.get(name)
+        return found.reveal() if found is not None else ""
+
+
+def opened(kind: str, details: Mapping[str, str], text: Secret) -> Parts:
+    secrets = {name: Secret(value) for name, value in json.loads(text.reveal()).items()}
+    return Parts(CredentialKind(kind), details, secrets)
+
+
+def check(parts: Parts) -> None:
+    """Raises ValidationError with messages by part."""
+    rule = _RULES.get(parts.kind)
+    if rule is None:
+        raise ValidationError(f"A credential of kind {parts.kind.label} cannot be entered here.", code="kind")
+    rule(parts)
+
+
+def headers(parts: Parts) -> dict[str, Secret]:
+    """What a request carries."""
+    if parts.kind == CredentialKind.BEARER:
+        return {"Authorization": Secret(f"Bearer {parts.secret('token')}")}
+    if parts.kind == CredentialKind.HEADER:
+        return {parts.details["header"]: Secret(parts.secret("value"))}
+    if parts.kind == CredentialKind.BASIC:
+        # RFC 7617 section 2: UTF-8, no colon in the user name
+        pair = f"{parts.details['user']}:{parts.secret('password')}".encode()
+        return {"Authorization": Secret(f"Basic {b64encode(pair).decode()}")}
+    return {}
+
+
+def header_names(kind: str, details: Mapping[str, str]) -> set[str]:
+    """In lower case; which headers a server's own rows must not also set."""
+    if kind in (CredentialKind.BEARER, CredentialKind.BASIC, CredentialKind.OAUTH, CredentialKind.SERVICE_ACCOUNT):
+        return {"authorization"}
+    return {details["header"].lower()} if kind == CredentialKind.HEADER else set()
+
+
+# --- rules ---------------------------------------------------------------------------------------------------------------
+def _bearer(parts: Parts) -> None:
+    _checked("token", _required(parts.secret("token"), "the token"), validators.validate_header_value)
+    if " " in parts.secret("token"):
+        raise ValidationError({"token": "Enter the token alone, without the word Bearer."})
+
+
+def _header(parts: Parts) -> None:
+    _checked("header", _required(parts.details.get("header", ""), "the name"), validators.validate_header_name)
+    _checked("value", _required(parts.secret("value"), "the value"), validators.validate_header_value)
+
+
+def _basic(parts: Parts) -> None:
+    user = parts.details.get("user", "")
+    if not user or ":" in user or any(ord(char) < 32 or ord(char) == 127 for char in user + parts.secret("password")):
+        raise ValidationError({"user": "Enter a user name without a colon, on one line."})
+    _required(parts.secret("password"), "the password", "password")
+
+
+def _variable(parts: Parts) -> None:
+    _checked("variable", _required(parts.details.get("variable", ""), "the name"), validators.validate_variable_name)
+    _checked("value", _required(parts.secret("value"), "the value"), validators.validate_variable_value)
+
+
+def _certificate(parts: Parts) -> None:
+    """A key that fits its certificate, both readable without a passphrase; a private CA where the server's needs one."""
+    texts = {name: parts.secret(name) for name in ("certificate", "key", "ca")}
+    if any(len(text) > MAX_PEM for text in texts.values()):
+        raise ValidationError(f"A certificate or key has at most {MAX_PEM // 1024} KiB.")
+    found = _certificates("certificate", texts["certificate"])
+    if texts["ca"]:
+        _certificates("ca", texts["ca"])
+    try:
+        key = load_pem_private_key(texts["key"].encode(), password=None)
+    except (ValueError, TypeError) as exc:
+        words = "This is no private key in PEM form without a passphrase."
+        raise ValidationError({"key": ValidationError(words, code="key")}) from exc
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if key.public_key().public_bytes(*form) != found[0].public_key().public_bytes(*form):
+        raise ValidationError({"key": ValidationError("This key does not belong to the certificate.", code="key")})
+    if found[0].not_valid_after_utc <= timezone.now():
+        raise ValidationError({"certificate": ValidationError("This certificate has expired.", code="expired")})
+
+
+def _certificates(part: str, text: str) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(text.encode())
+    except ValueError as exc:
+        raise ValidationError({part: ValidationError("This is no certificate in PEM form.", code="pem")}) from exc
+
+
+def certificate_of(parts: Parts) -> x509.Certificate:
+    return x509.load_pem_x509_certificates(parts.secret("certificate").encode())[0]
+
+
+def _required(text: str, words: str, part: str = "") -> str:
+    if not text:
+        problem = ValidationError(f"Enter {words}.", code="required")
+        raise ValidationError({part: problem}) if part else problem
+    return text
+
+
+def _checked(part: str, text: str, rule: Callable[[str], None]) -> None:
+    try:
+        rule(text)
+    except ValidationError as problem:
+        raise ValidationError({part: problem}) from problem
+
+
+_RULES: dict[str, Callable[[Parts], None]] = {
+    CredentialKind.BEARER: _bearer,
+    CredentialKind.HEADER: _header,
+    CredentialKind.BASIC: _basic,
+    CredentialKind.ENVIRONMENT: _variable,
+    CredentialKind.CERTIFICATE: _certificate,
+}

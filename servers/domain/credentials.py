@@ -1,0 +1,191 @@
+"""The verbs of the vault. Each asks for the right, acts and is audited in one transaction, and tells on commit.
+
+A value goes in and never comes out on a page: it is replaced, not shown. Raises access.Denied, ValidationError with
+messages by part, crypto.SealError.
+"""
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from servers import crypto
+from servers.audit.acts import audited
+from servers.audit.record import Actor, ServerRef
+from servers.domain import credential_parts, rights
+from servers.domain.binding import ANYWHERE, Place, belongs, bound_to, in_words, place_of, require_encrypted
+from servers.domain.credential_parts import Parts
+from servers.enums import AuditAction, CredentialKind, IdentityKind, TransportKind
+from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
+from servers.secret import Secret
+from servers.signals import server_changed
+from servers.validators import origin, validate_url, validate_websocket_url
+
+TABLE, FIELD = Credential._meta.db_table, "sealed"
+RIGHT = "manage_credential"
+_MAX_NAME = 120
+
+
+def create(actor: Actor, user: Any, name: str, parts: Parts, url: str = "") -> Credential:
+    """`url`: any address of the place that it is for; none for an environment variable."""
+    rights.require(user, actor, RIGHT, subject=name)
+    credential_parts.check(parts)
+    scheme, host, port = _place(parts.kind, url)
+    row = Credential(name=_free_name(name), kind=parts.kind, scheme=scheme, host=host, port=port, created_by_id=user.pk)
+    _put(row, parts)
+    with audited(actor) as trail:
+        row.save(force_insert=True)
+        trail.note(
+            AuditAction.CREDENTIAL_CREATE, None, row.name, {"kind": row.kind, "bound_to": in_words(bound_to(row))}
+        )
+    return row
+
+
+def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Credential:
+    """Another value in its place; kind and binding stay. Sessions that use it reconnect."""
+    rights.require(user, actor, RIGHT, subject=credential.name)
+    credential_parts.check(parts)
+    with audited(actor) as trail:
+        current = Credential.objects.select_for_update().get(pk=credential.pk)
+        if current.kind != parts.kind:
+            raise ValidationError("A credential keeps its kind. Add another one instead.", code="kind")
+        _put(current, parts)
+        current.version = F("version") + 1
+        current.save()
+        trail.note(AuditAction.CREDENTIAL_REPLACE, None, current.name, {"kind": current.kind})
+        _tell(servers_of(current))
+    current.refresh_from_db()
+    return current
+
+
+def delete(actor: Actor, user: Any, credential: Credential) -> None:
+    """Servers that use it go on without it when they connect next."""
+    rights.require(user, actor, RIGHT, subject=credential.name)
+    with audited(actor) as trail:
+        used_by = servers_of(credential)
+        names = [server.name for server in used_by]
+        trail.note(AuditAction.CREDENTIAL_DELETE, None, credential.name, {"kind": credential.kind, "servers": names})
+        _tell(used_by)
+        Credential.objects.filter(pk=credential.pk).delete()
+
+
+def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> CredentialUse:
+    """The server's shared identity speaks with it from now on."""
+    rights.require(user, actor, "change_server", server)
+    rights.require(user, actor, RIGHT, server)
+    with audited(actor) as trail:
+        current = Server.objects.select_for_update().get(pk=server.pk)
+        _require_fit(current, credential)
+        identity = Identity.objects.get(server=current, kind=IdentityKind.SHARED)
+        use, _ = CredentialUse.objects.update_or_create(
+            credential=credential, identity=identity, defaults={"blanked_at": None}
+        )
+        trail.note(AuditAction.CREDENTIAL_ATTACH, ServerRef.of(current), credential.name, {"kind": credential.kind})
+        _tell([current])
+    return use
+
+
+def detach(actor: Actor, user: Any, server: Server, credential: Credential) -> None:
+    rights.require(user, actor, "change_server", server)
+    rights.require(user, actor, RIGHT, server)
+    with audited(actor) as trail:
+        if CredentialUse.objects.filter(identity__server=server, credential=credential).delete()[0]:
+            trail.note(AuditAction.CREDENTIAL_DETACH, ServerRef.of(server), credential.name)
+            _tell([server])
+
+
+def opened(credential: Credential) -> Parts:
+    """In workers only. Raises crypto.SealError."""
+    text = crypto.open_sealed(
+        credential.sealed or b"", key_id=credential.key_id, table=TABLE, uid=credential.uid, field=FIELD
+    )
+    return credential_parts.opened(credential.kind, credential.details, text)
+
+
+def used(pks: Iterable[int], row_pks: Iterable[int], at: datetime) -> None:
+    """A connection was tried with these credentials and these rows of a server."""
+    Credential.objects.filter(pk__in=list(pks)).update(last_used_at=at)
+    ServerValue.objects.filter(pk__in=list(row_pks)).update(last_used_at=at)
+
+
+def servers_of(credential: Credential) -> list[Server]:
+    return list(Server.objects.filter(identities__uses__credential=credential).distinct())
+
+
+def attachable(server: Server) -> list[Credential]:
+    """Bound to this server's place and not in use by it."""
+    scheme, host, port = place_of(server)
+    bound = Credential.objects.filter(scheme=scheme, host=host, port=port)
+    bound = bound.filter(kind=CredentialKind.ENVIRONMENT) if server.transport == TransportKind.STDIO else bound
+    return list(bound.exclude(uses__identity__server=server, uses__blanked_at=None))
+
+
+# --- steps ---------------------------------------------------------------------------------------------------------------
+def _place(kind: CredentialKind, url: str) -> Place:
+    if kind == CredentialKind.ENVIRONMENT:
+        return ANYWHERE
+    try:
+        (validate_websocket_url if url.lower().startswith(("ws:", "wss:")) else validate_url)(url)
+    except ValidationError as problem:
+        raise ValidationError({"url": problem}) from problem
+    require_encrypted(url)
+    return origin(url)
+
+
+def _free_name(name: str) -> str:
+    name = name.strip()
+    if not name or len(name) > _MAX_NAME:
+        raise ValidationError({"name": f"Enter a name of at most {_MAX_NAME} characters."})
+    if Credential.objects.filter(name__iexact=name).exists():
+        raise ValidationError({"name": "Another credential has this name. Choose a different one."})
+    return name
+
+
+def _put(row: Credential, parts: Parts) -> None:
+    text = Secret(parts.sealed_text())
+    row.uid = row.uid or uuid.uuid4()
+    row.sealed, row.key_id = crypto.seal(text.reveal(), table=TABLE, uid=row.uid, field=FIELD)
+    row.details = dict(parts.details)
+    values = [value.reveal() for value in parts.secrets.values() if value]
+    row.fingerprint = crypto.fingerprint(text.reveal() if len(values) > 1 else values[0])
+    row.sealed_at = timezone.now()
+    row.expires_at, row.refreshed_at, row.refresh_fault = None, None, ""
+    if parts.kind == CredentialKind.CERTIFICATE:
+        row.expires_at = credential_parts.certificate_of(parts).not_valid_after_utc
+
+
+def _require_fit(server: Server, credential: Credential) -> None:
+    if not belongs(credential, server):
+        words = f"{credential.name} is bound to {in_words(bound_to(credential))} and is never sent anywhere else."
+        raise ValidationError(words, code="bound_elsewhere")
+    if (credential.kind == CredentialKind.ENVIRONMENT) != (server.transport == TransportKind.STDIO):
+        raise ValidationError("This kind of credential does not fit the transport.", code="transport")
+    _refuse_doubles(server, credential)
+
+
+def _refuse_doubles(server: Server, credential: Credential) -> None:
+    """Two of one header or variable: nobody could tell which is sent."""
+    taken = {row.name.lower() for row in server.values.filter(kind="header")}
+    others = Credential.objects.filter(uses__identity__server=server, uses__blanked_at=None).exclude(pk=credential.pk)
+    for other in others:
+        taken |= credential_parts.header_names(other.kind, other.details)
+        same = other.kind == credential.kind == CredentialKind.CERTIFICATE
+        if same or (other.details.get("variable") and other.details == credential.details):
+            raise ValidationError(f"{server.name} already uses {other.name} for this.", code="double")
+    if double := taken & credential_parts.header_names(credential.kind, credential.details):
+        words = f"{server.name} already sends the header {double.pop()}. Remove it there first."
+        raise ValidationError(words, code="double")
+
+
+def _tell(servers: Iterable[Server]) -> None:
+    """As after a change of the registration: what it is opened with is different now."""
+    change = AuditAction.SERVER_CHANGE
+    for server in servers:
+        told = partial(server_changed.send_robust, sender=Server, server_uid=server.uid, change=change, reconnect=True)
+        transaction.on_commit(told, robust=True)

@@ -1,0 +1,83 @@
+"""Rotation of the ring's key: every sealed value comes under the current key, while the product works.
+
+Each row is one conditional UPDATE that names what it held before, so a value that somebody saves meanwhile is never
+overwritten, and a rotation that was killed goes on where it stopped: what it did is what it finds done.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+
+from servers import crypto
+from servers.crypto import SealedField, SealError, sealed_fields
+from servers.keyring import ring
+
+BATCH = 100
+#: a value that was sealed before the ring changed and is committed after the last look would be left behind
+SETTLE_SECONDS = 2.0
+#: between two batches, or a rotation would keep the other writers of SQLite waiting
+_PAUSE_SECONDS = 0.01
+_PASSES = 20
+
+
+@dataclass
+class Progress:
+    """`broken`: rows that do not open, in words; they are left as they are and stop the removal of their key."""
+
+    renewed: int = 0
+    broken: list[str] = field(default_factory=list)
+
+
+def left() -> dict[str, int]:
+    """Living rows under each key that is not the current one."""
+    found: dict[str, int] = {}
+    current = ring().current
+    for place in sealed_fields():
+        for key_id in place.rows().exclude(**{place.key_field: current}).values_list(place.key_field, flat=True):
+            found[key_id] = found.get(key_id, 0) + 1
+    return found
+
+
+def rotate(on_progress: Callable[[int], None] = lambda renewed: None, settle: float = SETTLE_SECONDS) -> Progress:
+    """Until nothing but broken rows stands under another key, also what was written while it ran."""
+    progress = Progress()
+    for _ in range(_PASSES):
+        progress.broken = []
+        for place in sealed_fields():
+            for renewed in _renewed(place, progress):
+                progress.renewed += renewed
+                on_progress(progress.renewed)
+        time.sleep(settle)
+        if sum(left().values()) <= len(progress.broken):
+            break
+    return progress
+
+
+def _renewed(place: SealedField, progress: Progress) -> Iterator[int]:
+    """How many rows of each batch came under the current key."""
+    last = 0
+    while batch := _batch(place, last):
+        last = batch[-1]["pk"]
+        with transaction.atomic():
+            count = sum(_renew(place, row, progress) for row in batch)
+        yield count
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _batch(place: SealedField, after: int) -> list[dict[str, Any]]:
+    rows = place.rows().filter(pk__gt=after).exclude(**{place.key_field: ring().current}).order_by("pk")
+    return list(rows.values("pk", "uid", place.field, place.key_field)[:BATCH])
+
+
+def _renew(place: SealedField, row: dict[str, Any], progress: Progress) -> bool:
+    before, key_id = bytes(row[place.field]), row[place.key_field]
+    try:
+        sealed, new_id = crypto.sealed_anew(before, key_id=key_id, table=place.table, uid=row["uid"], field=place.field)
+    except SealError as problem:
+        progress.broken.append(str(problem))
+        return False
+    same = place.rows().filter(pk=row["pk"], **{place.field: before, place.key_field: key_id})
+    return bool(same.update(**{place.field: sealed, place.key_field: new_id}) == 1)

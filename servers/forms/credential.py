@@ -1,0 +1,97 @@
+"""The form of one credential: only the boxes of its kind. A stored value never comes back into it."""
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from servers.enums import CredentialKind
+from servers.secret import Secret
+
+_PLAIN = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
+#: kinds that a person types in; the others come from a sign-in
+ENTERED = (
+    CredentialKind.BEARER,
+    CredentialKind.HEADER,
+    CredentialKind.BASIC,
+    CredentialKind.ENVIRONMENT,
+    CredentialKind.CERTIFICATE,
+)
+
+
+def _open(label: str, help_text: str = "", placeholder: str = "") -> forms.CharField:
+    widget = forms.TextInput(attrs={**_PLAIN, "placeholder": placeholder})
+    return forms.CharField(label=label, help_text=help_text, max_length=200, widget=widget)
+
+
+def _secret(label: str, help_text: str = "") -> forms.CharField:
+    widget = forms.PasswordInput(attrs={**_PLAIN, "autocomplete": "new-password"}, render_value=False)
+    return forms.CharField(label=label, help_text=help_text, strip=True, max_length=16_384, widget=widget)
+
+
+def _pem(label: str, help_text: str, *, required: bool = True) -> forms.CharField:
+    widget = forms.Textarea(attrs={**_PLAIN, "rows": 6, "placeholder": "-----BEGIN …-----"})
+    return forms.CharField(label=label, help_text=help_text, max_length=65_536, required=required, widget=widget)
+
+
+_DETAILS: dict[str, dict[str, forms.CharField]] = {
+    CredentialKind.HEADER: {"header": _open("Header", placeholder="X-API-Key")},
+    CredentialKind.BASIC: {"user": _open("User name")},
+    CredentialKind.ENVIRONMENT: {"variable": _open("Variable", placeholder="API_TOKEN")},
+}
+_SECRETS: dict[str, dict[str, forms.CharField]] = {
+    CredentialKind.BEARER: {"token": _secret("Token", "Without the word Bearer.")},
+    CredentialKind.HEADER: {"value": _secret("Value")},
+    CredentialKind.BASIC: {"password": _secret("Password")},
+    CredentialKind.ENVIRONMENT: {"value": _secret("Value")},
+    CredentialKind.CERTIFICATE: {
+        "certificate": _pem("Certificate", "PEM, with the intermediate certificates after it."),
+        "key": _pem("Private key", "PEM, without a passphrase."),
+        "ca": _pem("Authority", "PEM. Only what it signed is trusted then; empty: public authorities.", required=False),
+    },
+}
+
+
+class CredentialForm(forms.Form):
+    """`stored`: the open details of a credential whose value is replaced; its name and place are not asked again."""
+
+    def __init__(self, kind: str, data: Any = None, *, stored: dict[str, str] | None = None, url: str = "") -> None:
+        self.kind = CredentialKind(kind)
+        super().__init__(data)
+        if stored is None:
+            self.fields["name"] = forms.CharField(
+                label="Name", max_length=120, help_text="How people find it, such as Orders API, read only."
+            )
+            if self.kind != CredentialKind.ENVIRONMENT:
+                self.fields["url"] = self._url(url)
+        for name, field in self._parts(_DETAILS).items():
+            self.fields[name] = field
+            field.initial = (stored or {}).get(name, "")
+        self.fields.update(self._parts(_SECRETS))
+
+    def details(self) -> dict[str, str]:
+        return {name: self.cleaned_data[name] for name in _DETAILS.get(self.kind, {})}
+
+    def secrets(self) -> dict[str, Secret]:
+        return {name: Secret(self.cleaned_data[name]) for name in _SECRETS[self.kind]}
+
+    def refuse(self, problem: ValidationError) -> None:
+        """What the domain said, at the boxes that it is about."""
+        errors = getattr(problem, "message_dict", None) or {"": problem.messages}
+        for name, words in errors.items():
+            self.add_error(name if name in self.fields else None, words)
+
+    def _parts(self, table: dict[str, dict[str, forms.CharField]]) -> dict[str, forms.CharField]:
+        """Fields of a class are copied for each form; these are not of a class."""
+        return {name: _copied(field) for name, field in table.get(self.kind, {}).items()}
+
+    def _url(self, url: str) -> forms.CharField:
+        widget = forms.URLInput(attrs={**_PLAIN, "placeholder": "https://mcp.example.com"})
+        help_text = (
+            "Any address of the server. The credential is bound to its scheme, host and port and never sent elsewhere."
+        )
+        return forms.CharField(label="For", max_length=2000, initial=url, help_text=help_text, widget=widget)
+
+
+def _copied(field: forms.CharField) -> forms.CharField:
+    return field.__deepcopy__({})

@@ -1,0 +1,147 @@
+"""The key ring: the keys that wrap every data key, kept outside the database.
+
+It comes from one of three places, the first that is set: a command of the operator (MCPADMIN_KEYRING_COMMAND, for a KMS
+or a secret manager), the environment (MCPADMIN_KEYRING), a file (MCPADMIN_KEYRING_FILE). All hold the same JSON:
+{"current": "k1", "keys": {"k1": "<32 bytes in base64>"}}.
+
+    SealError
+    ├── KeyRingMissing   no readable ring
+    ├── UnknownKey       the ring lacks the key that a row was sealed with
+    └── SealBroken       (servers.crypto) a ciphertext that does not open where it stands
+"""
+
+import json
+import shlex
+import subprocess
+import threading
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from django.conf import settings
+
+KEY_BYTES = 32
+#: how long the answer of the operator's command counts; a key that is made current there is in use after that
+COMMAND_SECONDS = 60.0
+_COMMAND_TIMEOUT = 15.0
+
+
+class SealError(Exception):
+    """A secret cannot be sealed or opened. The message is fit for a page: it holds no key and no value."""
+
+
+class KeyRingMissing(SealError):
+    pass
+
+
+class UnknownKey(SealError):
+    pass
+
+
+class Source(Enum):
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, repr=False)
+class Ring:
+    current: str
+    ciphers: Mapping[str, AESGCM]
+
+    def cipher(self, key_id: str) -> AESGCM:
+        try:
+            return self.ciphers[key_id]
+        except KeyError:
+            raise UnknownKey(
+                f"The key ring has no key {key_id!r}. Restore the key ring that this database used."
+            ) from None
+
+
+_cached: tuple[object, Ring] | None = None
+_guard = threading.Lock()
+
+
+def source() -> Source:
+    if settings.KEYRING_COMMAND:
+        return Source.COMMAND
+    return Source.ENVIRONMENT if settings.KEYRING else Source.FILE
+
+
+def ring() -> Ring:
+    """The ring as it is now: a replaced file, and what the command says after a minute, are noticed."""
+    global _cached
+    with _guard:
+        version = _version()
+        if _cached is None or _cached[0] != version:
+            _cached = (version, parse(_text(), described()))
+        return _cached[1]
+
+
+def described() -> str:
+    """The ring in words for a message; never its content."""
+    words = {
+        Source.COMMAND: "from MCPADMIN_KEYRING_COMMAND",
+        Source.ENVIRONMENT: "in MCPADMIN_KEYRING",
+        Source.FILE: str(settings.KEYRING_FILE),
+    }
+    return f"The key ring {words[source()]}"
+
+
+def _version() -> object:
+    """What changes when the ring may have changed."""
+    kind = source()
+    if kind is Source.ENVIRONMENT:
+        return kind, settings.KEYRING
+    if kind is Source.COMMAND:
+        return kind, settings.KEYRING_COMMAND, time.monotonic() // COMMAND_SECONDS
+    path = Path(settings.KEYRING_FILE)
+    try:
+        stat = path.stat()
+    except OSError as exc:
+        raise KeyRingMissing(f"The key ring {path} cannot be read: {exc.strerror}.") from exc
+    return path, stat.st_mtime_ns, stat.st_ino, stat.st_size
+
+
+def _text() -> str:
+    kind = source()
+    if kind is Source.COMMAND:
+        return _printed(settings.KEYRING_COMMAND)
+    return str(settings.KEYRING) if kind is Source.ENVIRONMENT else _read(Path(settings.KEYRING_FILE))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, ValueError) as exc:
+        raise KeyRingMissing(f"The key ring {path} cannot be read ({type(exc).__name__}).") from None
+
+
+def _printed(command: str) -> str:
+    """What the operator's own command prints. It never meets anything that a user of the pages wrote."""
+    try:
+        done = subprocess.run(  # noqa: S603  the operator's own words, from the environment alone
+            shlex.split(command), capture_output=True, text=True, timeout=_COMMAND_TIMEOUT
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as exc:
+        raise KeyRingMissing(f"{described()} cannot be read: the command failed ({type(exc).__name__}).") from None
+    if done.returncode:
+        raise KeyRingMissing(f"{described()} cannot be read: the command ended with {done.returncode}.")
+    return done.stdout
+
+
+def parse(text: str, words: str) -> Ring:
+    """Raises KeyRingMissing, which quotes nothing of `text`."""
+    try:
+        document = json.loads(text)
+        keys = {str(key_id): b64decode(key, validate=True) for key_id, key in document["keys"].items()}
+        current = str(document["current"])
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise KeyRingMissing(f"{words} is damaged ({type(exc).__name__}).") from None
+    if current not in keys or any(len(key) != KEY_BYTES for key in keys.values()):
+        raise KeyRingMissing(f"{words} is damaged: it needs 32-byte keys and a current one.")
+    return Ring(current, {key_id: AESGCM(key) for key_id, key in keys.items()})

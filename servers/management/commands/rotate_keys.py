@@ -1,0 +1,99 @@
+"""`manage.py rotate_keys`: a new key for the ring, and every sealed value under it, while mcpadmin runs.
+
+A run that was killed is started again and goes on. A ring of the environment or of a command is changed by its
+operator first; then this brings the rows under what it calls current.
+"""
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from servers import keyring
+from servers.audit.acts import audited
+from servers.audit.record import SYSTEM
+from servers.crypto import SealError, missing_keys
+from servers.domain import rotation
+from servers.domain.drafts import purge_drafts
+from servers.enums import AuditAction
+from servers.keyring import Source
+from servers.keyring_file import prepare_key, remove_keys, use_next_key
+
+
+class Command(BaseCommand):
+    help = "Seal every credential under a new key of the ring. Online; go on after an interruption by running it again."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        chosen = parser.add_mutually_exclusive_group()
+        chosen.add_argument(
+            "--prepare",
+            action="store_true",
+            help="only add the next key to the file: copy it to every machine, then run this again without it",
+        )
+        chosen.add_argument("--retire", action="store_true", help="then remove the keys that no row needs any more")
+        chosen.add_argument("--check", action="store_true", help="only say how many rows stand under which old key")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._prepare() if options["prepare"] else self._handle(retire=options["retire"], check=options["check"])
+        except SealError as problem:
+            raise CommandError(str(problem)) from None
+
+    def _prepare(self) -> None:
+        if keyring.source() is not Source.FILE:
+            raise CommandError(f"{keyring.described()} is changed where it is kept.")
+        self.stdout.write(f"Key {prepare_key(Path(settings.KEYRING_FILE))} is in the ring and not used yet.")
+
+    def _handle(self, *, retire: bool, check: bool) -> None:
+        if missing := missing_keys():
+            raise CommandError(f"{keyring.described()} lacks {', '.join(missing)}. Restore the ring first.")
+        if check:
+            self._report(rotation.left())
+            return
+        self._begin(retire=retire)
+        purge_drafts()
+        progress = rotation.rotate(self._say)
+        self._note(progress.renewed)
+        if rest := rotation.left():
+            self._report(rest)
+            words = "\n".join(progress.broken[:20])
+            raise CommandError(f"Not every value could be renewed. Keep the old keys.\n{words}")
+        self.stdout.write(f"Every value stands under {keyring.ring().current}; {progress.renewed} were renewed.")
+        self._retire(really=retire)
+
+    def _begin(self, *, retire: bool) -> None:
+        """A new key, unless a rotation is under way, or only old keys are to go."""
+        if keyring.source() is not Source.FILE or rotation.left() or (retire and self._old()):
+            return
+        self.stdout.write(f"New key {use_next_key(Path(settings.KEYRING_FILE))} in {settings.KEYRING_FILE}.")
+
+    def _say(self, renewed: int) -> None:
+        self.stdout.write(f"{renewed} values renewed")
+        self.stdout.flush()
+
+    def _retire(self, *, really: bool) -> None:
+        if not (old := self._old()):
+            return
+        if really and keyring.source() is Source.FILE:
+            remove_keys(Path(settings.KEYRING_FILE), old)
+            self.stdout.write(f"Removed {', '.join(old)} from the ring. Older backups of the database need them.")
+            return
+        how = (
+            "run this again with --retire" if keyring.source() is Source.FILE else "remove them where the ring is kept"
+        )
+        self.stdout.write(f"No row needs {', '.join(old)} any more: {how}. Older backups of the database need them.")
+
+    def _old(self) -> list[str]:
+        ring = keyring.ring()
+        return sorted(ring.ciphers.keys() - {ring.current})
+
+    def _report(self, rest: dict[str, int]) -> None:
+        self.stdout.write(json.dumps({"current": keyring.ring().current, "left": rest}))
+
+    def _note(self, renewed: int) -> None:
+        with audited(SYSTEM) as trail:
+            details = {"key": keyring.ring().current, "renewed": renewed}
+            trail.note(AuditAction.KEYS_ROTATE, None, "key ring", details)

@@ -1,0 +1,37 @@
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from servers.enums import SignInState
+from servers.models.identity import Identity
+
+
+class SignIn(models.Model):
+    """One journey of a person to an authorization server and back, for one identity of a server.
+
+    Found again by the digest of its `state`, once, by the same person in the same browser. `sealed_pending` holds what a
+    worker needs to finish it; `sealed_url` where the browser is sent; `sealed_answer` what the browser brought back.
+    """
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="sign_ins")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    browser = models.CharField(max_length=64)  # digest of the browser's session
+    state = models.CharField(max_length=12, choices=SignInState, default=SignInState.REQUESTED)
+    state_digest = models.CharField(max_length=64, blank=True, db_index=True)
+    issuer = models.CharField(max_length=2000, blank=True)
+    detail = models.TextField(blank=True)  # why it failed, in words
+    sealed_client = models.BinaryField(null=True)  # id and secret that were registered by hand
+    sealed_pending = models.BinaryField(null=True)
+    sealed_url = models.BinaryField(null=True)
+    sealed_answer = models.BinaryField(null=True)
+    client_key_id = models.CharField(max_length=40, blank=True)
+    pending_key_id = models.CharField(max_length=40, blank=True)
+    url_key_id = models.CharField(max_length=40, blank=True)
+    answer_key_id = models.CharField(max_length=40, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"sign-in {self.uid}"

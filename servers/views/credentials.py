@@ -1,0 +1,173 @@
+"""Credentials as pages: a board of how they fare, one credential, adding, replacing, deleting, and their use by servers.
+
+No page holds a value. A box that was filled in and refused comes back empty.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from servers import access
+from servers.audit.record import Actor
+from servers.crypto import SealError
+from servers.domain import credential_board as reading
+from servers.domain import credentials
+from servers.domain.credential_parts import Parts
+from servers.enums import CredentialKind, TransportKind
+from servers.forms.credential import ENTERED, CredentialForm
+from servers.models import Credential, Server
+
+_STARTED_WITH = {True: CredentialKind.ENVIRONMENT, False: CredentialKind.BEARER}
+
+
+def credential_for(request: HttpRequest, uid: UUID, right: str = "view_credential") -> Credential:
+    access.require(request.user, "view_credential")
+    found = Credential.objects.filter(uid=uid).first()
+    if found is None:
+        raise Http404("There is no such credential.")
+    access.require(request.user, right)
+    return found
+
+
+@require_safe
+def board(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, "view_credential")
+    rows = reading.board(access.visible_servers(request.user))
+    context = {"nav": "credentials", "rows": rows, "rights": access.rights(request.user)}
+    return render(request, "servers/credentials/board.html", context)
+
+
+@require_safe
+def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
+    return render(request, "servers/credentials/detail.html", _detail(request, credential_for(request, uid)))
+
+
+def _detail(request: HttpRequest, credential: Credential) -> dict[str, Any]:
+    return {
+        "nav": "credentials",
+        "row": reading.row_of(credential, access.visible_servers(request.user)),
+        "credential": credential,
+        "form": CredentialForm(credential.kind, stored=credential.details) if credential.kind in ENTERED else None,
+        "rights": access.rights(request.user),
+    }
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def add(request: HttpRequest) -> HttpResponse:
+    """`?kind=` chooses the boxes; `?server=` is the one that uses it at once."""
+    access.require(request.user, "manage_credential")
+    server = _wanted_server(request)
+    kind = _kind(request, server)
+    form = CredentialForm(kind, request.POST if request.method == "POST" else None, url=server.url if server else "")
+    if request.method == "POST" and form.is_valid() and (made := _created(request, form)) is not None:
+        messages.success(request, f"{made.name} is sealed. It can be replaced, never shown.")
+        return _attached(request, server, made) if server else redirect("credentials:detail", made.uid)
+    context = {
+        "nav": "credentials",
+        "form": form,
+        "kind": kind,
+        "kinds": _kinds(server),
+        "server": server,
+        "rights": access.rights(request.user),
+    }
+    return render(request, "servers/credentials/add.html", context, status=422 if form.errors else 200)
+
+
+def _wanted_server(request: HttpRequest) -> Server | None:
+    slug = request.GET.get("server", "")
+    return access.server_for(request.user, slug, "change") if slug else None
+
+
+def _kind(request: HttpRequest, server: Server | None) -> CredentialKind:
+    wanted, offered = request.GET.get("kind", ""), _kinds(server)
+    local = server is not None and server.transport == TransportKind.STDIO
+    return CredentialKind(wanted) if wanted in offered else _STARTED_WITH[local]
+
+
+def _kinds(server: Server | None) -> list[CredentialKind]:
+    """Those that fit the server's transport."""
+    if server is None:
+        return list(ENTERED)
+    local = server.transport == TransportKind.STDIO
+    return [kind for kind in ENTERED if (kind == CredentialKind.ENVIRONMENT) == local]
+
+
+def _created(request: HttpRequest, form: CredentialForm) -> Credential | None:
+    parts = Parts(form.kind, form.details(), form.secrets())
+    name, url = form.cleaned_data["name"], form.cleaned_data.get("url", "")
+    try:
+        return credentials.create(Actor.of(request), request.user, name, parts, url)
+    except ValidationError as problem:
+        form.refuse(problem)
+    except SealError as problem:
+        form.refuse(ValidationError(str(problem)))
+    return None
+
+
+@sensitive_post_parameters()
+@require_POST
+def replace(request: HttpRequest, uid: UUID) -> HttpResponse:
+    credential = credential_for(request, uid, "manage_credential")
+    if credential.kind not in ENTERED:
+        raise Http404("This credential is replaced by signing in again.")
+    form = CredentialForm(credential.kind, request.POST, stored=credential.details)
+    if form.is_valid():
+        try:
+            parts = Parts(form.kind, form.details(), form.secrets())
+            credentials.replace(Actor.of(request), request.user, credential, parts)
+        except (ValidationError, SealError) as problem:
+            form.refuse(problem if isinstance(problem, ValidationError) else ValidationError(str(problem)))
+        else:
+            messages.success(request, f"{credential.name} is replaced. Sessions that use it reconnect.")
+            return redirect("credentials:detail", credential.uid)
+    context = _detail(request, credential) | {"form": form}
+    return render(request, "servers/credentials/detail.html", context, status=422)
+
+
+@require_http_methods(["GET", "POST"])
+def delete(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """GET asks and names the servers that use it; POST deletes."""
+    credential = credential_for(request, uid, "manage_credential")
+    if request.method == "POST":
+        credentials.delete(Actor.of(request), request.user, credential)
+        messages.success(request, f"{credential.name} is deleted.")
+        return redirect("credentials:list")
+    return render(request, "servers/credentials/delete.html", _detail(request, credential))
+
+
+# --- use by a server -----------------------------------------------------------------------------------------------------
+@require_POST
+def attach(request: HttpRequest, slug: str) -> HttpResponse:
+    server = access.server_for(request.user, slug, "change")
+    uid = request.POST.get("credential", "")
+    credential = next((row for row in credentials.attachable(server) if str(row.uid) == uid), None)
+    if credential is None:
+        messages.error(request, "Choose a credential of this server's address.")
+        return redirect("servers:settings", server.slug)
+    return _attached(request, server, credential)
+
+
+def _attached(request: HttpRequest, server: Server, credential: Credential) -> HttpResponse:
+    try:
+        credentials.attach(Actor.of(request), request.user, server, credential)
+    except ValidationError as problem:
+        messages.error(request, " ".join(problem.messages))
+    else:
+        messages.success(request, f"{server.name} uses {credential.name} from its next connection on.")
+    return redirect("servers:settings", server.slug)
+
+
+@require_POST
+def detach(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
+    server = access.server_for(request.user, slug, "change")
+    credential = credential_for(request, uid)
+    credentials.detach(Actor.of(request), request.user, server, credential)
+    messages.success(request, f"{server.name} no longer uses {credential.name}.")
+    return redirect("servers:settings", server.slug)

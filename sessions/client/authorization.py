@@ -1,0 +1,265 @@
+"""Authorization of one server: holds the token, renews it, and asks for a new one when the server wants that.
+
+`Authorization` is what transports ask (transports/authorizing.py). It is given a `TokenStore` (rows in the host, memory
+in tests) and a `Consent` (a person); neither sees how a token is got.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final, TypeVar
+
+from ..protocol.errors import AuthorizationError, McpError, SignInNeeded
+from ..protocol.oauth import flows
+from ..protocol.oauth.callback import LIFETIME
+from ..protocol.oauth.challenges import Demand
+from ..protocol.oauth.exchange import Exchange, HttpResponse
+from ..protocol.oauth.grant import Grant, Pending, Registration
+from ..protocol.oauth.settings import AuthorizationSettings, IdentityProvider
+from ..protocol.oauth.tokens import TokenRefused
+from ..transports.authorizing import Trial
+from .authorization_needs import Consent, Http, TokenStore
+from .authorization_signing import Signing
+from .authorization_trial import RequestTrial
+
+__all__ = [
+    "Authorization",
+    "AuthorizationSettings",
+    "Consent",
+    "Grant",
+    "Http",
+    "IdentityProvider",
+    "Pending",
+    "Registration",
+    "SignInNeeded",
+    "TokenStore",
+]
+Result = TypeVar("Result")
+#: times that one operation may ask for the same more permissions, and how many such wishes are met in all
+_STEP_UPS: Final = 2
+_STEP_UP_KINDS: Final = 32
+
+
+class Authorization:
+    """One for each server and identity in a process; belongs to one event loop. Raises McpError only.
+
+    Whatever changes the grant is a task of its own: a request that is given up must not take a new token with it.
+    """
+
+    def __init__(
+        self,
+        settings: AuthorizationSettings,
+        store: TokenStore,
+        http: Http,
+        *,
+        consent: Consent | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`http` is the guarded engine (transports/authorization_http.py). Without `consent` every request that
+        needs a person ends with SignInNeeded."""
+        self.settings = settings
+        self.signing = Signing(settings, clock)
+        self._store, self._http, self._consent, self._clock = store, http, consent, clock
+        self._grant: Grant | None = None
+        self._loaded = False
+        self._one = asyncio.Lock()
+        self._step_ups: Counter[tuple[str, frozenset[str]]] = Counter()
+        self._tasks: dict[Hashable, asyncio.Task[bool]] = {}
+
+    def trial(self, operation: str, *, interactive: bool = True) -> Trial:
+        """What a transport asks for each request (transports/authorizing.py)."""
+        return RequestTrial(self, operation, interactive=interactive)
+
+    async def begin(self, *, metadata_url: str = "", scopes: tuple[str, ...] = ()) -> Pending:
+        """Find the authorization server, register there if needed, and make the URL to send a person to."""
+        return await self._begin(Demand(metadata_urls=(metadata_url,) if metadata_url else (), scopes=scopes))
+
+    async def finish(self, pending: Pending, parameters: Mapping[str, str]) -> Grant:
+        """Check the redirect's parameters (`iss`, error), exchange the code, save and return the grant."""
+        if self._clock() - pending.created_at > LIFETIME:
+            raise AuthorizationError("This sign-in was begun too long ago. Begin again.")
+        try:
+            grant = await self._run(flows.redeem(pending, parameters, self.signing, self._clock()))
+        except TokenRefused as exc:
+            await self._forget_registration(pending.grant, exc)
+            raise
+        async with self._store.refreshing():
+            last = await self._store.load()
+            await self._keep(replace(grant, generation=max(grant.generation, last.generation + 1 if last else 1)))
+        assert self._grant is not None  # noqa: S101  just kept
+        return self._grant
+
+    async def settle(self) -> None:
+        """Wait until no token is being fetched any more: one that was given and not kept is lost."""
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    # -- for a request (authorization_trial.py)
+
+    @property
+    def generation(self) -> int:
+        return self._grant.generation if self._grant is not None else 0
+
+    def may_step_up(self, operation: str, scopes: tuple[str, ...]) -> bool:
+        """A server that asks for the same again and again does not know what it wants."""
+        key = (operation, frozenset(scopes))
+        self._step_ups[key] += 1
+        return self._step_ups[key] <= _STEP_UPS and len(self._step_ups) <= _STEP_UP_KINDS
+
+    async def current(self) -> Grant | None:
+        """The grant in use, renewed where its end is near."""
+        if not self._loaded:
+            self._grant, self._loaded = await self._store.load(), True
+        grant = self._grant
+        if grant is not None and grant.signed_in and grant.stale(self._clock()):
+            await self._renew_early(grant)
+        return self._grant if self._grant is not None and self._grant.signed_in else None
+
+    async def _renew_early(self, grant: Grant) -> None:
+        try:
+            await self.renewed(grant.generation)
+        except McpError:
+            if grant.expired(self._clock()):
+                raise  # otherwise it still holds for a while, and the next request tries again
+
+    async def renewed(self, sent: int) -> bool:
+        """True: there is another token than the one of this generation. False: only a new sign-in helps."""
+        return await self._shared(("renewed", sent), lambda: self._renewed(sent))
+
+    async def authorized(self, sent: int, demand: Demand) -> bool:
+        """Go the whole way for a new token, as the server demands it. SignInNeeded when a person is missing."""
+        return await self._shared(("authorized", sent, demand), lambda: self._authorized(sent, demand))
+
+    async def _shared(self, key: Hashable, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Whoever wants the same at the same time waits for one outcome, be it an error."""
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.create_task(self._alone(work), name="mcp authorization")
+            task.add_done_callback(partial(self._over, key))
+        try:
+            return await asyncio.shield(task)
+        except McpError as exc:
+            raise exc.again(may_have_run=False) from exc
+
+    async def _alone(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        async with self._one:
+            return await work()
+
+    def _over(self, key: Hashable, task: "asyncio.Task[bool]") -> None:
+        del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # whoever waited may be gone
+
+    # -- one at a time
+
+    async def _renewed(self, sent: int) -> bool:
+        if self._newer(self._grant, sent):
+            return True
+        async with self._store.refreshing():
+            self._grant = grant = await self._store.load()
+            if self._newer(grant, sent):
+                return True
+            if grant is None or not flows.renewable(self.settings, grant):
+                return False
+            try:
+                given = await self._given()
+                await self._keep(await self._run(flows.renew(self.settings, grant, self.signing, given, self._clock())))
+            except TokenRefused as exc:
+                if self.settings.flow != "code":
+                    raise
+                if exc.error in ("invalid_grant", "invalid_client"):
+                    await self._keep(_signed_out(grant, exc))
+                return False
+        return True
+
+    async def _authorized(self, sent: int, demand: Demand) -> bool:
+        if self._newer(self._grant, sent):
+            return True
+        if self.settings.flow == "code":
+            await self._person(demand)
+        else:
+            async with self._store.refreshing():
+                await self._service(demand)
+        return True
+
+    async def _person(self, demand: Demand) -> None:
+        if self._consent is None:
+            hint = next(iter(demand.metadata_urls), "")
+            raise SignInNeeded("The server asks you to sign in.", metadata_url=hint, scopes=demand.scopes)
+        pending = await self._begin(demand)
+        try:
+            await self.finish(pending, await self._consent(pending))
+        except TokenRefused as exc:
+            if not _forgotten(pending.grant, exc):
+                raise
+            again = await self._begin(demand)
+            await self.finish(again, await self._consent(again))
+
+    async def _service(self, demand: Demand) -> None:
+        known, given = await self._store.load(), await self._given()
+        blank = await self._run(flows.prepare(self.settings, demand, known, self.signing))
+        await self._keep(await self._run(flows.renew(self.settings, blank, self.signing, given, self._clock())))
+
+    async def _begin(self, demand: Demand) -> Pending:
+        known = await self._store.load()
+        made = flows.Made(secrets.token_urlsafe(32), secrets.token_urlsafe(32), self._clock())
+        pending = await self._run(flows.sign_in(self.settings, demand, known, self.signing, made))
+        if known is None or known.registration != pending.grant.registration:
+            # What the server gave for good is kept, whether or not the person comes back. Tokens of another issuer go.
+            same = known is not None and known.issuer == pending.issuer
+            base = known if known is not None and same else pending.grant
+            await self._keep(replace(base, registration=pending.grant.registration))
+        return pending
+
+    # -- small steps
+
+    @staticmethod
+    def _newer(grant: Grant | None, sent: int) -> bool:
+        return grant is not None and grant.signed_in and grant.generation != sent
+
+    async def _given(self) -> str:
+        """The token that somebody else signed, for the flows that begin with one."""
+        provider, source = self.settings.identity_provider, self.settings.workload_token
+        if self.settings.flow == "enterprise" and provider is not None:
+            return await provider.id_token()
+        if self.settings.flow == "workload":
+            if source is None:
+                raise AuthorizationError("No source of the workload's token is set up for this server.")
+            return await source()
+        return ""
+
+    async def _keep(self, grant: Grant) -> None:
+        await self._store.save(grant)
+        self._grant, self._loaded = grant, True
+
+    async def _forget_registration(self, grant: Grant, refused: TokenRefused) -> None:
+        """The server does not know us any more: the next sign-in registers anew."""
+        if _forgotten(grant, refused):
+            await self._keep(replace(grant, registration=None))
+
+    async def _run(self, exchange: Exchange[Result]) -> Result:
+        response: HttpResponse | None = None
+        try:
+            while True:
+                response = await self._http(exchange.send(response))  # type: ignore[arg-type]  # None only at first
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+        finally:
+            exchange.close()
+
+
+def _forgotten(grant: Grant, refused: TokenRefused) -> bool:
+    """Whether the server does not know the client id any more that it once gave us."""
+    known = grant.registration
+    return refused.error == "invalid_client" and known is not None and known.source == "dynamic"
+
+
+def _signed_out(grant: Grant, refused: TokenRefused) -> Grant:
+    """The refresh token is worth nothing any more, and with it the grant."""
+    gone = replace(grant, access_token="", refresh_token="", expires_at=None)
+    return replace(gone, registration=None) if _forgotten(grant, refused) else gone

@@ -1,0 +1,72 @@
+"""The worker's part of a sign-in: finds the authorization server before, and fetches the token after."""
+
+import asyncio
+from functools import partial
+from uuid import UUID
+
+import structlog
+
+from servers.crypto import SealError
+from servers.domain import sign_ins
+from servers.enums import SignInState
+from servers.models import SignIn
+from sessions.client.authorization import Authorization, Pending
+from sessions.host.authorization import for_sign_in
+from sessions.host.db import Database, DatabaseAway
+from sessions.host.launch import egress_policy
+from sessions.protocol.errors import McpError
+
+SECONDS = 60.0
+log = structlog.get_logger(__name__)
+
+
+async def run(db: Database, uid: UUID) -> None:
+    """The next step of a sign-in, whichever it is; nothing when another worker was faster."""
+    try:
+        row = await db.write(partial(sign_ins.take, uid))
+    except DatabaseAway as exc:  # the page asks again
+        log.warning("host.sign_in_not_taken", sign_in=str(uid), problem=str(exc)[:200])
+        return
+    if row is None:
+        return
+    try:
+        async with asyncio.timeout(SECONDS):
+            await _step(db, row)
+    except McpError as error:
+        await _failed(db, row, error.detail)
+    except SealError as problem:
+        await _failed(db, row, str(problem))
+    except TimeoutError:
+        await _failed(db, row, f"The authorization server was not done within {SECONDS:.0f} s.")
+    except asyncio.CancelledError:
+        db.post(partial(sign_ins.failed, row, "The worker stopped meanwhile. Begin again."))
+        raise
+    except Exception as exc:  # a fault of ours: said on the page, never a journey that stands still
+        log.exception("host.sign_in_failed", sign_in=str(uid))
+        await _failed(db, row, f"mcpadmin failed ({type(exc).__name__}). Its own log has the details.")
+
+
+async def _step(db: Database, row: SignIn) -> None:
+    client = await db.read(partial(sign_ins.opened, row, "client"))
+    url = row.identity.server.url
+    authorization = for_sign_in(url, row.identity_id, db, egress_policy(), client)
+    await (_prepare if row.state == SignInState.PREPARING else _finish)(db, row, authorization)
+
+
+async def _prepare(db: Database, row: SignIn, authorization: Authorization) -> None:
+    challenge = row.identity.challenge
+    scopes = tuple(challenge.get("scopes", ()))
+    pending = await authorization.begin(metadata_url=challenge.get("metadata_url", ""), scopes=scopes)
+    ready = partial(sign_ins.ready, row, pending.issuer, pending.state, pending.to_data(), pending.url)
+    await db.write(ready)
+
+
+async def _finish(db: Database, row: SignIn, authorization: Authorization) -> None:
+    pending = Pending.from_data(await db.read(partial(sign_ins.opened, row, "pending")))
+    parameters = await db.read(partial(sign_ins.opened, row, "answer"))
+    await authorization.finish(pending, parameters)
+    await db.persist(partial(sign_ins.done, row), list)
+
+
+async def _failed(db: Database, row: SignIn, words: str) -> None:
+    await db.persist(partial(sign_ins.failed, row, words), list)

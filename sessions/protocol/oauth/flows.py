@@ -1,0 +1,194 @@
+"""Whole flows: from a refused request to the page of a person, and from there to a token; and tokens without a person.
+
+Sources: MCP *Authorization* 2025-03-26 to 2026-07-28; extensions *OAuth Client Credentials* (SEP-1046),
+*Enterprise-Managed Authorization* (SEP-990), *Workload Identity Federation* (SEP-1933), *DPoP* (SEP-1932).
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from ..errors import AuthorizationError
+from . import registration, resource_metadata, server_metadata, tokens
+from .callback import code_of
+from .challenges import Demand
+from .exchange import Exchange
+from .grant import EndpointAuth, Grant, Pending, Registration
+from .scopes import OFFLINE, wanted, with_offline
+from .server_metadata import AuthorizationServer
+from .settings import AuthorizationSettings
+from .signing import Signer
+from .urls import canonical, demand_secure
+
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who gives tokens for the server, and for what."""
+
+    server: AuthorizationServer
+    resource: str
+    scopes: tuple[str, ...] = ()
+
+
+def discover(settings: AuthorizationSettings, demand: Demand, known: Grant | None) -> Exchange[Found]:
+    metadata = yield from resource_metadata.find(settings.server_url, demand.metadata_urls)
+    if metadata is None:
+        beside = yield from server_metadata.find_beside(settings.server_url)
+        return Found(beside, canonical(settings.server_url))
+    issuer = _chosen(metadata.issuers, settings.issuer, known)
+    server = yield from server_metadata.find(issuer)
+    return Found(server, metadata.resource, metadata.scopes)
+
+
+def _chosen(issuers: tuple[str, ...], wished: str, known: Grant | None) -> str:
+    """The operator's choice, else the one that we know already, else the first."""
+    if wished and wished not in issuers:
+        raise AuthorizationError(f"The server does not name the authorization server {wished} that was chosen for it.")
+    if wished:
+        return wished
+    return known.issuer if known is not None and known.issuer in issuers else issuers[0]
+
+
+def _blank(settings: AuthorizationSettings, demand: Demand, known: Grant | None, found: Found, signer: Signer) -> Grant:
+    """Where a token will come from and what it will be for. What was granted elsewhere does not come along."""
+    server = found.server
+    before = known if known is not None and known.issuer == server.issuer else None
+    asked = (*before.scopes_requested, *before.scopes_granted) if before else ()
+    bound = settings.dpop and (server.dpop or demand.scheme == "dpop")
+    return Grant(
+        issuer=server.issuer,
+        resource=found.resource,
+        token_endpoint=server.token_endpoint,
+        scopes_requested=wanted(demand.scopes, settings.scopes, found.scopes, asked),
+        dpop_key=((before.dpop_key if before else "") or signer.new_key()) if bound else "",
+        generation=known.generation if known else 0,
+    )
+
+
+# -- a person signs in
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made up for one sign-in, each 256 random bits; and the moment, in seconds of the epoch."""
+
+    state: str
+    verifier: str
+    now: float
+
+
+def sign_in(
+    settings: AuthorizationSettings, demand: Demand, known: Grant | None, signer: Signer, made: Made
+) -> Exchange[Pending]:
+    """Up to the address that a person is sent to."""
+    found = yield from discover(settings, demand, known)
+    server = found.server
+    if not server.authorization_endpoint:
+        raise AuthorizationError(f"The authorization server {server.issuer} offers no page to sign in.")
+    if not (server.pkce or settings.pkce_vouched):
+        raise AuthorizationError(
+            f"The authorization server {server.issuer} does not say that it supports PKCE with S256. Without it a "
+            "sign-in could be stolen on its way back, so it was not begun."
+        )
+    client = yield from registration.register(settings, server, known.registration if known else None)
+    blank = _blank(settings, demand, known, found, signer)
+    scopes = with_offline(blank.scopes_requested, server.scopes)
+    grant = replace(blank, registration=client, scopes_requested=scopes)
+    url = _address(server.authorization_endpoint, grant, client, made)
+    return Pending(made.state, url, made.verifier, grant, made.now, server.iss_promised)
+
+
+def _address(endpoint: str, grant: Grant, client: Registration, made: Made) -> str:
+    digest = hashlib.sha256(made.verifier.encode()).digest()
+    query = {
+        "response_type": "code",
+        "client_id": client.client_id,
+        "redirect_uri": client.redirect_uri,
+        "state": made.state,
+        "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+        "resource": grant.resource,
+    }
+    if grant.scopes_requested:
+        query["scope"] = " ".join(grant.scopes_requested)
+    if OFFLINE in grant.scopes_requested:
+        query["prompt"] = "consent"
+    parts = urlsplit(endpoint)
+    return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, urlencode(query))))))
+
+
+def redeem(pending: Pending, parameters: Mapping[str, str], signer: Signer, now: float) -> Exchange[Grant]:
+    """From the redirect's parameters to a token."""
+    fields = {
+        "grant_type": "authorization_code",
+        "code": code_of(pending, parameters),
+        "code_verifier": pending.verifier,
+        "redirect_uri": pending.grant.registration.redirect_uri if pending.grant.registration else "",
+    }
+    answer = yield from tokens.ask(pending.grant, fields, signer)
+    return tokens.taken(pending.grant, answer, now)
+
+
+# -- nobody is asked
+
+
+def prepare(settings: AuthorizationSettings, demand: Demand, known: Grant | None, signer: Signer) -> Exchange[Grant]:
+    """Of a flow without a person: who to ask for a token, as a grant that has none yet."""
+    found = yield from discover(settings, demand, known)
+    if not settings.client_id:
+        raise AuthorizationError("No client id is entered for this server; this way of signing in needs one.")
+    client = registration.by_hand(settings, found.server, known.registration if known else None)
+    return replace(_blank(settings, demand, known, found, signer), registration=client)
+
+
+def renewable(settings: AuthorizationSettings, grant: Grant) -> bool:
+    return bool(grant.token_endpoint and (settings.flow != "code" or grant.refresh_token))
+
+
+def renew(settings: AuthorizationSettings, grant: Grant, signer: Signer, given: str, now: float) -> Exchange[Grant]:
+    """The next token from the same server. `given`: what the source of the settings gave (enterprise, workload)."""
+    if settings.flow == "code":
+        fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
+    elif settings.flow == "client_credentials":
+        fields = {"grant_type": "client_credentials"}
+    elif settings.flow == "workload":
+        fields = {"grant_type": JWT_BEARER, "assertion": given}
+    else:
+        identity = yield from _exchanged(settings, grant, signer, given)
+        fields = {"grant_type": JWT_BEARER, "assertion": identity}
+    if grant.scopes_requested and settings.flow != "code":
+        fields["scope"] = " ".join(grant.scopes_requested)
+    answer = yield from tokens.ask(grant, fields, signer)
+    return tokens.taken(grant, answer, now)
+
+
+def _exchanged(settings: AuthorizationSettings, grant: Grant, signer: Signer, id_token: str) -> Exchange[str]:
+    """The identity provider turns a person's identity token into an assertion for this server (RFC 8693, ID-JAG)."""
+    provider = settings.identity_provider
+    if provider is None:
+        raise AuthorizationError("No identity provider is set up for this server.")
+    demand_secure(provider.token_endpoint, "The identity provider's address")
+    fields = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "requested_token_type": ID_JAG,
+        "subject_token": id_token,
+        "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+        "audience": grant.issuer,
+    }
+    if grant.scopes_requested:
+        fields["scope"] = " ".join(grant.scopes_requested)
+    how: EndpointAuth = "client_secret_basic" if provider.client_secret else "none"
+    client = Registration(
+        provider.token_endpoint, provider.client_id, "registered_by_hand", provider.client_secret, how
+    )
+    there = Grant(client.issuer, client, grant.resource, provider.token_endpoint)
+    answer = yield from tokens.ask(there, fields, signer)
+    if answer.issued not in ("", ID_JAG):
+        raise AuthorizationError("The identity provider gave another kind of token than the one that was asked for.")
+    return answer.access_token

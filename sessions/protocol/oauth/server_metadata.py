@@ -1,0 +1,102 @@
+"""What an authorization server says of itself (RFC 8414, OpenID Connect Discovery), and what stands in for it in
+2025-03-26."""
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..errors import AuthorizationError
+from .exchange import Exchange, get
+from .resource_metadata import check_transient
+from .scopes import scopes_of
+from .urls import base, demand_endpoint, demand_secure
+
+_OAUTH = "/.well-known/oauth-authorization-server"
+_OPENID = "/.well-known/openid-configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationServer:
+    """`issuer` is compared byte for byte wherever it is met. Endpoints are checked addresses, or empty."""
+
+    issuer: str
+    token_endpoint: str
+    authorization_endpoint: str = ""
+    registration_endpoint: str = ""
+    #: None: not said
+    endpoint_auth: tuple[str, ...] | None = None
+    scopes: tuple[str, ...] = ()
+    pkce: bool = False
+    takes_metadata_documents: bool = False
+    iss_promised: bool = False
+    dpop: bool = False
+
+
+def find(issuer: str) -> Exchange[AuthorizationServer]:
+    """By the issuer that the server's metadata names. AuthorizationError when nothing usable is there."""
+    demand_secure(issuer, "The authorization server's address")
+    other = ""
+    for url in candidates(issuer):
+        document = yield from _document(url)
+        if document is None:
+            continue
+        if document.get("issuer") == issuer:
+            return read(document)
+        other = other or str(document.get("issuer"))
+    if other:
+        raise AuthorizationError(
+            f"The metadata of the authorization server {issuer[:200]!r} is that of another one ({other[:200]!r})."
+        )
+    raise AuthorizationError(f"The authorization server {issuer[:200]!r} has no metadata that could be read.")
+
+
+def find_beside(server_url: str) -> Exchange[AuthorizationServer]:
+    """2025-03-26: the server is its own authorization server, with endpoints at fixed paths when it does not say."""
+    issuer = base(server_url)
+    demand_secure(issuer, "The server's address")
+    document = yield from _document(issuer + _OAUTH)
+    if document is None:
+        return AuthorizationServer(issuer, f"{issuer}/token", f"{issuer}/authorize", f"{issuer}/register", pkce=True)
+    if document.get("issuer") != issuer:
+        raise AuthorizationError(f"The metadata at {issuer} is that of another authorization server.")
+    return read(document)
+
+
+def candidates(issuer: str) -> list[str]:
+    """In the order in which they are tried. An issuer with a path never leads to the documents of its host."""
+    root, path = base(issuer), urlsplit(issuer).path.rstrip("/")
+    if not path:
+        return [root + _OAUTH, root + _OPENID]
+    return [root + _OAUTH + path, root + _OPENID + path, root + path + _OPENID]
+
+
+def _document(url: str) -> Exchange[dict[str, Any] | None]:
+    response = yield get(url)
+    check_transient(response, "authorization server's metadata")
+    return response.json() if response.status == 200 else None
+
+
+def read(document: dict[str, Any]) -> AuthorizationServer:
+    """Of a document whose issuer was compared. Endpoints that are not there are missed where they are needed."""
+    methods = document.get("token_endpoint_auth_methods_supported")
+    return AuthorizationServer(
+        issuer=document["issuer"],
+        token_endpoint=demand_endpoint(document.get("token_endpoint"), "token endpoint"),
+        authorization_endpoint=_endpoint(document, "authorization_endpoint", "authorization endpoint"),
+        registration_endpoint=_endpoint(document, "registration_endpoint", "registration endpoint"),
+        endpoint_auth=tuple(map(str, methods)) if isinstance(methods, list) else None,
+        scopes=scopes_of(document.get("scopes_supported")),
+        pkce="S256" in _listed(document, "code_challenge_methods_supported"),
+        takes_metadata_documents=document.get("client_id_metadata_document_supported") is True,
+        iss_promised=document.get("authorization_response_iss_parameter_supported") is True,
+        dpop="ES256" in _listed(document, "dpop_signing_alg_values_supported"),
+    )
+
+
+def _endpoint(document: dict[str, Any], name: str, what: str) -> str:
+    return demand_endpoint(document[name], what) if document.get(name) else ""
+
+
+def _listed(document: dict[str, Any], name: str) -> list[Any]:
+    value = document.get(name)
+    return value if isinstance(value, list) else []

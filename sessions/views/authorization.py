@@ -1,0 +1,133 @@
+"""*Sign in* at a server's authorization server: what will happen, the way there, the way back.
+
+The way there leads through `go`, so no page holds the address with its `state`; the way back ends in a redirect, so
+neither the address bar nor the history keeps the code (security.md OA8).
+"""
+
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_http_methods, require_safe
+
+from servers import access
+from servers.audit.record import Actor
+from servers.crypto import SealError
+from servers.domain import sign_ins
+from servers.enums import SignInState, TransportKind
+from servers.forms.sign_in import ClientForm
+from servers.models import Server, SignIn
+from sessions.domain import client_document, server_pages
+from sessions.views.servers import server_context
+
+_WAITS_FOR_WORKER = (SignInState.REQUESTED, SignInState.ANSWERED)
+
+
+def _server(request: HttpRequest, slug: str) -> Server:
+    server = access.server_for(request.user, slug, "change")
+    access.require(request.user, "manage_credential", server)
+    if server.transport == TransportKind.STDIO:
+        raise Http404("A local process has no authorization server.")
+    return server
+
+
+def _browser(request: HttpRequest) -> str:
+    return str(request.session.session_key or "")
+
+
+@require_http_methods(["GET", "POST"])
+def sign_in(request: HttpRequest, slug: str) -> HttpResponse:
+    """GET explains what will happen; POST begins."""
+    server = _server(request, slug)
+    form = ClientForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            row = sign_ins.begin(Actor.of(request), request.user, server, _browser(request), **form.client())
+        except (ValidationError, SealError) as problem:
+            form.add_error(None, problem.messages if isinstance(problem, ValidationError) else str(problem))
+        else:
+            return redirect("servers:sign_in_progress", slug, row.uid)
+    context = server_context(request, server_pages.header(server), "settings")
+    context |= {"form": form, "callback": client_document.callback(), "host": urlsplit(server.url).netloc}
+    return render(request, "sessions/authorization/sign_in.html", context, status=422 if form.errors else 200)
+
+
+def _of_person(request: HttpRequest, slug: str, uid: UUID) -> SignIn:
+    server = _server(request, slug)
+    row = sign_ins.of_person(request.user, _browser(request), uid)
+    if row is None or row.identity.server_id != server.pk:
+        raise Http404("There is no such sign-in of yours in this browser. Begin again.")
+    return row
+
+
+@never_cache
+@require_safe
+def progress(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
+    """The state of the journey; its page asks again while a worker is at it, and rings for one that was not heard."""
+    row = _of_person(request, slug, uid)
+    if row.state == SignInState.DONE:
+        messages.success(request, f"Signed in at {urlsplit(row.issuer).netloc}. The session opens again.")
+        return _leave(request, reverse("servers:tools", args=[slug]))
+    over = row.expires_at <= timezone.now()
+    if row.state in _WAITS_FOR_WORKER and not over:
+        sign_ins.ask(row)
+    context: dict[str, Any] = server_context(request, server_pages.header(row.identity.server), "settings")
+    context |= {"row": row, "over": over, "host": urlsplit(row.issuer).netloc, "insecure": row.issuer[:5] == "http:"}
+    fragment = "sessions/authorization/_progress.html"
+    return render(request, fragment if request.htmx else "sessions/authorization/progress.html", context)
+
+
+def _leave(request: HttpRequest, url: str) -> HttpResponse:
+    """To another page, also from a fragment."""
+    if not request.htmx:
+        return redirect(url)
+    response = HttpResponse()
+    response.headers["HX-Redirect"] = url
+    return response
+
+
+@never_cache
+@require_safe
+@sensitive_variables()
+def go(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
+    row = _of_person(request, slug, uid)
+    if row.state != SignInState.READY or row.expires_at <= timezone.now():
+        return redirect("servers:sign_in_progress", slug, uid)
+    url = sign_ins.address(row)
+    if urlsplit(url).scheme not in ("https", "http"):
+        raise Http404("This is no address to send a browser to.")
+    return _quiet(HttpResponseRedirect(url))
+
+
+@never_cache
+@require_safe
+@sensitive_variables()
+def callback(request: HttpRequest) -> HttpResponse:
+    """Where the authorization server sends the browser. What it brings is judged in a worker (`iss` first)."""
+    try:
+        row = sign_ins.answer(request.user, _browser(request), request.GET.dict())
+    except sign_ins.Forged:
+        context = {"nav": "servers"}
+        return _quiet(render(request, "sessions/authorization/forged.html", context, status=400))
+    return _quiet(redirect("servers:sign_in_progress", row.identity.server.slug, row.uid))
+
+
+def _quiet(response: HttpResponse) -> HttpResponse:
+    response.headers["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+@login_not_required
+@require_safe
+def client(request: HttpRequest) -> JsonResponse:
+    """Who this installation is, for authorization servers that read it (client ID metadata document)."""
+    return JsonResponse(client_document.document())

@@ -1,0 +1,161 @@
+"""An MCP server of the official SDK behind the SDK's own authorization server, in one process: `--port N`.
+
+Every person consents at once. What was asked of the authorization server is a line of JSON in `PROTECTED_LOG`.
+`POST /control/expire` ends every access token, `POST /control/revoke` every grant. Runs in the environment of sdk2.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import time
+
+import uvicorn
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    OAuthAuthorizationServerProvider,
+    RefreshToken,
+    construct_redirect_uri,
+)
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from serving import AnnouncingServer
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+LIFE_SECONDS = 3600
+
+
+def note(event: str, **more: str) -> None:
+    with open(os.environ["PROTECTED_LOG"], "a") as log:
+        log.write(json.dumps({"event": event, **more}) + "\n")
+
+
+class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+    def __init__(self) -> None:
+        self.clients: dict[str, OAuthClientInformationFull] = {}
+        self.codes: dict[str, AuthorizationCode] = {}
+        self.access: dict[str, AccessToken] = {}
+        self.refresh: dict[str, RefreshToken] = {}
+
+    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        return self.clients.get(client_id)
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        note("register", name=str(client_info.client_name))
+        self.clients[str(client_info.client_id)] = client_info
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        note("authorize")
+        code = AuthorizationCode(
+            code=secrets.token_urlsafe(24),
+            scopes=params.scopes or ["tools"],
+            expires_at=time.time() + 60,
+            client_id=str(client.client_id),
+            code_challenge=params.code_challenge,
+            redirect_uri=params.redirect_uri,
+            redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
+            resource=params.resource,
+        )
+        self.codes[code.code] = code
+        return construct_redirect_uri(str(params.redirect_uri), code=code.code, state=params.state)
+
+    async def load_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: str
+    ) -> AuthorizationCode | None:
+        return self.codes.get(authorization_code)
+
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
+    ) -> OAuthToken:
+        note("code")
+        del self.codes[authorization_code.code]
+        return self._issued(str(client.client_id), authorization_code.scopes, authorization_code.resource)
+
+    async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
+        found = self.refresh.get(refresh_token)
+        if found is None:
+            note("refresh_refused")
+        return found
+
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        note("refresh")
+        del self.refresh[refresh_token.token]
+        return self._issued(str(client.client_id), scopes, refresh_token.resource)
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        return self.access.get(token)
+
+    async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
+        self.access.pop(token.token, None)
+
+    def _issued(self, client_id: str, scopes: list[str], resource: str | None) -> OAuthToken:
+        access, refresh = f"canary-access-{secrets.token_urlsafe(20)}", f"canary-refresh-{secrets.token_urlsafe(20)}"
+        self.access[access] = AccessToken(token=access, client_id=client_id, scopes=scopes, resource=resource)
+        self.refresh[refresh] = RefreshToken(token=refresh, client_id=client_id, scopes=scopes, resource=resource)
+        return OAuthToken(
+            access_token=access,
+            token_type="Bearer",
+            expires_in=LIFE_SECONDS,
+            scope=" ".join(scopes),
+            refresh_token=refresh,
+        )
+
+
+def build(port: int, provider: Provider) -> MCPServer:
+    base = f"http://127.0.0.1:{port}"
+    options = ClientRegistrationOptions(enabled=True, valid_scopes=["tools"], default_scopes=["tools"])
+    auth = AuthSettings(
+        issuer_url=base,  # type: ignore[arg-type]  # pydantic reads it
+        resource_server_url=f"{base}/mcp",  # type: ignore[arg-type]
+        client_registration_options=options,
+        required_scopes=["tools"],
+        validate_token_resource=True,
+    )
+    server = MCPServer("protected", auth_server_provider=provider, auth=auth, log_level="WARNING")
+
+    @server.tool()
+    async def greet(name: str) -> str:
+        note("call", name=name)
+        return f"Hello {name}"
+
+    @server.tool()
+    async def echo_token() -> str:
+        """Gives away the token that it was called with, as no server should."""
+        return "seen: " + ", ".join(provider.access)
+
+    return server
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("transport", choices=["http"])
+    parser.add_argument("--port", type=int, required=True)
+    port = parser.parse_args().port
+    provider = Provider()
+
+    async def expire(request: Request) -> JSONResponse:
+        provider.access.clear()
+        return JSONResponse({})
+
+    async def revoke(request: Request) -> JSONResponse:
+        provider.access.clear()
+        provider.refresh.clear()
+        return JSONResponse({})
+
+    app = build(port, provider).streamable_http_app()
+    app.router.routes += [
+        Route("/control/expire", expire, methods=["POST"]),
+        Route("/control/revoke", revoke, methods=["POST"]),
+    ]
+    AnnouncingServer(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning")).run()
+
+
+if __name__ == "__main__":
+    main()

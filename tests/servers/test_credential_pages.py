@@ -1,0 +1,151 @@
+"""The pages of credentials: all of how one fares, nothing of what it is."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from servers.audit.record import Actor
+from servers.domain import registration
+from servers.enums import AuditAction
+from servers.models import AuditEvent, Credential, CredentialUse, Server
+from tests.servers.conftest import person
+from tests.servers.domain.cast import header, over_http, over_stdio
+
+pytestmark = pytest.mark.django_db
+TOKEN = "canary-page-token-5f"
+URL = "https://mcp.example.com/mcp"
+
+
+@pytest.fixture
+def browser_of(admin: Any) -> Callable[[Any], Client]:
+    def signed_in(user: Any) -> Client:
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return signed_in
+
+
+@pytest.fixture
+def ada(browser_of: Callable[[Any], Client], admin: Any) -> Client:
+    return browser_of(admin)
+
+
+@pytest.fixture
+def server(admin: Any, actor: Actor) -> Server:
+    return registration.register(actor, admin, over_http(url=URL, values=[header("X-Old", "canary-page-row-77")]))
+
+
+def add(client: Client, kind: str = "bearer", query: str = "", **fields: str) -> Any:
+    data = {"name": "Orders key", "url": URL, "token": TOKEN} | fields
+    return client.post(f"/credentials/add/?kind={kind}{query}", data, follow=True)
+
+
+def test_a_credential_is_added_used_replaced_and_deleted_without_being_shown(ada: Client, server: Server) -> None:
+    pages = [add(ada, query=f"&server={server.slug}")]
+    row = Credential.objects.get()
+    assert CredentialUse.objects.get().identity.server == server
+    replaced = ada.post(f"/credentials/{row.uid}/replace/", {"token": "canary-page-next-88"}, follow=True)
+    paths = (
+        "/credentials/",
+        f"/credentials/{row.uid}/",
+        f"/credentials/{row.uid}/delete/",
+        f"/servers/{server.slug}/settings/",
+    )
+    pages += [ada.get(path) for path in paths]
+    pages += [replaced, ada.post(f"/credentials/{row.uid}/replace/", {"token": "two words-99"})]
+    text = "".join(page.content.decode() for page in pages)
+    assert all(canary not in text for canary in (TOKEN, "canary-page-next-88", "canary-page-row-77", "two words-99"))
+    assert server.name in pages[3].content.decode(), "who depends on it is said before it is deleted"
+    assert ada.post(f"/credentials/{row.uid}/delete/").status_code == 302
+    assert not Credential.objects.exists()
+    actions = set(AuditEvent.objects.values_list("action", flat=True))
+    assert {AuditAction.CREDENTIAL_REPLACE, AuditAction.CREDENTIAL_DELETE, AuditAction.CREDENTIAL_ATTACH} <= actions
+
+
+@pytest.mark.parametrize("kind", ["bearer", "header", "basic", "environment", "certificate", "nonsense"])
+def test_each_kind_has_a_form_of_its_own_boxes(ada: Client, kind: str) -> None:
+    page = ada.get(f"/credentials/add/?kind={kind}")
+    assert page.status_code == 200
+    assert ('name="url"' in page.content.decode()) is (kind != "environment")
+
+
+def test_what_was_refused_comes_back_without_the_value(ada: Client) -> None:
+    page = add(ada, url="http://mcp.example.com/")
+    assert page.status_code == 422
+    assert "plain http" in page.content.decode()
+    assert TOKEN not in page.content.decode()
+    assert not Credential.objects.exists()
+
+
+def test_who_may_see_credentials_sees_no_button_and_gets_none_by_hand(
+    ada: Client, browser_of: Callable[[Any], Client], server: Server
+) -> None:
+    add(ada)
+    row = Credential.objects.get()
+    viewer = browser_of(person("vic", "view_server", "view_credential", "change_server"))
+    assert "Replace" not in viewer.get(f"/credentials/{row.uid}/").content.decode()
+    stranger = browser_of(person("sam", "view_server", "change_server"))
+    for client, path in (
+        (viewer, f"/credentials/{row.uid}/replace/"),
+        (viewer, f"/credentials/{row.uid}/delete/"),
+        (viewer, "/credentials/add/"),
+        (stranger, f"/credentials/{row.uid}/delete/"),
+    ):
+        assert client.post(path, {"token": "x"}).status_code == 403
+    assert viewer.post(f"/credentials/for/{server.slug}/", {"credential": str(row.uid)}).status_code == 403
+    for path in ("/credentials/", f"/credentials/{row.uid}/"):
+        assert stranger.get(path).status_code == 403
+    assert not CredentialUse.objects.exists()
+
+
+def test_a_server_that_one_may_not_see_is_not_named(
+    ada: Client, browser_of: Callable[[Any], Client], server: Server
+) -> None:
+    add(ada, query=f"&server={server.slug}")
+    blind = browser_of(person("bea", "view_credential"))
+    text = blind.get("/credentials/").content.decode()
+    assert "Orders key" in text
+    assert server.slug not in text
+
+
+def test_those_that_need_somebody_stand_first(ada: Client, server: Server) -> None:
+    add(ada, name="A good one")
+    add(ada, name="B failed")
+    add(ada, name="C expired")
+    Credential.objects.filter(name="B failed").update(refresh_fault="invalid_grant")
+    Credential.objects.filter(name="C expired").update(expires_at=timezone.now() - timedelta(days=1))
+    text = ada.get("/credentials/").content.decode()
+    places = [text.index(word) for word in ("B failed", "C expired", "A good one", "X-Old")]
+    assert places == sorted(places)
+    assert all(word in text for word in ("Sign in again", "Expired", "Not used", "In use"))
+
+
+def test_a_moved_server_says_that_its_credential_is_not_sent(ada: Client, admin: Any, actor: Actor) -> None:
+    server = registration.register(actor, admin, over_http(url=URL))
+    add(ada, query=f"&server={server.slug}")
+    registration.change(actor, admin, server, over_http(url="https://elsewhere.example/"), server.version)
+    assert "Not sent: the server moved" in ada.get(f"/servers/{server.slug}/settings/").content.decode()
+    assert "Needed elsewhere" in ada.get("/credentials/").content.decode()
+
+
+def test_plain_http_is_marked_on_the_servers_page(ada: Client, admin: Any, actor: Actor) -> None:
+    plain = registration.register(actor, admin, over_http(name="Plain", url="http://127.0.0.1:9/"))
+    local = registration.register(actor, admin, over_stdio(name="Local"))
+    assert "Not encrypted" in ada.get(f"/servers/{plain.slug}/settings/").content.decode()
+    assert "Not encrypted" not in ada.get(f"/servers/{local.slug}/settings/").content.decode()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_board_takes_the_same_queries_for_any_number_of_rows(
+    ada: Client, server: Server, count: int, django_assert_num_queries: Any
+) -> None:
+    for number in range(count):
+        add(ada, name=f"Key {number}")
+    ada.get("/credentials/")
+    with django_assert_num_queries(6):
+        ada.get("/credentials/")

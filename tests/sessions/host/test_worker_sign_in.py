@@ -1,0 +1,199 @@
+"""A person signs in at a real authorization server (the official SDK's), through our pages and a real worker."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from servers.audit.record import Actor
+from servers.domain import registration
+from servers.domain.registration import Registration
+from servers.enums import AuditAction, SignInState, TransportKind
+from servers.models import AuditEvent, Credential, Server, SignIn
+from sessions.enums import CallState, SessionCondition, SessionState
+from sessions.models import Call, LogLine, McpSession
+from tests.peers.peers import free_port, start_peer
+from tests.sessions.host.harness import WorkerProcess, eventually, ring
+from tests.sessions.host.make import make_call
+
+pytestmark = pytest.mark.integration
+
+
+class Protected:
+    def __init__(self, url: str, log: Path) -> None:
+        self.url, self._log = url, log
+
+    def events(self, name: str) -> int:
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        return sum(json.loads(line)["event"] == name for line in lines)
+
+    def control(self, what: str) -> None:
+        assert httpx.post(self.url.replace("/mcp", f"/control/{what}"), trust_env=False).status_code == 200
+
+
+@pytest.fixture
+def protected(tmp_path: Path) -> Iterator[Protected]:
+    log = tmp_path / "protected.log"
+    peer = start_peer("protected", port=free_port(), env={"PROTECTED_LOG": str(log)})
+    yield Protected(peer.url, log)
+    peer.stop()
+
+
+@pytest.fixture
+def ada(transactional_db: None) -> Client:
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("ada", password="correct horse battery"))
+    return client
+
+
+def registered(url: str) -> Server:
+    user = get_user_model().objects.get(username="ada")
+    data = Registration(name="Protected", transport=TransportKind.STREAMABLE_HTTP, url=url)
+    return registration.register(Actor.of_user(user), user, data)
+
+
+def session_in(condition: str, state: str, words: str = "") -> McpSession:
+    rows = McpSession.objects.filter(condition=condition, state=state)
+    try:
+        return eventually(rows.first, 30)
+    except AssertionError:
+        raise AssertionError(f"{words} {McpSession.objects.values('state', 'condition', 'fault_detail')}") from None
+
+
+def begun(ada: Client, server: Server) -> str:
+    """The address of the journey's page, once it says where to go."""
+    answer = ada.post(f"/servers/{server.slug}/sign-in/")
+    assert answer.status_code == 302
+    eventually(lambda: SignIn.objects.exclude(state__in=["requested", "preparing"]).first(), 30, "nobody prepared it")
+    return str(answer.url)
+
+
+def brought_back(ada: Client, page: str) -> dict[str, str]:
+    """What the authorization server gives the browser to take back to us."""
+    there = ada.get(f"{page}go/")
+    assert there.headers["Referrer-Policy"] == "no-referrer"
+    asked = dict(parse_qsl(urlsplit(there.url).query))
+    assert asked["code_challenge_method"] == "S256"
+    back = httpx.get(there.url, trust_env=False)
+    assert back.status_code == 302, back.text
+    return dict(parse_qsl(urlsplit(back.headers["location"]).query))
+
+
+def signed_in(ada: Client, server: Server) -> dict[str, str]:
+    page = begun(ada, server)
+    parameters = brought_back(ada, page)
+    answer = ada.get("/sign-in/callback/", parameters)
+    assert (answer.status_code, answer.url) == (302, page), "the code leaves the address bar"
+    ended = SignIn.objects.filter(state__in=[SignInState.DONE, SignInState.FAILED])
+    assert eventually(lambda: ended.filter(uid=page.split("/")[-2]).first(), 30).detail == ""
+    return parameters
+
+
+def called(session: McpSession, name: str) -> Call:
+    call = make_call(session, "greet", name=name)
+    ring(call)
+    return eventually(
+        lambda: Call.objects.filter(pk=call.pk).exclude(state__in=[CallState.REQUESTED, CallState.SENT]).first(), 30
+    )
+
+
+def test_a_server_that_asks_for_a_token_waits_is_signed_in_to_and_stays_connected(
+    ada: Client, shared_worker: WorkerProcess, protected: Protected
+) -> None:
+    server = registered(protected.url)
+    session_in(SessionCondition.NEEDS_AUTH, SessionState.DISCONNECTED, "it did not wait for a person")
+    assert "Sign in" in ada.get(f"/servers/{server.slug}/tools/").content.decode()
+    assert protected.events("register") == 0, "nobody asked for it yet"
+    parameters = signed_in(ada, server)
+    session = session_in(SessionCondition.NONE, SessionState.READY)
+    assert called(session, "Ada").state == CallState.SUCCEEDED
+    assert (protected.events("register"), protected.events("code"), protected.events("refresh")) == (1, 1, 0)
+    again = ada.get("/sign-in/callback/", parameters)
+    assert again.status_code == 400, "an answer counts once"
+    row = Credential.objects.get()
+    assert (row.kind, row.issuer, row.host) == ("oauth", protected.url.removesuffix("/mcp"), "127.0.0.1")
+    assert not SignIn.objects.exclude(sealed_pending=None).exists(), "what is of no more use is not kept"
+
+    protected.control("expire")
+    calls = [make_call(session, "greet", name=f"n{number}") for number in range(20)]
+    for call in calls:
+        ring(call)
+    done = Call.objects.filter(pk__in=[call.pk for call in calls], state=CallState.SUCCEEDED)
+    eventually(lambda: done.count() == 20, 30, str(list(Call.objects.values_list("state", "fault"))))
+    assert protected.events("refresh") == 1
+    assert protected.events("call") == 21, "a refused request was not executed, and each was sent once more"
+
+    protected.control("revoke")
+    called(session, "refused")
+    session_in(SessionCondition.NEEDS_AUTH, SessionState.DISCONNECTED, "a revoked grant was not noticed")
+    board = ada.get("/credentials/").content.decode()
+    assert "Sign in again" in board
+    signed_in(ada, server)
+    assert called(session_in(SessionCondition.NONE, SessionState.READY), "again").state == CallState.SUCCEEDED
+    assert protected.events("register") == 1, "the client that was registered is used again"
+    no_token_stands_anywhere(ada, server, shared_worker)
+
+
+def no_token_stands_anywhere(ada: Client, server: Server, worker: WorkerProcess) -> None:
+    pages = [
+        "/credentials/",
+        f"/credentials/{Credential.objects.get().uid}/",
+        f"/servers/{server.slug}/info/",
+        "/audit/",
+    ]
+    text = "".join(ada.get(path).content.decode() for path in pages)
+    text += "".join(AuditEvent.objects.values_list("body", flat=True))
+    text += "".join(LogLine.objects.values_list("text", flat=True))
+    text += worker.output() if callable(worker.output) else worker.output
+    assert not re.search("canary-(access|refresh)-", text)
+
+
+def test_an_answer_that_was_not_asked_for_is_refused_and_no_token_is_fetched(
+    ada: Client, shared_worker: WorkerProcess, protected: Protected
+) -> None:
+    server = registered(protected.url)
+    page = begun(ada, server)
+    parameters = brought_back(ada, page)
+    eve = Client()
+    eve.force_login(get_user_model().objects.create_superuser("eve", password="correct horse battery"))
+    other_browser = Client()
+    other_browser.force_login(get_user_model().objects.get(username="ada"))
+    for client, given in (
+        (ada, {"code": parameters["code"]}),
+        (ada, parameters | {"state": "forged"}),
+        (eve, parameters),
+        (other_browser, parameters),
+    ):
+        assert client.get("/sign-in/callback/", given).status_code == 400
+    assert other_browser.get(page).status_code == 404
+    assert SignIn.objects.get().state == SignInState.READY
+    SignIn.objects.update(expires_at="2020-01-01T00:00Z")
+    assert ada.get("/sign-in/callback/", parameters).status_code == 400
+    assert "has expired" in ada.get(page).content.decode()
+    assert protected.events("code") == 0
+
+
+def test_an_answer_from_another_issuer_is_not_used(
+    ada: Client, shared_worker: WorkerProcess, protected: Protected
+) -> None:
+    server = registered(protected.url)
+    page = begun(ada, server)
+    ada.get("/sign-in/callback/", brought_back(ada, page) | {"iss": "https://evil.example"})
+    row = eventually(lambda: SignIn.objects.filter(state=SignInState.FAILED).first(), 30)
+    assert "does not come from the authorization server" in row.detail
+    assert "Begin again" in ada.get(page).content.decode()
+    assert protected.events("code") == 0
+    assert AuditEvent.objects.filter(action=AuditAction.SIGN_IN_END, outcome="failed").count() == 1
+
+
+def test_a_server_that_knows_no_authorization_server_says_so(ada: Client, shared_worker: WorkerProcess) -> None:
+    server = registered(f"http://127.0.0.1:{free_port()}/mcp")
+    page = ada.post(f"/servers/{server.slug}/sign-in/").url
+    eventually(lambda: SignIn.objects.filter(state=SignInState.FAILED).first(), 30)
+    assert "The sign-in did not succeed" in ada.get(page).content.decode()
