@@ -97,7 +97,7 @@ class ExportForm(forms.Form):
             (Form.VS_CODE.value, "VS Code: servers, with inputs for the secrets"),
         ],
         initial=Form.MCP_SERVERS.value,
-        widget=forms.RadioSelect,
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
     )
     own = forms.BooleanField(
         label="With what only mcpadmin knows",
@@ -111,7 +111,7 @@ class ExportForm(forms.Form):
         queryset=Server.objects.none(),
         to_field_name="slug",
         error_messages={"required": "Choose at least one server."},
-        widget=forms.CheckboxSelectMultiple,
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
     )
 
     def __init__(self, data: Any = None, *, servers: Any) -> None:

@@ -6,16 +6,18 @@ like a secret and is stored in clear, in an argument or a URL, becomes one as we
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any
 
+from servers.audit.acts import audited
+from servers.audit.record import Actor
 from servers.domain.form_data import COLUMNS, Registration, ValueInput
 from servers.domain.importing.own import KEY, OWNER, SECRETS
 from servers.domain.importing.placeholders import replaced
-from servers.enums import TransportKind
-from servers.models import Server
+from servers.enums import AuditAction, CredentialKind, IdentityKind, TransportKind, ValueKind
+from servers.models import Credential, CredentialUse, Server
 from servers.validators import holds_secret, is_secret_parameter, references, secret_arguments
 
 
@@ -46,7 +48,7 @@ class _Writer:
         self.inputs: list[dict[str, Any]] = []
 
     def entry(self, server: Server) -> dict[str, Any]:
-        data = Registration.of_server(server)
+        data = _with_vault(server, Registration.of_server(server))
         entry: dict[str, Any] = {"type": self._type(data.transport)}
         entry |= self._started(server, data) if data.transport == TransportKind.STDIO else self._reached(server, data)
         secrets = [value.name for value in data.used_values() if _is_secret(value)]
@@ -120,6 +122,15 @@ class _Writer:
         return block | ({SECRETS: secrets} if secrets else {})
 
 
+def exported(actor: Actor, servers: Sequence[Server], form: Form, *, own: bool) -> str:
+    """`export`, written down."""
+    text = export(servers, form, own=own)
+    with audited(actor) as trail:
+        details = {"servers": [server.slug for server in servers], "form": form.value}
+        trail.note(AuditAction.SERVER_EXPORT, None, f"{len(servers)} servers", details)
+    return text
+
+
 def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: bool = True) -> str:
     """JSON text. `own`: with the member `mcpadmin`, which other clients pass over."""
     writer, entries = _Writer(form, own=own), {}
@@ -133,6 +144,26 @@ def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: boo
     else:
         document = {"mcpServers": entries}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _with_vault(server: Server, data: Registration) -> Registration:
+    """With the credentials of the vault that the shared identity speaks with, by name only."""
+    kinds = {value.key for value in data.values}
+    uses = CredentialUse.objects.filter(identity__server=server, identity__kind=IdentityKind.SHARED)
+    needed = [need for use in uses.select_related("credential") for need in _vault_values(use.credential)]
+    return replace(data, values=[*data.values, *(need for need in needed if need.key not in kinds)])
+
+
+def _vault_values(credential: Credential) -> list[ValueInput]:
+    """A grant or a certificate is no header or variable: it is made anew where the file is imported."""
+    names = {
+        CredentialKind.BEARER: (ValueKind.HEADER, "Authorization"),
+        CredentialKind.BASIC: (ValueKind.HEADER, "Authorization"),
+        CredentialKind.HEADER: (ValueKind.HEADER, credential.details.get("header", "")),
+        CredentialKind.ENVIRONMENT: (ValueKind.ENVIRONMENT, credential.details.get("variable", "")),
+    }
+    kind, name = names.get(CredentialKind(credential.kind), (ValueKind.HEADER, ""))
+    return [ValueInput(kind, name, secret=True, value=None, needed=True)] if name else []
 
 
 def file_name(form: Form) -> str:

@@ -84,7 +84,8 @@ def export(request: HttpRequest) -> HttpResponse:
     form = ExportForm(request.POST if request.method == "POST" else None, servers=servers)
     if request.method == "POST" and form.is_valid():
         kind = exporting.Form(form.cleaned_data["form"])
-        text = exporting.export(form.cleaned_data["servers"], kind, own=form.cleaned_data["own"])
+        chosen = list(form.cleaned_data["servers"])
+        text = exporting.exported(Actor.of(request), chosen, kind, own=form.cleaned_data["own"])
         headers = {
             "Content-Disposition": f'attachment; filename="{exporting.file_name(kind)}"',
             "Cache-Control": "no-store",

@@ -6,7 +6,11 @@ from playwright.sync_api import Page
 
 _CONFIGURATION = {
     "mcpServers": {
-        "Demo server": {"command": "python", "args": ["-m", "mcpadmin.demo_server", "--quiet"], "env": {"LEVEL": "debug"}},
+        "Demo server": {
+            "command": "python",
+            "args": ["-m", "mcpadmin.demo_server", "--quiet"],
+            "env": {"LEVEL": "debug"},
+        },
         "github": {
             "command": "npx",
             "args": ["-y", "@modelcontextprotocol/server-github"],

@@ -11,7 +11,8 @@ from django.urls import reverse
 from servers.audit.record import Actor
 from servers.domain import registration
 from servers.domain.importing.document import MAX_BYTES
-from servers.models import Server, ServerDraft
+from servers.enums import AuditAction
+from servers.models import AuditEvent, Server, ServerDraft
 from tests.servers.conftest import person
 from tests.servers.domain.cast import CANARY, header, over_http
 
@@ -158,6 +159,7 @@ def test_an_export_is_a_file_without_secrets(client: Client, stored: Server) -> 
     assert document["servers"]["orders"]["headers"] == {"Authorization": "${input:orders-authorization}"}
     assert CANARY not in response.content.decode()
     assert client.post("/servers/export/", {"form": "vscode"}).status_code == 422
+    assert AuditEvent.objects.get(action=AuditAction.SERVER_EXPORT).actor_name == "ada"
 
 
 def test_a_value_that_is_needed_is_asked_for_in_the_settings(client: Client) -> None:

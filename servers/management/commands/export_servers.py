@@ -4,7 +4,8 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers import access
-from servers.domain.exporting import Form, export
+from servers.audit.record import Actor
+from servers.domain.exporting import Form, exported
 
 
 class Command(BaseCommand):
@@ -28,4 +29,5 @@ class Command(BaseCommand):
         found = list(chosen)
         if unknown := set(options["slug"]) - {server.slug for server in found}:
             raise CommandError(f"There is no server {', '.join(sorted(unknown))}.")
-        self.stdout.write(export(found, Form(options["form"]), own=not options["plain"]), ending="")
+        text = exported(Actor.of_user(user), found, Form(options["form"]), own=not options["plain"])
+        self.stdout.write(text, ending="")

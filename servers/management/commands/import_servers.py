@@ -80,14 +80,20 @@ def _decision(proposal: Proposal, on_conflict: Choice, typed: dict[str, str]) ->
 
 
 def _planned(proposal: Proposal) -> str:
-    needs = f" Values needed: {', '.join(need.key for need in proposal.entry.needs)}." if proposal.entry.needs else ""
-    said = " ".join((*proposal.reasons, *proposal.entry.notes, *(d.field for d in proposal.differences)))
-    return f"{proposal.verdict}: {proposal.entry.name}: {said}{needs}".rstrip(" :")
+    said = [*proposal.reasons, *proposal.entry.notes, *(difference.field for difference in proposal.differences)]
+    if needs := [need.key for need in proposal.entry.needs]:
+        said.append(f"Values needed: {', '.join(needs)}.")
+    return _line(proposal.verdict, proposal.entry.name, said)
 
 
 def _became(outcome: Outcome) -> str:
-    needed = f" Value needed: {', '.join(outcome.needed)}." if outcome.needed else ""
-    return f"{outcome.result}: {outcome.name}: {outcome.words}{needed}".rstrip(" :")
+    needed = [f"Value needed: {', '.join(outcome.needed)}."] if outcome.needed else []
+    return _line(outcome.result, outcome.name, [outcome.words, *needed])
+
+
+def _line(result: str, name: str, said: list[str]) -> str:
+    words = " ".join(word for word in said if word)
+    return f"{result}: {name}: {words}" if words else f"{result}: {name}"
 
 
 def _value(text: str) -> tuple[str, str]:

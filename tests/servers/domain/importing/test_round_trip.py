@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from servers.audit.record import Actor
-from servers.domain import registration
+from servers.domain import credentials, registration
+from servers.domain.credential_parts import Parts
 from servers.domain.exporting import Form, export
 from servers.domain.form_data import Registration
 from servers.domain.importing.applying import Choice, Decision, apply
 from servers.domain.importing.document import read
 from servers.domain.importing.planning import plan
-from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind
+from servers.enums import ConnectionPolicy, CredentialKind, Environment, EraChoice, TransportKind
 from servers.models import Server
-from servers.secret import variants
+from servers.secret import Secret, variants
 from tests.servers.domain.cast import CANARY, header, over_http, over_stdio, variable
 
 pytestmark = pytest.mark.django_db
@@ -143,3 +144,16 @@ def test_an_export_for_another_client_has_no_member_of_ours(admin: Any, actor: A
     ((name, entry),) = entries.items()
     assert (name, sorted(entry)) == ("Full «é» \u202e", ["args", "command", "cwd", "env", "type"])
     assert entry["env"] == {"API_TOKEN": "${FULL_ONE_API_TOKEN}"}
+
+
+def test_a_credential_of_the_vault_is_named_and_needed(admin: Any, actor: Actor) -> None:
+    server = registration.register(actor, admin, over_http())
+    parts = Parts(CredentialKind.BEARER, {}, {"token": Secret(CANARY)})
+    credential = credentials.create(actor, admin, "Token of orders", parts, server.url)
+    credentials.attach(actor, admin, server, credential)
+    text = export([server])
+    assert json.loads(text)["mcpServers"]["Orders"]["headers"] == {"Authorization": "${ORDERS_AUTHORIZATION}"}
+    assert [variant for variant in variants(CANARY) if variant in text] == []
+    Server.objects.all().delete()
+    (proposal,) = plan(admin, read(text))
+    assert [need.key for need in proposal.entry.needs] == ["value:Authorization"]

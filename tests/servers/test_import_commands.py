@@ -1,0 +1,90 @@
+"""Import and export on the command line: the rules, rights and words of the pages."""
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from servers.domain.launch import launch_values
+from servers.models import Server
+from tests.servers.domain.cast import CANARY
+
+pytestmark = pytest.mark.django_db
+
+FILE = {
+    "mcpServers": {
+        "files": {"command": "npx", "args": ["-y", "files"], "env": {"API_TOKEN": "${input:token}", "LEVEL": "debug"}},
+        "orders": {"url": "https://orders.example/mcp"},
+    }
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps(FILE))
+    return str(path)
+
+
+def run(command: str, *arguments: str, user: str = "ada") -> str:
+    out = StringIO()
+    call_command(command, "--user", user, *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_a_file_is_imported_and_what_it_needs_is_told(admin: Any, file: str) -> None:
+    said = run("import_servers", file).splitlines()
+    assert said == [
+        "created: files: Disabled. Enter its values in the settings, then enable it. Value needed: API_TOKEN.",
+        "created: orders",
+    ]
+
+
+def test_a_dry_run_stores_nothing(admin: Any, file: str) -> None:
+    assert "create: files: Values needed: input:token" in run("import_servers", file, "--dry-run")
+    assert not Server.objects.exists()
+
+
+def test_a_value_comes_from_a_variable(admin: Any, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", CANARY)
+    run("import_servers", file, "--value", "input:token=MY_TOKEN")
+    assert launch_values(Server.objects.get(slug="files")).environment["API_TOKEN"].reveal() == CANARY
+
+
+def test_conflicts_are_skipped_overwritten_or_renamed_as_asked(admin: Any, file: str) -> None:
+    run("import_servers", file)
+    assert "unchanged: orders" in run("import_servers", file)
+    Server.objects.filter(slug="orders").update(url="https://old.example/mcp")
+    assert "skipped: orders" in run("import_servers", file)
+    assert "changed: orders" in run("import_servers", file, "--on-conflict", "overwrite")
+    assert Server.objects.get(slug="orders").url == "https://orders.example/mcp"
+    run("import_servers", file, "--on-conflict", "rename")
+    assert Server.objects.filter(name="orders (imported)").exists()
+
+
+def test_a_command_of_the_file_needs_its_right(operator: Any, file: str) -> None:
+    with pytest.raises(CommandError, match="Not every server"):
+        run("import_servers", file, user="otto")
+    assert list(Server.objects.values_list("slug", flat=True)) == ["orders"]
+
+
+@pytest.mark.parametrize("arguments", [["nowhere.json"], ["-", "--value", "x"]], ids=["absent", "value"])
+def test_what_is_wrong_is_one_clear_line(arguments: list[str], admin: Any, file: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        run("import_servers", *(file if word == "-" else word for word in arguments))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_an_export_comes_back_the_same(admin: Any, file: str, tmp_path: Path) -> None:
+    run("import_servers", file)
+    text = run("export_servers")
+    Server.objects.all().delete()
+    (tmp_path / "again.json").write_text(text)
+    run("import_servers", str(tmp_path / "again.json"))
+    assert run("export_servers") == text
+    assert list(json.loads(run("export_servers", "orders"))["mcpServers"]) == ["orders"]
+    with pytest.raises(CommandError, match="no server nothing"):
+        run("export_servers", "nothing")
