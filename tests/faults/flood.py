@@ -20,7 +20,7 @@ NEIGHBOUR_RATIO = 2.0
 #: SQLite gives descriptors to connections at its own leisure; a reader thread may have opened its first one
 ROOM = {"mib": 100, "descriptors": 10, "threads": 3}
 #: lines of a server are in the log at most this long after it said them
-WRITTEN_SECONDS = 15.0
+WRITTEN_SECONDS = 60.0
 SHED = re.compile(r"(\d+) lines? (?:was|were) dropped")
 
 
