@@ -33,6 +33,8 @@ class Field:
     #: seconds until each order was answered
     answered: list[float] = field(default_factory=list)
     gone: int = 0
+    #: calls whose end did not reach the tab that asked for them
+    unheard: int = 0
     _numbers: "count[int]" = field(default_factory=count)
 
     async def off_loop(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -20,7 +20,7 @@ NEIGHBOUR_RATIO = 2.0
 #: SQLite gives descriptors to connections at its own leisure; a reader thread may have opened its first one
 ROOM = {"mib": 100, "descriptors": 10, "threads": 3}
 #: lines of a server are in the log at most this long after it said them
-WRITTEN_SECONDS = 15.0
+WRITTEN_SECONDS = 60.0
 SHED = re.compile(r"(\d+) lines? (?:was|were) dropped")
 
 
@@ -60,7 +60,8 @@ def _found(field: Field, size: Size, alone: list[float], beside: list[float], un
     slow = [f"p95 of the neighbour grew {ratio:.1f} times"] * (ratio > size.promise(NEIGHBOUR_RATIO))
     lost = [f"{uncounted} lines are neither in the log nor counted as dropped"] * (uncounted != 0)
     refused = [f"the neighbour's calls were refused: {dict(field.rejected)}"] * bool(field.rejected)
-    return slow + lost + refused
+    unheard = [f"the ends of {field.unheard} calls never reached their tab"] * bool(field.unheard)
+    return slow + lost + refused + unheard
 
 
 async def _latencies(field: Field, server: str, seconds: float) -> list[float]:
@@ -73,7 +74,11 @@ async def _latencies(field: Field, server: str, seconds: float) -> list[float]:
         if answer["op"] != "accepted":
             field.rejected[answer["message"]] += 1
             return
-        await tab.end_of(answer["call"])
+        try:
+            await tab.end_of(answer["call"])
+        except TimeoutError:
+            field.unheard += 1
+            return
         took.append((time.monotonic() - began) * 1000)
 
     async with asyncio.TaskGroup() as group:
@@ -87,7 +92,7 @@ async def _latencies(field: Field, server: str, seconds: float) -> list[float]:
 class Log:
     """What became of the lines of one server. Its ring forgets, so what mcpadmin says in it is noted as it goes by."""
 
-    field: Field
+    scene: Field
     server: str
     newest: int = 0
     first: int = 0
@@ -110,7 +115,7 @@ class Log:
             await asyncio.sleep(0.3)
 
     async def _look(self) -> None:
-        state: dict[str, Any] = await self.field.off_loop(self.field.running.do, "log_state", self.server)
+        state: dict[str, Any] = await self.scene.off_loop(self.scene.running.do, "log_state", self.server)
         self.newest = state["newest"]
         self.said |= {seq: text for seq, text in state["said"] if seq > self.first}
 

@@ -74,16 +74,16 @@ async def _measured(field: Field, worker: int) -> dict[str, int]:
 # --- half-open ---------------------------------------------------------------------------------------------------------
 async def half_open(size: Size, rounds: int = 3) -> tuple[list[str], Report]:
     """A black hole before an HTTP server of the legacy era and a stdio server that stands still, each with a call in
-    flight: found, said, and mended when it is over. A modern server holds no connection that could be half open."""
+    flight, and one before an idle modern server: found, said, and mended when it is over."""
     async with AsyncExitStack() as stack:
         proxies: list[Remote] = []
         field = await stack.enter_async_context(behind_proxies("half-open", size, stack, proxies))
         found: list[float] = []
-        silent = set(field.servers[:2])
+        silent, calling = set(field.servers), field.servers[:2]
         for _ in range(size.count(rounds)):
-            await asyncio.gather(*(field.order(60, server) for server in silent))
+            await asyncio.gather(*(field.order(60, server) for server in calling))
             await asyncio.sleep(1)  # they are at their servers
-            with _silent(field, proxies[0]):
+            with _silent(field, proxies):
                 began = time.monotonic()
                 await auntil(lambda: not silent & field.running.ready(), 3 * FOUND_SECONDS, "nobody noticed")
                 found.append(time.monotonic() - began)
@@ -97,16 +97,18 @@ async def half_open(size: Size, rounds: int = 3) -> tuple[list[str], Report]:
 
 
 @contextmanager
-def _silent(field: Field, proxy: Remote) -> Iterator[None]:
+def _silent(field: Field, proxies: list[Remote]) -> Iterator[None]:
     """Nothing is closed and nothing answers."""
     stopped = field.running.stdio_servers()
-    proxy.black_hole()
+    for proxy in proxies:
+        proxy.black_hole()
     for process in stopped:
         process.suspend()
     try:
         yield
     finally:
-        proxy.clear()
+        for proxy in proxies:
+            proxy.clear()
         for process in stopped:
             with suppress(psutil.NoSuchProcess):  # whoever noticed has killed it
                 process.resume()
