@@ -1,3 +1,4 @@
+import gc
 import os
 
 from channels.auth import AuthMiddlewareStack
@@ -17,3 +18,8 @@ application = ProtocolTypeRouter(
         "websocket": SameOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
+
+# What was made to start lives as long as the process: the collector need not walk it again, and so comes round sooner to
+# what a lost connection leaves in cycles, descriptors included.
+gc.collect()
+gc.freeze()
