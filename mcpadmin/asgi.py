@@ -1,4 +1,3 @@
-import gc
 import os
 
 from channels.auth import AuthMiddlewareStack
@@ -18,8 +17,3 @@ application = ProtocolTypeRouter(
         "websocket": SameOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
-
-# What was made to start lives as long as the process: the collector need not walk it again, and so comes round sooner to
-# what a lost connection leaves in cycles, descriptors included.
-gc.collect()
-gc.freeze()

@@ -3,7 +3,6 @@
 This module is imported before Django is set up, so it imports nothing of ours that needs models.
 """
 
-import gc
 import json
 import resource
 from contextlib import suppress
@@ -48,8 +47,6 @@ class HostStep(bootsteps.StartStopStep):
         worker.mcp_host = HostThread(worker.hostname)
         worker.mcp_host.start()
         current.set_ring(worker.mcp_host.ring)
-        gc.collect()  # as in mcpadmin.asgi: lost connections leave descriptors in cycles
-        gc.freeze()
 
     def stop(self, worker: Any) -> None:
         self._end(worker, drain=True)
