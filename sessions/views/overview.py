@@ -4,7 +4,7 @@ from django.views.decorators.http import require_safe
 
 from servers import access
 from sessions.domain import overview as reading
-from sessions.domain import queries
+from sessions.domain import queries, question_card
 
 SERVERS_SHOWN = 12
 
@@ -18,6 +18,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "servers": queries.server_rows(servers, {"show": "active"})[:SERVERS_SHOWN],
         "calls": reading.latest_calls(servers),
         "attention": reading.attention(servers),
+        "waiting": question_card.open_count(request.user) if question_card.may_answer(request.user) else 0,
         "rights": access.rights(request.user),
     }
     return render(request, "sessions/overview/overview.html", context)

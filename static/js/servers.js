@@ -39,6 +39,13 @@ if (document.querySelector('[data-server-rows]')) {
   });
 }
 
+if (document.querySelector('#overview-attention') && document.querySelector('[data-inbox-answers]')) {
+  live.on('inbox', 'count', (frame) => {
+    const shown = document.querySelector('#overview-attention [data-waiting]')?.dataset.waiting ?? 0;
+    if (Number(shown) !== frame.rows[0].open) refreshSoon('overview-attention');
+  });
+}
+
 /* Whoever comes back to the overview sees what it is now, not what it was when he left. */
 if (document.getElementById('overview-numbers')) {
   document.addEventListener('visibilitychange', () => {

@@ -9,7 +9,7 @@ from tests.sessions.inbox.rows import a_question, answered
 
 call = Call.objects.get(uid=uuid.UUID(%(call)r))
 kept = {
-    "call": call, "owner_name": "ada", "expires_at": timezone.now() + timedelta(hours=2),
+    "call": call, "owner_name": "ada", "expires_at": timezone.now() + timedelta(minutes=80),
     "worker_uid": Worker.objects.latest("heartbeat_at").uid, "epoch": 1,
 }
 refund = {

@@ -1,0 +1,22 @@
+"""The overview says that servers wait for an answer, to whoever may give one."""
+
+import pytest
+from django.test import Client
+
+from sessions.enums import QuestionKind
+from tests.sessions.inbox.rows import a_question
+from tests.sessions.inbox.test_inbox_pages import ada, admin, signed_in, text  # noqa: F401 -- fixtures
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_whoever_may_answer_is_led_to_the_inbox_from_the_overview(ada: Client) -> None:  # noqa: F811
+    a_question({"message": "One?"}, QuestionKind.FORM)
+    page = text(ada.get("/"))
+    assert "1 question in the inbox" in page
+    assert 'data-waiting="1"' in page
+    assert "in the inbox</a>" not in text(signed_in("vera", "view_server").get("/"))
+
+
+def test_an_empty_inbox_is_not_mentioned(ada: Client) -> None:  # noqa: F811
+    assert "in the inbox</a>" not in text(ada.get("/"))
