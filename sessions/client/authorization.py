@@ -8,9 +8,8 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final, TypeVar
 
 from ..protocol.errors import AuthorizationError, McpError, SignInNeeded
@@ -22,6 +21,7 @@ from ..protocol.oauth.grant import Grant, Pending, Registration
 from ..protocol.oauth.settings import AuthorizationSettings, IdentityProvider
 from ..protocol.oauth.tokens import TokenRefused
 from ..transports.authorizing import Trial
+from .authorization_flights import Flights
 from .authorization_needs import Consent, Http, TokenStore
 from .authorization_signing import Signing
 from .authorization_trial import RequestTrial
@@ -48,10 +48,7 @@ _EARLY_WAIT: Final = 2.0
 
 
 class Authorization:
-    """One for each server and identity in a process; belongs to one event loop. Raises McpError only.
-
-    Whatever changes the grant is a task of its own: a request that is given up must not take a new token with it.
-    """
+    """One for each server and identity in a process; belongs to one event loop. Raises McpError only."""
 
     def __init__(
         self,
@@ -70,9 +67,8 @@ class Authorization:
         self._grant: Grant | None = None
         self._loaded = False
         self._early_at = 0.0
-        self._one = asyncio.Lock()
         self._step_ups: Counter[tuple[str, frozenset[str]]] = Counter()
-        self._tasks: dict[Hashable, asyncio.Task[bool]] = {}
+        self._flights = Flights()
 
     def trial(self, operation: str, *, interactive: bool = True) -> Trial:
         """What a transport asks for each request (transports/authorizing.py)."""
@@ -99,8 +95,7 @@ class Authorization:
 
     async def settle(self) -> None:
         """Wait until no token is being fetched any more: one that was given and not kept is lost."""
-        if self._tasks:
-            await asyncio.wait(self._tasks.values())
+        await self._flights.settle()
 
     # -- for a request (authorization_trial.py)
 
@@ -140,31 +135,11 @@ class Authorization:
 
     async def renewed(self, sent: int) -> bool:
         """True: there is another token than the one of this generation. False: only a new sign-in helps."""
-        return await self._shared(("renewed", sent), lambda: self._renewed(sent))
+        return await self._flights.join(("renewed", sent), lambda: self._renewed(sent))
 
     async def authorized(self, sent: int, demand: Demand) -> bool:
         """Go the whole way for a new token, as the server demands it. SignInNeeded when a person is missing."""
-        return await self._shared(("authorized", sent, demand), lambda: self._authorized(sent, demand))
-
-    async def _shared(self, key: Hashable, work: Callable[[], Awaitable[bool]]) -> bool:
-        """Whoever wants the same at the same time waits for one outcome, be it an error."""
-        task = self._tasks.get(key)
-        if task is None:
-            task = self._tasks[key] = asyncio.create_task(self._alone(work), name="mcp authorization")
-            task.add_done_callback(partial(self._over, key))
-        try:
-            return await asyncio.shield(task)
-        except McpError as exc:
-            raise exc.again(may_have_run=False) from exc
-
-    async def _alone(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        async with self._one:
-            return await work()
-
-    def _over(self, key: Hashable, task: "asyncio.Task[bool]") -> None:
-        del self._tasks[key]
-        if not task.cancelled():
-            task.exception()  # whoever waited may be gone
+        return await self._flights.join(("authorized", sent, demand), lambda: self._authorized(sent, demand))
 
     # -- one at a time
 
