@@ -42,7 +42,7 @@ def protected(tmp_path: Path) -> Iterator[Protected]:
     log = tmp_path / "protected.log"
     peer = start_peer("protected", port=free_port(), env={"PROTECTED_LOG": str(log)})
     yield Protected(peer.url, log)
-    peer.stop()
+    peer.kill()
 
 
 @pytest.fixture
