@@ -3,7 +3,6 @@
 What is in a grant belongs to `sessions.protocol.oauth.grant`; here it is plain data.
 """
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,10 +11,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from servers import crypto
-from servers.audit.record import SYSTEM, Event, ServerRef
 from servers.domain.binding import belongs, place_of
 from servers.domain.credentials import FIELD, TABLE
-from servers.enums import AuditAction, AuditOutcome, CredentialKind
+from servers.enums import CredentialKind
 from servers.models import Credential, CredentialUse, Identity
 from servers.secret import Secret
 
@@ -62,27 +60,9 @@ def save(identity_pk: int, text: Secret, shown: dict[str, Any]) -> bool:
     }
     if fresh and shown["signed_in"]:
         fields |= {"refreshed_at": now, "sealed_at": now}
+    elif row.refreshed_at is not None:
+        fields["refreshed_at"] = now  # the refresh that was refused
     return Credential.objects.filter(pk=row.pk, generation__lte=shown["generation"]).update(**fields) == 1
-
-
-def refused(identity_pk: int, detail: str) -> list[Event]:
-    """A refresh that failed, for the board."""
-    row = row_of(identity_pk)
-    if row is None:
-        return []
-    Credential.objects.filter(pk=row.pk).update(refresh_fault=detail[:300], refreshed_at=timezone.now())
-    identity = Identity.objects.select_related("server").get(pk=identity_pk)
-    return [
-        Event(
-            action=AuditAction.SIGN_IN_END,
-            outcome=AuditOutcome.FAILED,
-            actor=SYSTEM,
-            server=ServerRef.of(identity.server),
-            identity_name=identity.name,
-            subject=row.name,
-            details={"detail": detail[:300]},
-        )
-    ]
 
 
 def hold(identity_pk: int, holder: UUID) -> bool:
@@ -116,14 +96,11 @@ def _new(identity_pk: int) -> Credential:
     row = Credential.objects.create(
         uid=uid, name=name, kind=CredentialKind.OAUTH, scheme=scheme, host=host, port=port, sealed_at=timezone.now()
     )
+    # A grant of the place where the server was before is not waited for any more.
+    CredentialUse.objects.filter(identity=identity, credential__kind=CredentialKind.OAUTH).delete()
     CredentialUse.objects.create(credential=row, identity=identity)
     return row
 
 
 def _moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-
-
-def plain(text: Secret) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text.reveal())
-    return found

@@ -25,6 +25,7 @@ class World:
     failing: str = "broken"  # its command ends at once
     labelled: str = "embeddings"  # names a label that no worker carries
     paused: str = "held-back"
+    credential: str = ""  # uid of one that a server uses, and whose server then moved
     questions: dict[str, str] = field(default_factory=dict)  # of the inbox: name in asked.py to uid
 
 
@@ -296,6 +297,14 @@ SHOTS = [
     Shot("question-model", question("model")),
     Shot("question-over", question("over")),
     Shot("question-for-a-guest", question("form"), guest=True),
+    Shot("credentials-empty", at("/credentials/"), Stage.EMPTY),
+    Shot("credentials", at("/credentials/")),
+    Shot("credential", lambda world: f"/credentials/{world.credential}/"),
+    Shot("credential-delete", lambda world: f"/credentials/{world.credential}/delete/"),
+    Shot("credential-add", at("/credentials/add/")),
+    Shot("credential-certificate", at("/credentials/add/?kind=certificate")),
+    Shot("server-sign-in", lambda world: f"/servers/{world.websocket}/sign-in/"),
+    Shot("sign-in-refused", at("/sign-in/callback/?state=unknown"), allow=("400",)),
     Shot("audit", at("/audit/")),
     Shot("audit-range", at("/audit/?outcome=ok&since=2026-01-01T00:00"), prepare=click("[data-pop] summary")),
     Shot("audit-drawer", at("/audit/"), prepare=open_event),

@@ -41,6 +41,26 @@ for listing in (before, now):
 """
 
 
+#: one in use, one that nobody uses
+CREDENTIALS = """
+from django.contrib.auth.models import User
+from servers.audit.record import SYSTEM
+from servers.domain import credentials
+from servers.domain.credential_parts import Parts
+from servers.enums import CredentialKind
+from servers.models import Server
+from servers.secret import Secret
+ada = User.objects.get(username="{admin}")
+server = Server.objects.get(slug="{slug}")
+token = Parts(CredentialKind.BEARER, dict(), dict(token=Secret("token-of-a-picture")))
+used = credentials.create(SYSTEM, ada, "Sockets token", token, server.url)
+credentials.attach(SYSTEM, ada, server, used)
+value = Parts(CredentialKind.ENVIRONMENT, dict(variable="API_TOKEN"), dict(value=Secret("value-of-a-picture")))
+credentials.create(SYSTEM, ada, "Token of the night shift", value)
+print(used.uid)
+"""
+
+
 @contextmanager
 def signed_in_page(browser: Browser, stack: Stack) -> Iterator[Page]:
     with watched_context(browser, stack.base_url) as (context, _):
@@ -66,6 +86,7 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
         register_troubled(page, stack, world)
     stack.shell(CHANGED_TOOLS.format(slug=world.server))
     note_rows(stack, world)
+    world.credential = stack.shell(CREDENTIALS.format(admin=ADMIN[0], slug=world.websocket)).split()[-1]
 
 
 def register_others(page: Page, stack: Stack, world: World) -> None:

@@ -42,7 +42,7 @@ def protected(tmp_path: Path) -> Iterator[Protected]:
     log = tmp_path / "protected.log"
     peer = start_peer("protected", port=free_port(), env={"PROTECTED_LOG": str(log)})
     yield Protected(peer.url, log)
-    peer.stop()
+    peer.kill()
 
 
 @pytest.fixture
@@ -70,7 +70,8 @@ def begun(ada: Client, server: Server) -> str:
     """The address of the journey's page, once it says where to go."""
     answer = ada.post(f"/servers/{server.slug}/sign-in/")
     assert answer.status_code == 302
-    eventually(lambda: SignIn.objects.exclude(state__in=["requested", "preparing"]).first(), 30, "nobody prepared it")
+    rows = SignIn.objects.filter(uid=answer.url.split("/")[-2]).exclude(state__in=["requested", "preparing"])
+    eventually(rows.first, 30, "nobody prepared it")
     return str(answer.url)
 
 
