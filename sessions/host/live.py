@@ -86,16 +86,14 @@ class Live:
         self.runs: set[Run] = set()
         self.accepting = False
         self.over: asyncio.Future[McpError | None] = asyncio.get_running_loop().create_future()
-        self._db = db
-        self._on_room, self._turned_away = on_room, False
+        self._db, self._on_room, self._turned_away = db, on_room, False
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle_since = self._note_use_at = self._now()
         self._roots = launch.roots
-        self._missed_changes = False
-        self.modern = False
+        self._missed_changes = self.modern = False
 
     # --- opening and closing -------------------------------------------------------------------------------------
     async def open(self) -> Connected:

@@ -138,7 +138,7 @@ async def test_a_second_browser_sees_the_call_and_its_result_live(site: Site, se
         assert "three &lt;b&gt;of" in step["html"]
         site.do("finish", answer["call"], {"content": [{"type": "text", "text": "<script>alert(1)</script>"}]})
         for tab in (mine, other):
-            last = await tab.hear(lambda message: message.get("kind") == "call" and message["rows"][0].get("final"))
+            last = await tab.hear(lambda message: message.get("t") == topic and message["rows"][0].get("final"))
             assert last["rows"][0]["state"] == "succeeded"
             assert "<script>" not in last["html"]
             assert "&lt;script&gt;" in last["html"]
