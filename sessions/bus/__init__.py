@@ -8,7 +8,8 @@ Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "
          not send its hints for a while, so whoever listens compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids and progress only, never a result. All go to one group, several
          together, and each web process takes what its pages listen to.
-Bell     ring(worker uid, verb, uid): JSON {"v", "verb", "id", "epoch", "expires"} on queue host.<worker uid>.
+Bell     ring(worker uid, verb, uid): JSON {"v", "verb", "id", "epoch", "expires"} on queue host.<worker uid>, or several
+         of them in {"v", "all": […]}.
 
 Nothing here may be called before the transaction that it tells of is committed.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sessions.bus.bell import Bell, Verb, queue_name, ring, send_task
+from sessions.bus.bell import Bell, Ring, Verb, message, queue_name, ring, send_task
 from sessions.bus.publisher import GROUP, LOST, Publisher
 
 AUDIT, SERVERS, USERS = "audit", "servers", "users"
@@ -81,7 +82,7 @@ def ring_later(
     worker_uid: UUID | str, verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None
 ) -> None:
     """`ring` without waiting for Redis: for loops, and for threads that others wait on."""
-    later(lambda: ring(worker_uid, verb, uid, epoch, expires))
+    _bell.put(Ring(worker_uid, message(verb, uid, epoch, expires)))
 
 
 # --- the hints by name, so that both sides agree on their rows -------------------------------------------------------

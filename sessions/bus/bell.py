@@ -4,6 +4,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
@@ -14,8 +16,11 @@ from django.db import connections
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+Message = dict[str, Any]
 Verb = Literal["call", "cancel", "session", "test", "answer", "authorize"]
 QUEUE_LIMIT = 10_000
+#: a worker takes no longer message than this many are
+RINGS_TOGETHER = 25
 EXPIRES_SECONDS = 60.0
 _UNREACHABLE = (OperationalError, RedisError, OSError)
 log = structlog.get_logger(__name__)
@@ -30,12 +35,19 @@ def ring(worker_uid: UUID | str, verb: Verb, uid: UUID | str, epoch: int = 0, ex
 
     `expires` is a Unix time, by default a minute from now. False when Redis did not take it.
     """
-    body = {"v": 1, "verb": verb, "id": str(uid), "epoch": epoch, "expires": expires or time.time() + EXPIRES_SECONDS}
+    return _publish(worker_uid, message(verb, uid, epoch, expires))
+
+
+def message(verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None) -> Message:
+    return {"v": 1, "verb": verb, "id": str(uid), "epoch": epoch, "expires": expires or time.time() + EXPIRES_SECONDS}
+
+
+def _publish(worker_uid: UUID | str, body: Message) -> bool:
     try:
         with current_app.producer_or_acquire() as producer:
             producer.publish(body, routing_key=queue_name(worker_uid), exchange="", serializer="json", retry=False)
     except _UNREACHABLE as problem:
-        log.warning("bus.ring_failed", verb=verb, id=str(uid), problem=type(problem).__name__)
+        log.warning("bus.ring_failed", worker=str(worker_uid), problem=type(problem).__name__)
         return False
     return True
 
@@ -51,16 +63,22 @@ def send_task(name: str, args: list[Any], *, node: str | None, expires: float = 
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class Ring:
+    worker_uid: UUID | str
+    message: Message
+
+
 class Bell:
-    """One thread that rings for threads and loops that may not wait for Redis."""
+    """One thread that rings for threads and loops that may not wait for Redis. Rings that wait go together."""
 
     def __init__(self) -> None:
         self.dropped = 0
-        self._jobs: deque[Callable[[], object]] = deque()
+        self._jobs: deque[Callable[[], object] | Ring] = deque()
         self._ready = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def put(self, job: Callable[[], object]) -> None:
+    def put(self, job: Callable[[], object] | Ring) -> None:
         with self._ready:
             if len(self._jobs) >= QUEUE_LIMIT:
                 self._jobs.popleft()
@@ -77,13 +95,27 @@ class Bell:
 
     def _run(self) -> None:
         while True:
-            with self._ready:
-                while not self._jobs:
-                    self._ready.wait()
-                job = self._jobs.popleft()
+            job = self._next()
             try:
                 job()
             except Exception:  # the thread serves everybody: one bad job may not end it
                 log.exception("bus.bell_job_failed")
             finally:
                 connections.close_all()  # a job may read rows; between jobs this thread holds no connection
+
+    def _next(self) -> Callable[[], object]:
+        with self._ready:
+            while not self._jobs:
+                self._ready.wait()
+            first = self._jobs.popleft()
+            if not isinstance(first, Ring):
+                return first
+            messages = [first.message]
+            while len(messages) < RINGS_TOGETHER and self._rings_as(first):
+                messages.append(self._jobs.popleft().message)  # type: ignore[union-attr]  # just seen to be a ring
+        body = messages[0] if len(messages) == 1 else {"v": 1, "all": messages}
+        return partial(_publish, first.worker_uid, body)
+
+    def _rings_as(self, first: Ring) -> bool:
+        following = self._jobs[0] if self._jobs else None
+        return isinstance(following, Ring) and following.worker_uid == first.worker_uid

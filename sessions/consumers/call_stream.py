@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 
 from sessions.consumers.frames import Frame
-from sessions.consumers.streams import WINDOW_SECONDS, Dirt, Row, SnapshotStream
+from sessions.consumers.streams import WINDOW_SECONDS, Dirt, Row, SnapshotStream, Subscription
 from sessions.domain.topics import Topic
 
 #: a state that the next one follows at once is not drawn: by then most calls are over
@@ -30,6 +30,12 @@ class CallStream(SnapshotStream):
         self._read_progress = read_progress
         self._progress: Row | None = None
         self._progress_task: asyncio.Task[None] | None = None
+
+    def follow(self, subscription: Subscription) -> None:
+        """A listener that has the row as it was at its cursor."""
+        self.subscriptions.add(subscription)
+        self.idle_since = None
+        self.version = max(self.version, subscription.cursor or 0)
 
     def hint(self, hint: dict[str, Any]) -> None:
         if hint["kind"] == "progress":

@@ -6,7 +6,7 @@ listened topic with the database. The order is always: join first, then catch up
 
 import asyncio
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,7 @@ from channels.layers import get_channel_layer
 
 from sessions import bus
 from sessions.consumers import viewers
+from sessions.consumers.call_stream import CallStream
 from sessions.consumers.early import EarlyHints
 from sessions.consumers.limits import TOPICS, sockets_per_user
 from sessions.consumers.reader import Reader
@@ -72,11 +73,9 @@ class Hub:
         topic = Topic(TopicKind.CALL, uid)
         if len(socket.subscriptions) >= TOPICS:
             return False
-        stream = self._stream(topic)
+        stream = cast("CallStream", self._stream(topic))
         socket.subscriptions[topic.name] = subscription = Subscription(socket, topic, version, live=True)
-        stream.subscriptions.add(subscription)
-        stream.idle_since = None
-        stream.has(version)
+        stream.follow(subscription)
         for hint in self._early.take(topic.name):
             stream.hint(hint)
         return True

@@ -77,9 +77,6 @@ class Stream(ABC):
     def hint(self, hint: dict[str, Any]) -> None:
         self._soil({(str(hint["kind"]), "")})
 
-    def has(self, version: int) -> None:
-        """A listener came with the row as it is at `version`."""
-
     def recheck(self) -> None:
         """Compare with the database: a hint may have been lost."""
         self._soil({RECHECK})
@@ -243,9 +240,6 @@ class SnapshotStream(Stream):
                 await subscription.member.room()
                 subscription.offer(frame)
         self._synced(subscription, newest)
-
-    def has(self, version: int) -> None:
-        self.version = max(self.version, version)
 
     def _is_own(self, frame: Frame) -> bool:
         """Of the one row that the topic is about: only its version is a cursor, those of other rows say nothing."""

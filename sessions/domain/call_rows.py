@@ -6,7 +6,7 @@ returns the row's new version, None where somebody else was faster.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db import connection
@@ -62,8 +62,7 @@ def shown(uids: Iterable[UUID]) -> list[Call]:
 
 
 def _shown(row: Sequence[Any]) -> Call:
-    call = _SHOWN_CALL.read(row[: _SHOWN_CALL.count])
-    assert call is not None  # the others are joined to it
+    call = cast("Call", _SHOWN_CALL.read(row[: _SHOWN_CALL.count]))  # the others are joined to it
     start = _SHOWN_CALL.count
     for name, columns in _RELATED.items():
         setattr(call, name, columns.read(row[start : start + columns.count]))
@@ -76,7 +75,7 @@ _LINES = """
 SELECT {columns} FROM {LogLine} line WHERE line.server_id = %s AND line.call_uid = %s
 AND line.seq > (SELECT COALESCE(MAX(newest.seq), 0) FROM {LogLine} newest WHERE newest.server_id = %s) - %s
 ORDER BY line.seq
-""".format(columns=_LINE.sql, **_TABLES)
+""".format(columns=_LINE.sql, **_TABLES)  # noqa: S608  # names of our own models, no input
 
 
 def lines(call: Call, newest: int) -> list[LogLine]:
@@ -94,7 +93,7 @@ SELECT {columns}, (
 )
 FROM {Call} one JOIN {Payload} arguments ON arguments.id = one.arguments_id
 WHERE one.uid = %s AND one.state = %s AND one.deadline > %s
-""".format(columns=f"{_ORDER.sql}, {_ARGUMENTS.sql}", **_TABLES)
+""".format(columns=f"{_ORDER.sql}, {_ARGUMENTS.sql}", **_TABLES)  # noqa: S608  # the same
 
 
 def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
@@ -115,7 +114,7 @@ WHERE id = %s AND state = %s AND deadline > %s AND EXISTS (
     WHERE session.id = {Call}.session_id AND session.owner_id = %s AND session.epoch = %s
 )
 RETURNING version
-""".format(**_TABLES)
+""".format(**_TABLES)  # noqa: S608  # the same
 
 
 def claim(pk: int, hold: Hold, now: datetime) -> int | None:
@@ -126,9 +125,11 @@ def claim(pk: int, hold: Hold, now: datetime) -> int | None:
     return _version(_CLAIM, after + before)
 
 
-_FINISH = "UPDATE {Call} SET {{changes}}, version = version + 1 WHERE id = %s AND state = %s AND worker_uid = %s AND epoch = %s RETURNING version".format(
-    **_TABLES
-)
+_FINISH = """
+UPDATE {Call} SET {{changes}}, version = version + 1
+WHERE id = %s AND state = %s AND worker_uid = %s AND epoch = %s
+RETURNING version
+""".format(**_TABLES)  # the same
 
 
 def finish(pk: int, hold: Hold, fields: Mapping[str, Any]) -> int | None:

@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal
 
 from django.db import transaction
@@ -40,11 +40,14 @@ class _Settlement:
 
 @dataclass(frozen=True)
 class Intent:
-    """A call that passed every check and is not written yet."""
+    """A call that passed every check and is not written yet. The values of its rows are made before the transaction
+    begins, whose lock all writers of the database share."""
 
     actor: Actor
     target: Target
     call: Call
+    payload_values: list[Any]
+    call_values: list[Any]
     repeats: Call | None = None
     details: dict[str, Any] = field(default_factory=dict)
     settlement: _Settlement = field(default_factory=_Settlement)
@@ -53,22 +56,11 @@ class Intent:
         """The caller was told that the call is not made: should its commit come true after all, it is taken back."""
         self.settlement.settle("refused")
 
-    # Made before the transaction begins, whose lock all writers of the database share.
-    @cached_property
-    def _payload_values(self) -> list[Any]:
-        return payloads.insert.values(self.call.arguments)
-
-    @cached_property
-    def _call_values(self) -> list[Any]:
-        return _insert.values(self.call)
-
-    def prepare(self) -> None:
-        assert self._payload_values and self._call_values
-
     def insert(self) -> None:
-        self.call.arguments = payloads.insert.write(self.call.arguments, self._payload_values)
-        self._call_values[_ARGUMENTS] = self.call.arguments.pk
-        _insert.write(self.call, self._call_values)
+        self.call.arguments = payloads.insert.write(self.call.arguments, self.payload_values)
+        _insert.write(
+            self.call, [*self.call_values[:_ARGUMENTS], self.call.arguments.pk, *self.call_values[_ARGUMENTS + 1 :]]
+        )
 
 
 def intent_of(
@@ -91,9 +83,8 @@ def intent_of(
         deadline=deadline,
         created_at=timezone.now(),
     )
-    intent = Intent(actor, target, call, repeats, {"unchecked": unchecked} if unchecked else {})
-    intent.prepare()
-    return intent
+    values = payloads.insert.values(call.arguments), _insert.values(call)
+    return Intent(actor, target, call, *values, repeats, {"unchecked": unchecked} if unchecked else {})
 
 
 def write(intent: Intent) -> Call:

@@ -63,7 +63,12 @@ class Host:
 
     # --- messages ----------------------------------------------------------------------------------------------------
     def accept(self, body: Any) -> None:
-        """One message, by whoever: it can only make us look at a row. Anything unknown is counted and dropped."""
+        """One message or several, by whoever: it can only make us look at a row. Anything unknown is counted and dropped."""
+        several = body.get("all") if isinstance(body, dict) else None
+        for one in several if isinstance(several, list) else [body]:
+            self._accept(one)
+
+    def _accept(self, body: Any) -> None:
         read = _read_message(body)
         verb = self._verbs.get(read[0]) if read else None
         if read is None or verb is None:

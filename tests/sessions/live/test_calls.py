@@ -138,10 +138,20 @@ async def test_a_second_browser_sees_the_call_and_its_result_live(site: Site, se
         assert "three &lt;b&gt;of" in step["html"]
         site.do("finish", answer["call"], {"content": [{"type": "text", "text": "<script>alert(1)</script>"}]})
         for tab in (mine, other):
-            last = await tab.hear(lambda message: message.get("kind") == "call" and message["rows"][0].get("final"))
+            last = await tab.hear(lambda message: message.get("t") == topic and message["rows"][0].get("final"))
             assert last["rows"][0]["state"] == "succeeded"
             assert "<script>" not in last["html"]
             assert "&lt;script&gt;" in last["html"]
+
+
+async def test_a_socket_hears_of_its_own_call_without_asking(site: Site, server: str) -> None:
+    async with person(site).tab() as tab:
+        answer = await tab.ask(op="call", server=server, tool="echo", args={"text": "x"}, follow=True)
+        assert answer["followed"] is True
+        site.do("finish", answer["call"], {"content": [{"type": "text", "text": "the-answer"}]})
+        last = await tab.hear(lambda message: message.get("t") == answer["topic"] and message["rows"][0].get("final"))
+        assert "the-answer" in last["html"]
+        assert [frame["rows"][0]["state"] for frame in tab.frames(answer["topic"], "call")] == ["succeeded"]
 
 
 async def test_who_may_not_read_payloads_sees_the_call_without_its_result(site: Site, server: str) -> None:

@@ -1,0 +1,164 @@
+"""The frames of one call: the end at once, nothing in between that the end overtakes, and no end is missed."""
+
+import asyncio
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from sessions.bus.bell import RINGS_TOGETHER, Bell, Ring, message
+from sessions.consumers import call_stream
+from sessions.consumers.call_stream import CallStream
+from sessions.consumers.early import MOST, EarlyHints
+from sessions.consumers.frames import Frame, encode
+from sessions.consumers.streams import Subscription
+from sessions.domain.topics import Topic, TopicKind
+
+UID = UUID(int=7)
+TOPIC = Topic(TopicKind.CALL, UID)
+PASSING = [{"passing": True}]
+
+
+class _Viewer:
+    user_id = 1
+    reads_payloads = True
+
+
+class Listener:
+    viewer = _Viewer()
+    suspended = False
+    has_room = True
+
+    def __init__(self) -> None:
+        self.versions: list[int] = []
+
+    def put(self, text: str) -> None:
+        frame = json.loads(text)
+        self.versions += [frame["seq"]] if "kind" in frame else []
+
+    async def room(self) -> None:
+        pass
+
+
+class Row:
+    """A call's row as the reader finds it; `reads` counts the looks."""
+
+    def __init__(self) -> None:
+        self.version, self.reads = 1, 0
+        self.stream = CallStream(TOPIC, self._read, self._no_progress)
+
+    async def _read(self, *_: Any) -> list[Frame]:
+        self.reads += 1
+        text = encode(TOPIC.name, self.version, "call", [])
+        return [Frame(text, None, "call", self.version, final=self.version == 3)]
+
+    async def _no_progress(self, *_: Any) -> None:
+        return None
+
+    def moves(self, version: int, rows: list[dict[str, Any]] | None = None) -> None:
+        self.version = version
+        self.stream.hint({"t": TOPIC.name, "seq": version, "kind": "call", "rows": rows})
+
+    def follower(self) -> Listener:
+        listener = Listener()
+        self.stream.follow(Subscription(listener, TOPIC, self.version, live=True))
+        return listener
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_stream, "PASSING_SECONDS", 0.05)
+
+
+async def test_a_fast_call_is_read_once_for_its_end() -> None:
+    row = Row()
+    listener = row.follower()
+    row.moves(2, PASSING)
+    row.moves(3)
+    await asyncio.sleep(0.2)
+    assert (listener.versions, row.reads) == ([3], 1)
+
+
+async def test_a_slow_call_shows_that_it_was_sent() -> None:
+    row = Row()
+    listener = row.follower()
+    row.moves(2, PASSING)
+    await asyncio.sleep(0.2)
+    assert listener.versions == [2]
+    row.moves(3)
+    await asyncio.sleep(0.05)
+    assert listener.versions == [2, 3]
+
+
+async def test_a_hint_of_what_is_known_is_not_looked_at() -> None:
+    row = Row()
+    listener = row.follower()
+    row.moves(1)
+    await asyncio.sleep(0.05)
+    assert (listener.versions, row.reads) == ([], 0)
+
+
+async def test_what_one_listener_catches_up_with_the_others_get_too() -> None:
+    """The version is noted for all by then: a later hint of it would be passed over."""
+    row = Row()
+    early, late = row.follower(), Listener()
+    row.version = 3  # its hint was lost
+    subscription = Subscription(late, TOPIC, None)
+    row.stream.subscriptions.add(subscription)
+    await row.stream.catch_up(subscription)
+    assert early.versions == late.versions == [3]
+
+
+def test_of_a_call_that_nobody_knows_yet_the_newest_hint_is_kept() -> None:
+    hints = EarlyHints()
+    for seq in (2, 3, 1):
+        hints.put({"t": "call.a", "seq": seq, "kind": "call", "rows": None})
+    hints.put({"t": "call.a", "seq": None, "kind": "progress", "rows": None})
+    assert [hint["seq"] for hint in hints.take("call.a")] == [3]
+    assert hints.take("call.a") == []
+
+
+def test_no_more_early_hints_are_kept_than_there_may_be() -> None:
+    hints = EarlyHints()
+    for number in range(MOST + 1):
+        hints.put({"t": f"call.{number}", "seq": 1, "kind": "call", "rows": None})
+    assert hints.take("call.0") == []
+    assert len(hints.take("call.1")) == 1
+
+
+# --- the bell ----------------------------------------------------------------------------------------------------------
+class _SilentBell(Bell):
+    def start(self) -> None:
+        """Nobody takes what is put."""
+
+
+def rung(bell: Bell) -> list[Any]:
+    found = []
+    while bell._jobs:
+        found.append(bell._next())
+    return found
+
+
+def test_rings_of_one_worker_that_wait_go_in_one_message_and_in_order() -> None:
+    bell = _SilentBell()
+    bodies = [message("call", UUID(int=number), 4, 9.0) for number in range(3)]
+    for body in bodies:
+        bell.put(Ring("w1", body))
+    bell.put(Ring("w2", bodies[0]))
+    bell.put(print)
+    first, second, third = rung(bell)
+    assert first.args == ("w1", {"v": 1, "all": bodies})
+    assert second.args == ("w2", bodies[0])
+    assert third is print
+
+
+def test_a_message_never_becomes_longer_than_a_worker_takes() -> None:
+    from sessions.host.boot import MESSAGE_BYTES  # noqa: PLC0415  # of the other side
+
+    bell = _SilentBell()
+    for number in range(2 * RINGS_TOGETHER + 1):
+        bell.put(Ring("w1", message("session", UUID(int=number), 2**63, 1_800_000_000.123456)))
+    sizes = [len(json.dumps(job.args[1])) for job in rung(bell)]
+    assert len(sizes) == 3
+    assert max(sizes) < MESSAGE_BYTES
