@@ -1,5 +1,6 @@
 """Ringing a worker: a message that only says "look at this row". Lost messages cost one tick of the worker (3 s)."""
 
+import gc
 import threading
 import time
 from collections import deque
@@ -48,8 +49,8 @@ def _publish(worker_uid: UUID | str, body: Message) -> bool:
             producer.publish(body, routing_key=queue_name(worker_uid), exchange="", serializer="json", retry=False)
     except _UNREACHABLE as problem:
         log.warning("bus.ring_failed", worker=str(worker_uid), problem=type(problem).__name__)
-        return False
-    return True
+        return _lost()
+    return _reached()
 
 
 def send_task(name: str, args: list[Any], *, node: str | None, expires: float = EXPIRES_SECONDS) -> bool:
@@ -59,7 +60,23 @@ def send_task(name: str, args: list[Any], *, node: str | None, expires: float = 
         current_app.send_task(name, args=args, expires=expires, retry=False, argsrepr="-", ignore_result=True, **route)
     except _UNREACHABLE as problem:
         log.warning("bus.task_not_sent", task=name, problem=type(problem).__name__)
-        return False
+        return _lost()
+    return _reached()
+
+
+_away = threading.Event()
+
+
+def _lost() -> bool:
+    _away.set()
+    return False
+
+
+def _reached() -> bool:
+    """Each connection that kombu loses leaves an epoll descriptor in a cycle of references: collected when all is well."""
+    if _away.is_set():
+        _away.clear()
+        gc.collect()
     return True
 
 
