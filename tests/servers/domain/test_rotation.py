@@ -13,7 +13,7 @@ import pytest
 
 from tests.tools.stack import ROOT, clean_environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.deadline(400)]
 ROWS = 1_200
 FILL = f"""
 from servers import crypto

@@ -22,7 +22,7 @@ from tests.peers.peers import free_port, start_peer
 from tests.sessions.host.harness import WorkerProcess, eventually, ring
 from tests.sessions.host.make import make_call
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.deadline(400)]
 
 
 class Protected:
