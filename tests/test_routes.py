@@ -33,7 +33,7 @@ from tests.sessions.subscription_rows import add_version, make_subscription
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PROBES = {"healthz", "readyz"}
-OPEN_TO_ALL = PROBES | {"setup"}
+OPEN_TO_ALL = PROBES | {"setup", "oauth_client"}
 UID = str(uuid4())
 SAMPLES = {
     "<slug:slug>": "orders",

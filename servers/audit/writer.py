@@ -20,18 +20,15 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-import structlog
-from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.db import connection, transaction
 
 from servers.audit.acts import Trail, audited
-from servers.audit.record import Event, record_many
+from servers.audit.commit import Abandoned, AuditUnavailable, Down, Work, broken, commit, fail, settle
+from servers.audit.record import Event
 
 __all__ = ["AuditUnavailable", "Trail", "Writer", "WriterBusy", "audited", "reset", "writer"]
-
-log = structlog.get_logger("mcpadmin.audit")
 
 T = TypeVar("T")
 QUEUE_LIMIT = 2_000
@@ -44,42 +41,16 @@ SPARE_SECONDS = 0.5
 FAIRNESS_SECONDS = 0.001
 
 
-class AuditUnavailable(Exception):
-    """Not durable in time."""
-
-
 class WriterBusy(AuditUnavailable):
     """More works wait than the queue may hold."""
-
-
-class _Abandoned(Exception):
-    """A caller gave up while its batch was under way: the batch is rolled back and run without it."""
-
-
-class _Down(Exception):
-    """The database itself refuses: no use in trying the works of the batch one by one."""
-
-
-@dataclass(eq=False)
-class _Work(Generic[T]):
-    fn: Callable[[], T]
-    events: Callable[[T], list[Event]] | None
-    future: "Future[T]" = field(default_factory=Future)
-    committing: bool = False
-    since: float = field(default_factory=time.monotonic)
-
-    def begin_commit(self) -> bool:
-        """From here on the future cannot be cancelled. False when it was."""
-        self.committing = self.committing or self.future.set_running_or_notify_cancel()
-        return self.committing
 
 
 class Writer:
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._urgent: deque[_Work[Any]] = deque()
-        self._queue: deque[_Work[Any]] = deque()
-        self._spare: deque[_Work[Any]] = deque()
+        self._urgent: deque[Work[Any]] = deque()
+        self._queue: deque[Work[Any]] = deque()
+        self._spare: deque[Work[Any]] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -96,7 +67,7 @@ class Writer:
 
         The future fails with what `fn` raised, or with AuditUnavailable when the database refused.
         """
-        work = _Work(fn, events)
+        work = Work(fn, events)
         with self._condition:
             if self._stopping:
                 raise WriterBusy("This process is stopping.")
@@ -128,12 +99,14 @@ class Writer:
         """`submit_and_wait` for a loop."""
         future = self.submit(fn, events)
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(asyncio.wrap_future(future))
         except TimeoutError as exc:
             if future.cancel():
                 raise _too_late() from exc
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), COMMIT_GRACE_SECONDS)
+            async with asyncio.timeout(COMMIT_GRACE_SECONDS):
+                return await asyncio.shield(asyncio.wrap_future(future))
         except TimeoutError as exc:
             raise _too_late(known=False) from exc
 
@@ -171,11 +144,11 @@ class Writer:
         finally:
             connection.close()
 
-    def _next(self) -> list[_Work[Any]]:
+    def _next(self) -> list[Work[Any]]:
         """Waits; empty when the writer stops and nothing is left."""
         with self._condition:
             self._condition.wait_for(lambda: self._waits() or self._stopping)
-            batch: list[_Work[Any]] = []
+            batch: list[Work[Any]] = []
             while (self._urgent or self._queue) and len(batch) < BATCH_LIMIT:
                 batch.append((self._urgent or self._queue).popleft())
             if self._spare and (not batch or self._spare[0].since < time.monotonic() - SPARE_SECONDS):
@@ -185,116 +158,31 @@ class Writer:
     def _waits(self) -> bool:
         return bool(self._queue or self._urgent or self._spare)
 
-    def _flush(self, batch: list[_Work[Any]], *, again: bool = True) -> None:
+    def _flush(self, batch: list[Work[Any]], *, again: bool = True) -> None:
         batch = [work for work in batch if work.committing or not work.future.cancelled()]
         if not batch:
             return
         used = connection.connection
         try:
-            results = _commit(batch)
-        except _Abandoned:
+            results = commit(batch)
+        except Abandoned:
             self._flush(batch, again=again)
-        except _Down as exc:
+        except Down as exc:
             connection.close()
-            _fail(batch, exc.__cause__)
+            fail(batch, exc.__cause__)
         except Exception as exc:  # whatever one function of the batch raised is its own caller's affair
-            self._isolate(batch, exc, again and _broken(used))
+            self._isolate(batch, exc, again and broken(used))
         else:
             for work, result in zip(batch, results, strict=True):
                 work.future.set_result(result)
 
-    def _isolate(self, batch: list[_Work[Any]], exc: Exception, broken: bool) -> None:
+    def _isolate(self, batch: list[Work[Any]], exc: Exception, broken: bool) -> None:
         """One by one, so that only the failing work fails; a single one again when its connection had broken."""
         if len(batch) == 1 and not broken:
-            _settle(batch[0], exc)
+            settle(batch[0], exc)
             return
         for work in batch:
             self._flush([work], again=not broken)
-
-
-def _commit(batch: list[_Work[Any]]) -> list[Any]:
-    """Run and commit. Raises _Abandoned, _Down, or what a function raised; in each case nothing was written."""
-    block, committed = transaction.atomic(durable=True), []
-    with _down():
-        _prepare_connection()
-        block.__enter__()
-    try:
-        transaction.on_commit(
-            lambda: committed.append(True)
-        )  # first of all hooks: tells a failed commit from a failed hook
-        results = _run(batch)
-    except BaseException as exc:  # whatever ends the batch, it is rolled back before it is raised again
-        block.__exit__(type(exc), exc, exc.__traceback__)
-        raise
-    try:
-        with _down():
-            block.__exit__(None, None, None)
-    except Exception:  # after the commit, a hook's error must not undo what the callers are told
-        if not committed:
-            raise
-        log.exception("a hook after the commit failed")
-    return results
-
-
-def _run(batch: list[_Work[Any]]) -> list[Any]:
-    _prepare_transaction()
-    results = [work.fn() for work in batch]
-    events = [
-        event for work, result in zip(batch, results, strict=True) if work.events for event in work.events(result)
-    ]
-    with _down():
-        record_many(events)
-    # before any is begun: its caller could not give it up any more, however long the second turn then takes
-    if any(work.future.cancelled() for work in batch) or not all(work.begin_commit() for work in batch):
-        raise _Abandoned
-    return results
-
-
-class _down:
-    """Turns a refusal of the database into _Down. A lost connection at commit is one: it must not be tried again."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, exc: BaseException | None, trace: Any) -> None:
-        if isinstance(exc, DatabaseError | InterfaceError):
-            raise _Down from exc
-
-
-def _prepare_connection() -> None:
-    if connection.connection is None:
-        connection.ensure_connection()
-        if connection.vendor == "sqlite":
-            with connection.cursor() as cursor:
-                cursor.execute("PRAGMA busy_timeout=2000")
-
-
-def _prepare_transaction() -> None:
-    """Per transaction and local to it: with a pool the connection is not ours alone."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL lock_timeout='2s'; SET LOCAL idle_in_transaction_session_timeout='5s'")
-
-
-def _broken(used: Any) -> bool:
-    """Whether the connection that was used is gone: the server was restarted, or closed it while it was idle."""
-    if used is None or (connection.connection is used and connection.is_usable()):
-        return False
-    connection.close()
-    return True
-
-
-def _fail(batch: list[_Work[Any]], cause: BaseException | None) -> None:
-    log.error("the audit log cannot be written", works=len(batch), problem=str(cause)[:300])
-    for work in batch:
-        problem = AuditUnavailable("The audit log cannot be written, so this was not done. Try again in a moment.")
-        problem.__cause__ = cause
-        _settle(work, problem)
-
-
-def _settle(work: _Work[Any], exc: BaseException) -> None:
-    if work.begin_commit():
-        work.future.set_exception(exc)
 
 
 def _too_late(*, known: bool = True) -> AuditUnavailable:
