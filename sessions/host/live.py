@@ -11,18 +11,17 @@ from django.utils import timezone
 
 from sessions.domain import claims, lifecycle
 from sessions.domain.lifecycle import Failure, Hold
-from sessions.enums import LogSource
 from sessions.host import outcomes
 from sessions.host.authorization import authorized
 from sessions.host.catalog import Catalog
 from sessions.host.db import Database
 from sessions.host.inbox import Inbox
 from sessions.host.launch import Launch
-from sessions.host.logs import Line, ServerLog
+from sessions.host.logs import ServerLog
 from sessions.host.opening import Diagnosis, make_client, roots_for
 from sessions.host.orders import Roots
 from sessions.host.redaction import Redactor
-from sessions.host.repeats import Repeats
+from sessions.host.spoken import Spoken
 from sessions.host.watching import Watching
 from sessions.protocol.capabilities import declares
 from sessions.protocol.errors import Fault, McpError, TransportError
@@ -81,7 +80,7 @@ class Live:
         self.hold, self.launch, self.log = hold, launch, log
         self.redactor = Redactor(launch.secrets)
         self.diagnosis = Diagnosis(self.redactor, step="handshake")
-        self._repeats = Repeats(log)
+        self.spoken = Spoken(log, self.redactor, self.diagnosis)
         self.inbox = Inbox(db, hold, launch, log, self.redactor)
         self.client = make_client(authorized(launch, db, self.redactor), self._on_event, self.inbox.answers)
         self.catalog = Catalog(db, hold, self.client, self.redactor)
@@ -130,7 +129,7 @@ class Live:
         except TimeoutError:
             self.log.host("The connection did not close in time.", "warning")
         await self.inbox.close()
-        self._repeats.close()
+        self.spoken.close()
         await self.catalog.close()
         await self.watching.close()
 
@@ -231,26 +230,9 @@ class Live:
         if handler is not None:
             handler(self, event)
 
-    def _log_message(self, event: LogMessage) -> None:
-        redact = self.redactor
-        text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
-        call_uid = event.tag.uid if isinstance(event.tag, claims.Order) else None
-        self.log.add(Line(LogSource.SERVER, event.level, text, redact.text(event.logger or ""), call_uid))
-
-    def _diagnostic(self, event: DiagnosticLine) -> None:
-        self.diagnosis.hear(event)
-        level = "info" if event.stream == "stderr" else "warning"
-        self.log.add(Line(LogSource.STDERR, level, self.redactor.text(event.text), event.stream))
-
     def _late_answer(self, event: LateAnswer) -> None:
         if isinstance(event.tag, claims.Order):
             self._spawn(self._keep_late(event.tag, event))
-
-    def _violation(self, event: ProtocolViolation) -> None:
-        self._repeats.say(self.redactor.text(f"The server broke the protocol: {event.detail}"), "warning")
-
-    def _refused(self, event: RequestRefused) -> None:
-        self._repeats.say(self.redactor.text(f"Refused the server's request {event.method} ({event.code})."), "notice")
 
     def _dropped(self, event: EventsDropped) -> None:
         self.log.shed(event.count)
@@ -310,11 +292,11 @@ class Live:
 
 
 _HANDLERS: dict[type, Callable[[Live, Any], None]] = {
-    LogMessage: Live._log_message,
-    DiagnosticLine: Live._diagnostic,
+    LogMessage: lambda live, event: live.spoken.log_message(event),
+    DiagnosticLine: lambda live, event: live.spoken.diagnostic(event),
     LateAnswer: Live._late_answer,
-    ProtocolViolation: Live._violation,
-    RequestRefused: Live._refused,
+    ProtocolViolation: lambda live, event: live.spoken.violation(event),
+    RequestRefused: lambda live, event: live.spoken.refused(event),
     EventsDropped: Live._dropped,
     ListChanged: Live._list_changed,
     Following: Live._following,

@@ -1,0 +1,36 @@
+"""What a server says, as lines of its log: messages, stderr, and what it does wrong. Called from the client's reader."""
+
+from sessions.domain.claims import Order
+from sessions.enums import LogSource
+from sessions.host.logs import Line, ServerLog
+from sessions.host.opening import Diagnosis
+from sessions.host.redaction import Redactor
+from sessions.host.repeats import Repeats
+from sessions.protocol.events import DiagnosticLine, LogMessage, ProtocolViolation, RequestRefused
+
+
+class Spoken:
+    def __init__(self, log: ServerLog, redactor: Redactor, diagnosis: Diagnosis) -> None:
+        self._log, self._redactor, self._diagnosis = log, redactor, diagnosis
+        self._repeats = Repeats(log)
+
+    def close(self) -> None:
+        self._repeats.close()
+
+    def log_message(self, event: LogMessage) -> None:
+        redact = self._redactor
+        text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
+        call_uid = event.tag.uid if isinstance(event.tag, Order) else None
+        self._log.add(Line(LogSource.SERVER, event.level, text, redact.text(event.logger or ""), call_uid))
+
+    def diagnostic(self, event: DiagnosticLine) -> None:
+        self._diagnosis.hear(event)
+        level = "info" if event.stream == "stderr" else "warning"
+        self._log.add(Line(LogSource.STDERR, level, self._redactor.text(event.text), event.stream))
+
+    def violation(self, event: ProtocolViolation) -> None:
+        self._repeats.say(self._redactor.text(f"The server broke the protocol: {event.detail}"), "warning")
+
+    def refused(self, event: RequestRefused) -> None:
+        words = f"Refused the server's request {event.method} ({event.code})."
+        self._repeats.say(self._redactor.text(words), "notice")
