@@ -194,6 +194,23 @@ LOOKS = {
     ("audit:list", "get"): "view_auditevent",
     ("audit:detail", "get"): "view_auditevent",
     ("audit:verify", "post"): "view_auditevent",
+    ("credentials:list", "get"): "view_credential",
+    ("credentials:add", "get"): "manage_credential",
+    ("credentials:add", "post"): "manage_credential",
+    ("credentials:detail", "get"): "view_credential",
+    ("credentials:replace", "post"): "view_credential",
+    ("credentials:delete", "get"): "view_credential",
+    ("credentials:delete", "post"): "view_credential",
+    ("credentials:attach", "post"): "change_server",
+    ("credentials:detach", "post"): "change_server",
+    ("servers:import", "get"): "add_server",
+    ("servers:import", "post"): "add_server",
+    ("servers:import_preview", "get"): "add_server",
+    ("servers:import_preview", "post"): "add_server",
+    ("servers:sign_in", "get"): "change_server",
+    ("servers:sign_in", "post"): "change_server",
+    ("servers:sign_in_progress", "get"): "change_server",
+    ("servers:sign_in_go", "get"): "change_server",
 }
 CALLS_TOO = {
     ("servers:call", "post"): "call_tool",
@@ -211,6 +228,8 @@ CALLS_TOO = {
 NAMED = {"servers:call": "?tool=echo", "servers:tool_form": "?tool=echo", "servers:definition": "?key=echo"}
 # Somebody else's draft does not exist for others; a call of a tool has no completion's values and no contents.
 HIDDEN = {"servers:test_progress", "servers:expand", "calls:values", "calls:content"}
+# Without what an authorization server brings it is nobody's way back.
+FORGED = {("sign_in_callback", "get")}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +252,7 @@ def test_a_lacking_right_is_refused_in_words_and_recorded_and_nothing_reserved_i
         assert [json.loads(event.body)["details"]["right"] for event in denials] == [right]
     else:
         assert (answer.status_code == 404) == (route.name in HIDDEN and method == "get")
-        assert answer.status_code in (200, 204, 302, 303, 404, 405, 422)
+        assert answer.status_code in (200, 204, 302, 303, 404, 405, 422) or (route.name, method) in FORGED
         assert not denials
     assert leaks(answer) == []
 

@@ -11,6 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from sessions.enums import SubscriptionState
 from sessions.host.launch import load
+from sessions.host.log_writer import LogWriter
 from sessions.host.orders import read_orders
 from sessions.host.shared import Shared
 from sessions.host.supervisor import Supervisor
@@ -68,7 +69,8 @@ def test_a_session_without_subscriptions_is_told_so_when_it_is_opened() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_orders_that_did_not_change_wake_nobody() -> None:
     hold, orders = await _adopted()
-    supervisor = Supervisor(hold, orders, None, Shared(1.0, print))  # type: ignore[arg-type]  # no database is needed
+    shared = Shared(LogWriter(None), 1.0, print)  # type: ignore[arg-type]  # no database is needed
+    supervisor = Supervisor(hold, orders, None, shared)  # type: ignore[arg-type]  # nor here
     supervisor.ordered(replace(orders))
     assert not supervisor._news.is_set()
     supervisor.ordered(replace(orders, watch_requested=9))

@@ -52,6 +52,7 @@ def test_a_refresh_says_which_token_for_which_server() -> None:
     assert fields(asked) == {
         "grant_type": "refresh_token",
         "refresh_token": "old-refresh",
+        "client_id": "me",
         "resource": "https://mcp.example/mcp",
     }
 
@@ -59,7 +60,7 @@ def test_a_refresh_says_which_token_for_which_server() -> None:
 @pytest.mark.parametrize(
     ("method", "header", "added"),
     [
-        ("client_secret_basic", "Basic bWU6cCt3JTNBJTJG", {}),
+        ("client_secret_basic", "Basic bWU6cCt3JTNBJTJG", {"client_id": "me"}),
         ("client_secret_post", None, {"client_id": "me", "client_secret": "p w:/"}),
         ("none", None, {"client_id": "me"}),
         (
@@ -158,6 +159,7 @@ def test_client_credentials_are_a_grant_of_their_own() -> None:
     _, [asked] = renewed(saying(GOOD), settings=replace(SETTINGS, flow="client_credentials"))
     assert fields(asked) == {
         "grant_type": "client_credentials",
+        "client_id": "me",
         "scope": "a b",
         "resource": "https://mcp.example/mcp",
     }
