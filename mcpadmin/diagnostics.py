@@ -16,7 +16,8 @@ log = structlog.get_logger("mcpadmin.diagnostics")
 def holdings() -> dict[str, int]:
     """Counts of this process now. Descriptors and children are -1 where /proc does not tell."""
     # Only a walk over all objects finds the tasks of every loop; asyncio itself tells of one loop at a time.
-    tasks = sum(isinstance(found, asyncio.Task) and not found.done() for found in gc.get_objects())
+    # By type, since a proxy whose object is gone raises when it is asked for its class.
+    tasks = sum(issubclass(type(found), asyncio.Task) and not found.done() for found in gc.get_objects())
     return {
         "descriptors": _count(Path("/proc/self/fd")),
         "threads": threading.active_count(),
