@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from ipaddress import ip_network
 from typing import Literal, cast
 from uuid import UUID
 
@@ -214,5 +213,5 @@ def _revealed(values: Values) -> dict[str, str]:
 
 
 def egress_policy() -> Policy:
-    allow = tuple(Allow(ip_network(name.strip(), strict=False)) for name in settings.ALLOWED_NETWORKS)
+    allow = tuple(map(Allow.parsed, settings.ALLOWED_NETWORKS))
     return Policy(allow_loopback=settings.ALLOW_LOOPBACK, allow=allow)

@@ -10,7 +10,7 @@ from typing import Final
 
 import httpx
 
-from ..protocol.errors import AuthorizationError, Fault, ProtocolError, TransportError
+from ..protocol.errors import AuthorizationError, Fault, InvalidRequest, ProtocolError, TransportError
 from ..protocol.limits import KIB, Limits
 from ..protocol.oauth.exchange import HttpRequest, HttpResponse
 from ..protocol.oauth.urls import demand_secure, origin
@@ -69,7 +69,7 @@ async def _sent(connections: httpx.AsyncBaseTransport, request: HttpRequest, url
     except TransportError as exc:
         # What failed is not the request that needed a token: that one was refused, and certainly did not run.
         raise TransportError(exc.fault, f"{host}: {exc.detail}", may_have_run=False) from exc
-    except ProtocolError as exc:  # nor does it say anything about the MCP server
+    except (ProtocolError, InvalidRequest) as exc:  # nor does it say anything about the MCP server
         raise AuthorizationError(f"{host}: {exc.detail}") from exc
 
 

@@ -6,6 +6,7 @@ a literal address is never asked of a resolver, so the socket factory judges aga
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ SPECIAL: Final = _networks(
     "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 )  # fmt: skip
 _GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
+_ENTRY: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<four>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,17 @@ class Allow:
 
     network: Network
     port: int | None = None
+
+    @classmethod
+    def parsed(cls, text: str) -> "Allow":
+        """`10.1.0.0/16`, `10.1.0.5:8080`, `fd00::/8`, `[fd00::5]:8080`. ValueError for all else."""
+        whole = _ENTRY.fullmatch(text.strip())
+        if whole is None:
+            return cls(ipaddress.ip_network(text.strip(), strict=False))
+        port = int(whole["port"])
+        if not 0 < port < 65536:
+            raise ValueError(f"{text!r} names no port.")
+        return cls(ipaddress.ip_network(whole["six"] or whole["four"], strict=False), port)
 
 
 @dataclass(frozen=True, slots=True)

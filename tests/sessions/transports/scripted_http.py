@@ -100,7 +100,7 @@ Script = Callable[[Asked, Line], Awaitable[None]]
 
 
 @asynccontextmanager
-async def scripted_http(script: Script) -> AsyncIterator[Peer]:
+async def scripted_http(script: Script, host: str = "127.0.0.1", port: int = 0, **how: Any) -> AsyncIterator[Peer]:
     handlers: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -118,8 +118,8 @@ async def scripted_http(script: Script) -> AsyncIterator[Peer]:
             handlers.discard(task)
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    peer = Peer(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp")
+    server = await asyncio.start_server(serve, host, port, **how)
+    peer = Peer(f"http://{host}:{server.sockets[0].getsockname()[1]}/mcp")
     try:
         yield peer
     finally:

@@ -47,6 +47,9 @@ async def scripted_websocket(
     subprotocol: str | None = "mcp",
     modern: bool = False,
     tls: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    **how: Any,
 ) -> AsyncIterator[WsPeer]:
     peer = WsPeer()
 
@@ -69,9 +72,9 @@ async def scripted_websocket(
         status, headers = refusal
         return Response(status, "Some Reason", Headers({"Content-Length": "0", **headers}))
 
-    chosen: Any = {"subprotocols": [subprotocol]} if subprotocol else {}
-    async with serve(handle, "127.0.0.1", 0, process_request=check, close_timeout=1, ssl=tls, **chosen) as server:
-        peer.url = f"ws{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    chosen: Any = how | ({"subprotocols": [subprotocol]} if subprotocol else {})
+    async with serve(handle, host, port, process_request=check, close_timeout=1, ssl=tls, **chosen) as server:
+        peer.url = f"ws{'s' if tls else ''}://{host}:{server.sockets[0].getsockname()[1]}/mcp"
         yield peer
 
 

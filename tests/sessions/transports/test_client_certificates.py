@@ -38,10 +38,11 @@ class Pair:
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
-def made(name: str, signed_by: Pair | None = None) -> Pair:
+def made(name: str, signed_by: Pair | None = None, host: str = "") -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)
+    place = x509.DNSName(host) if host else x509.IPAddress(ip_address("127.0.0.1"))
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -51,7 +52,7 @@ def made(name: str, signed_by: Pair | None = None) -> Pair:
         .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + dt.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=signed_by is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([place]), critical=False)
     )
     return Pair(builder.sign(signed_by.key if signed_by else key, hashes.SHA256()), key)
 

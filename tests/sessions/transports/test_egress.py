@@ -63,6 +63,57 @@ def test_an_exception_opens_its_network_and_port_and_nothing_else() -> None:
     assert judge("192.168.0.121", 8080, policy) is not None
 
 
+@pytest.mark.parametrize(
+    ("text", "network", "port"),
+    [
+        ("10.1.0.0/16", "10.1.0.0/16", None),
+        (" 10.1.2.3/16 ", "10.1.0.0/16", None),
+        ("10.1.0.5:8080", "10.1.0.5/32", 8080),
+        ("10.1.0.0/16:443", "10.1.0.0/16", 443),
+        ("fd00::/8", "fd00::/8", None),
+        ("fd00::1:8080", "fd00::1:8080/128", None),
+        ("[fd00::5]:8080", "fd00::5/128", 8080),
+        ("[fd00::/8]:65535", "fd00::/8", 65535),
+    ],
+)
+def test_an_entry_of_the_operator_is_a_network_with_or_without_a_port(
+    text: str, network: str, port: int | None
+) -> None:
+    assert Allow.parsed(text) == Allow(ipaddress.ip_network(network), port)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "internal.test", "internal.test:80", "10.1.0.5:0", "10.1.0.5:65536", "10.1.0.5:", ":80"]
+)
+def test_an_entry_that_is_no_network_opens_nothing(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        Allow.parsed(text)
+
+
+VERDICTS = {
+    "169.254.169.254": "it is a cloud metadata service",
+    "fd00:ec2::254": "it is a cloud metadata service",
+    "::ffff:169.254.169.254": "it is a cloud metadata service",
+    "127.255.255.254": "it is this machine itself (loopback)",
+    "::ffff:127.0.0.1": "it is this machine itself (loopback)",
+    "100.64.0.1": "it is a private network address",
+    "::ffff:10.0.0.1": "it is a private network address",
+    "64:ff9b:1::7f00:1": "it is not a public internet address",
+    "2002:7f00:1::": "it is not a public internet address",
+    "::127.0.0.1": "it is not a public internet address",
+    "224.0.0.1": "it is not a public internet address",
+    "168.63.129.16": "it is a cloud metadata service",
+    "0x7f.1": "it is no plain IP address",
+    "100.63.255.254": None,
+    "2606:4700::1111": None,
+}
+
+
+@pytest.mark.parametrize(("address", "verdict"), VERDICTS.items())
+def test_a_verdict_says_why(address: str, verdict: str | None) -> None:
+    assert judge(address, 443, Policy()) == verdict
+
+
 def test_no_exception_opens_a_metadata_service() -> None:
     policy = Policy(True, True, (Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
     assert judge("169.254.169.254", 80, policy) is not None

@@ -1,0 +1,57 @@
+"""Nothing but the transports, behind the guard, can open a connection to an address that somebody wrote: what has no
+client of HTTP fetches no icon, document or picture either (security.md 0, line 5)."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+#: whoever imports one of these could open a connection
+OPENERS = {"aiohttp", "httpx", "httpx_aiohttp", "requests", "websockets", "urllib.request", "urllib3", "http.client",
+           "ftplib", "smtplib", "telnetlib", "socket", "xmlrpc.client"}  # fmt: skip
+#: calls that open one, or make what does
+OPENING = {"open_connection", "create_connection", "create_datagram_endpoint", "urlopen", "ClientSession", "AsyncClient",
+           "urlretrieve"}  # fmt: skip
+WRITTEN = {
+    "mcpadmin/up/listener.py": "listens",
+    "mcpadmin/up/supervisor.py": "listens",
+    "sessions/host/machine.py": "asks for the name of this machine",
+    "sessions/host/webhooks.py": "writes the request that the guarded engine sends",
+}
+
+
+def sources() -> dict[str, ast.AST]:
+    files = [path for package in ("mcpadmin", "servers", "sessions") for path in (ROOT / package).rglob("*.py")]
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in files}
+
+
+def imported(tree: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def called(tree: ast.AST) -> set[str]:
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
+
+
+def can_open(name: str) -> bool:
+    return any(name == opener or name.startswith(f"{opener}.") for opener in OPENERS)
+
+
+def test_only_transports_can_open_a_connection_to_what_somebody_wrote() -> None:
+    able = {path for path, tree in sources().items() if any(map(can_open, imported(tree)))}
+    assert {path for path in able if not path.startswith("sessions/transports/")} == set(WRITTEN)
+
+
+def test_connections_are_made_in_the_guarded_engine_and_on_guarded_sockets_only() -> None:
+    opening = {path: called(tree) & OPENING for path, tree in sources().items()}
+    assert {path: calls for path, calls in opening.items() if calls} == {
+        "sessions/transports/engine.py": {"ClientSession"},
+        "sessions/transports/reach.py": {"create_connection"},  # TLS on a socket that is connected already
+        "mcpadmin/up/readiness.py": {"open_connection"},  # our own listener
+    }
