@@ -150,9 +150,12 @@ def test_a_person_signs_in_stays_connected_is_signed_out_and_signs_in_again(
     expect(card).to_have_text("Sign in again")
     waits = session(stack)
     assert (waits["state"], waits["condition"], waits["next_retry_at"]) == ("disconnected", "needs_auth", None)
+    watcher.open("/")
+    attention = watcher.page.locator("#overview-attention li").filter(has_text=NAME)
+    expect(attention.get_by_role("link", name="Sign in again")).to_be_visible()
     assert gate.events("refresh_refused") == 1, "it is not tried again before somebody signs in"
 
     signed_in(ada, gate)
-    expect(card).to_have_text("Ready")
+    expect(attention).to_have_count(0)
     greeted_by_hand(ada, "Cleo")
     assert (gate.events("register"), gate.events("code")) == (1, 2), "the client registered once is used again"
