@@ -103,6 +103,8 @@ class CredentialForm(forms.Form):
         help_text = (
             "Any address of the server. The credential is bound to its scheme, host and port and never sent elsewhere."
         )
+        if self.kind == CredentialKind.SERVICE_ACCOUNT:
+            help_text = "Any address of the server. The account's tokens go to its scheme, host and port only."
         return forms.CharField(label="For", max_length=2000, initial=url, help_text=help_text, widget=widget)
 
 
