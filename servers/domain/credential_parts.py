@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from servers import validators
+from servers.domain import service_account
 from servers.enums import CredentialKind
 from servers.secret import Secret
 
@@ -111,6 +112,13 @@ def _certificate(parts: Parts) -> None:
         raise ValidationError({"certificate": ValidationError("This certificate has expired.", code="expired")})
 
 
+def _service_account(parts: Parts) -> None:
+    details = parts.details
+    service_account.check(
+        details.get("client", ""), details.get("issuer", ""), parts.secret("secret"), parts.secret("key")
+    )
+
+
 def _certificates(part: str, text: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(text.encode())
@@ -142,4 +150,5 @@ _RULES: dict[str, Callable[[Parts], None]] = {
     CredentialKind.BASIC: _basic,
     CredentialKind.ENVIRONMENT: _variable,
     CredentialKind.CERTIFICATE: _certificate,
+    CredentialKind.SERVICE_ACCOUNT: _service_account,
 }

@@ -39,6 +39,8 @@ class LaunchValues:
     environment: dict[str, str | Secret] = field(default_factory=dict)
     headers: dict[str, str | Secret] = field(default_factory=dict)
     certificate: Certificate | None = None
+    #: who gets tokens without a person
+    account: Parts | None = None
     secrets: tuple[Secret, ...] = ()
     used: tuple[int, ...] = ()
     used_rows: tuple[int, ...] = ()
@@ -95,7 +97,7 @@ def _uses(server: Server, identity: Identity | None) -> list[CredentialUse]:
 
 def _with_credentials(values: LaunchValues, server: Server, uses: Iterable[CredentialUse]) -> LaunchValues:
     environment, headers = dict(values.environment), dict(values.headers)
-    certificate, secrets, used = None, list(values.secrets), []
+    certificate, account, secrets, used = None, None, list(values.secrets), []
     for use in uses:
         parts = _parts(server, use)
         secrets += parts.secrets.values()
@@ -103,6 +105,8 @@ def _with_credentials(values: LaunchValues, server: Server, uses: Iterable[Crede
         headers |= credential_parts.headers(parts)
         if parts.kind == CredentialKind.ENVIRONMENT:
             environment[parts.details["variable"]] = parts.secrets["value"]
+        if parts.kind == CredentialKind.SERVICE_ACCOUNT:
+            account = parts
         if parts.kind == CredentialKind.CERTIFICATE:
             certificate = Certificate(parts.secrets["certificate"], parts.secrets["key"], parts.secret("ca"))
     return replace(
@@ -110,6 +114,7 @@ def _with_credentials(values: LaunchValues, server: Server, uses: Iterable[Crede
         environment=environment,
         headers=headers,
         certificate=certificate,
+        account=account,
         secrets=tuple(secrets),
         used=tuple(used),
     )

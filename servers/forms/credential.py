@@ -16,6 +16,7 @@ ENTERED = (
     CredentialKind.BASIC,
     CredentialKind.ENVIRONMENT,
     CredentialKind.CERTIFICATE,
+    CredentialKind.SERVICE_ACCOUNT,
 )
 
 
@@ -24,9 +25,11 @@ def _open(label: str, help_text: str = "", placeholder: str = "") -> forms.CharF
     return forms.CharField(label=label, help_text=help_text, max_length=200, widget=widget)
 
 
-def _secret(label: str, help_text: str = "") -> forms.CharField:
+def _secret(label: str, help_text: str = "", *, required: bool = True) -> forms.CharField:
     widget = forms.PasswordInput(attrs={**_PLAIN, "autocomplete": "new-password"}, render_value=False)
-    return forms.CharField(label=label, help_text=help_text, strip=True, max_length=16_384, widget=widget)
+    return forms.CharField(
+        label=label, help_text=help_text, strip=True, max_length=16_384, required=required, widget=widget
+    )
 
 
 def _pem(label: str, help_text: str, *, required: bool = True) -> forms.CharField:
@@ -38,6 +41,12 @@ _DETAILS: dict[str, dict[str, forms.CharField]] = {
     CredentialKind.HEADER: {"header": _open("Header", placeholder="X-API-Key")},
     CredentialKind.BASIC: {"user": _open("User name")},
     CredentialKind.ENVIRONMENT: {"variable": _open("Variable", placeholder="API_TOKEN")},
+    CredentialKind.SERVICE_ACCOUNT: {
+        "client": _open("Client ID", "As registered at the authorization server."),
+        "issuer": _open(
+            "Authorization server", "Its issuer. No other is ever given this.", "https://login.example.com"
+        ),
+    },
 }
 _SECRETS: dict[str, dict[str, forms.CharField]] = {
     CredentialKind.BEARER: {"token": _secret("Token", "Without the word Bearer.")},
@@ -48,6 +57,10 @@ _SECRETS: dict[str, dict[str, forms.CharField]] = {
         "certificate": _pem("Certificate", "PEM, with the intermediate certificates after it."),
         "key": _pem("Private key", "PEM, without a passphrase."),
         "ca": _pem("Authority", "PEM. Only what it signed is trusted then; empty: public authorities.", required=False),
+    },
+    CredentialKind.SERVICE_ACCOUNT: {
+        "secret": _secret("Client secret", "Empty where a private key is used.", required=False),
+        "key": _pem("Private key", "PEM, without a passphrase; it signs in place of a secret.", required=False),
     },
 }
 
@@ -90,6 +103,8 @@ class CredentialForm(forms.Form):
         help_text = (
             "Any address of the server. The credential is bound to its scheme, host and port and never sent elsewhere."
         )
+        if self.kind == CredentialKind.SERVICE_ACCOUNT:
+            help_text = "Any address of the server. The account's tokens go to its scheme, host and port only."
         return forms.CharField(label="For", max_length=2000, initial=url, help_text=help_text, widget=widget)
 
 

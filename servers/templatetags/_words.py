@@ -22,6 +22,8 @@ _CONDITIONS = {
     "waiting_worker": Look("Waiting for a worker", "warn", "clock"),
     "backing_off": Look("Waiting before the next try", "warn", "refresh-dot"),
     "needs_auth": Look("Needs authorization", "warn", "key"),
+    "sign_in": Look("Sign in", "warn", "key"),
+    "sign_in_again": Look("Sign in again", "warn", "key"),
     "incompatible": Look("Incompatible", "bad", "alert-circle"),
     "paused": Look("Paused", "", "player-pause"),
     "failing": Look("Failing", "bad", "plug-x"),

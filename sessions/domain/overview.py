@@ -23,6 +23,8 @@ _NOT_SUCCEEDED = [
 class Attention:
     server: Server
     explanation: Explanation
+    #: "sign_in" or "sign_in_again" where that is what helps
+    condition: str
 
 
 def numbers(servers: QuerySet[Server]) -> dict[str, Any]:
@@ -52,10 +54,13 @@ def attention(servers: QuerySet[Server], count: int = 8) -> list[Attention]:
         McpSession.objects.filter(server__in=servers, desired=Desired.OPEN, server__enabled=True)
         .exclude(fault="")
         .exclude(state=SessionState.READY)
-        .select_related("server")
+        .select_related("server", "identity")
         .order_by("-fault_at")[:count]
     )
-    return [Attention(item.server, explain(item.fault, item.fault_detail, item.server)) for item in failing]
+    return [
+        Attention(item.server, explain(item.fault, item.fault_detail, item.server), item.shown_condition)
+        for item in failing
+    ]
 
 
 def latest_calls(servers: QuerySet[Server], count: int = 10) -> list[Call]:

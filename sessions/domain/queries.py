@@ -33,6 +33,7 @@ _CONDITION_TONES = {
     SessionCondition.PAUSED: "",
     SessionCondition.FAILING: "bad",
 }
+_SIGN_IN = {"sign_in": "Sign in", "sign_in_again": "Sign in again"}
 _CALL_TONES = {
     CallState.REQUESTED: "run",
     CallState.SENT: "run",
@@ -80,7 +81,7 @@ def session_word(server: Server, session: McpSession | None) -> tuple[str, str]:
         return SessionState.DISCONNECTED.label, ""
     condition = SessionCondition(session.condition)
     if condition is not SessionCondition.NONE and session.state != SessionState.READY:
-        return condition.label, _CONDITION_TONES[condition]
+        return _SIGN_IN.get(session.shown_condition, condition.label), _CONDITION_TONES[condition]
     state = SessionState(session.state)
     return state.label, _STATE_TONES[state]
 

@@ -10,7 +10,8 @@ from typing import Any
 from uuid import uuid4
 
 from servers.crypto import SealError
-from servers.domain import grants
+from servers.domain import grants, service_account
+from servers.domain.credential_parts import Parts
 from servers.secret import Secret
 from sessions.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
 from sessions.domain import client_document
@@ -21,7 +22,7 @@ from sessions.protocol.errors import Fault, McpError, TransportError
 from sessions.protocol.oauth.challenges import Demand
 from sessions.transports.authorization_http import AuthorizationHttp
 from sessions.transports.egress import Policy
-from sessions.transports.registry import StdioSpec
+from sessions.transports.registry import HttpSpec, StdioSpec, WebSocketSpec
 
 HOLD_SECONDS = 30.0
 _ASK_AGAIN_SECONDS = 0.1
@@ -29,12 +30,46 @@ _ASK_AGAIN_SECONDS = 0.1
 _KEPT = 12
 
 
+class Known:
+    """What is in the grants of one session is known to the redaction, and stays known while this lives."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._known: list[Secret] = []
+
+    def learn(self, grant: Grant) -> None:
+        registered = grant.registration.secret if grant.registration else ""
+        values = [grant.access_token, grant.refresh_token, registered, grant.dpop_key]
+        fresh = [Secret(value) for value in values if value]
+        self._known = [*self._known, *fresh][-_KEPT:]
+        self._redactor.learn(fresh)
+
+
+class MemoryStore:
+    """The tokens of a service account, as long as its session lives."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._known, self._lock = Known(redactor), asyncio.Lock()
+        self._grant: Grant | None = None
+
+    async def load(self) -> Grant | None:
+        return self._grant
+
+    async def save(self, grant: Grant) -> None:
+        self._known.learn(grant)
+        self._grant = grant
+
+    @asynccontextmanager
+    async def refreshing(self) -> AsyncIterator[None]:
+        async with self._lock:
+            yield
+
+
 class RowStore:
-    """The grant of one identity. What is in it becomes known to the redaction, and stays known while this lives."""
+    """The grant of one identity."""
 
     def __init__(self, db: Database, identity: int, redactor: Redactor) -> None:
-        self._db, self._identity, self._redactor = db, identity, redactor
-        self._known: list[Secret] = []
+        self._db, self._identity, self._known = db, identity, Known(redactor)
 
     async def load(self) -> Grant | None:
         try:
@@ -44,12 +79,12 @@ class RowStore:
         if text is None:
             return None
         grant = Grant.from_data(json.loads(text.reveal()))
-        self._learn(grant)
+        self._known.learn(grant)
         return grant
 
     async def save(self, grant: Grant) -> None:
         """Waits for the database as long as it takes: the token before may be worthless already."""
-        self._learn(grant)
+        self._known.learn(grant)
         text = Secret(json.dumps(grant.to_data()))
         try:
             await self._db.persist(partial(grants.save, self._identity, text, _shown(grant)))
@@ -70,13 +105,6 @@ class RowStore:
             yield
         finally:
             self._db.post(partial(grants.let_go, holder))
-
-    def _learn(self, grant: Grant) -> None:
-        registered = grant.registration.secret if grant.registration else ""
-        values = [grant.access_token, grant.refresh_token, registered, grant.dpop_key]
-        fresh = [Secret(value) for value in values if value]
-        self._known = [*self._known, *fresh][-_KEPT:]
-        self._redactor.learn(fresh)
 
 
 class HeldAuthorization(Authorization):
@@ -100,9 +128,30 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
         return launch
     if any(name.lower() == "authorization" for name in launch.spec.headers()):
         return launch
+    if launch.account is not None:
+        return replace(
+            launch, spec=replace(launch.spec, authorization=_of_account(launch.spec, launch.account, redactor))
+        )
     store = RowStore(db, launch.identity, redactor)
     made = HeldAuthorization(settings_for(launch.spec.url), store, AuthorizationHttp(launch.spec.policy))
     return replace(launch, spec=replace(launch.spec, authorization=made.remember(db, launch.identity)))
+
+
+def _of_account(spec: HttpSpec | WebSocketSpec, account: Parts, redactor: Redactor) -> Authorization:
+    """Its tokens are got anew by each session and are in no row: there is nothing to renew them with but the account."""
+    key = account.secret("key")
+    settings = AuthorizationSettings(
+        server_url=spec.url,
+        flow="client_credentials",
+        client_name=client_document.name(),
+        client_id=account.details["client"],
+        client_secret=account.secret("secret"),
+        client_issuer=account.details["issuer"],
+        issuer=account.details["issuer"],
+        private_key=key,
+        algorithm=service_account.algorithm(key) if key else "",
+    )
+    return Authorization(settings, MemoryStore(redactor), AuthorizationHttp(spec.policy))
 
 
 def for_sign_in(url: str, identity: int, db: Database, policy: Policy, client: dict[str, Any]) -> Authorization:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from servers.audit.writer import AuditUnavailable, writer
 from servers.crypto import SealError
 from servers.domain import credentials
+from servers.domain.credential_parts import Parts
 from servers.domain.drafts import open_draft
 from servers.domain.form_data import Registration
 from servers.domain.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
@@ -68,6 +69,7 @@ class Launch:
     idle_seconds: float
     secrets: tuple[Secret, ...] = field(repr=False)
     identity: int | None = None
+    account: Parts | None = field(default=None, repr=False)
     roots: Roots = ()
     remembered: Remembered | None = None
     answers_sampling: bool = True
@@ -99,7 +101,8 @@ def load(session_id: int) -> Launch:
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
     _stamp(values)
-    launch = replace(_launch(server, values, recalled(session.remembered)), identity=session.identity_id)
+    launch = _launch(server, values, recalled(session.remembered))
+    launch = replace(launch, identity=session.identity_id, account=values.account)
     return launch if session.watched else replace(launch, unwatched=session.watch_requested)
 
 

@@ -5,6 +5,7 @@ from django.db import models
 from servers.models import Identity, Server
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models.worker import Worker
+from sessions.protocol.errors import Fault
 
 
 class McpSession(models.Model):
@@ -75,3 +76,11 @@ class McpSession(models.Model):
 
     def __str__(self) -> str:
         return f"{self.server_id}/{self.identity_id} {self.state}"
+
+    @property
+    def shown_condition(self) -> str:
+        """`condition`, or what a person is to do about it: the server sends people to its authorization server."""
+        asks = self.condition == SessionCondition.NEEDS_AUTH and self.fault == Fault.UNAUTHORIZED
+        if not asks or not self.identity.challenge:
+            return self.condition
+        return "sign_in_again" if self.connected_at else "sign_in"

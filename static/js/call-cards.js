@@ -3,8 +3,8 @@ import { live } from './live.js';
 
 const results = document.getElementById('results');
 
-/* A slot with the card of a call, first in `list`, kept fresh by the topic of the call. */
-export function addCard(uid, version, html, list = results) {
+/* A slot with the card of a call, before all with a lower number, kept fresh by the topic of the call. */
+export function addCard(uid, version, html, list = results, number = Infinity) {
   if (!list || document.getElementById(`call-${uid}`)) return;
   const slot = document.createElement('div');
   slot.className = 'call-slot';
@@ -12,7 +12,8 @@ export function addCard(uid, version, html, list = results) {
   slot.dataset.liveTopic = `call.${uid}`;
   slot.dataset.liveSince = String(version);
   slot.dataset.liveTarget = `call.${uid}`;
-  list.prepend(slot);
+  if (number !== Infinity) slot.dataset.callNumber = String(number);
+  list.insertBefore(slot, [...list.children].find((one) => !(Number(one.dataset.callNumber) > number)) ?? null);
   htmx.swap({ target: slot, swap: 'innerHTML', text: html });
   document.getElementById('no-results')?.classList.add('vh');
   live.scan(slot);
@@ -68,7 +69,7 @@ if (results) {
       const other = row.method !== method || row.tool !== target;
       if (other || document.getElementById(`call-${row.uid}`)) continue;
       const response = await fetch(`/calls/${row.uid}/card/`, { headers: { 'HX-Request': 'true' } });
-      if (response.ok) addCard(row.uid, row.version, await response.text());
+      if (response.ok) addCard(row.uid, row.version, await response.text(), results, row.number);
     }
   });
 }

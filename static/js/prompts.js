@@ -31,7 +31,7 @@ async function run() {
   try {
     const answer = await live.request({ op: 'call', method: 'prompts/get', server, target: prompt, args: given() });
     if (answer.op === 'accepted') {
-      addCard(answer.call, answer.version ?? 0, answer.html ?? '');
+      addCard(answer.call, answer.version ?? 0, answer.html ?? '', undefined, answer.number);
       followWords(() => form, answer);
     } else {
       say(form, '');

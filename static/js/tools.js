@@ -32,7 +32,7 @@ async function run(form) {
   try {
     const answer = await live.request({ op: 'call', server, tool, ...givenBy(form) });
     if (answer.op === 'accepted') {
-      addCard(answer.call, answer.version ?? 0, answer.html ?? '');
+      addCard(answer.call, answer.version ?? 0, answer.html ?? '', undefined, answer.number);
       followWords(() => document.getElementById('tool-form'), answer);
     } else {
       const shown = await rerender(form, { _validate: '1' });

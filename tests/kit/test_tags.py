@@ -136,6 +136,7 @@ def test_sizes_are_said_in_the_unit_that_fits(count: int, words: str) -> None:
 
 def test_a_condition_explains_a_session_that_is_not_ready() -> None:
     assert session_look("connecting", "backing_off").word == "Waiting before the next try"
+    assert session_look("disconnected", "sign_in_again").word == "Sign in again"
     assert session_look("ready", "failing").word == "Ready"
     assert session_look("disconnected").tone == ""
     assert session_look("someday").word == "Someday"

@@ -1,10 +1,12 @@
 """An MCP server of the official SDK behind the SDK's own authorization server, in one process: `--port N`.
 
 Every person consents at once. What was asked of the authorization server is a line of JSON in `PROTECTED_LOG`.
+With `PROTECTED_ACCOUNT` ("id:secret") its token endpoint knows that service account and nobody else.
 `POST /control/expire` ends every access token, `POST /control/revoke` every grant. Runs in the environment of sdk2.
 """
 
 import argparse
+import base64
 import json
 import os
 import secrets
@@ -95,6 +97,22 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
         self.access.pop(token.token, None)
 
+    async def account_token(self, request: Request) -> JSONResponse:
+        """Client credentials, which the SDK's own endpoint does not know (RFC 6749 section 4.4)."""
+        form = await request.form()
+        kind, _, pair = request.headers.get("authorization", "").partition(" ")
+        shown = (
+            base64.b64decode(pair).decode()
+            if kind == "Basic"
+            else f"{form.get('client_id')}:{form.get('client_secret')}"
+        )
+        note("account")
+        if form["grant_type"] != "client_credentials" or shown != os.environ["PROTECTED_ACCOUNT"]:
+            note("account_refused")
+            return JSONResponse({"error": "invalid_client"}, 401)
+        token = self._issued("account", ["tools"], str(form["resource"]))
+        return JSONResponse(token.model_dump(exclude_none=True, exclude={"refresh_token"}))
+
     def _issued(self, client_id: str, scopes: list[str], resource: str | None) -> OAuthToken:
         access, refresh = f"canary-access-{secrets.token_urlsafe(20)}", f"canary-refresh-{secrets.token_urlsafe(20)}"
         self.access[access] = AccessToken(token=access, client_id=client_id, scopes=scopes, resource=resource)
@@ -150,6 +168,8 @@ def main() -> None:
         return JSONResponse({})
 
     app = build(port, provider).streamable_http_app()
+    if "PROTECTED_ACCOUNT" in os.environ:
+        app.router.routes.insert(0, Route("/token", provider.account_token, methods=["POST"]))
     app.router.routes += [
         Route("/control/expire", expire, methods=["POST"]),
         Route("/control/revoke", revoke, methods=["POST"]),
