@@ -68,8 +68,8 @@ def _ping(world: World, listener: sinks.Listener, text: str) -> bytes:
 
 
 def _sent_elsewhere(world: World, text: str) -> bytes:
-    httpx.post(f"{world.careless.url}/elsewhere", headers={"X-Leak": text}, trust_env=False)
-    return world.careless.sent_to("elsewhere")
+    httpx.post(f"{world.stranger.url}/elsewhere", headers={"X-Leak": text}, trust_env=False)
+    return world.stranger.sent()
 
 
 def _named(world: World, text: str) -> bytes:

@@ -86,7 +86,7 @@ def test_the_search_finds_each_leak_and_then_there_is_none(make_stack, tmp_path:
             "audit": sinks.rows_of(stack, audit=True),
             "exports": sinks.exports(stack, made.visitor),
             "command lines": sinks.command_lines(stack.family()),
-            "other servers": neighbours(stack) + made.careless.sent_to("elsewhere"),
+            "other servers": neighbours(stack) + made.stranger.sent(),
         }
         search = Searcher(made.secrets)
         hits = {sink: search.hits(data) for sink, data in swept.items()}

@@ -42,6 +42,8 @@ class World:
     stack: Stack
     visitor: Visitor
     careless: Careless
+    #: no credential is for it
+    stranger: Careless
     protected: str
     secrets: dict[str, str] = field(default_factory=lambda: dict(SECRETS))
 
@@ -67,8 +69,8 @@ def world(stack: Stack, folder: Path) -> Iterator[World]:
     log = folder / "protected.log"
     peer = start_peer("protected", port=free_port(), env={"PROTECTED_LOG": str(log)})
     try:
-        with Careless() as careless:
-            made = World(stack, Visitor(stack), careless, peer.url)
+        with Careless() as stranger, Careless(stranger.url) as careless:
+            made = World(stack, Visitor(stack), careless, stranger, peer.url)
             _register(made, folder)
             yield made
     finally:
@@ -175,6 +177,7 @@ def sign_in(made: World) -> None:
     """At the official SDK's authorization server, with a client that was registered by hand."""
     client = {"client_id": "canary", "client_secret": SECRETS["client"]}
     known = client | {"redirect_uris": [f"{made.visitor.base_url}/sign-in/callback/"], "scope": "tools"}
+    known["token_endpoint_auth_method"] = "client_secret_basic"
     control = made.protected.replace("/mcp", "/control/")
     httpx.post(f"{control}client", json=known, trust_env=False).raise_for_status()
     page = made.post("/servers/protected/sign-in/", 302, **client).headers["location"]
@@ -184,6 +187,8 @@ def sign_in(made: World) -> None:
     back = httpx.get(there, trust_env=False).headers["location"]
     query = dict(parse_qsl(urlsplit(back).query))
     made.visitor.request("GET", "/sign-in/callback/", params=query)
-    made.until(lambda: made.stack.rows(states, "done"), "the sign-in never ended")
+    made.until(lambda: made.stack.rows(states, "done") or made.stack.rows(states, "failed"), "the sign-in never ended")
+    (ended,) = made.stack.rows("SELECT state, detail FROM servers_signin")
+    assert ended["state"] == "done", ended["detail"]
     access, refresh = httpx.get(f"{control}tokens", trust_env=False).json()
     made.secrets |= {"access": access, "refresh": refresh, "code": query["code"]}
