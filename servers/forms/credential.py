@@ -32,8 +32,16 @@ def _secret(label: str, help_text: str = "", *, required: bool = True) -> forms.
     )
 
 
-def _pem(label: str, help_text: str, *, required: bool = True) -> forms.CharField:
-    widget = forms.Textarea(attrs={**_PLAIN, "rows": 6, "placeholder": "-----BEGIN …-----"})
+class _WriteOnlyText(forms.Textarea):
+    """A text area that comes back empty, as a password box does."""
+
+    def format_value(self, value: Any) -> None:
+        return None
+
+
+def _pem(label: str, help_text: str, *, required: bool = True, secret: bool = False) -> forms.CharField:
+    kind = _WriteOnlyText if secret else forms.Textarea
+    widget = kind(attrs={**_PLAIN, "rows": 6, "placeholder": "-----BEGIN …-----"})
     return forms.CharField(label=label, help_text=help_text, max_length=65_536, required=required, widget=widget)
 
 
@@ -55,7 +63,7 @@ _SECRETS: dict[str, dict[str, forms.CharField]] = {
     CredentialKind.ENVIRONMENT: {"value": _secret("Value")},
     CredentialKind.CERTIFICATE: {
         "certificate": _pem("Certificate", "PEM, with the intermediate certificates after it."),
-        "key": _pem("Private key", "PEM, without a passphrase."),
+        "key": _pem("Private key", "PEM, without a passphrase.", secret=True),
         "ca": _pem("Authority", "PEM. Only what it signed is trusted then; empty: public authorities.", required=False),
     },
     CredentialKind.SERVICE_ACCOUNT: {

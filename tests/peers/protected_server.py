@@ -167,12 +167,24 @@ def main() -> None:
         provider.refresh.clear()
         return JSONResponse({})
 
+    async def tokens(request: Request) -> JSONResponse:
+        """All that are valid now, for a test that looks for them elsewhere."""
+        return JSONResponse([*provider.access, *provider.refresh])
+
+    async def client(request: Request) -> JSONResponse:
+        """A client that is registered by hand."""
+        known = OAuthClientInformationFull.model_validate(await request.json())
+        provider.clients[str(known.client_id)] = known
+        return JSONResponse({})
+
     app = build(port, provider).streamable_http_app()
     if "PROTECTED_ACCOUNT" in os.environ:
         app.router.routes.insert(0, Route("/token", provider.account_token, methods=["POST"]))
     app.router.routes += [
         Route("/control/expire", expire, methods=["POST"]),
         Route("/control/revoke", revoke, methods=["POST"]),
+        Route("/control/tokens", tokens, methods=["GET"]),
+        Route("/control/client", client, methods=["POST"]),
     ]
     AnnouncingServer(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning")).run()
 

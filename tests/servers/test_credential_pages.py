@@ -82,6 +82,15 @@ def test_what_was_refused_comes_back_without_the_value(ada: Client) -> None:
     assert not Credential.objects.exists()
 
 
+def test_a_refused_private_key_does_not_come_back(ada: Client) -> None:
+    canary = "canary-page-key-66"
+    pem = f"-----BEGIN PRIVATE KEY-----\n{canary}\n-----END PRIVATE KEY-----"
+    page = add(ada, "certificate", certificate="no certificate", key=pem)
+    assert page.status_code == 422
+    assert "no certificate" in page.content.decode(), "what is no secret need not be entered again"
+    assert canary not in page.content.decode()
+
+
 def test_who_may_see_credentials_sees_no_button_and_gets_none_by_hand(
     ada: Client, browser_of: Callable[[Any], Client], server: Server
 ) -> None:

@@ -1,0 +1,77 @@
+"""What is made to go wrong in the product itself: refused forms, refused calls, a table that is away, a dead worker."""
+
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.canary.world import SECRETS, World, a_certificate
+
+VALUE = SECRETS["refused"]
+
+
+def refused_forms(world: World) -> list[bytes]:
+    """What each page says of a secret that it did not take."""
+    other_key = a_certificate()[1]
+    world.secrets["other key"] = other_key.splitlines()[5]
+    own = {"url": world.careless.url}
+    row = "values-0-"
+    rows = {
+        "values-TOTAL_FORMS": "1",
+        "values-INITIAL_FORMS": "0",
+        "roots-TOTAL_FORMS": "0",
+        "roots-INITIAL_FORMS": "0",
+    }
+    server = {row + "kind": "header", row + "name": "X-Api-Key", row + "value": VALUE, row + "secret": "on", "name": ""}
+    orders = [
+        ("/credentials/add/?kind=bearer", own | {"name": "", "token": VALUE}),
+        ("/credentials/add/?kind=bearer", own | {"name": "Two words", "token": f"Bearer {VALUE}"}),
+        ("/credentials/add/?kind=header", own | {"name": "H", "header": "not a name", "value": VALUE}),
+        ("/credentials/add/?kind=basic", own | {"name": "B", "user": "a:b", "password": VALUE}),
+        ("/credentials/add/?kind=environment", {"name": "E", "variable": "9 x", "value": VALUE}),
+        ("/credentials/add/?kind=certificate", own | {"name": "C", "certificate": a_certificate()[0], "key": other_key}),
+        ("/servers/add/", rows | server | {"url": "https://mcp.example.com/mcp"}),
+        ("/servers/import/", {"text": '{"mcpServers": {"x": {"env": {"API_TOKEN": "' + VALUE + '"}'}),
+    ]  # fmt: skip
+    return [world.post(path, 422, **data).content for path, data in orders]
+
+
+def refused_requests(world: World) -> list[bytes]:
+    """Without a token against forgery, to an address that is none, and a wrong password."""
+    visitor = world.visitor
+    data = {"name": "X", "token": VALUE, "url": world.careless.url}
+    forged = visitor.request("POST", "/credentials/add/", data=data)
+    nowhere = world.post("/credentials/nowhere/", 404, token=VALUE)
+    assert forged.status_code == 403
+    return [forged.content, nowhere.content]
+
+
+@contextmanager
+def table_away(world: World, table: str) -> Iterator[None]:
+    def rename(before: str, after: str) -> None:
+        with sqlite3.connect(world.stack.data_dir / "mcpadmin.sqlite3", timeout=30) as database:
+            database.execute("PRAGMA legacy_alter_table = ON")  # or every reference to it is renamed as well
+            database.execute(f"ALTER TABLE {before} RENAME TO {after}")
+
+    rename(table, f"{table}_away")
+    try:
+        yield
+    finally:
+        rename(f"{table}_away", table)
+
+
+def broken_page(world: World) -> bytes:
+    """A traceback of the web process, whose frames hold what was posted."""
+    with table_away(world, "servers_credential"):
+        order = {"name": "Broken", "url": world.careless.url, "token": VALUE}
+        answer = world.post("/credentials/add/?kind=bearer", 500, **order)
+    assert "OperationalError" in world.stack.output
+    return bytes(answer.content)
+
+
+def crashed_worker(world: World) -> None:
+    """It dies by a fault of its own, and another one opens the sessions again."""
+    (pid, *_) = world.stack.worker_pids()
+    os.kill(pid, signal.SIGABRT)
+    world.until(lambda: set(world.stack.worker_pids()) - {pid}, "no other worker came")

@@ -1,0 +1,191 @@
+"""The places where a secret must not be: how each is read."""
+
+import asyncio
+import json
+import re
+import socket
+import threading
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from mcpadmin.up import socket_path
+from tests.e2e.sockets import Visitor, greeted
+from tests.tools.stack import Stack
+
+LINKS = re.compile(r'href="(/[^"#]*)"')
+MOST_PAGES = 600
+
+
+# --- pages and what is downloaded ------------------------------------------------------------------------------------
+def whole(answer: Any) -> bytes:
+    """With its headers."""
+    return bytes(answer.content) + repr(answer.headers).encode()
+
+
+def every_page(visitor: Visitor, more: Iterable[str]) -> dict[str, bytes]:
+    """By address, all that links lead to."""
+    found: dict[str, bytes] = {}
+    waiting = ["/", "/palette/?q=e", "/accounts/login/", *more]
+    while waiting:
+        path = waiting.pop().replace("&amp;", "&")
+        if path in found or path.startswith(("/static/", "/accounts/logout")):
+            continue
+        page = visitor.get(path)
+        found[path] = whole(page)
+        waiting += LINKS.findall(page.text)
+        assert len(found) < MOST_PAGES
+    return found
+
+
+def exports(stack: Stack, visitor: Visitor) -> bytes:
+    """Both forms, with what only we know."""
+    slugs = [row["slug"] for row in stack.rows("SELECT slug FROM servers_server")]
+    forms = ("mcpServers", "vscode")
+    orders = [{"form": form, "own": "on", "servers": slugs} for form in forms]
+    token = {"X-CSRFToken": visitor.csrf_token}
+    answers = [visitor.request("POST", "/servers/export/", data=order, headers=token) for order in orders]
+    assert [answer.headers["content-type"] for answer in answers] == ["application/json"] * len(forms)
+    return b"".join(whole(answer) for answer in answers)
+
+
+# --- sockets ---------------------------------------------------------------------------------------------------------
+class Listener:
+    """A browser's socket that hears all topics as long as the block lasts; `frames` is what it was sent."""
+
+    def __init__(self, stack: Stack, visitor: Visitor) -> None:
+        self.frames: list[str] = []
+        self._stack, self._visitor = stack, visitor
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._listen(),), daemon=True)
+        self._ready = threading.Event()
+
+    def __enter__(self) -> "Listener":
+        self._thread.start()
+        assert self._ready.wait(30)
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._socket.close(), self._loop)
+        self._thread.join(20)
+
+    def say(self, **order: Any) -> None:
+        asyncio.run_coroutine_threadsafe(self._socket.send(json.dumps(order)), self._loop).result(10)
+
+    def follow(self, *topics: str) -> None:
+        for topic in topics:
+            self.say(op="sub", topics={topic: 0 if topic.partition(".")[0] in ("audit", "log") else None})
+
+    @property
+    def heard(self) -> bytes:
+        """As it was sent, and with its escapes undone."""
+        return "\n".join([*self.frames, *(str(json.loads(frame)) for frame in self.frames)]).encode()
+
+    async def _listen(self) -> None:
+        async with greeted(self._stack, self._visitor) as self._socket:
+            self._ready.set()
+            async for text in self._socket:
+                self.frames.append(text)
+
+
+# --- Redis -----------------------------------------------------------------------------------------------------------
+def _valkey(stack: Stack) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(5)
+    connection.connect(str(socket_path.recorded(stack.data_dir / "valkey")))
+    return connection
+
+
+class Monitor:
+    """Every command that Redis was sent as long as the block lasts."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack, self._seen = stack, bytearray()
+
+    def __enter__(self) -> "Monitor":
+        self._connection = _valkey(self._stack)
+        self._connection.sendall(b"MONITOR\r\n")
+        assert self._connection.recv(5) == b"+OK\r\n"
+        self._connection.settimeout(None)
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join(10)
+        self._connection.close()
+
+    @property
+    def seen(self) -> bytes:
+        """As it is printed, and with the quotes in it undone."""
+        return bytes(self._seen) + self._seen.replace(b'\\"', b'"').replace(b"\\\\", b"\\")
+
+    def _read(self) -> None:
+        with suppress(OSError):
+            while data := self._connection.recv(1 << 16):
+                self._seen += data
+
+
+def redis_do(stack: Stack, *words: bytes) -> None:
+    with _valkey(stack) as connection:
+        parts = b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+        connection.sendall(b"*%d\r\n%s" % (len(words), parts))
+        assert connection.recv(100)[:1] in b"+:$"
+
+
+def redis_files(stack: Stack) -> bytes:
+    """The append-only file: all that was ever written, also what was deleted since."""
+    files = [file.read_bytes() for file in (stack.data_dir / "valkey").rglob("*") if file.is_file()]
+    assert any(files)
+    return b"".join(files)
+
+
+# --- the database ----------------------------------------------------------------------------------------------------
+def _is_audit(table: str) -> bool:
+    return table.startswith("servers_audit")
+
+
+def rows_of(stack: Stack, *, audit: bool) -> bytes:
+    """Every column of every table of that kind as text; what is compressed is unpacked."""
+    tables = [row["name"] for row in stack.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    wanted = [table for table in tables if _is_audit(table) == audit]
+    assert wanted
+    orders = [f'SELECT * FROM "{table}"' for table in wanted]  # noqa: S608  names of the schema itself
+    return b"\n".join(_plain(value) for order in orders for row in stack.rows(order) for value in row)
+
+
+def _plain(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        text = str(value)
+        with suppress(ValueError):
+            text += str(json.loads(text))
+        return text.encode("utf-8", "surrogatepass")
+    with suppress(zlib.error):
+        return zlib.decompress(value)
+    return value
+
+
+def database_files(stack: Stack) -> bytes:
+    """Journal and pages that are free again included."""
+    return b"".join(file.read_bytes() for file in stack.data_dir.glob("mcpadmin.sqlite3*"))
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+def _of_process(process: psutil.Process, what: str) -> bytes:
+    with suppress(OSError):  # one that ended since
+        return Path(f"/proc/{process.pid}/{what}").read_bytes()
+    return b""
+
+
+def command_lines(processes: Iterable[psutil.Process]) -> bytes:
+    return b"\n".join(_of_process(process, "cmdline") for process in processes)
+
+
+def environments(processes: Iterable[psutil.Process]) -> bytes:
+    return b"\n".join(_of_process(process, "environ") for process in processes)

@@ -1,0 +1,97 @@
+"""Secrets of every kind, among servers that give them away and things that go wrong: none is where it does not belong.
+
+The search is tried first: one value is leaked into each of twelve sinks, and exactly these are found.
+"""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.canary import errors, sinks
+from tests.canary.encodings import Searcher
+from tests.canary.plants import planted
+from tests.canary.world import World, fill_the_vault, hold_an_import, send_a_webhook, settings, sign_in, world
+from tests.e2e.sockets import asked, ended, greeted
+from tests.tools.stack import Stack
+
+pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(400)]
+CALLED = ("environment", "neighbour", "protected")
+TRIED = """SELECT COUNT(*) AS n FROM mcp_sessions_mcpsession WHERE state = 'ready' OR fault != ''"""
+
+
+def neighbours(stack: Stack) -> bytes:
+    """The environments of local servers that were given no secret."""
+    found = [sinks.environments([process]) for process in stack.part("telltale.py")]
+    assert any(b"API_TOKEN" in environment for environment in found)
+    others = [environment for environment in found if b"API_TOKEN" not in environment]
+    assert any(others)
+    return b"\n".join(others)
+
+
+async def told(made: World) -> list[str]:
+    """Uids of calls whose answers hold what the server was given."""
+    tools = {"environment": ("tell", "err", "fail"), "neighbour": ("tell",), "protected": ("echo_token",)}
+    orders = [(slug, tool) for slug in CALLED for tool in tools[slug]]
+    uids = []
+    async with greeted(made.stack, made.visitor) as live:
+        for ref, (slug, tool) in enumerate(orders):
+            accepted = await asked(live, made.uid(slug), tool, {}, ref)
+            assert accepted["op"] == "accepted", accepted
+            uids.append(accepted["call"])
+            await ended(live, uids[-1])
+    return uids
+
+
+def tools_known(made: World, *slugs: str) -> None:
+    known = "SELECT 1 FROM servers_definition d JOIN servers_server v ON v.id = d.server_id WHERE v.slug = ?"
+    made.until(lambda: all(made.stack.rows(known, slug) for slug in slugs), f"no tools of {slugs}")
+
+
+def everything_goes_wrong(made: World, listener: sinks.Listener) -> dict[str, bytes]:
+    """What was answered meanwhile, by sink."""
+    fill_the_vault(made)
+    count = made.stack.rows("SELECT COUNT(*) AS n FROM mcp_sessions_mcpsession")[0]["n"]
+    preview, subscription = hold_an_import(made), send_a_webhook(made)
+    sign_in(made)
+    listener.follow("servers", "audit", *(f"{kind}.{made.uid(slug)}" for slug in CALLED for kind in ("server", "log")))
+    made.until(lambda: made.stack.rows(TRIED)[0]["n"] >= count - 1, "some server was never tried")
+    names = [row["slug"] for row in made.stack.rows("SELECT slug FROM servers_server")]
+    tools_known(made, *CALLED)
+    uids = asyncio.run(told(made))
+    refused = [*errors.refused_forms(made), *errors.refused_requests(made), errors.broken_page(made)]
+    errors.crashed_worker(made)
+    pages = sinks.every_page(made.visitor, [preview, subscription, *(f"/servers/{name}/info/" for name in names)])
+    assert len(pages) > 100
+    results = [sinks.whole(made.visitor.get(f"/calls/{uid}/result.json")) for uid in uids]
+    assert b"API_TOKEN" in results[0], "the server did have it, and said so"
+    return {"pages": b"\n".join([*pages.values(), *refused]), "JSON": b"\n".join(results)}
+
+
+def test_the_search_finds_each_leak_and_then_there_is_none(make_stack, tmp_path: Path) -> None:
+    stack = make_stack(env=settings(tmp_path)).start()
+    with world(stack, tmp_path) as made, sinks.Monitor(stack) as monitor, sinks.Listener(stack, made.visitor) as heard:
+        tools_known(made, "neighbour")
+        found, expected = planted(made, monitor, heard)
+        assert found == expected
+        assert len(expected) == 12
+
+        swept = everything_goes_wrong(made, heard) | {
+            "socket": heard.heard,
+            "Redis commands": monitor.seen,
+            "Redis files": sinks.redis_files(stack),
+            "logs": stack.output.encode(),
+            "database": sinks.rows_of(stack, audit=False) + sinks.database_files(stack),
+            "audit": sinks.rows_of(stack, audit=True),
+            "exports": sinks.exports(stack, made.visitor),
+            "command lines": sinks.command_lines(stack.family()),
+            "other servers": neighbours(stack) + made.stranger.sent(),
+        }
+        search = Searcher(made.secrets)
+        hits = {sink: search.hits(data) for sink, data in swept.items()}
+        assert len(made.secrets) >= 12
+        print(json.dumps({sink: len(data) for sink, data in swept.items()}))
+        shown = {sink: search.around(data) for sink, data in swept.items()}
+        assert {sink: found for sink, found in hits.items() if found} == {}, shown
+        assert "chain holds" in stack.manage("verify_audit")

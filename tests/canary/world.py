@@ -1,0 +1,194 @@
+"""A product that holds secrets of every kind, among servers that give them away in every way they can."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+from uuid import UUID
+
+import httpx
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+from tests.canary.careless import SCENARIOS, Careless
+from tests.e2e.sockets import Visitor
+from tests.peers.peers import free_port, peer_command, start_peer
+from tests.tools.stack import ADMIN, Stack
+
+SECRETS = {
+    "bearer": "canary-bearer/5b+8e0d77a1",
+    "header": "canary-head&<6c19f2b4>'x'",
+    "basic": 'canary-basic"73aa&e81c04',
+    "environment": 'canary-env"7f3a91<c2d4&=5',
+    "variable": "canary-variable/c41+d80e2f",
+    "file": 'canary-file"9a0c&77d1<e3',
+    "client": "canary-client/20f4+b96e13",
+    "import": "canary-import/e8d1+05ab77",
+    "refused": "canary-refused/aa07+31d9c4",
+}
+LOCAL = ("traceback", "garbage", "crash", "errors")
+SECONDS = 90
+
+
+@dataclass
+class World:
+    stack: Stack
+    visitor: Visitor
+    careless: Careless
+    #: no credential is for it
+    stranger: Careless
+    protected: str
+    secrets: dict[str, str] = field(default_factory=lambda: dict(SECRETS))
+
+    def uid(self, slug: str) -> str:
+        return str(UUID(self.stack.rows("SELECT uid FROM servers_server WHERE slug = ?", slug)[0]["uid"]))
+
+    def post(self, path: str, *statuses: int, **data: str) -> httpx.Response:
+        answer = self.visitor.post(path, data)
+        assert answer.status_code in (statuses or (200, 302, 303)), (path, answer.status_code, answer.text[:3000])
+        return answer
+
+    def until(self, true: Callable[[], object], words: str) -> None:
+        deadline = time.monotonic() + SECONDS
+        while not true():
+            assert time.monotonic() < deadline, f"{words}\n{self.stack.output[-3000:]}"
+            time.sleep(0.2)  # rows of another process can only be asked for
+
+
+@contextmanager
+def world(stack: Stack, folder: Path) -> Iterator[World]:
+    """`stack` was started with what `settings` says."""
+    stack.create_admin()
+    log = folder / "protected.log"
+    peer = start_peer("protected", port=free_port(), env={"PROTECTED_LOG": str(log)})
+    try:
+        with Careless() as stranger, Careless(stranger.url) as careless:
+            made = World(stack, Visitor(stack), careless, stranger, peer.url)
+            _register(made, folder)
+            yield made
+    finally:
+        peer.stop()
+
+
+def settings(folder: Path) -> dict[str, str]:
+    (folder / "reference").write_text(SECRETS["file"])
+    offered = {"MCPADMIN_REFERENCE_VARIABLES": "REF_TOKEN", "MCPADMIN_REFERENCE_FOLDERS": str(folder)}
+    return offered | {"REF_TOKEN": SECRETS["variable"]}
+
+
+# --- servers -----------------------------------------------------------------------------------------------------------
+def _register(made: World, folder: Path) -> None:
+    """In one process: each start of manage.py costs seconds."""
+    command, words = peer_command("telltale")
+    reference = f"REFERENCE=${{file:{folder / 'reference'}}}"
+    own = ("--secret-env=API_TOKEN=GIVEN_ENV", f"--env={reference}")
+    orders = [
+        ("--name=Environment", *own, "--", command, *words),
+        ("--name=Neighbour", "--", command, *words),
+        ("--name=Protected", f"--url={made.protected}"),
+        ("--name=Encrypted", "--disabled", f"--url=https://127.0.0.1:{made.careless.server_address[1]}/mcp"),
+    ]
+    orders += [_behind_url(made, name) for name in SCENARIOS]
+    script = str(Path(__file__).with_name("careless_stdio.py"))
+    orders += [(f"--name={how}", *own, "--", command, script, how) for how in LOCAL]
+    given = {"GIVEN_ENV": SECRETS["environment"], "GIVEN_HEADER": SECRETS["header"]}
+    program = "from django.core.management import call_command\nfor words in {}: call_command(*words)"
+    whole = [("register_server", f"--user={ADMIN[0]}", *order) for order in orders]
+    made.stack.manage("shell", "--no-imports", "-c", program.format(whole), env=given)
+
+
+def _behind_url(made: World, name: str) -> tuple[str, ...]:
+    headers = ("--secret-header=X-Api-Key=GIVEN_HEADER", "--header=X-Ref=${REF_TOKEN}")
+    return (
+        f"--name={name}",
+        "--disabled",
+        *headers,
+        "--transport=streamable_http",
+        f"--url={made.careless.url}/{name}",
+    )
+
+
+# --- credentials -------------------------------------------------------------------------------------------------------
+def fill_the_vault(made: World) -> None:
+    """Through the pages; the careless servers take the bearer token and the password in turn, then try to connect."""
+    place = {"url": made.careless.url}
+    found = [
+        _sealed(made, "bearer", name="Token", token=SECRETS["bearer"], **place),
+        _sealed(made, "basic", name="Password", user="ada", password=SECRETS["basic"], **place),
+    ]
+    for number, name in enumerate(SCENARIOS):
+        made.post(f"/credentials/for/{name}/", credential=found[number % 2])
+        made.post(f"/servers/{name}/enable/")
+    certificate, key = a_certificate()
+    made.secrets["key"] = key.splitlines()[5]
+    secured = {"url": made.careless.url.replace("http", "https"), "certificate": certificate, "key": key}
+    made.post("/credentials/for/encrypted/", credential=_sealed(made, "certificate", name="Certificate", **secured))
+    made.post("/servers/encrypted/enable/")
+    ring = json.loads((made.stack.data_dir / "keyring.json").read_text())
+    made.secrets["ring"] = ring["keys"][ring["current"]]
+    made.secrets["installation"] = (made.stack.data_dir / "secret_key").read_text().strip()
+
+
+def _sealed(made: World, kind: str, **data: str) -> str:
+    return made.post(f"/credentials/add/?kind={kind}", 302, **data).headers["location"].split("/")[-2]
+
+
+def a_certificate() -> tuple[str, str]:
+    """(certificate, key), both PEM."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "canary")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(7).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    private = serialization.PrivateFormat.PKCS8
+    text = key.private_bytes(serialization.Encoding.PEM, private, serialization.NoEncryption()).decode()
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode(), text
+
+
+# --- the others --------------------------------------------------------------------------------------------------------
+def hold_an_import(made: World) -> str:
+    """The address of its preview."""
+    entry = {"command": "npx", "args": ["-y", "server"], "env": {"API_TOKEN": SECRETS["import"]}}
+    document = json.dumps({"mcpServers": {"held": entry}})
+    return made.post("/servers/import/", 302, text=document).headers["location"]
+
+
+def send_a_webhook(made: World) -> str:
+    """To a careless receiver; the signing secret is shown once. The address of the subscription."""
+    made.post("/servers/environment/subscribe/", 302, 303, uri="told://environment")
+    uid = UUID(made.stack.rows("SELECT uid FROM mcp_sessions_subscription")[0]["uid"])
+    page = f"/subscriptions/{uid}/"
+    order = {"_section": "webhook", "webhook_url": f"{made.careless.url}/echo-500"}
+    shown = re.search(r"whsec_[\w+/=-]+", made.post(f"{page}settings/", 200, **order).text)
+    assert shown is not None
+    made.secrets["webhook"] = shown[0].removeprefix("whsec_")
+    made.post(f"{page}test/")
+    return page
+
+
+def sign_in(made: World) -> None:
+    """At the official SDK's authorization server, with a client that was registered by hand."""
+    client = {"client_id": "canary", "client_secret": SECRETS["client"]}
+    known = client | {"redirect_uris": [f"{made.visitor.base_url}/sign-in/callback/"], "scope": "tools"}
+    known["token_endpoint_auth_method"] = "client_secret_basic"
+    control = made.protected.replace("/mcp", "/control/")
+    httpx.post(f"{control}client", json=known, trust_env=False).raise_for_status()
+    page = made.post("/servers/protected/sign-in/", 302, **client).headers["location"]
+    states = "SELECT state FROM servers_signin WHERE state = ?"
+    made.until(lambda: made.stack.rows(states, "ready"), "nobody prepared the sign-in")
+    there = made.visitor.get(f"{page}go/").headers["location"]
+    back = httpx.get(there, trust_env=False).headers["location"]
+    query = dict(parse_qsl(urlsplit(back).query))
+    made.visitor.request("GET", "/sign-in/callback/", params=query)
+    made.until(lambda: made.stack.rows(states, "done") or made.stack.rows(states, "failed"), "the sign-in never ended")
+    (ended,) = made.stack.rows("SELECT state, detail FROM servers_signin")
+    assert ended["state"] == "done", ended["detail"]
+    access, refresh = httpx.get(f"{control}tokens", trust_env=False).json()
+    made.secrets |= {"access": access, "refresh": refresh, "code": query["code"]}
