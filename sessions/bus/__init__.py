@@ -109,11 +109,16 @@ def call_progress(call_uid: UUID | str, progress: float, total: float | None, me
     )
 
 
-def question_changed(question_uid: UUID | str, version: int, call_uid: UUID | str | None = None) -> None:
-    """An item of the inbox came or changed. `call_uid`: the call that waits for it."""
+def question_changed(
+    question_uid: UUID | str, version: int, call_uid: UUID | str | None = None, server_uid: UUID | str | None = None
+) -> None:
+    """An item of the inbox came or changed. `call_uid`: the call that waits for it, whose own version stays as it is, so
+    none is named: its pages would take the change for one that they have."""
     publish(INBOX, None, "question", [{"question": str(question_uid), "version": version}])
     if call_uid is not None:
         publish(f"call.{call_uid}", None, "call")
+        if server_uid is not None:
+            publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}])
 
 
 def subscription_changed(subscription_uid: UUID | str, version: int, kind: str = "subscription") -> None:

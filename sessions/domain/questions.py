@@ -208,11 +208,9 @@ def tell(pk: int | None) -> None:
 
 def _tell(question: Question) -> None:
     call, server = question.call, question.server
-    bus.question_changed(question.uid, question.version, call.uid if call else None)
+    bus.question_changed(question.uid, question.version, call.uid if call else None, server.uid if server else None)
     if server is not None:
         bus.session_changed(server.uid)  # its pages say how many wait
-        if call is not None:
-            bus.call_changed(call.uid, call.version, server.uid)
 
 
 def question_event(
