@@ -9,8 +9,8 @@ const HEARD = 'subscriptions.heard'; // per tab: when it heard of the subscripti
 let waiting = new Map(); // subscription -> its newest row
 let timer = 0;
 let quietUntil = 0;
-let synced = false;
-const since = kept(KEY); // null in a new tab
+const shown = Number(document.body.dataset.renderedAt) * 1000;
+const since = Date.parse(kept(KEY) ?? '') || shown; // a tab that was just opened has nothing to catch up on
 const seen = new Map(); // subscription -> number of its newest version
 const newest = new Map(); // subscription -> its newest row
 
@@ -33,12 +33,14 @@ function paint(row) {
   }
 }
 
-/* What changed a moment ago, once. A tab that was just opened has nothing to catch up on: its first look only takes note. */
+/* What changed since this tab told of a change last, once; whatever else moved brings its row as well. */
 function isNews(row) {
   if (!row.fresh || row.newest <= (seen.get(row.subscription) ?? 0)) return false;
   seen.set(row.subscription, row.newest);
-  if (row.changed_at > (kept(KEY) ?? '')) kept(KEY, row.changed_at);
-  return row.notify && (synced || (since !== null && row.changed_at > since));
+  const changed = Date.parse(row.changed_at);
+  if (!(changed > since)) return false;
+  if (!(changed <= Date.parse(kept(KEY) ?? ''))) kept(KEY, row.changed_at);
+  return row.notify;
 }
 
 function isShown(row) {
@@ -73,8 +75,8 @@ function tellSoon() {
 
 export function startSubscriptionNotes(live) {
   if (!document.querySelector(BOARD)) return;
+  if (kept(KEY) === null) kept(KEY, new Date(shown).toISOString());
   const heard = (moment) => moment > Number(kept(HEARD) ?? 0) && kept(HEARD, String(moment));
-  const shown = Number(document.body.dataset.renderedAt) * 1000;
   live.on('subscriptions', 'subscription', (frame) => {
     for (const row of frame.rows ?? []) {
       if (row.deleted) {
@@ -92,9 +94,7 @@ export function startSubscriptionNotes(live) {
   /* What a form brought may be older than what was told meanwhile: the server agrees within milliseconds. */
   document.addEventListener('htmx:after:swap', () => newest.forEach(paint));
   live.on('subscriptions', 'synced', (frame) => {
-    synced = true;
     if (frame.seq) heard(frame.seq);
-    if (kept(KEY) === null) kept(KEY, '');
   });
   document.addEventListener('visibilitychange', () => !document.hidden && tellSoon());
 }
