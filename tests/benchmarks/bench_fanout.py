@@ -87,7 +87,7 @@ def recorder(product: Stack) -> Iterator["subprocess.Popen[str]"]:
     env = product._env | {"MCPADMIN_DATA_DIR": str(product.data_dir), "DJANGO_SETTINGS_MODULE": "mcpadmin.settings"}
     command = [sys.executable, "-c", RECORDER]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen(command, cwd=ROOT, env=env, text=True, **pipes)  # type: ignore[call-overload]
+    process = subprocess.Popen(command, cwd=ROOT, env=env, text=True, **pipes)  # type: ignore[call-overload]  # pipes are of one kind
     try:
         yield process
     finally:

@@ -124,7 +124,7 @@ def _changed(world: World, table: str, column: str, text: str, where: str) -> It
         with sqlite3.connect(path, timeout=30) as database:
             database.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", [value])  # noqa: S608  ours
 
-    before = world.stack.rows(f"SELECT {column} FROM {table} WHERE {where}")[0][0]  # noqa: S608
+    before = world.stack.rows(f"SELECT {column} FROM {table} WHERE {where}")[0][0]  # noqa: S608  names of the test's own
     write(text)
     try:
         yield

@@ -131,7 +131,7 @@ def build(port: int, provider: Provider) -> MCPServer:
     options = ClientRegistrationOptions(enabled=True, valid_scopes=["tools"], default_scopes=["tools"])
     auth = AuthSettings(
         issuer_url=base,  # type: ignore[arg-type]  # pydantic reads it
-        resource_server_url=f"{base}/mcp",  # type: ignore[arg-type]
+        resource_server_url=f"{base}/mcp",  # type: ignore[arg-type]  # read as a URL
         client_registration_options=options,
         required_scopes=["tools"],
         validate_token_resource=True,

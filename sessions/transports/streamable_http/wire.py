@@ -121,7 +121,7 @@ class Wire:
                     return response
                 if before_repeat is not None:
                     await before_repeat("authorization")
-            except BaseException:
+            except BaseException:  # whatever ends this try, its answer is given back before it is raised again
                 await discard(response)
                 raise
             await discard(response)

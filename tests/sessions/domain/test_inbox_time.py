@@ -30,7 +30,7 @@ def more_time(user: Any, question: Question) -> Any:
     return inbox.extend(Actor.of_user(user), user, question)
 
 
-def test_it_waits_as_long_again_and_belongs_to_whoever_asked_for_it(hold: Hold, ada: Any) -> None:  # noqa: F811
+def test_it_waits_as_long_again_and_belongs_to_whoever_asked_for_it(hold: Hold, ada: Any) -> None:  # noqa: F811  a fixture by its name
     question = again(asked(hold))
     assert more_time(ada, question) == question.expires_at + TEN_MINUTES
     now = again(question)
@@ -41,14 +41,14 @@ def test_it_waits_as_long_again_and_belongs_to_whoever_asked_for_it(hold: Hold, 
     assert event.actor_name == "ada"
 
 
-def test_two_who_press_at_once_add_the_time_once(hold: Hold, ada: Any) -> None:  # noqa: F811
+def test_two_who_press_at_once_add_the_time_once(hold: Hold, ada: Any) -> None:  # noqa: F811  a fixture by its name
     seen_by_both = again(asked(hold))
     assert more_time(ada, seen_by_both)
     assert more_time(person("grace", "answer_question"), seen_by_both) is None
     assert again(seen_by_both).expires_at == seen_by_both.expires_at + TEN_MINUTES
 
 
-def test_the_end_of_its_call_is_the_end_of_its_time(hold: Hold, order: Order, ada: Any) -> None:  # noqa: F811
+def test_the_end_of_its_call_is_the_end_of_its_time(hold: Hold, order: Order, ada: Any) -> None:  # noqa: F811  a fixture by its name
     question = asked(hold, order)
     Server.objects.update(total_timeout_seconds=700)
     sent_at = Call.objects.get(pk=order.pk).sent_at
@@ -58,14 +58,14 @@ def test_the_end_of_its_call_is_the_end_of_its_time(hold: Hold, order: Order, ad
     assert more_time(ada, again(question)) is None
 
 
-def test_a_question_without_a_call_gets_more_time_ten_times(hold: Hold, ada: Any) -> None:  # noqa: F811
+def test_a_question_without_a_call_gets_more_time_ten_times(hold: Hold, ada: Any) -> None:  # noqa: F811  a fixture by its name
     question = asked(hold)
     Server.objects.update(total_timeout_seconds=10**6)
     given = sum(more_time(ada, again(question)) is not None for _ in range(inbox_time.TIMES + 3))
     assert given == inbox_time.TIMES
 
 
-def test_what_is_over_or_past_its_time_gets_no_more(hold: Hold, ada: Any) -> None:  # noqa: F811
+def test_what_is_over_or_past_its_time_gets_no_more(hold: Hold, ada: Any) -> None:  # noqa: F811  a fixture by its name
     late, ended = asked(hold), asked(hold)
     Question.objects.filter(pk=late.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     write(lambda: questions.withdraw(ended.uid, "Gone."))
@@ -73,14 +73,14 @@ def test_what_is_over_or_past_its_time_gets_no_more(hold: Hold, ada: Any) -> Non
     assert not AuditEvent.objects.filter(action=AuditAction.QUESTION_TAKE).exists()
 
 
-def test_without_the_right_to_answer_nobody_gives_time(hold: Hold) -> None:  # noqa: F811
+def test_without_the_right_to_answer_nobody_gives_time(hold: Hold) -> None:  # noqa: F811  a fixture by its name
     question = again(asked(hold))
     with pytest.raises(access.Denied):
         more_time(person("eve"), question)
     assert again(question).expires_at == question.expires_at
 
 
-def test_the_host_learns_that_there_is_more_time_when_it_wants_to_end_it(hold: Hold, ada: Any) -> None:  # noqa: F811
+def test_the_host_learns_that_there_is_more_time_when_it_wants_to_end_it(hold: Hold, ada: Any) -> None:  # noqa: F811  a fixture by its name
     question = again(asked(hold))
     until = more_time(ada, question)
     assert write_expire(question) == until

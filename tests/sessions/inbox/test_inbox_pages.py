@@ -55,7 +55,7 @@ def stored(question: Question) -> Any:
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
-def test_open_questions_stand_first_with_their_call_and_the_rest_below(ada: Client, admin: Any) -> None:  # noqa: F811
+def test_open_questions_stand_first_with_their_call_and_the_rest_below(ada: Client, admin: Any) -> None:  # noqa: F811  a fixture by its name
     call = a_call(a_question(FORM).server, admin)
     waiting = a_question(FORM, call=call, owner_name="ada")
     over = answered(a_question(SAMPLING, QuestionKind.SAMPLING), {"model": "x"}, "bob")
@@ -274,7 +274,7 @@ def test_taking_a_question_shows_everybody_who_is_on_it(ada: Client) -> None:
 
 
 # --- elsewhere -------------------------------------------------------------------------------------------------------
-def test_a_running_call_and_its_server_show_what_they_wait_for(ada: Client, admin: Any) -> None:  # noqa: F811
+def test_a_running_call_and_its_server_show_what_they_wait_for(ada: Client, admin: Any) -> None:  # noqa: F811  a fixture by its name
     call = a_call(a_question(FORM, state=QuestionState.EXPIRED).server, admin)
     question = a_question(FORM, call=call)
     card = text(ada.get(f"/calls/{call.uid}/card/"))

@@ -9,7 +9,7 @@ from tests.sessions.inbox.test_inbox_pages import a_question, ada, admin, text  
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_address_on_our_own_host_is_copied_and_not_opened(ada: Client) -> None:  # noqa: F811
+def test_an_address_on_our_own_host_is_copied_and_not_opened(ada: Client) -> None:  # noqa: F811  a fixture by its name
     question = a_question({"message": "Sign in", "url": "https://testserver:9443/x"}, QuestionKind.URL)
     page = text(ada.get(f"/inbox/{question.uid}/"))
     assert "It is on the host of mcpadmin itself" in page

@@ -43,7 +43,7 @@ def test_the_servers_of_a_file_are_registered_and_each_is_written_down(admin: An
     files, orders = Server.objects.order_by("slug")
     environment = launch_values(files).environment
     assert (environment["LEVEL"], environment["API_TOKEN"].reveal()) == ("debug", CANARY)  # type: ignore[union-attr]  # a Secret
-    assert launch_values(orders).headers["Authorization"].reveal() == f"Bearer {CANARY}"  # type: ignore[union-attr]
+    assert launch_values(orders).headers["Authorization"].reveal() == f"Bearer {CANARY}"  # type: ignore[union-attr]  # a Secret
     assert AuditEvent.objects.filter(action=AuditAction.SERVER_REGISTER, actor_name="ada").count() == 2
     assert AuditEvent.objects.filter(action=AuditAction.CREDENTIAL_SET).count() == 2
     assert CANARY not in text_columns()
@@ -160,7 +160,7 @@ def test_a_secret_that_the_file_leaves_out_stays_at_the_same_address(admin: Any,
     same = {"orders": {"url": "https://mcp.example.com/v2", "headers": {"Authorization": "${input:token}"}}}
     (outcome,) = imported(admin, same, {0: Decision(Choice.OVERWRITE, version=1)})
     assert (outcome.result, outcome.needed) == ("changed", [])
-    assert launch_values(Server.objects.get()).headers["Authorization"].reveal() == CANARY  # type: ignore[union-attr]
+    assert launch_values(Server.objects.get()).headers["Authorization"].reveal() == CANARY  # type: ignore[union-attr]  # a Secret
 
 
 # --- values that are needed --------------------------------------------------------------------------------------------
@@ -176,14 +176,14 @@ def test_a_server_whose_value_is_needed_is_disabled_and_says_what_is_missing(adm
     data = registration.Registration.of_server(server)
     entered = [type(value)(value.kind, value.name, True, Secret(CANARY)) for value in data.values]
     registration.change(actor, admin, server, type(data)(**{**vars(data), "values": entered}), 1)
-    assert launch_values(Server.objects.get()).headers["Authorization"].reveal() == CANARY  # type: ignore[union-attr]
+    assert launch_values(Server.objects.get()).headers["Authorization"].reveal() == CANARY  # type: ignore[union-attr]  # a Secret
 
 
 def test_a_value_that_is_entered_in_the_preview_is_sealed(admin: Any) -> None:
     raw = {"notes": {"url": "https://notes.example/mcp", "headers": {"Authorization": "Bearer ${input:token}"}}}
     (outcome,) = imported(admin, raw, {0: Decision(Choice.CREATE, typed={"input:token": CANARY})})
     assert (outcome.needed, Server.objects.get().enabled) == ([], True)
-    assert launch_values(Server.objects.get()).headers["Authorization"].reveal() == f"Bearer {CANARY}"  # type: ignore[union-attr]
+    assert launch_values(Server.objects.get()).headers["Authorization"].reveal() == f"Bearer {CANARY}"  # type: ignore[union-attr]  # a Secret
     assert CANARY not in text_columns()
 
 

@@ -163,7 +163,7 @@ def test_a_registration_is_used_again_and_never_at_another_issuer() -> None:
     pending, asked = begun(world(registered=500), known=known)
     assert query(pending)["client_id"] == "kept"
     assert len(asked) == 2
-    old = Grant("https://old.example", replace(known.registration, issuer="https://old.example"))  # type: ignore[type-var]
+    old = Grant("https://old.example", replace(known.registration, issuer="https://old.example"))  # type: ignore[type-var]  # it is registered
     assert query(begun(world(), known=old)[0])["client_id"] == "dyn"
 
 
