@@ -1,7 +1,7 @@
 """Whether a value satisfies a stranger's schema, within a bounded time, without ever fetching anything.
 
-The check runs in one long-lived child of this process, which is killed when a check takes longer than its budget: a
-regular expression or an `allOf` cannot be trusted to end. One thread per process talks to it, started by the first
+What is not plainly valid is checked in one long-lived child of this process, which is killed when a check takes longer
+than its budget: a regular expression or a reference cannot be trusted to end. One thread per process talks to it, started by the first
 check; it also owns the child, because the kernel's parent-death signal follows the thread that made it.
 """
 
@@ -17,6 +17,7 @@ from typing import Any, Literal
 from sessions.schemas.bounds import MAX_SCHEMA_BYTES, too_large
 from sessions.schemas.checker_process import START_SECONDS, TRANSFER_SECONDS, Child, ChildGone, ChildSlow
 from sessions.schemas.phrases import Violation, phrased
+from sessions.schemas.plain import surely_valid
 from sessions.schemas.shapes import Schema
 from sessions.schemas.values import Json
 
@@ -63,6 +64,8 @@ class Checker:
         self._child: Child | None = None
 
     def check(self, schema: Schema, value: Json) -> Verdict:
+        if surely_valid(schema, value):
+            return VALID
         future = self._submit(schema, value)
         try:
             return future.result(self._patience)
@@ -70,9 +73,12 @@ class Checker:
             return unable("The checker is too busy.")
 
     async def acheck(self, schema: Schema, value: Json) -> Verdict:
+        if surely_valid(schema, value):
+            return VALID
         future = self._submit(schema, value)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self._patience)
+            async with asyncio.timeout(self._patience):
+                return await asyncio.wrap_future(future)
         except TimeoutError:
             return unable("The checker is too busy.")
 

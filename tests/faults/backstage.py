@@ -65,6 +65,7 @@ def remove_all() -> None:
 
 def sessions() -> list[dict[str, Any]]:
     fields = ("server__slug", "server__uid", "state", "condition", "epoch", "owner__node", "fault", "attempts")
+    fields += ("connected_at",)
     rows = McpSession.objects.order_by("pk").values(*fields)
     return [{name.removeprefix("server__"): _plain(value) for name, value in row.items()} for row in rows]
 

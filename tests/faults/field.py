@@ -131,6 +131,7 @@ async def set_up(
     tabs: int = 4,
     app: str = "mcpadmin.worker",
     through: Callable[[str], str] = str,
+    request_seconds: int = 60,
     **options: Any,
 ) -> AsyncIterator[Field]:
     """Everything ready. `through` may put something between us and an HTTP server: a proxy's URL for the server's."""
@@ -141,10 +142,11 @@ async def set_up(
             await asyncio.to_thread(running.start_worker, node, app=app)
         legacy = await stack.enter_async_context(http_effects(running))
         modern = await stack.enter_async_context(http_effects(running, "modern"))
+        patience = {"request_timeout_seconds": request_seconds}
         servers = [
-            await asyncio.to_thread(running.register_effects, "stdio"),
-            await asyncio.to_thread(running.register_effects, "legacy", url=through(legacy)),
-            await asyncio.to_thread(running.register_effects, "modern", url=through(modern)),
+            await asyncio.to_thread(running.register_effects, "stdio", **patience),
+            await asyncio.to_thread(running.register_effects, "legacy", url=through(legacy), **patience),
+            await asyncio.to_thread(running.register_effects, "modern", url=through(modern), **patience),
         ]
         await asyncio.to_thread(running.await_ready, *servers)
         heads = await stack.enter_async_context(people(running, tabs, "audit"))

@@ -25,7 +25,7 @@ SHED = re.compile(r"(\d+) lines? (?:was|were) dropped")
 
 
 async def flood(size: Size, seconds: float = 60.0, rate: int = 10_000) -> tuple[list[str], Report]:
-    async with set_up("flood", size) as field:
+    async with set_up("flood", size, request_seconds=round(5 * seconds)) as field:  # back-pressure makes it last longer
         seconds, worker = size.seconds(seconds, 5), field.running.workers["w1"].pid
         flooding, called = field.servers[0], field.servers[1]
         await _latencies(field, called, 2)
