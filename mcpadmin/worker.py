@@ -1,9 +1,8 @@
 """`celery -A mcpadmin.worker worker`: the app with the session host. Only workers import this module."""
 
 from mcpadmin.celery import app
-from sessions.host.boot import CommandStep, HostStep
+from sessions.host.boot import HostStep
 
 app.steps["worker"].add(HostStep)
-app.steps["consumer"].add(CommandStep)
 
 __all__ = ["app"]

@@ -1,12 +1,10 @@
-"""Ringing a worker: a message that only says "look at this row". Lost messages cost one tick of the worker (3 s)."""
+"""What a worker is told: a message that only says "look at this row". A lost one costs one tick of the worker (3 s)."""
 
 import gc
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
@@ -20,37 +18,18 @@ from redis.exceptions import RedisError
 Message = dict[str, Any]
 Verb = Literal["call", "cancel", "session", "test", "answer", "authorize"]
 QUEUE_LIMIT = 10_000
-#: a worker takes no longer message than this many are
-RINGS_TOGETHER = 25
 EXPIRES_SECONDS = 60.0
 _UNREACHABLE = (OperationalError, RedisError, OSError)
 log = structlog.get_logger(__name__)
 
 
-def queue_name(worker_uid: UUID | str) -> str:
-    return f"host.{worker_uid}"
-
-
-def ring(worker_uid: UUID | str, verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None) -> bool:
-    """Put one message on the worker's own queue. Waits for Redis up to 2 s: never in a loop thread.
-
-    `expires` is a Unix time, by default a minute from now. False when Redis did not take it.
-    """
-    return _publish(worker_uid, message(verb, uid, epoch, expires))
+def bell_of(worker_uid: UUID | str) -> str:
+    """The group that one worker listens to."""
+    return f"bell.{worker_uid}"
 
 
 def message(verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None) -> Message:
     return {"v": 1, "verb": verb, "id": str(uid), "epoch": epoch, "expires": expires or time.time() + EXPIRES_SECONDS}
-
-
-def _publish(worker_uid: UUID | str, body: Message) -> bool:
-    try:
-        with current_app.producer_or_acquire() as producer:
-            producer.publish(body, routing_key=queue_name(worker_uid), exchange="", serializer="json", retry=False)
-    except _UNREACHABLE as problem:
-        log.warning("bus.ring_failed", worker=str(worker_uid), problem=type(problem).__name__)
-        return _lost()
-    return _reached()
 
 
 def send_task(name: str, args: list[Any], *, node: str | None, expires: float = EXPIRES_SECONDS) -> bool:
@@ -80,22 +59,16 @@ def _reached() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Ring:
-    worker_uid: UUID | str
-    message: Message
-
-
 class Bell:
-    """One thread that rings for threads and loops that may not wait for Redis. Rings that wait go together."""
+    """One thread that sends tasks for threads and loops that may not wait for Redis."""
 
     def __init__(self) -> None:
         self.dropped = 0
-        self._jobs: deque[Callable[[], object] | Ring] = deque()
+        self._jobs: deque[Callable[[], object]] = deque()
         self._ready = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def put(self, job: Callable[[], object] | Ring) -> None:
+    def put(self, job: Callable[[], object]) -> None:
         with self._ready:
             if len(self._jobs) >= QUEUE_LIMIT:
                 self._jobs.popleft()
@@ -124,15 +97,4 @@ class Bell:
         with self._ready:
             while not self._jobs:
                 self._ready.wait()
-            first = self._jobs.popleft()
-            if not isinstance(first, Ring):
-                return first
-            messages = [first.message]
-            while len(messages) < RINGS_TOGETHER and self._rings_as(first):
-                messages.append(self._jobs.popleft().message)  # type: ignore[union-attr]  # just seen to be a ring
-        body = messages[0] if len(messages) == 1 else {"v": 1, "all": messages}
-        return partial(_publish, first.worker_uid, body)
-
-    def _rings_as(self, first: Ring) -> bool:
-        following = self._jobs[0] if self._jobs else None
-        return isinstance(following, Ring) and following.worker_uid == first.worker_uid
+            return self._jobs.popleft()

@@ -1,4 +1,4 @@
-"""One thread a process that carries hints to the channel layer.
+"""One thread a process that carries hints and rings to the channel layer.
 
 The layer has no time-out of its own and a loop may not wait for it, so it stands behind a bounded queue: a hint that
 cannot be sent in time is dropped and counted, since every page reads the rows again anyway.
@@ -8,6 +8,7 @@ import asyncio
 import atexit
 import threading
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import structlog
@@ -24,9 +25,12 @@ LOST = "lost"
 #: the one group of all web processes; a group a topic would cost a round trip for each page and each call
 GROUP = "hints"
 HINTS_TOGETHER = 200
+#: of one worker; it looks at each row, so more in one message would only wait there
+RINGS_TOGETHER = 100
 _NEWEST_ONLY = frozenset({"progress"})
 
 Hint = dict[str, Any]
+Message = dict[str, Any]
 log = structlog.get_logger(__name__)
 
 
@@ -40,10 +44,16 @@ def merged(hints: list[Hint]) -> list[Hint]:
     return list(newest.values())
 
 
+def batched(items: list[Any], most: int) -> Iterator[list[Any]]:
+    for start in range(0, len(items), most):
+        yield items[start : start + most]
+
+
 class Publisher:
     def __init__(self) -> None:
         self.dropped = 0
         self._queue: deque[Hint] = deque()
+        self._rings: deque[tuple[str, Message]] = deque()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -53,13 +63,20 @@ class Publisher:
         self._owed = 0
 
     def put(self, hint: Hint) -> None:
+        self._put(self._queue, hint)
+
+    def ring(self, bell: str, message: Message) -> None:
+        """To one worker. Rings go before hints: somebody waits for what they start."""
+        self._put(self._rings, (bell, message))
+
+    def _put(self, queue: deque[Any], item: Any) -> None:
         with self._guard:
-            if len(self._queue) >= QUEUE_LIMIT:
-                self._queue.popleft()
+            if len(queue) >= QUEUE_LIMIT:
+                queue.popleft()
                 self.dropped += 1
-            self._queue.append(hint)
+            queue.append(item)
             self._idle.clear()
-            first = len(self._queue) == 1
+            first = len(self._queue) + len(self._rings) == 1
         self.start()
         if first:
             self._nudge()
@@ -86,37 +103,45 @@ class Publisher:
     async def _serve(self) -> None:
         self._wake, self._loop = asyncio.Event(), asyncio.get_running_loop()
         while True:
-            hints = self._take()
-            if not hints:
+            rings, hints = self._take()
+            if not rings and not hints:
                 await self._rest(self._wake)
                 continue
-            kept = merged(hints)
-            for start in range(0, len(kept), HINTS_TOGETHER):
-                await self._send(kept[start : start + HINTS_TOGETHER])
+            for bell, messages in rings.items():
+                for some in batched(messages, RINGS_TOGETHER):
+                    await self._send(bell, {"type": "rings", "rings": some})
+            for some in batched(merged(hints), HINTS_TOGETHER):
+                await self._send(GROUP, {"type": "hints", "hints": some})
 
     async def _rest(self, wake: asyncio.Event) -> None:
         """Until there is something to send: a new hint, or the word that some were lost."""
         try:
-            await asyncio.wait_for(wake.wait(), OWN_UP_SECONDS if self._owed else None)
+            async with asyncio.timeout(OWN_UP_SECONDS if self._owed else None):
+                await wake.wait()
         except TimeoutError:
             self._owed -= 1
-            await self._send([{"t": LOST, "seq": None, "kind": LOST, "rows": None}])
+            await self._send(GROUP, {"type": "hints", "hints": [{"t": LOST, "seq": None, "kind": LOST, "rows": None}]})
         wake.clear()
 
-    def _take(self) -> list[Hint]:
+    def _take(self) -> tuple[dict[str, list[Message]], list[Hint]]:
         with self._guard:
-            hints = list(self._queue)
+            hints, rings = list(self._queue), list(self._rings)
             self._queue.clear()
-            if not hints:
+            self._rings.clear()
+            if not hints and not rings:
                 self._idle.set()
-            return hints
+        of_worker: dict[str, list[Message]] = {}
+        for bell, message in rings:
+            of_worker.setdefault(bell, []).append(message)
+        return of_worker, hints
 
-    async def _send(self, hints: list[Hint]) -> None:
+    async def _send(self, group: str, message: dict[str, Any]) -> None:
         layer = get_channel_layer()
         try:
-            await asyncio.wait_for(layer.group_send(GROUP, {"type": "hints", "hints": hints}), SEND_SECONDS)
+            async with asyncio.timeout(SEND_SECONDS):
+                await layer.group_send(group, message)
         except Exception as problem:  # whatever the layer raises, a lost hint must not end the thread
-            self.dropped += len(hints)
+            self.dropped += len(message["hints"] if group == GROUP else message["rings"])
             self._owed = OWN_UP_TIMES
             self._tell(problem)
         else:

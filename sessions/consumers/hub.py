@@ -11,7 +11,6 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import structlog
-from channels.layers import get_channel_layer
 
 from sessions import bus
 from sessions.consumers import viewers
@@ -27,11 +26,8 @@ from sessions.domain.calls import expire_due
 from sessions.domain.topics import Topic, TopicKind
 
 SLOW_SECONDS = 15.0
-LAYER_SECONDS = 2.0
 #: SUBSCRIBE returns before it works: what fell into the gap is looked for soon, and once more when all is calm
 SETTLE_SECONDS = (0.0, 0.05, 0.5)
-#: between two attempts to join the group while Redis is away
-REJOIN_SECONDS = 1.0
 _CALL = f"{TopicKind.CALL.value}."
 IDLE_SECONDS = 5.0
 log = structlog.get_logger(__name__)
@@ -44,8 +40,8 @@ class Hub:
         self.streams: dict[str, Stream] = {}
         self._reads = TopicReads(self.reader, self._spawn_catch_up)
         self._early = EarlyHints()
-        self._channel: str | None = None
-        self._tasks = {asyncio.create_task(self._listen()), asyncio.create_task(self._tick())}
+        listener = bus.Listener(bus.GROUP, self._told, self._joined)
+        self._tasks = {asyncio.create_task(listener.run()), asyncio.create_task(self._tick())}
         bus.start()
 
     # --- sockets -------------------------------------------------------------------------------------------------
@@ -127,25 +123,14 @@ class Hub:
             stream = self.streams[topic.name] = self._reads.stream(topic)
         return stream
 
-    async def _listen(self) -> None:
-        layer = get_channel_layer()
-        while True:
-            try:
-                if self._channel is None:
-                    self._channel = await self._joined(layer)
-                for hint in (await layer.receive(self._channel)).get("hints") or ():
-                    self._hear(hint)
-            except Exception as problem:  # the listener must outlive whatever the layer raises
-                log.warning("live.layer_away", problem=type(problem).__name__)
-                await asyncio.sleep(REJOIN_SECONDS)
+    def _told(self, message: dict[str, Any]) -> None:
+        for hint in message.get("hints") or ():
+            self._hear(hint)
 
-    async def _joined(self, layer: Any) -> str:
-        """A channel of our own in the group of all hints; what was written before that is found by a recheck."""
-        channel: str = await asyncio.wait_for(layer.new_channel("hub."), LAYER_SECONDS)
-        await asyncio.wait_for(layer.group_add(bus.GROUP, channel), LAYER_SECONDS)
+    def _joined(self) -> None:
+        """What was written before that is found by a recheck."""
         for delay in SETTLE_SECONDS:
             asyncio.get_running_loop().call_later(delay, self._recheck_all)
-        return channel
 
     def _hear(self, hint: dict[str, Any]) -> None:
         topic = str(hint["t"])

@@ -12,12 +12,13 @@ import structlog
 from django.conf import settings
 
 from servers.audit.writer import writer
+from sessions import bus
 from sessions.domain import ownership
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.machine import incarnation
 from sessions.host.processes import Processes
 from sessions.host.service import Host
-from sessions.host.tick import Tick, delete_queue
+from sessions.host.tick import Tick
 from sessions.transports.stdio import isolation, prepare_loop
 
 #: after the drain: the last writes, and what a stubborn child takes
@@ -26,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class HostThread:
-    """What a worker starts and stops. `uid` names this life of the process, and its queue."""
+    """What a worker starts and stops. `uid` names this life of the process, and its bell."""
 
     def __init__(self, node: str) -> None:
         self.uid = uuid.uuid4()
@@ -86,6 +87,8 @@ class HostThread:
         db = Database()
         host = self._host = Host(me, db)
         tick = Tick(host)
+        # what was rung before it listens, the tick finds
+        listening = asyncio.create_task(bus.Listener(bus.bell_of(self.uid), host.accept, lambda: None).run())
         beating = asyncio.create_task(tick.run())
         sampling = asyncio.create_task(Processes(db, host.live_sessions).run())
         self._started.set()
@@ -95,6 +98,7 @@ class HostThread:
             await tick.close()
             await host.drain(self._drain_seconds)
         finally:
+            listening.cancel()
             beating.cancel()
             sampling.cancel()
             await self._farewell(db)
@@ -108,6 +112,5 @@ class HostThread:
             log.warning("host.farewell_failed", problem=str(exc)[:200])
 
     def forget(self) -> None:
-        """The last traces in Redis and the last waiting writes. In the worker's main thread, after `stop`."""
+        """The last waiting writes. In the worker's main thread, after `stop`."""
         writer().stop()
-        delete_queue(self.uid)

@@ -63,8 +63,8 @@ class Host:
 
     # --- messages ----------------------------------------------------------------------------------------------------
     def accept(self, body: Any) -> None:
-        """One message or several, by whoever: it can only make us look at a row. Anything unknown is counted and dropped."""
-        several = body.get("all") if isinstance(body, dict) else None
+        """One ring or several, by whoever: it can only make us look at a row. Anything unknown is counted and dropped."""
+        several = body.get("rings") if isinstance(body, dict) else None
         for one in several if isinstance(several, list) else [body]:
             self._accept(one)
 

@@ -11,10 +11,8 @@ from functools import partial
 from uuid import UUID
 
 import structlog
-from celery import current_app
 from django.conf import settings
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
 from servers.domain.drafts import update_draft
 from servers.enums import DraftState
@@ -135,8 +133,6 @@ class Tick:
         burial = await db.write(partial(_bury, gone, judge_stale), lambda found: found.events)
         if burial.dead:
             log.info("host.buried", workers=[str(uid) for uid in burial.dead], calls=len(burial.events))
-        for uid in burial.dead:
-            bus.later(partial(delete_queue, uid))
 
     async def _merge_spools(self, dead: set[UUID]) -> None:
         """Before the burial: a result that was kept is the call's end, and not that nobody knows it."""
@@ -176,15 +172,6 @@ def _bury(gone: list[Worker], judge_stale: bool) -> Burial:
     if judge_stale:
         dead |= {worker.pk: worker for worker in ownership.stale_workers()}
     return ownership.bury(dead.values())
-
-
-def delete_queue(worker_uid: UUID) -> None:
-    """Nobody reads a dead worker's queue any more. Waits for Redis: not in the loop."""
-    try:
-        with current_app.connection_or_acquire() as connection:
-            connection.default_channel.queue_delete(bus.queue_name(worker_uid))
-    except (OperationalError, OSError) as problem:
-        log.warning("host.queue_not_deleted", worker=str(worker_uid), problem=type(problem).__name__)
 
 
 def waiting_drafts(labels: list[str]) -> list[UUID]:

@@ -18,6 +18,7 @@ from servers.models import AuditEvent, Server
 from sessions.domain import commands, orders
 from sessions.enums import Desired
 from sessions.models import McpSession, Worker
+from tests.tools.bells import bells
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -77,8 +78,9 @@ def test_each_reconnect_is_an_order_of_its_own(session: McpSession) -> None:
 def test_the_living_owner_is_rung(session: McpSession, valkey: Path) -> None:
     owner = a_worker("w1@host")
     McpSession.objects.update(owner=owner, epoch=7, desired=Desired.OPEN)
-    commands.refresh(SYSTEM, session)
-    body = next_message(valkey, f"host.{owner.uid}")["body"]
+    with bells(valkey, owner.uid) as heard:
+        commands.refresh(SYSTEM, session)
+        body = heard.next()
     assert body.pop("expires") > 0
     assert body == {"v": 1, "verb": "session", "id": str(session.uid), "epoch": 7}
     session.refresh_from_db()

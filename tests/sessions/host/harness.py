@@ -157,7 +157,8 @@ def ring(call: Call, verb: bus.Verb = "call") -> None:
     """What the web side does after its commit."""
     owner = McpSession.objects.select_related("owner").get(pk=call.session_id).owner
     assert owner is not None
-    assert bus.ring(owner.uid, verb, call.uid)
+    bus.ring_later(owner.uid, verb, call.uid)
+    assert bus.flush()
 
 
 def ended(call: Call, seconds: float = 20.0) -> Call:

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import current_app
+import redis
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+from django.conf import settings
 from django.db.models import F
 from django.utils import timezone
 
@@ -182,14 +185,14 @@ def test_a_secret_of_the_server_comes_back_neither_in_results_nor_in_logs(
 def test_messages_of_strangers_are_dropped_and_the_worker_goes_on(worker: WorkerProcess, session: McpSession) -> None:
     row = worker.row()
     assert row is not None
-    queue = bus.queue_name(row.uid)
     strange = [[], {"v": 2}, {"v": 1, "verb": "explode", "id": str(uuid.uuid4())}, {"v": 1, "verb": "call", "id": "x"}]
     strange += [{"v": 1, "verb": "call", "id": str(uuid.uuid4())}, "text", {"v": 1, "verb": ["call"], "id": None}]
-    with current_app.producer_or_acquire() as producer:
-        for body in strange:
-            producer.publish(body, routing_key=queue, exchange="", serializer="json")
-        producer.publish(b"\xff\xfe", routing_key=queue, exchange="", content_type="application/json")
-        producer.publish("{" * 5000, routing_key=queue, exchange="", content_type="application/json")
+    tell = async_to_sync(get_channel_layer().group_send)
+    for body in ({"rings": strange}, {"rings": "text"}, {"rings": None}, {"hints": [1]}, {}):
+        tell(bus.bell_of(row.uid), body)
+    with redis.Redis.from_url(settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"][0]) as server:
+        for raw in (b"\xff\xfe", b"", b"{" * 5000):
+            assert server.publish(f"mcpadmin__group__{bus.bell_of(row.uid)}", raw) == 1
     assert run(session, "echo", text="still here").state == CallState.SUCCEEDED
 
 

@@ -65,7 +65,7 @@ def test_a_session_that_is_not_wanted_any_more_is_closed_and_its_child_ends(
     below = descendants(shared_worker.pid)
     assert below
     McpSession.objects.update(desired=Desired.CLOSED)
-    bus.ring(owner.uid, "session", session.uid)
+    bus.ring_later(owner.uid, "session", session.uid)
     assert closed(session).condition == SessionCondition.NONE
     assert not any(alive(pid) for pid in below)
 

@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from sessions.bus.bell import RINGS_TOGETHER, Bell, Ring, message
+from sessions.bus.bell import message
+from sessions.bus.publisher import Publisher
 from sessions.consumers import call_stream
 from sessions.consumers.call_stream import CallStream
 from sessions.consumers.early import MOST, EarlyHints
@@ -127,38 +128,36 @@ def test_no_more_early_hints_are_kept_than_there_may_be() -> None:
     assert len(hints.take("call.1")) == 1
 
 
-# --- the bell ----------------------------------------------------------------------------------------------------------
-class _SilentBell(Bell):
+# --- rings -------------------------------------------------------------------------------------------------------------
+class _SilentPublisher(Publisher):
     def start(self) -> None:
         """Nobody takes what is put."""
 
 
-def rung(bell: Bell) -> list[Any]:
-    found = []
-    while bell._jobs:
-        found.append(bell._next())
-    return found
-
-
-def test_rings_of_one_worker_that_wait_go_in_one_message_and_in_order() -> None:
-    bell = _SilentBell()
+def test_rings_go_together_by_worker_and_in_order() -> None:
+    publisher = _SilentPublisher()
     bodies = [message("call", UUID(int=number), 4, 9.0) for number in range(3)]
     for body in bodies:
-        bell.put(Ring("w1", body))
-    bell.put(Ring("w2", bodies[0]))
-    bell.put(print)
-    first, second, third = rung(bell)
-    assert first.args == ("w1", {"v": 1, "all": bodies})
-    assert second.args == ("w2", bodies[0])
-    assert third is print
+        publisher.ring("bell.w1", body)
+    publisher.ring("bell.w2", bodies[0])
+    publisher.put({"t": "audit", "seq": 1, "kind": "audit", "rows": None})
+
+    rings, hints = publisher._take()
+
+    assert rings == {"bell.w1": bodies, "bell.w2": bodies[:1]}
+    assert [hint["t"] for hint in hints] == ["audit"]
+    assert publisher._take() == ({}, [])
 
 
-def test_a_message_never_becomes_longer_than_a_worker_takes() -> None:
-    from sessions.host.boot import MESSAGE_BYTES  # noqa: PLC0415  # of the other side
+def test_of_more_rings_than_may_wait_the_newest_are_kept_and_the_others_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sessions.bus.publisher.QUEUE_LIMIT", 2)
+    publisher = _SilentPublisher()
+    for number in range(5):
+        publisher.ring("bell.w1", message("call", UUID(int=number)))
 
-    bell = _SilentBell()
-    for number in range(2 * RINGS_TOGETHER + 1):
-        bell.put(Ring("w1", message("session", UUID(int=number), 2**63, 1_800_000_000.123456)))
-    sizes = [len(json.dumps(job.args[1])) for job in rung(bell)]
-    assert len(sizes) == 3
-    assert max(sizes) < MESSAGE_BYTES
+    rings, _ = publisher._take()
+
+    assert [one["id"] for one in rings["bell.w1"]] == [str(UUID(int=3)), str(UUID(int=4))]
+    assert publisher.dropped == 3

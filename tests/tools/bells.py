@@ -1,0 +1,34 @@
+"""What a worker that is no process would have heard."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgpack
+from redis import Redis
+
+from sessions import bus
+
+
+class Bells:
+    def __init__(self, pubsub: Any) -> None:
+        self._pubsub = pubsub
+        self._rings: list[dict[str, Any]] = []
+
+    def next(self, seconds: float = 5.0) -> dict[str, Any]:
+        while not self._rings:
+            message = self._pubsub.get_message(ignore_subscribe_messages=True, timeout=seconds)
+            assert message is not None, "nobody rang"
+            self._rings += msgpack.unpackb(message["data"])["rings"]
+        return self._rings.pop(0)
+
+
+@contextmanager
+def bells(valkey: Path, worker_uid: UUID | str) -> Iterator[Bells]:
+    """Of this worker, from here on."""
+    with Redis(unix_socket_path=str(valkey), protocol=2) as redis, redis.pubsub() as pubsub:
+        pubsub.subscribe(f"mcpadmin__group__{bus.bell_of(worker_uid)}")
+        assert pubsub.get_message(timeout=5)["type"] == "subscribe"  # from now on nothing is missed
+        yield Bells(pubsub)
