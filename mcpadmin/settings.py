@@ -248,6 +248,9 @@ INBOX_OPEN = env.int("MCPADMIN_INBOX_OPEN", default=4)
 INBOX_PER_MINUTE = env.int("MCPADMIN_INBOX_PER_MINUTE", default=10)
 # A subscribed resource whose server does not tell of changes is read this often; 0: never.
 RESOURCE_POLL_SECONDS = TIME_SCALE * env.float("MCPADMIN_RESOURCE_POLL_SECONDS", default=60.0)
+# What one stdio server may use with all its children, before it is ended and started anew; 0: no limit.
+STDIO_MEMORY_MIB = env.int("MCPADMIN_STDIO_MEMORY_MIB", default=4096)
+STDIO_PROCESSES = env.int("MCPADMIN_STDIO_PROCESSES", default=300)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 SOCKETS_PER_USER = env.int("MCPADMIN_SOCKETS_PER_USER", default=10)
 INLINE_PAYLOAD_BYTES = 64 * 1024

@@ -28,6 +28,10 @@ _TABLE: dict[str, tuple[str, str]] = {
         "The process ended",
         "Read what it wrote to stderr below: a missing argument, module or credential is the usual reason.",
     ),
+    Fault.PROCESS_LIMIT: (
+        "The process used more than it may",
+        "mcpadmin ended it and starts it again. Find out what it does, or have the operator raise MCPADMIN_STDIO_MEMORY_MIB or MCPADMIN_STDIO_PROCESSES.",
+    ),
     Fault.STDOUT_NOISE: (
         "The program prints something else than MCP messages",
         "An MCP server must keep stdout for JSON-RPC. Check that the command starts the MCP server itself, and send logs to stderr.",

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
+
 from sessions.enums import LogSource, SessionState
 from sessions.models import LogLine, McpSession
 
@@ -38,6 +40,16 @@ class ProcessPage:
     @property
     def warnings(self) -> list[str]:
         return warnings(self.rss, self.count)
+
+
+def excess(rss: int, count: int) -> str:
+    """Why the server has to end; empty while it stays within its limits."""
+    most, many = settings.STDIO_MEMORY_MIB, settings.STDIO_PROCESSES
+    if most and rss > most * 1024**2:
+        return f"The server used {rss / 1024**2:,.0f} MiB of memory; {most:,} are allowed."
+    if many and count > many:
+        return f"The server ran {count:,} processes; {many:,} are allowed."
+    return ""
 
 
 def warnings(rss: int, count: int) -> list[str]:

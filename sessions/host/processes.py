@@ -19,9 +19,10 @@ import structlog
 from django.conf import settings
 
 from sessions.domain import lifecycle
-from sessions.domain.process_page import warnings
+from sessions.domain.process_page import excess, warnings
 from sessions.host.db import Database
 from sessions.host.live import Live
+from sessions.protocol.errors import Fault, TransportError
 
 SAMPLE_SECONDS, QUIET_SECONDS, STALE_SECONDS = 5.0, 15.0, 60.0
 ROWS, DEPTH, NAME_CHARS = 20, 3, 60
@@ -161,6 +162,8 @@ class Processes:
         self._told = told
 
     def _tell(self, live: Live, usage: Usage) -> _Told:
+        if words := excess(usage["rss"], usage["count"]):
+            live.suspect(TransportError(Fault.PROCESS_LIMIT, words, may_have_run=True))
         for row in usage["rows"]:
             row["name"] = live.redactor.text(row["name"])
         before = self._told.get(live.hold.session_id)

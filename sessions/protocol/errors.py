@@ -29,6 +29,8 @@ class Fault(StrEnum):
     COMMAND_NOT_FOUND = "command_not_found"
     SPAWN_FAILED = "spawn_failed"
     PROCESS_EXITED = "process_exited"
+    #: its processes together use more than they may
+    PROCESS_LIMIT = "process_limit"
     STDOUT_NOISE = "stdout_noise"
     DNS_FAILED = "dns_failed"
     ADDRESS_REFUSED = "address_refused"

@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,10 @@ from servers.audit.record import Actor
 from servers.enums import AuditAction, TransportKind
 from servers.models import AuditEvent
 from sessions.domain import pausing
+from sessions.domain.process_page import excess
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import ConnectionEvent, LogLine, McpSession
+from sessions.protocol.errors import Fault
 from tests.peers.peers import start_peer
 from tests.sessions.host.conftest import StartWorker
 from tests.sessions.host.harness import (
@@ -165,3 +168,32 @@ def test_a_server_with_too_many_processes_is_warned_of_once(start_worker: StartW
     eventually(words.exists)
     eventually(lambda: McpSession.objects.get().process_at > row.process_at or None, 20)
     assert words.count() == 1
+
+
+def test_a_server_that_uses_more_than_it_may_is_ended_and_the_page_says_why(
+    start_worker: StartWorker, effects: Effects
+) -> None:
+    session = effect_session(effects)
+    start_worker("w1", **scaled(0.1), MCPADMIN_STDIO_MEMORY_MIB="1")
+    eventually(lambda: lost(session), 30, "it went on")
+    refused = eventually(McpSession.objects.filter(fault=Fault.PROCESS_LIMIT, condition="backing_off").first)
+    assert refused.fault_detail.endswith("MiB of memory; 1 are allowed.")
+    assert eventually(lambda: effects.count("started") > 1, 20, "it was never started anew")
+
+
+@pytest.mark.parametrize(
+    ("rss", "count", "words"),
+    [
+        (3 * 1024**3, 300, ""),
+        (5 * 1024**3, 1, "The server used 5,120 MiB of memory; 4,096 are allowed."),
+        (1, 301, "The server ran 301 processes; 300 are allowed."),
+    ],
+    ids=["within", "memory", "processes"],
+)
+def test_the_limits_of_a_server_process_are_said_with_both_numbers(rss: int, count: int, words: str) -> None:
+    assert excess(rss, count) == words
+
+
+def test_without_limits_a_server_may_use_anything(settings: Any) -> None:
+    settings.STDIO_MEMORY_MIB = settings.STDIO_PROCESSES = 0
+    assert not excess(1 << 50, 1 << 20)
