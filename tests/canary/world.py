@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
 import httpx
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from tests.canary.careless import SCENARIOS, Careless
+from tests.e2e import signing_in
 from tests.e2e.sockets import Visitor
 from tests.peers.peers import free_port, peer_command, start_peer
 from tests.tools.stack import ADMIN, Stack
@@ -174,21 +174,7 @@ def send_a_webhook(made: World) -> str:
 
 
 def sign_in(made: World) -> None:
-    """At the official SDK's authorization server, with a client that was registered by hand."""
-    client = {"client_id": "canary", "client_secret": SECRETS["client"]}
-    known = client | {"redirect_uris": [f"{made.visitor.base_url}/sign-in/callback/"], "scope": "tools"}
-    known["token_endpoint_auth_method"] = "client_secret_basic"
-    control = made.protected.replace("/mcp", "/control/")
-    httpx.post(f"{control}client", json=known, trust_env=False).raise_for_status()
-    page = made.post("/servers/protected/sign-in/", 302, **client).headers["location"]
-    states = "SELECT state FROM servers_signin WHERE state = ?"
-    made.until(lambda: made.stack.rows(states, "ready"), "nobody prepared the sign-in")
-    there = made.visitor.get(f"{page}go/").headers["location"]
-    back = httpx.get(there, trust_env=False).headers["location"]
-    query = dict(parse_qsl(urlsplit(back).query))
-    made.visitor.request("GET", "/sign-in/callback/", params=query)
-    made.until(lambda: made.stack.rows(states, "done") or made.stack.rows(states, "failed"), "the sign-in never ended")
-    (ended,) = made.stack.rows("SELECT state, detail FROM servers_signin")
-    assert ended["state"] == "done", ended["detail"]
-    access, refresh = httpx.get(f"{control}tokens", trust_env=False).json()
-    made.secrets |= {"access": access, "refresh": refresh, "code": query["code"]}
+    """With a client that was registered by hand, once for each server."""
+    code = signing_in.signed_in(made.stack, made.visitor, made.protected, "protected", SECRETS["client"])
+    access, refresh = httpx.get(made.protected.replace("/mcp", "/control/tokens"), trust_env=False).json()
+    made.secrets |= {"access": access, "refresh": refresh, "code": code}

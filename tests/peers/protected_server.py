@@ -1,16 +1,17 @@
 """An MCP server of the official SDK behind the SDK's own authorization server, in one process: `--port N`.
 
 Every person consents at once. What was asked of the authorization server is a line of JSON in `PROTECTED_LOG`.
-With `PROTECTED_ACCOUNT` ("id:secret") its token endpoint knows that service account and nobody else.
+With `PROTECTED_ACCOUNT` its token endpoint knows that service account and nobody else (service_accounts.py); with
+`PROTECTED_METHOD` it says that clients authenticate in this way alone.
 `POST /control/expire` ends every access token, `POST /control/revoke` every grant. Runs in the environment of sdk2.
 """
 
 import argparse
-import base64
 import json
 import os
 import secrets
 import time
+from typing import Any
 
 import uvicorn
 from mcp.server.auth.provider import (
@@ -21,15 +22,19 @@ from mcp.server.auth.provider import (
     RefreshToken,
     construct_redirect_uri,
 )
-from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.auth.routes import build_metadata
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl
+from service_accounts import Account
 from serving import AnnouncingServer
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 LIFE_SECONDS = 3600
+OPTIONS = ClientRegistrationOptions(enabled=True, valid_scopes=["tools"], default_scopes=["tools"])
 
 
 def note(event: str, **more: str) -> None:
@@ -43,6 +48,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.codes: dict[str, AuthorizationCode] = {}
         self.access: dict[str, AccessToken] = {}
         self.refresh: dict[str, RefreshToken] = {}
+        self.account: Account
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -98,16 +104,10 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.access.pop(token.token, None)
 
     async def account_token(self, request: Request) -> JSONResponse:
-        """Client credentials, which the SDK's own endpoint does not know (RFC 6749 section 4.4)."""
         form = await request.form()
-        kind, _, pair = request.headers.get("authorization", "").partition(" ")
-        shown = (
-            base64.b64decode(pair).decode()
-            if kind == "Basic"
-            else f"{form.get('client_id')}:{form.get('client_secret')}"
-        )
-        note("account")
-        if form["grant_type"] != "client_credentials" or shown != os.environ["PROTECTED_ACCOUNT"]:
+        how, right = self.account.shown(request, form)
+        note("account", how=how)
+        if form["grant_type"] != "client_credentials" or not right:
             note("account_refused")
             return JSONResponse({"error": "invalid_client"}, 401)
         token = self._issued("account", ["tools"], str(form["resource"]))
@@ -126,13 +126,21 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         )
 
 
+def metadata(port: int) -> dict[str, Any]:
+    """What the SDK says of its authorization server, with one way of authentication only."""
+    base = f"http://127.0.0.1:{port}"
+    made = build_metadata(AnyHttpUrl(base), None, OPTIONS, RevocationOptions()).model_dump(
+        mode="json", exclude_none=True
+    )
+    return made | {"issuer": base, "token_endpoint_auth_methods_supported": [os.environ["PROTECTED_METHOD"]]}
+
+
 def build(port: int, provider: Provider) -> MCPServer:
     base = f"http://127.0.0.1:{port}"
-    options = ClientRegistrationOptions(enabled=True, valid_scopes=["tools"], default_scopes=["tools"])
     auth = AuthSettings(
         issuer_url=base,  # type: ignore[arg-type]  # pydantic reads it
         resource_server_url=f"{base}/mcp",  # type: ignore[arg-type]  # read as a URL
-        client_registration_options=options,
+        client_registration_options=OPTIONS,
         required_scopes=["tools"],
         validate_token_resource=True,
     )
@@ -178,7 +186,11 @@ def main() -> None:
         return JSONResponse({})
 
     app = build(port, provider).streamable_http_app()
+    if "PROTECTED_METHOD" in os.environ:
+        where = "/.well-known/oauth-authorization-server"
+        app.router.routes.insert(0, Route(where, lambda request: JSONResponse(metadata(port)), methods=["GET"]))
     if "PROTECTED_ACCOUNT" in os.environ:
+        provider.account = Account(f"http://127.0.0.1:{port}")
         app.router.routes.insert(0, Route("/token", provider.account_token, methods=["POST"]))
     app.router.routes += [
         Route("/control/expire", expire, methods=["POST"]),
