@@ -23,6 +23,7 @@ def refused_forms(world: World) -> list[bytes]:
         "roots-TOTAL_FORMS": "0",
         "roots-INITIAL_FORMS": "0",
     }
+    account = {"name": "", "client": "robot", "issuer": "https://login.example.com"}
     server = {row + "kind": "header", row + "name": "X-Api-Key", row + "value": VALUE, row + "secret": "on", "name": ""}
     orders = [
         ("/credentials/add/?kind=bearer", own | {"name": "", "token": VALUE}),
@@ -31,6 +32,8 @@ def refused_forms(world: World) -> list[bytes]:
         ("/credentials/add/?kind=basic", own | {"name": "B", "user": "a:b", "password": VALUE}),
         ("/credentials/add/?kind=environment", {"name": "E", "variable": "9 x", "value": VALUE}),
         ("/credentials/add/?kind=certificate", own | {"name": "C", "certificate": a_certificate()[0], "key": other_key}),
+        ("/credentials/add/?kind=service_account", own | account | {"secret": VALUE, "key": ""}),
+        ("/credentials/add/?kind=service_account", own | account | {"secret": "", "key": other_key, "issuer": "none"}),
         ("/servers/add/", rows | server | {"url": "https://mcp.example.com/mcp"}),
         ("/servers/import/", {"text": '{"mcpServers": {"x": {"env": {"API_TOKEN": "' + VALUE + '"}'}),
     ]  # fmt: skip
