@@ -103,8 +103,16 @@ class Authorization:
     def generation(self) -> int:
         return self._grant.generation if self._grant is not None else 0
 
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The scopes of the token in use."""
+        return frozenset(self._grant.scopes_granted if self._grant is not None else ())
+
     def may_step_up(self, operation: str, scopes: tuple[str, ...]) -> bool:
-        """A server that asks for the same again and again does not know what it wants."""
+        """A server that asks for the same again and again does not know what it wants. Where a person has to come
+        first, nothing can go round in a circle, and each of them is told."""
+        if self.settings.flow == "code" and self._consent is None:
+            return True
         key = (operation, frozenset(scopes))
         self._step_ups[key] += 1
         return self._step_ups[key] <= _STEP_UPS and len(self._step_ups) <= _STEP_UP_KINDS

@@ -79,8 +79,17 @@ class RequestTrial:
         try:
             return await self._owner.authorized(self._sent, demand)
         except SignInNeeded as exc:
-            words = f"The server asks you to allow more ({' '.join(demand.scopes)[:200] or 'it does not say what'})."
-            raise SignInNeeded(words, Fault.FORBIDDEN, metadata_url=exc.metadata_url, scopes=exc.scopes) from exc
+            raise self._more(demand, exc) from exc
+
+    def _more(self, demand: Demand, needed: SignInNeeded) -> AuthorizationError:
+        """Only a person can allow it, unless that was done: then it would be asked for again and again."""
+        named = " ".join(demand.scopes)[:200]
+        if demand.scopes and self._owner.allowed.issuperset(demand.scopes):
+            words = f"The server refuses this although it was allowed ({named}). Only its operator can change that."
+            return AuthorizationError(words, Fault.FORBIDDEN)
+        words = f"The server asks you to allow more ({named or 'it does not say what'})."
+        scopes, url = needed.scopes, needed.metadata_url
+        return SignInNeeded(words, Fault.INSUFFICIENT_SCOPE, metadata_url=url, scopes=scopes)
 
     def _first(self, remedy: str) -> bool:
         if remedy in self._tried:

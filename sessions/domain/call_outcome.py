@@ -28,6 +28,8 @@ class Outcome:
     code: int | None = None
     code_name: str = ""
     data: str = ""
+    #: somebody has to go to the authorization server of this call's server
+    sign_in: bool = False
 
 
 def outcome_of(call: Call) -> Outcome | None:
@@ -69,6 +71,9 @@ def _failed(call: Call) -> Outcome:
     if call.fault in _REFUSED_ANSWERS:
         text = f"{call.detail} {words_of(call.method).unsure} Only its answer was refused."
         return Outcome("viol", "lock", explanation.title, text, explanation.remedy)
+    if call.fault == Fault.INSUFFICIENT_SCOPE:
+        signs_in = call.server is not None
+        return Outcome("warn", "key", explanation.title, call.detail, explanation.remedy, sign_in=signs_in)
     title = f"The connection failed: {explanation.title}" if call.fault else "The call failed"
     return Outcome("bad", "plug-x", title, explanation.cause or call.detail, explanation.remedy)
 

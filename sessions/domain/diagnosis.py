@@ -60,6 +60,7 @@ _TABLE: dict[str, tuple[str, str]] = {
         "Sign in, or give it the token it expects under Settings, Credentials.",
     ),
     Fault.FORBIDDEN: ("The server refuses this credential", "The credential is known but lacks the right. Use another one, or ask its issuer."),
+    Fault.INSUFFICIENT_SCOPE: ("The server asks you to allow more", "Sign in once more and consent to it, then run it again. What was allowed before goes on until then."),
     Fault.AUTHORIZATION_FAILED: ("No token could be had", "The words above say which side has to change something. When it was changed, connect again."),
     Fault.RATE_LIMITED: ("The server limits the rate", "Wait before you try again; the server said too many requests."),
     Fault.SESSION_GONE: ("The server forgot the session", "mcpadmin opens a new one by itself."),

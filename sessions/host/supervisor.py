@@ -37,7 +37,9 @@ SAID_KEPT = 16
 _NEEDS_PERSON: dict[str, SessionCondition] = {
     **dict.fromkeys(NEEDS_CREDENTIAL, SessionCondition.NEEDS_AUTH),
     Fault.UNAUTHORIZED: SessionCondition.NEEDS_AUTH,
-    **dict.fromkeys((Fault.FORBIDDEN, Fault.AUTHORIZATION_FAILED), SessionCondition.NEEDS_AUTH),
+    **dict.fromkeys(
+        (Fault.FORBIDDEN, Fault.INSUFFICIENT_SCOPE, Fault.AUTHORIZATION_FAILED), SessionCondition.NEEDS_AUTH
+    ),
     Fault.INCOMPATIBLE_VERSION: SessionCondition.INCOMPATIBLE,
 }
 log = structlog.get_logger(__name__)

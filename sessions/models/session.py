@@ -7,6 +7,8 @@ from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models.worker import Worker
 from sessions.protocol.errors import Fault
 
+_ASKS = (Fault.UNAUTHORIZED, Fault.INSUFFICIENT_SCOPE)
+
 
 class McpSession(models.Model):
     """Our live handle on a server under one identity. Changed only by conditional UPDATEs of `domain.lifecycle`.
@@ -80,7 +82,7 @@ class McpSession(models.Model):
     @property
     def shown_condition(self) -> str:
         """`condition`, or what a person is to do about it: the server sends people to its authorization server."""
-        asks = self.condition == SessionCondition.NEEDS_AUTH and self.fault == Fault.UNAUTHORIZED
+        asks = self.condition == SessionCondition.NEEDS_AUTH and self.fault in _ASKS
         if not asks or not self.identity.challenge:
             return self.condition
         return "sign_in_again" if self.connected_at else "sign_in"

@@ -41,6 +41,8 @@ class Fault(StrEnum):
     REDIRECTED = "redirected"
     UNAUTHORIZED = "unauthorized"
     FORBIDDEN = "forbidden"
+    #: a person has to allow more at the authorization server
+    INSUFFICIENT_SCOPE = "insufficient_scope"
     #: the authorization server (or what the server says of it) gives us no token
     AUTHORIZATION_FAILED = "authorization_failed"
     RATE_LIMITED = "rate_limited"
@@ -95,6 +97,7 @@ PERMANENT = frozenset(
         Fault.REDIRECTED,
         Fault.UNAUTHORIZED,
         Fault.FORBIDDEN,
+        Fault.INSUFFICIENT_SCOPE,
         Fault.AUTHORIZATION_FAILED,
         Fault.NOT_MCP,
         Fault.ENDPOINT_REFUSED,
@@ -220,7 +223,7 @@ class AuthorizationError(RemoteError):
 
 
 class SignInNeeded(AuthorizationError):
-    """A person has to sign in; FORBIDDEN: only to allow more, what was allowed before goes on. `metadata_url` and
+    """A person has to sign in; INSUFFICIENT_SCOPE: only to allow more, what was allowed before goes on. `metadata_url` and
     `scopes` are what the server's challenge said: hand them to `Authorization.begin`."""
 
     def __init__(

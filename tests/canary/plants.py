@@ -2,7 +2,6 @@
 encoding after the other."""
 
 import asyncio
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -118,13 +117,10 @@ def _described(world: World, text: str, read: Callable[[], bytes]) -> bytes:
 
 @contextmanager
 def _changed(world: World, table: str, column: str, text: str, where: str) -> Iterator[None]:
-    path = world.stack.data_dir / "mcpadmin.sqlite3"
-
     def write(value: str) -> None:
-        with sqlite3.connect(path, timeout=30) as database:
-            database.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", [value])  # noqa: S608  ours
+        world.stack.write(f"UPDATE {table} SET {column} = ? WHERE {where}", value)  # noqa: S608  ours
 
-    before = world.stack.rows(f"SELECT {column} FROM {table} WHERE {where}")[0][0]  # noqa: S608  names of the test's own
+    before = world.stack.rows(f"SELECT {column} FROM {table} WHERE {where}")[0][column]  # noqa: S608  names of the test's own
     write(text)
     try:
         yield

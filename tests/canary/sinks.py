@@ -15,6 +15,7 @@ import psutil
 
 from mcpadmin.up import socket_path
 from tests.e2e.sockets import Visitor, greeted
+from tests.tools import postgres
 from tests.tools.stack import Stack
 
 LINKS = re.compile(r'href="(/[^"#]*)"')
@@ -153,11 +154,14 @@ def _is_audit(table: str) -> bool:
 
 def rows_of(stack: Stack, *, audit: bool) -> bytes:
     """Every column of every table of that kind as text; what is compressed is unpacked."""
-    tables = [row["name"] for row in stack.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    listing = "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'"
+    if not stack.database_url:
+        listing = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    tables = [row["name"] for row in stack.rows(listing)]
     wanted = [table for table in tables if _is_audit(table) == audit]
     assert wanted
     orders = [f'SELECT * FROM "{table}"' for table in wanted]  # noqa: S608  names of the schema itself
-    return b"\n".join(_plain(value) for order in orders for row in stack.rows(order) for value in row)
+    return b"\n".join(_plain(value) for order in orders for row in stack.rows(order) for value in dict(row).values())
 
 
 def _plain(value: object) -> bytes:
@@ -173,6 +177,8 @@ def _plain(value: object) -> bytes:
 
 def database_files(stack: Stack) -> bytes:
     """Journal and pages that are free again included."""
+    if stack.database_url:
+        return postgres.files(stack.database_url)
     return b"".join(file.read_bytes() for file in stack.data_dir.glob("mcpadmin.sqlite3*"))
 
 

@@ -5,6 +5,7 @@ The search is tried first: one value is leaked into each of twelve sinks, and ex
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,21 @@ import pytest
 from tests.canary import errors, sinks
 from tests.canary.encodings import Searcher
 from tests.canary.plants import planted
-from tests.canary.world import World, fill_the_vault, hold_an_import, send_a_webhook, settings, sign_in, world
+from tests.canary.world import (
+    World,
+    fill_the_vault,
+    hold_an_import,
+    know_the_tokens_of_accounts,
+    send_a_webhook,
+    settings,
+    sign_in,
+    world,
+)
 from tests.e2e.sockets import asked, ended, greeted
 from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(400)]
-CALLED = ("environment", "neighbour", "protected")
+CALLED = ("environment", "neighbour", "protected", "by-secret", "by-key")
 TRIED = """SELECT COUNT(*) AS n FROM mcp_sessions_mcpsession WHERE state = 'ready' OR fault != ''"""
 
 
@@ -33,6 +43,7 @@ def neighbours(stack: Stack) -> bytes:
 async def told(made: World) -> list[str]:
     """Uids of calls whose answers hold what the server was given."""
     tools = {"environment": ("tell", "err", "fail"), "neighbour": ("tell",), "protected": ("echo_token",)}
+    tools |= dict.fromkeys(("by-secret", "by-key"), ("echo_token",))
     orders = [(slug, tool) for slug in CALLED for tool in tools[slug]]
     uids = []
     async with greeted(made.stack, made.visitor) as live:
@@ -60,6 +71,7 @@ def everything_goes_wrong(made: World, listener: sinks.Listener) -> dict[str, by
     names = [row["slug"] for row in made.stack.rows("SELECT slug FROM servers_server")]
     tools_known(made, *CALLED)
     uids = asyncio.run(told(made))
+    know_the_tokens_of_accounts(made)
     refused = [*errors.refused_forms(made), *errors.refused_requests(made), errors.broken_page(made)]
     errors.crashed_worker(made)
     pages = sinks.every_page(made.visitor, [preview, subscription, *(f"/servers/{name}/info/" for name in names)])
@@ -69,8 +81,14 @@ def everything_goes_wrong(made: World, listener: sinks.Listener) -> dict[str, by
     return {"pages": b"\n".join([*pages.values(), *refused]), "JSON": b"\n".join(results)}
 
 
-def test_the_search_finds_each_leak_and_then_there_is_none(make_stack, tmp_path: Path) -> None:
-    stack = make_stack(env=settings(tmp_path)).start()
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def stack(request: pytest.FixtureRequest, make_stack: Callable[..., Stack], tmp_path: Path) -> Stack:
+    database = {"DATABASE_URL": request.getfixturevalue("postgres_database")} if request.param == "postgresql" else {}
+    started: Stack = make_stack(env=settings(tmp_path) | database).start()
+    return started
+
+
+def test_the_search_finds_each_leak_and_then_there_is_none(stack: Stack, tmp_path: Path) -> None:
     with world(stack, tmp_path) as made, sinks.Monitor(stack) as monitor, sinks.Listener(stack, made.visitor) as heard:
         tools_known(made, "neighbour")
         found, expected = planted(made, monitor, heard)
@@ -90,6 +108,7 @@ def test_the_search_finds_each_leak_and_then_there_is_none(make_stack, tmp_path:
         }
         search = Searcher(made.secrets)
         hits = {sink: search.hits(data) for sink, data in swept.items()}
+        assert {"account", "account key", "proof key"} < made.secrets.keys()
         assert len(made.secrets) >= 12
         print(json.dumps({sink: len(data) for sink, data in swept.items()}))
         shown = {sink: search.around(data) for sink, data in swept.items()}

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
 import httpx
@@ -18,8 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from tests.canary.careless import SCENARIOS, Careless
+from tests.e2e import signing_in
 from tests.e2e.sockets import Visitor
-from tests.peers.peers import free_port, peer_command, start_peer
+from tests.peers.peers import Peer, free_port, peer_command, start_peer
 from tests.tools.stack import ADMIN, Stack
 
 SECRETS = {
@@ -30,9 +30,17 @@ SECRETS = {
     "variable": "canary-variable/c41+d80e2f",
     "file": 'canary-file"9a0c&77d1<e3',
     "client": "canary-client/20f4+b96e13",
+    "account": "canary-account/81be+4d20a9",
     "import": "canary-import/e8d1+05ab77",
     "refused": "canary-refused/aa07+31d9c4",
 }
+#: of the grant, which only the vault holds
+PROOF_KEY = """
+import json
+from servers.domain import grants
+from servers.models import CredentialUse
+print(json.loads(grants.load(CredentialUse.objects.get(credential__kind="oauth").identity_id).reveal())["dpop_key"])
+"""
 LOCAL = ("traceback", "garbage", "crash", "errors")
 SECONDS = 90
 
@@ -45,6 +53,9 @@ class World:
     #: no credential is for it
     stranger: Careless
     protected: str
+    #: two more, whose authorization servers know a service account each: by a secret, and by a key
+    accounts: tuple[str, ...]
+    account_key: rsa.RSAPrivateKey
     secrets: dict[str, str] = field(default_factory=lambda: dict(SECRETS))
 
     def uid(self, slug: str) -> str:
@@ -67,14 +78,23 @@ def world(stack: Stack, folder: Path) -> Iterator[World]:
     """`stack` was started with what `settings` says."""
     stack.create_admin()
     log = folder / "protected.log"
-    peer = start_peer("protected", port=free_port(), env={"PROTECTED_LOG": str(log)})
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    by_secret = {"PROTECTED_ACCOUNT": f"robot:{SECRETS['account']}"}
+    by_key = {"PROTECTED_ACCOUNT": "robot:", "PROTECTED_ACCOUNT_KEY": public_pem(key)}
+    peers = [_protected(log, **environment) for environment in ({"PROTECTED_DPOP": "1"}, by_secret, by_key)]
     try:
         with Careless() as stranger, Careless(stranger.url) as careless:
-            made = World(stack, Visitor(stack), careless, stranger, peer.url)
+            protected, *accounts = (peer.url for peer in peers)
+            made = World(stack, Visitor(stack), careless, stranger, protected, tuple(accounts), key)
             _register(made, folder)
             yield made
     finally:
-        peer.stop()
+        for peer in peers:
+            peer.kill()
+
+
+def _protected(log: Path, **environment: str) -> Peer:
+    return start_peer("protected", port=free_port(), env={"PROTECTED_LOG": str(log), **environment})
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -93,6 +113,8 @@ def _register(made: World, folder: Path) -> None:
         ("--name=Environment", *own, "--", command, *words),
         ("--name=Neighbour", "--", command, *words),
         ("--name=Protected", f"--url={made.protected}"),
+        ("--name=By secret", f"--url={made.accounts[0]}", "--disabled"),
+        ("--name=By key", f"--url={made.accounts[1]}", "--disabled"),
         ("--name=Encrypted", "--disabled", f"--url=https://127.0.0.1:{made.careless.server_address[1]}/mcp"),
     ]
     orders += [_behind_url(made, name) for name in SCENARIOS]
@@ -131,9 +153,21 @@ def fill_the_vault(made: World) -> None:
     secured = {"url": made.careless.url.replace("http", "https"), "certificate": certificate, "key": key}
     made.post("/credentials/for/encrypted/", credential=_sealed(made, "certificate", name="Certificate", **secured))
     made.post("/servers/encrypted/enable/")
+    _give_accounts(made)
     ring = json.loads((made.stack.data_dir / "keyring.json").read_text())
     made.secrets["ring"] = ring["keys"][ring["current"]]
     made.secrets["installation"] = (made.stack.data_dir / "secret_key").read_text().strip()
+
+
+def _give_accounts(made: World) -> None:
+    """One shows a secret, the other signs with a private key."""
+    key = private_pem(made.account_key)
+    made.secrets["account key"] = key.splitlines()[5]
+    proofs = ({"secret": SECRETS["account"], "key": ""}, {"secret": "", "key": key})
+    for slug, url, proof in zip(("by-secret", "by-key"), made.accounts, proofs, strict=True):
+        account = {"name": slug, "client": "robot", "issuer": url.removesuffix("/mcp"), "url": url}
+        made.post(f"/credentials/for/{slug}/", credential=_sealed(made, "service_account", **account, **proof))
+        made.post(f"/servers/{slug}/enable/")
 
 
 def _sealed(made: World, kind: str, **data: str) -> str:
@@ -147,9 +181,17 @@ def a_certificate() -> tuple[str, str]:
     now = datetime.now(UTC)
     made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     made = made.serial_number(7).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    private = serialization.PrivateFormat.PKCS8
-    text = key.private_bytes(serialization.Encoding.PEM, private, serialization.NoEncryption()).decode()
-    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode(), text
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode(), private_pem(key)
+
+
+def private_pem(key: rsa.RSAPrivateKey) -> str:
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(*form).decode()
+
+
+def public_pem(key: rsa.RSAPrivateKey) -> str:
+    form = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return key.public_key().public_bytes(*form).decode()
 
 
 # --- the others --------------------------------------------------------------------------------------------------------
@@ -174,21 +216,19 @@ def send_a_webhook(made: World) -> str:
 
 
 def sign_in(made: World) -> None:
-    """At the official SDK's authorization server, with a client that was registered by hand."""
-    client = {"client_id": "canary", "client_secret": SECRETS["client"]}
-    known = client | {"redirect_uris": [f"{made.visitor.base_url}/sign-in/callback/"], "scope": "tools"}
-    known["token_endpoint_auth_method"] = "client_secret_basic"
-    control = made.protected.replace("/mcp", "/control/")
-    httpx.post(f"{control}client", json=known, trust_env=False).raise_for_status()
-    page = made.post("/servers/protected/sign-in/", 302, **client).headers["location"]
-    states = "SELECT state FROM servers_signin WHERE state = ?"
-    made.until(lambda: made.stack.rows(states, "ready"), "nobody prepared the sign-in")
-    there = made.visitor.get(f"{page}go/").headers["location"]
-    back = httpx.get(there, trust_env=False).headers["location"]
-    query = dict(parse_qsl(urlsplit(back).query))
-    made.visitor.request("GET", "/sign-in/callback/", params=query)
-    made.until(lambda: made.stack.rows(states, "done") or made.stack.rows(states, "failed"), "the sign-in never ended")
-    (ended,) = made.stack.rows("SELECT state, detail FROM servers_signin")
-    assert ended["state"] == "done", ended["detail"]
-    access, refresh = httpx.get(f"{control}tokens", trust_env=False).json()
-    made.secrets |= {"access": access, "refresh": refresh, "code": query["code"]}
+    """With a client that was registered by hand, once for each server."""
+    made.secrets["code"] = signing_in.signed_in(
+        made.stack, made.visitor, made.protected, "protected", SECRETS["client"]
+    )
+    made.secrets["access"], made.secrets["refresh"] = _tokens(made.protected)
+    made.secrets["proof key"] = json.loads(made.stack.shell(PROOF_KEY))["d"]
+
+
+def know_the_tokens_of_accounts(made: World) -> None:
+    for slug, url in zip(("by-secret", "by-key"), made.accounts, strict=True):
+        made.secrets[f"access {slug}"] = next(token for token in _tokens(url) if "access" in token)
+
+
+def _tokens(url: str) -> list[str]:
+    found: list[str] = httpx.get(url.replace("/mcp", "/control/tokens"), trust_env=False).json()
+    return found

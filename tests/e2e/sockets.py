@@ -92,6 +92,7 @@ async def ended(socket: Any, uid: str) -> dict:
     last = await answer(
         socket, lambda frame: frame.get("t") == topic and any(row.get("final") for row in frame.get("rows") or [])
     )
+    await socket.send(json.dumps({"op": "unsub", "topics": [topic]}))  # a socket has only so many
     return last["rows"][0]
 
 

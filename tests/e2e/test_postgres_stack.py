@@ -24,17 +24,8 @@ def redis_url(tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture
-def database_url(postgres_url: str) -> Iterator[str]:
-    """A database of the test's own: others of the same cluster find theirs as they left it."""
-    with psycopg.connect(postgres_url, autocommit=True) as cluster:
-        cluster.execute("CREATE DATABASE whole_stack")
-        yield postgres_url.removesuffix("postgres") + "whole_stack"
-        cluster.execute("DROP DATABASE whole_stack WITH (FORCE)")
-
-
-@pytest.fixture
-def product(database_url, redis_url, make_stack) -> Stack:
-    stack = make_stack(env={"DATABASE_URL": database_url, "REDIS_URL": redis_url}).start()
+def product(postgres_database, redis_url, make_stack) -> Stack:
+    stack = make_stack(env={"DATABASE_URL": postgres_database, "REDIS_URL": redis_url}).start()
     stack.create_admin()
     return stack
 
@@ -59,11 +50,11 @@ async def echoes(stack: Stack, server: str) -> list[dict]:
 
 
 def test_calls_through_the_socket_are_kept_and_verified_on_postgresql_and_a_foreign_redis(
-    product, database_url
+    product, postgres_database
 ) -> None:
     command, arguments = peer_command("demo")
     product.manage("register_server", "--user", ADMIN[0], "--name", "Demo", "--", command, *arguments)
-    with psycopg.connect(database_url, autocommit=True) as database:
+    with psycopg.connect(postgres_database, autocommit=True) as database:
         server = ready_server(database, product)
         finals = asyncio.run(echoes(product, server))
         states = database.execute("SELECT state, count(*) FROM mcp_sessions_call GROUP BY state").fetchall()

@@ -36,6 +36,9 @@ class Gate:
         lines = self._log.read_text().splitlines() if self._log.exists() else []
         return sum(json.loads(line)["event"] == name for line in lines)
 
+    def details(self, name: str, detail: str) -> list[str]:
+        return [line[detail] for line in map(json.loads, self._log.read_text().splitlines()) if line["event"] == name]
+
     def control(self, what: str) -> None:
         httpx.post(self.url.replace("/mcp", f"/control/{what}"), trust_env=False, timeout=20).raise_for_status()
 
@@ -93,8 +96,12 @@ def session(stack: Stack) -> Any:
 
 def signed_in(person: Walk, gate: Gate) -> None:
     """From the notice on the server's page to the authorization server and back to a page that says *Ready*."""
+    person.page.locator("[data-live-target^='server.']").get_by_role("link", name="Sign in").click()
+    consented(person, gate)
+
+
+def consented(person: Walk, gate: Gate) -> None:
     page = person.page
-    page.locator("[data-live-target^='server.']").get_by_role("link", name="Sign in").click()
     expect(page.get_by_role("heading", name=f"Sign in for {NAME}")).to_be_visible()
     page.get_by_role("button", name="Begin").click()
     there = page.get_by_role("link", name=f"Continue to {gate.host}")

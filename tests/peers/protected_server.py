@@ -1,16 +1,19 @@
 """An MCP server of the official SDK behind the SDK's own authorization server, in one process: `--port N`.
 
 Every person consents at once. What was asked of the authorization server is a line of JSON in `PROTECTED_LOG`.
-With `PROTECTED_ACCOUNT` ("id:secret") its token endpoint knows that service account and nobody else.
+With `PROTECTED_ACCOUNT` its token endpoint knows that service account and nobody else (service_accounts.py); with
+`PROTECTED_METHOD` it says that clients authenticate in this way alone; with `PROTECTED_DPOP` that it takes proofs of
+possession, so that clients make a key, although it looks at none and its tokens are bearer tokens.
+With `PROTECTED_STEP_UP` the tool `publish` needs the scope `write` besides; "never" refuses it with any.
 `POST /control/expire` ends every access token, `POST /control/revoke` every grant. Runs in the environment of sdk2.
 """
 
 import argparse
-import base64
 import json
 import os
 import secrets
 import time
+from typing import Any
 
 import uvicorn
 from mcp.server.auth.provider import (
@@ -21,15 +24,21 @@ from mcp.server.auth.provider import (
     RefreshToken,
     construct_redirect_uri,
 )
-from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.auth.routes import build_metadata
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl
+from service_accounts import Account
 from serving import AnnouncingServer
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 LIFE_SECONDS = 3600
+STEP_UP = os.environ.get("PROTECTED_STEP_UP", "")
+SCOPES = ["tools", "write"] if STEP_UP else ["tools"]
+OPTIONS = ClientRegistrationOptions(enabled=True, valid_scopes=SCOPES, default_scopes=SCOPES)
 
 
 def note(event: str, **more: str) -> None:
@@ -43,6 +52,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.codes: dict[str, AuthorizationCode] = {}
         self.access: dict[str, AccessToken] = {}
         self.refresh: dict[str, RefreshToken] = {}
+        self.account: Account
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -52,7 +62,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.clients[str(client_info.client_id)] = client_info
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
-        note("authorize")
+        note("authorize", scopes=" ".join(params.scopes or []))
         code = AuthorizationCode(
             code=secrets.token_urlsafe(24),
             scopes=params.scopes or ["tools"],
@@ -98,16 +108,10 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.access.pop(token.token, None)
 
     async def account_token(self, request: Request) -> JSONResponse:
-        """Client credentials, which the SDK's own endpoint does not know (RFC 6749 section 4.4)."""
         form = await request.form()
-        kind, _, pair = request.headers.get("authorization", "").partition(" ")
-        shown = (
-            base64.b64decode(pair).decode()
-            if kind == "Basic"
-            else f"{form.get('client_id')}:{form.get('client_secret')}"
-        )
-        note("account")
-        if form["grant_type"] != "client_credentials" or shown != os.environ["PROTECTED_ACCOUNT"]:
+        how, right = self.account.shown(request, form)
+        note("account", how=how)
+        if form["grant_type"] != "client_credentials" or not right:
             note("account_refused")
             return JSONResponse({"error": "invalid_client"}, 401)
         token = self._issued("account", ["tools"], str(form["resource"]))
@@ -126,13 +130,51 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         )
 
 
+class StepUp:
+    """Refuses a call of `publish` with a token that may not write (RFC 6750 section 3.1), before the SDK sees it."""
+
+    def __init__(self, app: Any, provider: Provider, base: str) -> None:
+        self._app, self._provider, self._base = app, provider, base
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["path"] != "/mcp" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        body, token = await request.body(), request.headers.get("authorization", "").partition(" ")[2]
+        known = self._provider.access.get(token)
+        if known is None or b'"publish"' not in body or (STEP_UP != "never" and "write" in known.scopes):
+            waiting = [{"type": "http.request", "body": body, "more_body": False}]
+            await self._app(scope, lambda: _next(waiting, receive), send)
+            return
+        note("refused_scope")
+        where = f"{self._base}/.well-known/oauth-protected-resource/mcp"
+        words = f'Bearer error="insufficient_scope", scope="write", resource_metadata="{where}"'
+        await JSONResponse({}, 403, {"WWW-Authenticate": words})(scope, receive, send)
+
+
+async def _next(waiting: list[dict[str, Any]], receive: Any) -> Any:
+    return waiting.pop() if waiting else await receive()
+
+
+def metadata(port: int) -> dict[str, Any]:
+    """What the SDK says of its authorization server, with what the environment adds."""
+    base = f"http://127.0.0.1:{port}"
+    made = build_metadata(AnyHttpUrl(base), None, OPTIONS, RevocationOptions())
+    said = made.model_dump(mode="json", exclude_none=True) | {"issuer": base}
+    if method := os.environ.get("PROTECTED_METHOD"):
+        said["token_endpoint_auth_methods_supported"] = [method]
+    if "PROTECTED_DPOP" in os.environ:
+        said["dpop_signing_alg_values_supported"] = ["ES256"]
+    return said
+
+
 def build(port: int, provider: Provider) -> MCPServer:
     base = f"http://127.0.0.1:{port}"
-    options = ClientRegistrationOptions(enabled=True, valid_scopes=["tools"], default_scopes=["tools"])
     auth = AuthSettings(
         issuer_url=base,  # type: ignore[arg-type]  # pydantic reads it
         resource_server_url=f"{base}/mcp",  # type: ignore[arg-type]  # read as a URL
-        client_registration_options=options,
+        client_registration_options=OPTIONS,
         required_scopes=["tools"],
         validate_token_resource=True,
     )
@@ -142,6 +184,13 @@ def build(port: int, provider: Provider) -> MCPServer:
     async def greet(name: str) -> str:
         note("call", name=name)
         return f"Hello {name}"
+
+    if STEP_UP:
+
+        @server.tool()
+        async def publish(name: str) -> str:
+            note("published", name=name)
+            return f"Published {name}"
 
     @server.tool()
     async def echo_token() -> str:
@@ -178,7 +227,11 @@ def main() -> None:
         return JSONResponse({})
 
     app = build(port, provider).streamable_http_app()
+    if {"PROTECTED_METHOD", "PROTECTED_DPOP"} & os.environ.keys():
+        where = "/.well-known/oauth-authorization-server"
+        app.router.routes.insert(0, Route(where, lambda request: JSONResponse(metadata(port)), methods=["GET"]))
     if "PROTECTED_ACCOUNT" in os.environ:
+        provider.account = Account(f"http://127.0.0.1:{port}")
         app.router.routes.insert(0, Route("/token", provider.account_token, methods=["POST"]))
     app.router.routes += [
         Route("/control/expire", expire, methods=["POST"]),
@@ -186,7 +239,8 @@ def main() -> None:
         Route("/control/tokens", tokens, methods=["GET"]),
         Route("/control/client", client, methods=["POST"]),
     ]
-    AnnouncingServer(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning")).run()
+    served = StepUp(app, provider, f"http://127.0.0.1:{port}") if STEP_UP else app
+    AnnouncingServer(uvicorn.Config(served, host="127.0.0.1", port=port, log_level="warning")).run()
 
 
 if __name__ == "__main__":

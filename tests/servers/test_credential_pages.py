@@ -11,6 +11,7 @@ from django.utils import timezone
 from servers.audit.record import Actor
 from servers.domain import registration
 from servers.enums import AuditAction
+from servers.forms.credential import ENTERED, CredentialForm
 from servers.models import AuditEvent, Credential, CredentialUse, Server
 from tests.servers.conftest import person
 from tests.servers.domain.cast import header, over_http, over_stdio
@@ -158,3 +159,13 @@ def test_the_board_takes_the_same_queries_for_any_number_of_rows(
     ada.get("/credentials/")
     with django_assert_num_queries(6):
         ada.get("/credentials/")
+
+
+@pytest.mark.parametrize("kind", [kind.value for kind in ENTERED])
+def test_no_box_of_a_refused_form_comes_back_with_what_is_secret(kind: str) -> None:
+    """A certificate and its authority are public."""
+    boxes = CredentialForm(kind).fields
+    filled = CredentialForm(kind, dict.fromkeys(boxes, "canary-of-a-form"))
+    secret = boxes.keys() & {"token", "value", "password", "secret", "key"}
+    assert secret
+    assert [name for name in secret if "canary-of-a-form" in str(filled[name])] == []

@@ -6,9 +6,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+from uuid import UUID, uuid4
 
+import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 SECONDS = 60
 
@@ -49,3 +53,35 @@ def postgres_url() -> Iterator[str]:
     finally:
         _run(str(programs / "pg_ctl"), "-D", str(cluster), "-m", "immediate", "-w", "stop")
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    """A database of the test's own: others of the same cluster find theirs as they left it."""
+    name = f"own_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as cluster:
+        cluster.execute(f"CREATE DATABASE {name}")
+        yield postgres_url.removesuffix("postgres") + name
+        cluster.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def rows(url: str, sql: str, parameters: tuple[object, ...]) -> list[dict[str, Any]]:
+    """As SQLite's rows are: `?` marks a parameter, and a UUID is its 32 digits."""
+    with psycopg.connect(url, row_factory=dict_row) as database:
+        found = database.execute(sql.replace("?", "%s"), parameters or None).fetchall()
+    return [{name: value.hex if isinstance(value, UUID) else value for name, value in row.items()} for row in found]
+
+
+def write(url: str, sql: str, parameters: tuple[object, ...]) -> None:
+    with psycopg.connect(url) as database:
+        database.execute(sql.replace("?", "%s"), parameters or None)
+
+
+def files(url: str) -> bytes:
+    """Tables and the journal of the cluster that `postgres_url` started."""
+    with psycopg.connect(url) as database:
+        row = database.execute("SHOW data_directory").fetchone()
+    assert row is not None
+    found = [file for part in ("base", "pg_wal") for file in (Path(row[0]) / part).rglob("*") if file.is_file()]
+    assert found
+    return b"".join(file.read_bytes() for file in found)

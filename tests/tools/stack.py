@@ -12,9 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+
+from tests.tools import postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = re.compile(r"mcpadmin is ready after ([\d.]+) s: (http\S+)")
@@ -95,9 +98,14 @@ class Stack:
     def setup_link(self) -> str:
         return self.wait_for(SETUP_LINK)[1]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """In which a management command finds this product."""
+        return self._env | {"MCPADMIN_DATA_DIR": str(self.data_dir)}
+
     def manage(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> str:
         """Run a management command against this product's data; returns what it printed."""
-        environment = self._env | {"MCPADMIN_DATA_DIR": str(self.data_dir)} | (env or {})
+        environment = self.environment | (env or {})
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT, env=environment, input=stdin, capture_output=True, text=True, timeout=120,
@@ -117,11 +125,27 @@ class Stack:
         )  # fmt: skip
         return username, password
 
-    def rows(self, sql: str, *parameters: object) -> list[sqlite3.Row]:
-        """Read the product's SQLite file directly."""
+    @property
+    def database_url(self) -> str:
+        """Empty where the product keeps its rows in a SQLite file of its own."""
+        return self._env.get("DATABASE_URL", "")
+
+    def rows(self, sql: str, *parameters: object) -> list[Any]:
+        """Read the product's database directly."""
+        if self.database_url:
+            return postgres.rows(self.database_url, sql, parameters)
         with sqlite3.connect(f"file:{self.data_dir / 'mcpadmin.sqlite3'}?mode=ro", uri=True, timeout=10) as database:
             database.row_factory = sqlite3.Row
             return database.execute(sql, parameters).fetchall()
+
+    def write(self, sql: str, *parameters: object) -> None:
+        """Change the product's database behind its back."""
+        if self.database_url:
+            postgres.write(self.database_url, sql, parameters)
+            return
+        with sqlite3.connect(self.data_dir / "mcpadmin.sqlite3", timeout=30) as database:
+            database.execute("PRAGMA legacy_alter_table = ON")  # or a rename is followed by every reference
+            database.execute(sql, parameters)
 
     def family(self) -> list[psutil.Process]:
         """`up` and everything below it."""

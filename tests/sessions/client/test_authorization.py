@@ -223,6 +223,31 @@ async def test_permissions_that_only_a_person_can_give_leave_the_session_signed_
     await token(trial)
     with pytest.raises(SignInNeeded, match="allow more") as needed:
         await trial.refused(more("write"))
-    assert needed.value.fault is Fault.FORBIDDEN
+    assert needed.value.fault is Fault.INSUFFICIENT_SCOPE
     assert store.grant is not None
     assert store.grant.signed_in
+
+
+async def test_without_a_person_each_call_is_told_of_the_missing_permission_however_often() -> None:
+    world, store = World(), Store()
+    await signed_in(world, store)
+    authorization = world.authorization(store, person=False)
+    for _ in range(5):
+        trial = authorization.trial("tools/call")
+        await token(trial)
+        with pytest.raises(SignInNeeded, match=r"allow more \(write\)"):
+            await trial.refused(more("write"))
+    assert world.signed_in == 1
+
+
+async def test_a_permission_that_was_given_and_is_still_asked_for_sends_nobody_to_sign_in_again() -> None:
+    world, store = World(), Store()
+    trial = (await signed_in(world, store)).trial("tools/call")
+    await token(trial)
+    assert await trial.refused(more("write"))
+    again = world.authorization(store, person=False).trial("tools/call")
+    await token(again)
+    with pytest.raises(AuthorizationError, match=r"although it was allowed \(write\)") as refused:
+        await again.refused(more("write"))
+    assert refused.value.fault is Fault.FORBIDDEN
+    assert not isinstance(refused.value, SignInNeeded)

@@ -166,3 +166,11 @@ def test_an_erased_result_says_so(call: Call) -> None:
     over(call, CallState.SUCCEEDED, {"content": []})
     payloads.erase(call.result)
     assert "was erased" in html(call)
+
+
+def test_a_call_that_needs_more_permission_says_which_and_leads_to_the_sign_in(call: Call) -> None:
+    words = "The server asks you to allow more (write)."
+    shown = html(over(call, CallState.FAILED, fault="insufficient_scope", detail=words))
+    assert words in shown
+    assert f'href="/servers/{call.server.slug}/sign-in/"' in shown
+    assert "/sign-in/" not in html(over(call, CallState.FAILED, fault="forbidden", detail="No."))

@@ -66,9 +66,9 @@ def session_in(condition: str, state: str, words: str = "") -> McpSession:
         raise AssertionError(f"{words} {McpSession.objects.values('state', 'condition', 'fault_detail')}") from None
 
 
-def begun(ada: Client, server: Server) -> str:
+def begun(ada: Client, server: Server, **client: str) -> str:
     """The address of the journey's page, once it says where to go."""
-    answer = ada.post(f"/servers/{server.slug}/sign-in/")
+    answer = ada.post(f"/servers/{server.slug}/sign-in/", client)
     assert answer.status_code == 302
     rows = SignIn.objects.filter(uid=answer.url.split("/")[-2]).exclude(state__in=["requested", "preparing"])
     eventually(rows.first, 30, "nobody prepared it")
@@ -86,8 +86,8 @@ def brought_back(ada: Client, page: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(back.headers["location"]).query))
 
 
-def signed_in(ada: Client, server: Server) -> dict[str, str]:
-    page = begun(ada, server)
+def signed_in(ada: Client, server: Server, **client: str) -> dict[str, str]:
+    page = begun(ada, server, **client)
     parameters = brought_back(ada, page)
     answer = ada.get("/sign-in/callback/", parameters)
     assert (answer.status_code, answer.url) == (302, page), "the code leaves the address bar"

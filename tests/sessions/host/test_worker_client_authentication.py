@@ -1,0 +1,132 @@
+"""Who we are to an authorization server, from the vault: each way that a client may authenticate, to one that takes no
+other. A client that a person signs in with is checked by the official SDK's own server, an account by PyJWT's."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from django.test import Client
+
+from servers.models import Credential, Server
+from sessions.domain import client_document
+from sessions.enums import CallState, SessionCondition, SessionState
+from sessions.models import LogLine, McpSession
+from tests.peers.peers import free_port, start_peer
+from tests.sessions.host.harness import WorkerProcess, eventually
+from tests.sessions.host.test_worker_sign_in import Protected, ada, called, registered, session_in, signed_in
+
+__all__ = ["ada"]
+pytestmark = [pytest.mark.integration, pytest.mark.deadline(300)]
+SECRET = "canary-account-5d1e/7+c"
+Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+
+class Gate(Protected):
+    def ways(self) -> set[str]:
+        lines = map(json.loads, self._log.read_text().splitlines())
+        return {line["how"] for line in lines if line["event"] == "account"}
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Callable[..., Gate]]:
+    """`gate(**environment)`: a server behind an authorization server that was started so."""
+    log, started = tmp_path / "protected.log", []
+
+    def make(**environment: str) -> Gate:
+        started.append(start_peer("protected", port=free_port(), env={"PROTECTED_LOG": str(log), **environment}))
+        return Gate(started[-1].url, log)
+
+    yield make
+    for peer in started:
+        peer.kill()
+
+
+def pem(key: Key) -> str:
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(*form).decode()
+
+
+def public(key: Key) -> str:
+    form = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return key.public_key().public_bytes(*form).decode()
+
+
+def given_an_account(ada: Client, server: Server, **proof: str) -> Credential:
+    """By hand, on the pages, before it is connected for the first time."""
+    ada.post(f"/servers/{server.slug}/disable/")
+    issuer = server.url.removesuffix("/mcp")
+    boxes = {"name": "Robot", "url": server.url, "client": "robot", "issuer": issuer, "secret": "", "key": ""}
+    added = ada.post(f"/credentials/add/?kind=service_account&server={server.slug}", boxes | proof)
+    assert added.status_code == 302, added.content.decode()[:3000]
+    assert ada.post(f"/servers/{server.slug}/enable/").status_code in (302, 303)
+    return Credential.objects.get(kind="service_account")
+
+
+def works_twice(gate: Gate) -> McpSession:
+    """With its first token, and with the one that it gets by itself when that has ended."""
+    session = session_in(SessionCondition.NONE, SessionState.READY)
+    assert called(session, "Ada").state == CallState.SUCCEEDED
+    gate.control("expire")
+    assert called(session, "Bea").state == CallState.SUCCEEDED
+    return session
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+def test_an_account_shows_its_secret_in_the_way_that_the_server_takes(
+    ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate], method: str
+) -> None:
+    protected = gate(PROTECTED_ACCOUNT=f"robot:{SECRET}", PROTECTED_METHOD=method)
+    given_an_account(ada, registered(protected.url), secret=SECRET)
+    works_twice(protected)
+    assert protected.ways() == {method}
+    assert (protected.events("account"), protected.events("account_refused")) == (2, 0)
+
+
+@pytest.mark.parametrize("kind", ["rsa", "p256", "p521"])
+def test_an_account_with_a_private_key_signs_a_new_assertion_for_each_token_and_shows_the_key_to_nobody(
+    ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate], kind: str
+) -> None:
+    curve = {"p256": ec.SECP256R1, "p521": ec.SECP521R1}.get(kind)
+    key = ec.generate_private_key(curve()) if curve else rsa.generate_private_key(65537, 2048)
+    way = {"PROTECTED_ACCOUNT": "robot:", "PROTECTED_METHOD": "private_key_jwt"}
+    protected = gate(PROTECTED_ACCOUNT_KEY=public(key), **way)
+    made = given_an_account(ada, registered(protected.url), key=pem(key))
+    works_twice(protected)
+    assert protected.ways() == {"private_key_jwt"}
+    assert (protected.events("account"), protected.events("account_refused")) == (2, 0)
+    text = ada.get(f"/credentials/{made.uid}/").content.decode() + shared_worker.output
+    text += "".join(LogLine.objects.values_list("text", flat=True))
+    assert pem(key).splitlines()[1] not in text
+
+
+def test_an_account_with_another_key_than_the_registered_one_is_refused_once_and_waits(
+    ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate]
+) -> None:
+    known, other = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    protected = gate(PROTECTED_ACCOUNT="robot:", PROTECTED_ACCOUNT_KEY=public(known))
+    server = registered(protected.url)
+    made = given_an_account(ada, server, key=pem(other))
+    eventually(lambda: McpSession.objects.filter(fault_detail__contains="gave no token").exists(), 30)
+    session_in(SessionCondition.NEEDS_AUTH, SessionState.DISCONNECTED)
+    assert protected.events("account") == protected.events("account_refused") == 1
+    boxes = {"client": "robot", "issuer": server.url.removesuffix("/mcp"), "secret": "", "key": pem(known)}
+    assert ada.post(f"/credentials/{made.uid}/replace/", boxes).status_code == 302
+    works_twice(protected)
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+def test_a_client_registered_by_hand_shows_its_secret_when_a_person_signs_in_and_when_the_token_is_renewed(
+    ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate], method: str
+) -> None:
+    protected = gate(PROTECTED_METHOD=method)
+    server = registered(protected.url)
+    known = {"client_id": "by-hand", "client_secret": SECRET, "scope": "tools", "token_endpoint_auth_method": method}
+    known["redirect_uris"] = [client_document.callback()]
+    httpx.post(server.url.replace("/mcp", "/control/client"), json=known, trust_env=False).raise_for_status()
+    signed_in(ada, server, client_id="by-hand", client_secret=SECRET)
+    works_twice(protected)
+    assert (protected.events("code"), protected.events("refresh"), protected.events("register")) == (1, 1, 0)
