@@ -16,8 +16,9 @@ from servers.audit.record import Actor
 from servers.domain.form_data import COLUMNS, Registration, ValueInput
 from servers.domain.importing.own import KEY, OWNER, SECRETS
 from servers.domain.importing.placeholders import replaced
-from servers.enums import AuditAction, CredentialKind, IdentityKind, TransportKind, ValueKind
-from servers.models import Credential, CredentialUse, Server
+from servers.domain.needed import as_values, used_by
+from servers.enums import AuditAction, TransportKind
+from servers.models import Server
 from servers.validators import holds_secret, is_secret_parameter, references, secret_arguments
 
 
@@ -149,21 +150,8 @@ def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: boo
 def _with_vault(server: Server, data: Registration) -> Registration:
     """With the credentials of the vault that the shared identity speaks with, by name only."""
     kinds = {value.key for value in data.values}
-    uses = CredentialUse.objects.filter(identity__server=server, identity__kind=IdentityKind.SHARED)
-    needed = [need for use in uses.select_related("credential") for need in _vault_values(use.credential)]
-    return replace(data, values=[*data.values, *(need for need in needed if need.key not in kinds)])
-
-
-def _vault_values(credential: Credential) -> list[ValueInput]:
-    """A grant or a certificate is no header or variable: it is made anew where the file is imported."""
-    names = {
-        CredentialKind.BEARER: (ValueKind.HEADER, "Authorization"),
-        CredentialKind.BASIC: (ValueKind.HEADER, "Authorization"),
-        CredentialKind.HEADER: (ValueKind.HEADER, credential.details.get("header", "")),
-        CredentialKind.ENVIRONMENT: (ValueKind.ENVIRONMENT, credential.details.get("variable", "")),
-    }
-    kind, name = names.get(CredentialKind(credential.kind), (ValueKind.HEADER, ""))
-    return [ValueInput(kind, name, secret=True, value=None, needed=True)] if name else []
+    added = as_values(used_by(server))
+    return replace(data, values=[*data.values, *(value for value in added if value.key not in kinds)])
 
 
 def file_name(form: Form) -> str:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from servers.domain import credential_parts, credentials, references
 from servers.domain.binding import NOT_ENCRYPTED, belongs, bound_to, in_words, may_carry_credentials
 from servers.domain.credential_parts import Parts
-from servers.domain.form_data import Registration
+from servers.domain.form_data import NO_VAULT, Registration, Vault
 from servers.domain.references import ReferenceMissing
 from servers.domain.values import reveal
 from servers.enums import CredentialKind, TransportKind, ValueKind
-from servers.models import CredentialUse, Identity, Server
+from servers.models import Credential, CredentialUse, Identity, Server
 from servers.secret import Secret
 
 
@@ -56,9 +56,10 @@ def launch_values(server: Server, identity: Identity | None = None) -> LaunchVal
     return values
 
 
-def draft_launch_values(registration: Registration) -> LaunchValues:
-    """Of an opened draft (see drafts.open_draft), whose values are all there."""
+def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT) -> LaunchValues:
+    """Of an opened draft (see drafts.open_draft), whose values are all there; `vault`: what it uses of it."""
     values = _split(registration.transport, [(v.kind, v.name, v.value or "") for v in registration.values])
+    values = _with_credentials(values, registration, _uses_of_draft(vault))
     _require_encrypted(registration.transport, registration.url, values)
     return values
 
@@ -95,11 +96,21 @@ def _uses(server: Server, identity: Identity | None) -> list[CredentialUse]:
     return list(rows.filter(identity=identity) if identity else rows.filter(identity__kind="shared"))
 
 
-def _with_credentials(values: LaunchValues, server: Server, uses: Iterable[CredentialUse]) -> LaunchValues:
+def _uses_of_draft(vault: Vault) -> list[CredentialUse]:
+    rows = CredentialUse.objects.select_related("credential").filter(identity_id=vault.identity)
+    chosen = Credential.objects.filter(uid__in=vault.chosen)
+    if len(chosen) < len(vault.chosen):
+        raise NotLaunchable("credential_needed", "A credential that was chosen for this test is deleted.")
+    return [*rows, *(CredentialUse(credential=credential) for credential in chosen)]
+
+
+def _with_credentials(
+    values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse]
+) -> LaunchValues:
     environment, headers = dict(values.environment), dict(values.headers)
     certificate, account, secrets, used = None, None, list(values.secrets), []
     for use in uses:
-        parts = _parts(server, use)
+        parts = _parts(source, use)
         secrets += parts.secrets.values()
         used.append(use.credential_id)
         headers |= credential_parts.headers(parts)
@@ -120,10 +131,10 @@ def _with_credentials(values: LaunchValues, server: Server, uses: Iterable[Crede
     )
 
 
-def _parts(server: Server, use: CredentialUse) -> Parts:
+def _parts(source: Server | Registration, use: CredentialUse) -> Parts:
     """The binding is judged once more: whatever changed the row, a secret never follows it."""
     credential = use.credential
-    if use.blanked_at is not None or not belongs(credential, server):
+    if use.blanked_at is not None or not belongs(credential, source):
         words = (
             f"{credential.name} is bound to {in_words(bound_to(credential))}, and this server is somewhere else now."
         )

@@ -124,7 +124,7 @@ class HeldAuthorization(Authorization):
 
 def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
     """`launch` with whoever gets its tokens; a local process, and a server with a header of its own, need nobody."""
-    if isinstance(launch.spec, StdioSpec) or launch.identity is None:
+    if isinstance(launch.spec, StdioSpec):
         return launch
     if any(name.lower() == "authorization" for name in launch.spec.headers()):
         return launch
@@ -132,6 +132,8 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
         return replace(
             launch, spec=replace(launch.spec, authorization=_of_account(launch.spec, launch.account, redactor))
         )
+    if launch.identity is None:
+        return launch
     store = RowStore(db, launch.identity, redactor)
     made = HeldAuthorization(settings_for(launch.spec.url), store, AuthorizationHttp(launch.spec.policy))
     return replace(launch, spec=replace(launch.spec, authorization=made.remember(db, launch.identity)))

@@ -16,7 +16,7 @@ from servers.audit.writer import AuditUnavailable, writer
 from servers.crypto import SealError
 from servers.domain import credentials
 from servers.domain.credential_parts import Parts
-from servers.domain.drafts import open_draft
+from servers.domain.drafts import open_draft, vault_of
 from servers.domain.form_data import Registration
 from servers.domain.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
 from servers.enums import ConnectionPolicy, TransportKind
@@ -116,11 +116,14 @@ def _stamp(values: LaunchValues) -> None:
 def load_draft(uid: UUID) -> Launch:
     """Open a sealed draft. In a reader thread. Raises LaunchProblem."""
     try:
-        registration = open_draft(ServerDraft.objects.get(uid=uid))
-        values = draft_launch_values(registration)
+        draft = ServerDraft.objects.get(uid=uid)
+        registration, vault = open_draft(draft), vault_of(draft)
+        values = draft_launch_values(registration, vault)
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
-    return _launch(registration, values)
+    _stamp(values)
+    identity = vault.identity if vault.signed_in else None
+    return replace(_launch(registration, values), identity=identity, account=values.account)
 
 
 def _unopened(exc: SealError | NotLaunchable) -> LaunchProblem:
