@@ -22,7 +22,7 @@ from sessions.bus.bell import Bell, Ring, Verb, message, queue_name, ring, send_
 from sessions.bus.publisher import GROUP, LOST, Publisher
 
 AUDIT, SERVERS, USERS = "audit", "servers", "users"
-INBOX, SUBSCRIPTIONS, SESSIONS = "inbox", "subscriptions", "sessions"
+INBOX, SUBSCRIPTIONS, SESSIONS, SIGN_INS = "inbox", "subscriptions", "sessions", "sign_ins"
 
 __all__ = [
     "AUDIT",
@@ -125,6 +125,11 @@ def subscription_changed(subscription_uid: UUID | str, version: int, kind: str =
     """A subscription's row (kind "subscription") or its history (kind "version") changed."""
     publish(f"subscription.{subscription_uid}", version, kind)
     publish(SUBSCRIPTIONS, None, kind, [{"subscription": str(subscription_uid)}])
+
+
+def sign_in_needed(server_uid: UUID | str) -> None:
+    """A session began to wait for somebody who signs in."""
+    publish(SIGN_INS, None, "sign_in", [{"server": str(server_uid)}])
 
 
 def workers_changed() -> None:
