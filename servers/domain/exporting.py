@@ -66,11 +66,13 @@ class _Writer:
         secret = secret_arguments(data.arguments)
         entry: dict[str, Any] = {"command": data.command}
         entry["args"] = [
-            self._reference(server, f"ARGUMENT_{index + 1}", f"argument {index + 1}") if index in secret else argument
+            self._reference(server, f"ARGUMENT_{index + 1}", f"argument {index + 1}")
+            if index in secret
+            else self._plain(argument)
             for index, argument in enumerate(data.arguments)
         ]
         if data.working_directory:
-            entry["cwd"] = data.working_directory
+            entry["cwd"] = self._plain(data.working_directory)
         return entry | self._values(server, "env", data.used_values())
 
     def _reached(self, server: Server, data: Registration) -> dict[str, Any]:
@@ -78,28 +80,34 @@ class _Writer:
 
     def _values(self, server: Server, key: str, values: list[ValueInput]) -> dict[str, Any]:
         written = {
-            value.name: self._reference(server, value.name, value.name) if _is_secret(value) else self._plain(value)
+            value.name: self._reference(server, value.name, value.name)
+            if _is_secret(value)
+            else self._plain(value.text())
             for value in values
         }
         return {key: written} if written else {}
 
-    def _plain(self, value: ValueInput) -> str:
+    def _plain(self, text: str) -> str:
         """VS Code knows variables as `${env:NAME}` only."""
         if self.form == Form.MCP_SERVERS:
-            return value.text()
-        return replaced(value.text(), lambda found: f"${{env:{found.key}}}" if found.is_variable else None)
+            return text
+        return replaced(text, lambda found: f"${{env:{found.key}}}" if found.is_variable else None)
 
     def _url(self, server: Server, url: str) -> str:
         """Without the values of parameters that look like secrets."""
         head, mark, query = url.partition("?")
         if not mark:
-            return url
+            return self._plain(url)
         parts = [self._parameter(server, item) for item in query.split("&")]
-        return f"{head}?{'&'.join(parts)}"
+        return f"{self._plain(head)}?{'&'.join(parts)}"
 
     def _parameter(self, server: Server, item: str) -> str:
         name = item.partition("=")[0]
-        return f"{name}={self._reference(server, name, f'{name} in the URL')}" if is_secret_parameter(item) else item
+        return (
+            f"{name}={self._reference(server, name, f'{name} in the URL')}"
+            if is_secret_parameter(item)
+            else self._plain(item)
+        )
 
     def _reference(self, server: Server, name: str, words: str) -> str:
         if self.form == Form.MCP_SERVERS:

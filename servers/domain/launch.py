@@ -7,7 +7,8 @@ from servers.domain import credential_parts, credentials, references
 from servers.domain.binding import NOT_ENCRYPTED, belongs, bound_to, in_words, may_carry_credentials
 from servers.domain.credential_parts import Parts
 from servers.domain.form_data import NO_VAULT, Registration, Vault
-from servers.domain.references import ReferenceMissing
+from servers.domain.reached import Reached, reached
+from servers.domain.references import OPEN_ADDRESS, ReferenceMissing, has_reference
 from servers.domain.values import reveal
 from servers.enums import CredentialKind, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, Identity, Server
@@ -41,6 +42,7 @@ class LaunchValues:
     certificate: Certificate | None = None
     #: who gets tokens without a person
     account: Parts | None = None
+    reached: Reached = field(default_factory=Reached)
     secrets: tuple[Secret, ...] = ()
     used: tuple[int, ...] = ()
     used_rows: tuple[int, ...] = ()
@@ -51,17 +53,29 @@ def launch_values(server: Server, identity: Identity | None = None) -> LaunchVal
     rows = list(server.values.all())
     values = _split(server.transport, [(row.kind, row.name, reveal(row)) for row in rows])
     values = replace(values, used_rows=tuple(row.pk for row in rows if row.secret))
-    values = _with_credentials(values, server, _uses(server, identity))
-    _require_encrypted(server.transport, server.url, values)
-    return values
+    return _whole(values, server, _uses(server, identity))
 
 
 def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT) -> LaunchValues:
     """Of an opened draft (see drafts.open_draft), whose values are all there; `vault`: what it uses of it."""
     values = _split(registration.transport, [(v.kind, v.name, v.value or "") for v in registration.values])
-    values = _with_credentials(values, registration, _uses_of_draft(vault))
-    _require_encrypted(registration.transport, registration.url, values)
+    return _whole(values, registration, _uses_of_draft(vault))
+
+
+def _whole(values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse]) -> LaunchValues:
+    values = _with_credentials(_reached(values, source), source, uses)
+    if values.account is not None and has_reference(source.url):
+        raise NotLaunchable("reference_missing", OPEN_ADDRESS)
+    _require_encrypted(source.transport, source.url, values)
     return values
+
+
+def _reached(values: LaunchValues, source: Server | Registration) -> LaunchValues:
+    try:
+        found = reached(source)
+    except ReferenceMissing as missing:
+        raise NotLaunchable("reference_missing", str(missing)) from None
+    return replace(values, reached=found, secrets=(*values.secrets, *found.secrets))
 
 
 def _split(transport: str, values: list[tuple[str, str, Secret | str]]) -> LaunchValues:

@@ -19,6 +19,7 @@ from servers.domain.credential_parts import Parts
 from servers.domain.drafts import open_draft, vault_of
 from servers.domain.form_data import Registration
 from servers.domain.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
+from servers.domain.references import has_reference
 from servers.enums import ConnectionPolicy, TransportKind
 from servers.models import Server, ServerDraft
 from servers.secret import Secret
@@ -102,7 +103,8 @@ def load(session_id: int) -> Launch:
         raise _unopened(exc) from exc
     _stamp(values)
     launch = _launch(server, values, recalled(session.remembered))
-    launch = replace(launch, identity=session.identity_id, account=values.account)
+    identity = None if has_reference(server.url) else session.identity_id
+    launch = replace(launch, identity=identity, account=values.account)
     return launch if session.watched else replace(launch, unwatched=session.watch_requested)
 
 
@@ -122,7 +124,7 @@ def load_draft(uid: UUID) -> Launch:
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
     _stamp(values)
-    identity = vault.identity if vault.signed_in else None
+    identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None
     return replace(_launch(registration, values), identity=identity, account=values.account)
 
 
@@ -191,16 +193,16 @@ def _spec(source: Server | Registration, values: LaunchValues, limits: Limits, c
     if source.transport == TransportKind.STDIO:
         return StdioSpec(
             command=source.command,
-            args=tuple(source.arguments),
-            cwd=source.working_directory or None,
+            args=values.reached.arguments,
+            cwd=values.reached.working_directory or None,
             env=lambda: _revealed(values.environment),
             limits=limits,
         )
     headers, policy, tls = partial(_revealed, values.headers), egress_policy(), _tls(values.certificate)
     if source.transport == TransportKind.WEBSOCKET:
-        return WebSocketSpec(source.url, headers, policy, limits, connect, tls)
+        return WebSocketSpec(values.reached.url, headers, policy, limits, connect, tls)
     kind = _HTTP_KINDS[source.transport]
-    return HttpSpec(source.url, headers, policy, limits, connect, tls, kind=kind)
+    return HttpSpec(values.reached.url, headers, policy, limits, connect, tls, kind=kind)
 
 
 def _tls(given: Certificate | None) -> ssl.SSLContext | None:
