@@ -14,9 +14,9 @@ from typing import Any
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.domain.form_data import COLUMNS, Registration, ValueInput
-from servers.domain.importing.own import KEY, OWNER, SECRETS
+from servers.domain.importing.own import CREDENTIALS, KEY, OWNER, SECRETS
 from servers.domain.importing.placeholders import replaced
-from servers.domain.needed import as_values, used_by
+from servers.domain.needed import as_values, others, used_by
 from servers.enums import AuditAction, TransportKind
 from servers.models import Server
 from servers.validators import holds_secret, is_secret_parameter, references, secret_arguments
@@ -128,6 +128,8 @@ class _Writer:
             block["transport"] = data.transport
         if server.owner is not None:
             block[OWNER] = server.owner.get_username()
+        if missing := others(used_by(server)):
+            block[CREDENTIALS] = [credential.plain() for credential in missing]
         return block | ({SECRETS: secrets} if secrets else {})
 
 

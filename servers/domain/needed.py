@@ -1,10 +1,30 @@
 """Credentials of the vault where they are not brought along, in an export or a copy: what is known of them, and no value."""
 
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
 from servers.domain.form_data import ValueInput
 from servers.enums import CredentialKind, IdentityKind, ValueKind
 from servers.models import Credential, Server
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A credential that is no header or variable, by what is open of it."""
+
+    kind: CredentialKind
+    issuer: str = ""
+    client: str = ""
+    scopes: str = ""
+
+    @property
+    def words(self) -> str:
+        name = f"{self.kind.label} {self.client}".strip()
+        at = f" at {self.issuer}" if self.issuer else ""
+        return f"{name}{at}{f', scopes {self.scopes}' if self.scopes else ''}"
+
+    def plain(self) -> dict[str, str]:
+        return {name: str(value) for name, value in asdict(self).items() if value}
 
 
 def used_by(server: Server) -> list[Credential]:
@@ -30,6 +50,17 @@ def _as_value(credential: Credential) -> ValueInput | None:
     }
     kind, name = names.get(CredentialKind(credential.kind), (ValueKind.HEADER, ""))
     return ValueInput(kind, name, secret=True, value=None, needed=True) if name else None
+
+
+def others(credentials: Iterable[Credential]) -> list[Needed]:
+    """Those that no row can stand for. The client of a grant is left out: another installation registers its own."""
+    return [_described(credential) for credential in credentials if _as_value(credential) is None]
+
+
+def _described(credential: Credential) -> Needed:
+    details, kind = credential.details, CredentialKind(credential.kind)
+    client = details.get("client", "") if kind == CredentialKind.SERVICE_ACCOUNT else ""
+    return Needed(kind, credential.issuer or details.get("issuer", ""), client, details.get("scopes", ""))
 
 
 def left_out(server: Server, copy: Server) -> list[str]:
