@@ -32,7 +32,7 @@ from servers.validators import origin, validate_url, validate_websocket_url
 TABLE, FIELD = Credential._meta.db_table, "sealed"
 RIGHT = "manage_credential"
 MOST_OFFERED = 300
-_MAX_NAME = 120
+_MAX_NAME, _FAULT_CHARS = 120, 300
 
 
 def create(actor: Actor, user: Any, name: str, parts: Parts, url: str = "") -> Credential:
@@ -121,6 +121,12 @@ def used(pks: Iterable[int], row_pks: Iterable[int], at: datetime) -> None:
     """A connection was tried with these credentials and these rows of a server."""
     Credential.objects.filter(pk__in=list(pks)).update(last_used_at=at)
     ServerValue.objects.filter(pk__in=list(row_pks)).update(last_used_at=at)
+
+
+def token_had(pk: int, version: int, at: datetime, fault: str = "") -> None:
+    """A service account asked for a token; `fault`: why it got none. Of a value that was replaced it says nothing."""
+    rows = Credential.objects.filter(pk=pk, version=version)
+    rows.update(refreshed_at=at, refresh_fault=fault[:_FAULT_CHARS])
 
 
 def servers_of(credential: Credential) -> list[Server]:

@@ -42,6 +42,8 @@ class LaunchValues:
     certificate: Certificate | None = None
     #: who gets tokens without a person
     account: Parts | None = None
+    #: its row: key and version
+    account_row: tuple[int, int] = (0, 0)
     reached: Reached = field(default_factory=Reached)
     secrets: tuple[Secret, ...] = ()
     used: tuple[int, ...] = ()
@@ -123,6 +125,7 @@ def _with_credentials(
 ) -> LaunchValues:
     environment, headers = dict(values.environment), dict(values.headers)
     certificate, account, secrets, used = None, None, list(values.secrets), []
+    account_row = (0, 0)
     for use in uses:
         parts = _parts(source, use)
         secrets += parts.secrets.values()
@@ -131,7 +134,7 @@ def _with_credentials(
         if parts.kind == CredentialKind.ENVIRONMENT:
             environment[parts.details["variable"]] = parts.secrets["value"]
         if parts.kind == CredentialKind.SERVICE_ACCOUNT:
-            account = parts
+            account, account_row = parts, (use.credential_id, use.credential.version)
         if parts.kind == CredentialKind.CERTIFICATE:
             certificate = Certificate(parts.secrets["certificate"], parts.secrets["key"], parts.secret("ca"))
     return replace(
@@ -140,6 +143,7 @@ def _with_credentials(
         headers=headers,
         certificate=certificate,
         account=account,
+        account_row=account_row,
         secrets=tuple(secrets),
         used=tuple(used),
     )

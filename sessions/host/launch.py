@@ -71,6 +71,7 @@ class Launch:
     secrets: tuple[Secret, ...] = field(repr=False)
     identity: int | None = None
     account: Parts | None = field(default=None, repr=False)
+    account_row: tuple[int, int] = (0, 0)
     roots: Roots = ()
     remembered: Remembered | None = None
     answers_sampling: bool = True
@@ -104,7 +105,7 @@ def load(session_id: int) -> Launch:
     _stamp(values)
     launch = _launch(server, values, recalled(session.remembered))
     identity = None if has_reference(server.url) else session.identity_id
-    launch = replace(launch, identity=identity, account=values.account)
+    launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
     return launch if session.watched else replace(launch, unwatched=session.watch_requested)
 
 
@@ -125,7 +126,8 @@ def load_draft(uid: UUID) -> Launch:
         raise _unopened(exc) from exc
     _stamp(values)
     identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None
-    return replace(_launch(registration, values), identity=identity, account=values.account)
+    launch = _launch(registration, values)
+    return replace(launch, identity=identity, account=values.account, account_row=values.account_row)
 
 
 def _unopened(exc: SealError | NotLaunchable) -> LaunchProblem:
