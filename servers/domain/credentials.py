@@ -243,7 +243,7 @@ def _refuse_double(name: str, credential: Credential, headers: set[str], others:
 
 
 def _tell(servers: Iterable[Server]) -> None:
-    """As after a change of the registration: what it is opened with is different now."""
+    """On commit, as after a change of the registration: what it is opened with is different now."""
     change = AuditAction.SERVER_CHANGE
     for server in servers:
         told = partial(server_changed.send_robust, sender=Server, server_uid=server.uid, change=change, reconnect=True)

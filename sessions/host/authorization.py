@@ -14,6 +14,7 @@ from django.utils import timezone
 from servers.crypto import SealError
 from servers.domain import credentials, grants, service_account
 from servers.domain.credential_parts import Parts
+from servers.domain.issuers import Expected
 from servers.secret import Secret
 from sessions.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
 from sessions.domain import client_document
@@ -23,6 +24,7 @@ from sessions.host.launch import Launch
 from sessions.host.redaction import Redactor
 from sessions.protocol.errors import Fault, McpError, TransportError
 from sessions.protocol.oauth.challenges import Demand
+from sessions.protocol.oauth.settings import ExpectedIssuer
 from sessions.transports.authorization_http import AuthorizationHttp
 from sessions.transports.egress import Policy
 from sessions.transports.registry import HttpSpec, StdioSpec, WebSocketSpec
@@ -170,26 +172,32 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
         return launch
     if launch.account is not None:
         told = Told(db, launch.account_row, redactor)
-        account = _of_account(launch.spec, launch.account, redactor, told)
+        account = _of_account(launch, launch.spec, launch.account, redactor, told)
         return replace(launch, spec=replace(launch.spec, authorization=account))
     if launch.identity is None:
         return launch
     store = RowStore(db, launch.identity, redactor)
-    made = HeldAuthorization(settings_for(launch.spec.url), store, AuthorizationHttp(launch.spec.policy))
+    made = HeldAuthorization(
+        settings_for(launch.spec.url, launch.expected), store, AuthorizationHttp(launch.spec.policy)
+    )
     return replace(launch, spec=replace(launch.spec, authorization=made.remember(db, launch.identity)))
 
 
-def _of_account(spec: HttpSpec | WebSocketSpec, account: Parts, redactor: Redactor, told: "Told") -> Authorization:
+def _of_account(
+    launch: Launch, spec: HttpSpec | WebSocketSpec, account: Parts, redactor: Redactor, told: Told
+) -> Authorization:
     """Its tokens are got anew by each session and are in no row: there is nothing to renew them with but the account."""
-    key = account.secret("key")
+    key, expected = account.secret("key"), _expected(launch.expected)
+    issuer = account.details["issuer"]
     settings = AuthorizationSettings(
         server_url=spec.url,
         flow="client_credentials",
         client_name=client_document.name(),
         client_id=account.details["client"],
         client_secret=account.secret("secret"),
-        client_issuer=account.details["issuer"],
-        issuer=account.details["issuer"],
+        client_issuer=expected.issuer if expected is not None and expected.named == issuer else issuer,
+        issuer=issuer,
+        expected=expected,
         private_key=key,
         algorithm=service_account.algorithm(key) if key else "",
         scopes=tuple(account.details.get("scopes", "").split()),
@@ -198,20 +206,27 @@ def _of_account(spec: HttpSpec | WebSocketSpec, account: Parts, redactor: Redact
     return made.tell(told)
 
 
-def for_sign_in(url: str, identity: int, db: Database, policy: Policy, client: dict[str, Any]) -> Authorization:
+def for_sign_in(
+    url: str, identity: int, db: Database, policy: Policy, client: dict[str, Any], expected: Expected | None = None
+) -> Authorization:
     """To prepare and finish a person's journey; `client`: id and secret where they were registered by hand."""
     store = RowStore(db, identity, Redactor())
-    return Authorization(replace(settings_for(url), **client), store, AuthorizationHttp(policy))
+    return Authorization(replace(settings_for(url, expected), **client), store, AuthorizationHttp(policy))
 
 
-def settings_for(url: str) -> AuthorizationSettings:
+def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSettings:
     """An instance that others reach by https serves a document that says who it is; others register where they can."""
     return AuthorizationSettings(
         server_url=url,
         redirect_uri=client_document.callback(),
         client_name=client_document.name(),
         metadata_document=client_document.address(),
+        expected=_expected(expected),
     )
+
+
+def _expected(given: Expected | None) -> ExpectedIssuer | None:
+    return None if given is None else ExpectedIssuer(given.named, given.issuer)
 
 
 def _shown(grant: Grant) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from django.utils import timezone
 
 from servers.audit.writer import AuditUnavailable, writer
 from servers.crypto import SealError
-from servers.domain import credentials
+from servers.domain import credentials, issuers
 from servers.domain.credential_parts import Parts
 from servers.domain.drafts import open_draft, vault_of
 from servers.domain.form_data import Registration
+from servers.domain.issuers import Expected
 from servers.domain.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
 from servers.domain.references import has_reference
 from servers.enums import ConnectionPolicy, TransportKind
@@ -72,6 +73,7 @@ class Launch:
     identity: int | None = None
     account: Parts | None = field(default=None, repr=False)
     account_row: tuple[int, int] = (0, 0)
+    expected: Expected | None = None
     roots: Roots = ()
     remembered: Remembered | None = None
     answers_sampling: bool = True
@@ -106,6 +108,7 @@ def load(session_id: int) -> Launch:
     launch = _launch(server, values, recalled(session.remembered))
     identity = None if has_reference(server.url) else session.identity_id
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
+    launch = replace(launch, expected=issuers.expected(server) if server.url else None)
     return launch if session.watched else replace(launch, unwatched=session.watch_requested)
 
 

@@ -15,7 +15,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
-from servers.domain import credential_board, credentials, drafts, needed, registration
+from servers.domain import credential_board, credentials, drafts, issuers, needed, registration
 from servers.domain.registration import Conflict, Registration
 from servers.enums import TransportKind
 from servers.forms import ServerForm
@@ -83,6 +83,7 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
     context = server_context(request, server_pages.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}
     context |= {"uses": credential_board.uses_of(server), "attachable": credentials.attachable(server)}
+    context |= {"expected_issuer": issuers.expected(server)}
     status = 409 if conflict else 422 if form.errors else 200
     return render(request, "sessions/servers/settings.html", context, status=status)
 

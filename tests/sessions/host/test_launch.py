@@ -1,6 +1,6 @@
 """From a registration to a specification: transports, limits, roots, memory."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 
 from servers.audit.record import SYSTEM
-from servers.domain import credentials
+from servers.domain import credentials, issuers
 from servers.domain.credential_parts import Parts
 from servers.enums import CredentialKind, TransportKind
 from servers.secret import Secret
@@ -138,3 +138,17 @@ def test_a_service_account_asks_for_the_scopes_that_were_typed(admin_user: Any) 
     assert isinstance(authorization, Authorization)
     settings = authorization.settings
     assert (settings.scopes, settings.client_issuer) == (("orders.read", "orders.write"), issuer)
+
+
+def test_a_service_account_is_bound_to_the_issuer_that_an_admin_expects(admin_user: Any) -> None:
+    session = make_session(transport=TransportKind.STREAMABLE_HTTP, url="https://mcp.example.com/mcp")
+    issuers.expect(SYSTEM, admin_user, session.server, "https://login.example.com/", "https://login.example.com")
+    found = load(session.pk)
+    assert found.expected == issuers.Expected("https://login.example.com/", "https://login.example.com")
+    details = {"client": "robot", "issuer": "https://login.example.com/"}
+    parts = Parts(CredentialKind.SERVICE_ACCOUNT, details, {"secret": Secret("canary-robot"), "key": Secret("")})
+    opened = authorized(replace(found, account=parts), cast(Database, None), Redactor())
+    assert isinstance(opened.spec, HttpSpec)
+    assert isinstance(opened.spec.authorization, Authorization)
+    settings = opened.spec.authorization.settings
+    assert (settings.issuer, settings.client_issuer) == ("https://login.example.com/", "https://login.example.com")
