@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from servers.views import audit, credentials
+from servers.views import audit, credentials, issuer
 
 app_name = "audit"
 urlpatterns = [
@@ -19,4 +19,5 @@ credential_patterns = [
     path("<uuid:uid>/delete/", credentials.delete, name="delete"),
     path("for/<slug:slug>/", credentials.attach, name="attach"),
     path("for/<slug:slug>/<uuid:uid>/remove/", credentials.detach, name="detach"),
+    path("for/<slug:slug>/issuer/", issuer.expect, name="issuer"),
 ]

@@ -203,6 +203,8 @@ LOOKS = {
     ("credentials:delete", "post"): "view_credential",
     ("credentials:attach", "post"): "change_server",
     ("credentials:detach", "post"): "change_server",
+    ("credentials:issuer", "get"): "change_server",
+    ("credentials:issuer", "post"): "change_server",
     ("servers:import", "get"): "add_server",
     ("servers:import", "post"): "add_server",
     ("servers:import_preview", "get"): "add_server",

@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from servers.audit.acts import Trail
 from servers.audit.record import ServerRef
+from servers.domain.form_data import Registration
 from servers.enums import AuditAction, TransportKind
 from servers.models import Credential, CredentialUse, Server
 from servers.validators import is_encrypted, is_loopback, origin
@@ -18,17 +19,17 @@ NOT_ENCRYPTED = (
 )
 
 
-def place_of(server: Server) -> Place:
+def place_of(source: Server | Registration) -> Place:
     """What a credential of this server is bound to; nothing of the network for a local process."""
-    return ANYWHERE if server.transport == TransportKind.STDIO else origin(server.url)
+    return ANYWHERE if source.transport == TransportKind.STDIO else origin(source.url)
 
 
 def bound_to(credential: Credential) -> Place:
     return credential.scheme, credential.host, credential.port
 
 
-def belongs(credential: Credential, server: Server) -> bool:
-    return bound_to(credential) == place_of(server)
+def belongs(credential: Credential, source: Server | Registration) -> bool:
+    return bound_to(credential) == place_of(source)
 
 
 def in_words(place: Place) -> str:

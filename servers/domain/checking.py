@@ -58,7 +58,8 @@ def _rules(registration: Registration) -> list[tuple[str, Callable[[Any], None]]
 
 
 def _carries_secret(registration: Registration) -> bool:
-    return any(value.secret or has_reference(value.text()) for value in registration.used_values())
+    values = registration.used_values()
+    return has_reference(registration.url) or any(value.secret or has_reference(value.text()) for value in values)
 
 
 def _require_encrypted(url: str) -> None:

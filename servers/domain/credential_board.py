@@ -120,7 +120,9 @@ _IN_USE = Health("In use", "ok", "circle-check")
 def _health(credential: Credential, servers: Sequence[Server], blanked: Sequence[Server]) -> Health:
     now = timezone.now()
     refreshed = credential.kind in (CredentialKind.OAUTH, CredentialKind.SERVICE_ACCOUNT)
-    if credential.refresh_fault:  # of a grant; what a service account is refused with stands on its server's page
+    if credential.refresh_fault and credential.kind == CredentialKind.SERVICE_ACCOUNT:
+        return Health("Got no token", "bad", "alert-circle", credential.refresh_fault)
+    if credential.refresh_fault:
         return Health("Sign in again", "bad", "alert-circle", credential.refresh_fault)
     if credential.expires_at is not None and not refreshed:
         if credential.expires_at <= now:

@@ -115,7 +115,11 @@ def _certificate(parts: Parts) -> None:
 def _service_account(parts: Parts) -> None:
     details = parts.details
     service_account.check(
-        details.get("client", ""), details.get("issuer", ""), parts.secret("secret"), parts.secret("key")
+        details.get("client", ""),
+        details.get("issuer", ""),
+        parts.secret("secret"),
+        parts.secret("key"),
+        details.get("scopes", ""),
     )
 
 

@@ -5,23 +5,25 @@ messages by part, crypto.SealError.
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from servers import crypto
-from servers.audit.acts import audited
+from servers import access, crypto
+from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.domain import credential_parts, rights
 from servers.domain.binding import ANYWHERE, Place, belongs, bound_to, in_words, place_of, require_encrypted
 from servers.domain.credential_parts import Parts
-from servers.enums import AuditAction, CredentialKind, IdentityKind, TransportKind
+from servers.domain.form_data import Registration
+from servers.enums import AuditAction, CredentialKind, IdentityKind, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
 from servers.secret import Secret
 from servers.signals import server_changed
@@ -29,7 +31,8 @@ from servers.validators import origin, validate_url, validate_websocket_url
 
 TABLE, FIELD = Credential._meta.db_table, "sealed"
 RIGHT = "manage_credential"
-_MAX_NAME = 120
+MOST_OFFERED = 300
+_MAX_NAME, _FAULT_CHARS = 120, 300
 
 
 def create(actor: Actor, user: Any, name: str, parts: Parts, url: str = "") -> Credential:
@@ -81,13 +84,19 @@ def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> C
     rights.require(user, actor, RIGHT, server)
     with audited(actor) as trail:
         current = Server.objects.select_for_update().get(pk=server.pk)
-        _require_fit(current, credential)
-        identity = Identity.objects.get(server=current, kind=IdentityKind.SHARED)
-        use, _ = CredentialUse.objects.update_or_create(
-            credential=credential, identity=identity, defaults={"blanked_at": None}
-        )
-        trail.note(AuditAction.CREDENTIAL_ATTACH, ServerRef.of(current), credential.name, {"kind": credential.kind})
+        use = put_to_use(trail, current, credential)
         _tell([current])
+    return use
+
+
+def put_to_use(trail: Trail, server: Server, credential: Credential) -> CredentialUse:
+    """In the transaction of a verb that asked for the rights."""
+    _require_fit(server, credential)
+    identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
+    use, _ = CredentialUse.objects.update_or_create(
+        credential=credential, identity=identity, defaults={"blanked_at": None}
+    )
+    trail.note(AuditAction.CREDENTIAL_ATTACH, ServerRef.of(server), credential.name, {"kind": credential.kind})
     return use
 
 
@@ -114,6 +123,12 @@ def used(pks: Iterable[int], row_pks: Iterable[int], at: datetime) -> None:
     ServerValue.objects.filter(pk__in=list(row_pks)).update(last_used_at=at)
 
 
+def token_had(pk: int, version: int, at: datetime, fault: str = "") -> None:
+    """A service account asked for a token; `fault`: why it got none. Of a value that was replaced it says nothing."""
+    rows = Credential.objects.filter(pk=pk, version=version)
+    rows.update(refreshed_at=at, refresh_fault=fault[:_FAULT_CHARS])
+
+
 def servers_of(credential: Credential) -> list[Server]:
     return list(Server.objects.filter(identities__uses__credential=credential).distinct())
 
@@ -124,6 +139,44 @@ def attachable(server: Server) -> list[Credential]:
     bound = Credential.objects.filter(scheme=scheme, host=host, port=port)
     bound = bound.filter(kind=CredentialKind.ENVIRONMENT) if server.transport == TransportKind.STDIO else bound
     return list(bound.exclude(uses__identity__server=server, uses__blanked_at=None))
+
+
+def choosable(user: Any) -> QuerySet[Credential]:
+    """What a server that is not saved yet may be given. A grant belongs to the identity that signed in."""
+    rows = Credential.objects.exclude(kind=CredentialKind.OAUTH)
+    return rows if access.may(user, RIGHT) else rows.none()
+
+
+@dataclass(frozen=True)
+class Offer:
+    uid: str
+    name: str
+    kind: str
+    place: str
+
+
+def offers(user: Any) -> list[Offer]:
+    """For the form of a new server: each with the place that it is bound to."""
+    rows = choosable(user)[:MOST_OFFERED]
+    return [Offer(str(row.uid), row.name, row.get_kind_display(), in_words(bound_to(row))) for row in rows]
+
+
+def chosen(user: Any, uids: Iterable[str]) -> list[Credential]:
+    return list(choosable(user).filter(uid__in=list(uids)))
+
+
+def require_chosen(actor: Actor, user: Any, registration: Registration, chosen: Sequence[Credential]) -> None:
+    """Raises access.Denied, and ValidationError at `credentials`."""
+    if not chosen:
+        return
+    rights.require(user, actor, RIGHT, subject=registration.name)
+    try:
+        for index, credential in enumerate(chosen):
+            _require_place(registration, credential)
+            headers = {value.name.lower() for value in registration.used_values() if value.kind == ValueKind.HEADER}
+            _refuse_double(registration.name, credential, headers, chosen[:index])
+    except ValidationError as problem:
+        raise ValidationError({"credentials": problem}) from problem
 
 
 # --- steps ---------------------------------------------------------------------------------------------------------------
@@ -161,30 +214,36 @@ def _put(row: Credential, parts: Parts) -> None:
 
 
 def _require_fit(server: Server, credential: Credential) -> None:
-    if not belongs(credential, server):
+    """To its place, and not twice of one header or variable."""
+    _require_place(server, credential)
+    others = Credential.objects.filter(uses__identity__server=server, uses__blanked_at=None).exclude(pk=credential.pk)
+    headers = {row.name.lower() for row in server.values.filter(kind=ValueKind.HEADER)}
+    _refuse_double(server.name, credential, headers, others)
+
+
+def _require_place(source: Server | Registration, credential: Credential) -> None:
+    if not belongs(credential, source):
         words = f"{credential.name} is bound to {in_words(bound_to(credential))} and is never sent anywhere else."
         raise ValidationError(words, code="bound_elsewhere")
-    if (credential.kind == CredentialKind.ENVIRONMENT) != (server.transport == TransportKind.STDIO):
+    if (credential.kind == CredentialKind.ENVIRONMENT) != (source.transport == TransportKind.STDIO):
         raise ValidationError("This kind of credential does not fit the transport.", code="transport")
-    _refuse_doubles(server, credential)
 
 
-def _refuse_doubles(server: Server, credential: Credential) -> None:
+def _refuse_double(name: str, credential: Credential, headers: set[str], others: Iterable[Credential]) -> None:
     """Two of one header or variable: nobody could tell which is sent."""
-    taken = {row.name.lower() for row in server.values.filter(kind="header")}
-    others = Credential.objects.filter(uses__identity__server=server, uses__blanked_at=None).exclude(pk=credential.pk)
+    taken = set(headers)
     for other in others:
         taken |= credential_parts.header_names(other.kind, other.details)
         same = other.kind == credential.kind == CredentialKind.CERTIFICATE
         if same or (other.details.get("variable") and other.details == credential.details):
-            raise ValidationError(f"{server.name} already uses {other.name} for this.", code="double")
+            raise ValidationError(f"{name} already uses {other.name} for this.", code="double")
     if double := taken & credential_parts.header_names(credential.kind, credential.details):
-        words = f"{server.name} already sends the header {double.pop()}. Remove it there first."
+        words = f"{name} already sends the header {double.pop()}. Remove it there first."
         raise ValidationError(words, code="double")
 
 
 def _tell(servers: Iterable[Server]) -> None:
-    """As after a change of the registration: what it is opened with is different now."""
+    """On commit, as after a change of the registration: what it is opened with is different now."""
     change = AuditAction.SERVER_CHANGE
     for server in servers:
         told = partial(server_changed.send_robust, sender=Server, server_uid=server.uid, change=change, reconnect=True)

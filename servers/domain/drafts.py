@@ -2,7 +2,8 @@
 
 import json
 import uuid
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,13 +14,14 @@ from django.utils import timezone
 
 from servers import crypto
 from servers.audit.record import Actor
-from servers.domain import rights
+from servers.domain import credentials, rights
+from servers.domain.binding import place_of
 from servers.domain.checking import check
-from servers.domain.form_data import Registration, ValueInput
+from servers.domain.form_data import Registration, ValueInput, Vault
 from servers.domain.stdio import require_stdio_right
 from servers.domain.values import merged, require_reentered
-from servers.enums import TransportKind, ValueKind
-from servers.models import Server, ServerDraft
+from servers.enums import IdentityKind, TransportKind, ValueKind
+from servers.models import Credential, Identity, Server, ServerDraft
 from servers.secret import Secret
 from servers.signals import draft_changed
 
@@ -28,18 +30,29 @@ TABLE, FIELD = ServerDraft._meta.db_table, "sealed"
 _WORKER_FIELDS = frozenset({"state", "steps", "report", "fault", "detail", "stderr_tail"})
 
 
-def create_draft(actor: Actor, user: Any, registration: Registration, server: Server | None = None) -> ServerDraft:
-    """Raises access.Denied, ValidationError and crypto.SealError. With `server`, its kept secrets are merged in."""
+def create_draft(
+    actor: Actor,
+    user: Any,
+    registration: Registration,
+    server: Server | None = None,
+    chosen: Sequence[Credential] = (),
+) -> ServerDraft:
+    """Raises access.Denied, ValidationError and crypto.SealError. With `server`, its kept secrets are merged in.
+
+    `chosen`: credentials of the vault to try it with. Their values are opened by the worker alone.
+    """
     rights.require(user, actor, "change_server" if server else "add_server", server, subject=registration.name)
     if registration.transport == TransportKind.STDIO:
         require_stdio_right(user, actor, registration.name, server)
     check(registration)
+    credentials.require_chosen(actor, user, registration, chosen)
     if server is not None:
         require_reentered(server, registration)
     registration = replace(registration, values=merged(server, registration))
     purge_drafts()
     uid = uuid.uuid4()
-    sealed, key_id = crypto.seal(json.dumps(registration.plain_data()), table=TABLE, uid=uid, field=FIELD)
+    whole = registration.plain_data() | {"vault": asdict(_vault(server, registration, chosen))}
+    sealed, key_id = crypto.seal(json.dumps(whole), table=TABLE, uid=uid, field=FIELD)
     return ServerDraft.objects.create(
         uid=uid,
         user=user,
@@ -53,13 +66,34 @@ def create_draft(actor: Actor, user: Any, registration: Registration, server: Se
 
 def open_draft(draft: ServerDraft) -> Registration:
     """In a worker. Raises crypto.SealError."""
-    opened = crypto.open_sealed(draft.sealed, key_id=draft.key_id, table=TABLE, uid=draft.uid, field=FIELD)
-    data = json.loads(opened.reveal())
+    data = _opened(draft)
+    data.pop("vault", None)
     values = [
         ValueInput(ValueKind(v["kind"]), v["name"], v["secret"], Secret(v["value"]) if v["secret"] else v["value"])
         for v in data["values"]
     ]
     return Registration.of({**data, "transport": TransportKind(data["transport"]), "values": values})
+
+
+def vault_of(draft: ServerDraft) -> Vault:
+    """In a worker. Raises crypto.SealError."""
+    vault = _opened(draft).get("vault", {})
+    return Vault(**{**vault, "chosen": tuple(vault.get("chosen", ()))})
+
+
+def _opened(draft: ServerDraft) -> dict[str, Any]:
+    opened = crypto.open_sealed(draft.sealed, key_id=draft.key_id, table=TABLE, uid=draft.uid, field=FIELD)
+    data: dict[str, Any] = json.loads(opened.reveal())
+    return data
+
+
+def _vault(server: Server | None, registration: Registration, chosen: Sequence[Credential]) -> Vault:
+    """A server's own credentials go where they would go once it is saved: nowhere but to the place it is at."""
+    uids = tuple(str(credential.uid) for credential in chosen)
+    if server is None or place_of(server) != place_of(registration):
+        return Vault(uids)
+    identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
+    return Vault(uids, identity.pk, signed_in=server.url == registration.url)
 
 
 def update_draft(uid: uuid.UUID, **fields: Any) -> bool:

@@ -14,10 +14,11 @@ from typing import Any
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.domain.form_data import COLUMNS, Registration, ValueInput
-from servers.domain.importing.own import KEY, OWNER, SECRETS
+from servers.domain.importing.own import CREDENTIALS, KEY, OWNER, SECRETS
 from servers.domain.importing.placeholders import replaced
-from servers.enums import AuditAction, CredentialKind, IdentityKind, TransportKind, ValueKind
-from servers.models import Credential, CredentialUse, Server
+from servers.domain.needed import as_values, others, used_by
+from servers.enums import AuditAction, TransportKind
+from servers.models import Server
 from servers.validators import holds_secret, is_secret_parameter, references, secret_arguments
 
 
@@ -65,11 +66,13 @@ class _Writer:
         secret = secret_arguments(data.arguments)
         entry: dict[str, Any] = {"command": data.command}
         entry["args"] = [
-            self._reference(server, f"ARGUMENT_{index + 1}", f"argument {index + 1}") if index in secret else argument
+            self._reference(server, f"ARGUMENT_{index + 1}", f"argument {index + 1}")
+            if index in secret
+            else self._plain(argument)
             for index, argument in enumerate(data.arguments)
         ]
         if data.working_directory:
-            entry["cwd"] = data.working_directory
+            entry["cwd"] = self._plain(data.working_directory)
         return entry | self._values(server, "env", data.used_values())
 
     def _reached(self, server: Server, data: Registration) -> dict[str, Any]:
@@ -77,28 +80,34 @@ class _Writer:
 
     def _values(self, server: Server, key: str, values: list[ValueInput]) -> dict[str, Any]:
         written = {
-            value.name: self._reference(server, value.name, value.name) if _is_secret(value) else self._plain(value)
+            value.name: self._reference(server, value.name, value.name)
+            if _is_secret(value)
+            else self._plain(value.text())
             for value in values
         }
         return {key: written} if written else {}
 
-    def _plain(self, value: ValueInput) -> str:
+    def _plain(self, text: str) -> str:
         """VS Code knows variables as `${env:NAME}` only."""
         if self.form == Form.MCP_SERVERS:
-            return value.text()
-        return replaced(value.text(), lambda found: f"${{env:{found.key}}}" if found.is_variable else None)
+            return text
+        return replaced(text, lambda found: f"${{env:{found.key}}}" if found.is_variable else None)
 
     def _url(self, server: Server, url: str) -> str:
         """Without the values of parameters that look like secrets."""
         head, mark, query = url.partition("?")
         if not mark:
-            return url
+            return self._plain(url)
         parts = [self._parameter(server, item) for item in query.split("&")]
-        return f"{head}?{'&'.join(parts)}"
+        return f"{self._plain(head)}?{'&'.join(parts)}"
 
     def _parameter(self, server: Server, item: str) -> str:
         name = item.partition("=")[0]
-        return f"{name}={self._reference(server, name, f'{name} in the URL')}" if is_secret_parameter(item) else item
+        return (
+            f"{name}={self._reference(server, name, f'{name} in the URL')}"
+            if is_secret_parameter(item)
+            else self._plain(item)
+        )
 
     def _reference(self, server: Server, name: str, words: str) -> str:
         if self.form == Form.MCP_SERVERS:
@@ -119,6 +128,8 @@ class _Writer:
             block["transport"] = data.transport
         if server.owner is not None:
             block[OWNER] = server.owner.get_username()
+        if missing := others(used_by(server)):
+            block[CREDENTIALS] = [credential.plain() for credential in missing]
         return block | ({SECRETS: secrets} if secrets else {})
 
 
@@ -149,21 +160,8 @@ def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: boo
 def _with_vault(server: Server, data: Registration) -> Registration:
     """With the credentials of the vault that the shared identity speaks with, by name only."""
     kinds = {value.key for value in data.values}
-    uses = CredentialUse.objects.filter(identity__server=server, identity__kind=IdentityKind.SHARED)
-    needed = [need for use in uses.select_related("credential") for need in _vault_values(use.credential)]
-    return replace(data, values=[*data.values, *(need for need in needed if need.key not in kinds)])
-
-
-def _vault_values(credential: Credential) -> list[ValueInput]:
-    """A grant or a certificate is no header or variable: it is made anew where the file is imported."""
-    names = {
-        CredentialKind.BEARER: (ValueKind.HEADER, "Authorization"),
-        CredentialKind.BASIC: (ValueKind.HEADER, "Authorization"),
-        CredentialKind.HEADER: (ValueKind.HEADER, credential.details.get("header", "")),
-        CredentialKind.ENVIRONMENT: (ValueKind.ENVIRONMENT, credential.details.get("variable", "")),
-    }
-    kind, name = names.get(CredentialKind(credential.kind), (ValueKind.HEADER, ""))
-    return [ValueInput(kind, name, secret=True, value=None, needed=True)] if name else []
+    added = as_values(used_by(server))
+    return replace(data, values=[*data.values, *(value for value in added if value.key not in kinds)])
 
 
 def file_name(form: Form) -> str:

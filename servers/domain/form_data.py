@@ -33,6 +33,21 @@ class ValueInput:
         return self.value.reveal() if isinstance(self.value, Secret) else (self.value or "")
 
 
+@dataclass(frozen=True)
+class Vault:
+    """Which credentials a draft is tried with, by reference: those that were chosen, those of a server's identity.
+
+    `signed_in`: the identity's grant may be used too, since the draft is of that very address.
+    """
+
+    chosen: tuple[str, ...] = ()  # uids
+    identity: int | None = None
+    signed_in: bool = False
+
+
+NO_VAULT = Vault()
+
+
 def value_key(kind: str, name: str) -> tuple[str, str]:
     return str(kind), name.lower() if kind == ValueKind.HEADER else name
 

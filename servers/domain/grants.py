@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from servers import crypto
+from servers.domain import issuers
 from servers.domain.binding import belongs, place_of
 from servers.domain.credentials import FIELD, TABLE
 from servers.enums import CredentialKind
@@ -82,7 +83,7 @@ def let_go(holder: UUID) -> None:
 def challenged(identity_pk: int, metadata_url: str, scopes: tuple[str, ...]) -> None:
     """What the server named when it asked for a sign-in; the next one begins with it."""
     challenge = {"metadata_url": metadata_url[:2000], "scopes": [scope[:200] for scope in scopes[:50]]}
-    Identity.objects.filter(pk=identity_pk).update(challenge=challenge)
+    issuers.challenged(identity_pk, challenge)
 
 
 def _new(identity_pk: int) -> Credential:

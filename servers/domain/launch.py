@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from servers.domain import credential_parts, credentials, references
 from servers.domain.binding import NOT_ENCRYPTED, belongs, bound_to, in_words, may_carry_credentials
 from servers.domain.credential_parts import Parts
-from servers.domain.form_data import Registration
-from servers.domain.references import ReferenceMissing
+from servers.domain.form_data import NO_VAULT, Registration, Vault
+from servers.domain.reached import Reached, reached
+from servers.domain.references import OPEN_ADDRESS, ReferenceMissing, has_reference
 from servers.domain.values import reveal
 from servers.enums import CredentialKind, TransportKind, ValueKind
-from servers.models import CredentialUse, Identity, Server
+from servers.models import Credential, CredentialUse, Identity, Server
 from servers.secret import Secret
 
 
@@ -41,6 +42,9 @@ class LaunchValues:
     certificate: Certificate | None = None
     #: who gets tokens without a person
     account: Parts | None = None
+    #: its row: key and version
+    account_row: tuple[int, int] = (0, 0)
+    reached: Reached = field(default_factory=Reached)
     secrets: tuple[Secret, ...] = ()
     used: tuple[int, ...] = ()
     used_rows: tuple[int, ...] = ()
@@ -51,16 +55,29 @@ def launch_values(server: Server, identity: Identity | None = None) -> LaunchVal
     rows = list(server.values.all())
     values = _split(server.transport, [(row.kind, row.name, reveal(row)) for row in rows])
     values = replace(values, used_rows=tuple(row.pk for row in rows if row.secret))
-    values = _with_credentials(values, server, _uses(server, identity))
-    _require_encrypted(server.transport, server.url, values)
-    return values
+    return _whole(values, server, _uses(server, identity))
 
 
-def draft_launch_values(registration: Registration) -> LaunchValues:
-    """Of an opened draft (see drafts.open_draft), whose values are all there."""
+def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT) -> LaunchValues:
+    """Of an opened draft (see drafts.open_draft), whose values are all there; `vault`: what it uses of it."""
     values = _split(registration.transport, [(v.kind, v.name, v.value or "") for v in registration.values])
-    _require_encrypted(registration.transport, registration.url, values)
+    return _whole(values, registration, _uses_of_draft(vault))
+
+
+def _whole(values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse]) -> LaunchValues:
+    values = _with_credentials(_reached(values, source), source, uses)
+    if values.account is not None and has_reference(source.url):
+        raise NotLaunchable("reference_missing", OPEN_ADDRESS)
+    _require_encrypted(source.transport, source.url, values)
     return values
+
+
+def _reached(values: LaunchValues, source: Server | Registration) -> LaunchValues:
+    try:
+        found = reached(source)
+    except ReferenceMissing as missing:
+        raise NotLaunchable("reference_missing", str(missing)) from None
+    return replace(values, reached=found, secrets=(*values.secrets, *found.secrets))
 
 
 def _split(transport: str, values: list[tuple[str, str, Secret | str]]) -> LaunchValues:
@@ -95,18 +112,29 @@ def _uses(server: Server, identity: Identity | None) -> list[CredentialUse]:
     return list(rows.filter(identity=identity) if identity else rows.filter(identity__kind="shared"))
 
 
-def _with_credentials(values: LaunchValues, server: Server, uses: Iterable[CredentialUse]) -> LaunchValues:
+def _uses_of_draft(vault: Vault) -> list[CredentialUse]:
+    rows = CredentialUse.objects.select_related("credential").filter(identity_id=vault.identity)
+    chosen = Credential.objects.filter(uid__in=vault.chosen)
+    if len(chosen) < len(vault.chosen):
+        raise NotLaunchable("credential_needed", "A credential that was chosen for this test is deleted.")
+    return [*rows, *(CredentialUse(credential=credential) for credential in chosen)]
+
+
+def _with_credentials(
+    values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse]
+) -> LaunchValues:
     environment, headers = dict(values.environment), dict(values.headers)
     certificate, account, secrets, used = None, None, list(values.secrets), []
+    account_row = (0, 0)
     for use in uses:
-        parts = _parts(server, use)
+        parts = _parts(source, use)
         secrets += parts.secrets.values()
         used.append(use.credential_id)
         headers |= credential_parts.headers(parts)
         if parts.kind == CredentialKind.ENVIRONMENT:
             environment[parts.details["variable"]] = parts.secrets["value"]
         if parts.kind == CredentialKind.SERVICE_ACCOUNT:
-            account = parts
+            account, account_row = parts, (use.credential_id, use.credential.version)
         if parts.kind == CredentialKind.CERTIFICATE:
             certificate = Certificate(parts.secrets["certificate"], parts.secrets["key"], parts.secret("ca"))
     return replace(
@@ -115,15 +143,16 @@ def _with_credentials(values: LaunchValues, server: Server, uses: Iterable[Crede
         headers=headers,
         certificate=certificate,
         account=account,
+        account_row=account_row,
         secrets=tuple(secrets),
         used=tuple(used),
     )
 
 
-def _parts(server: Server, use: CredentialUse) -> Parts:
+def _parts(source: Server | Registration, use: CredentialUse) -> Parts:
     """The binding is judged once more: whatever changed the row, a secret never follows it."""
     credential = use.credential
-    if use.blanked_at is not None or not belongs(credential, server):
+    if use.blanked_at is not None or not belongs(credential, source):
         words = (
             f"{credential.name} is bound to {in_words(bound_to(credential))}, and this server is somewhere else now."
         )

@@ -1,4 +1,4 @@
-"""References in headers and variables: `${NAME}` and `${file:/path}`, resolved in a worker right before a connect.
+"""References: `${NAME}` and `${file:/path}` in headers, variables, arguments, directories and URLs, resolved in a worker right before a connect.
 
 Whoever may register a server chooses where its headers go, so a reference reaches only what the worker's operator
 offers: variables by pattern (MCPADMIN_REFERENCE_VARIABLES), files by folder (MCPADMIN_REFERENCE_FOLDERS). `$${` is a
@@ -7,6 +7,7 @@ literal `${`.
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,6 +18,13 @@ from servers.secret import Secret
 
 MAX_FILE_BYTES = 64 * 1024
 _REFERENCE = re.compile(r"(\$\$\{)|\$\{(?:(file):([^}\n]{1,1000})|([A-Za-z_][A-Za-z0-9_]{0,199}))\}")
+
+
+#: why nobody signs in to a server whose URL holds a reference
+OPEN_ADDRESS = (
+    "The authorization server is told the address of the server, so the URL may hold no reference. Write it out, or give "
+    "the server a token or header instead."
+)
 
 
 class ReferenceMissing(Exception):
@@ -35,8 +43,9 @@ def has_reference(text: str) -> bool:
     return any(not found[1] for found in _REFERENCE.finditer(text))
 
 
-def resolve(text: str) -> Resolved:
-    """Raises ReferenceMissing. What a reference stands for is not looked through for further references."""
+def resolve(text: str, written: Callable[[str], str] = str) -> Resolved:
+    """Raises ReferenceMissing. What a reference stands for is not looked through for further references; `written`: how
+    it is put into this kind of text."""
     result = Resolved("")
 
     def put_in(found: re.Match[str]) -> str:
@@ -44,7 +53,7 @@ def resolve(text: str) -> Resolved:
             return "${"
         value = _file(found[3]) if found[2] else _variable(found[4])
         result.secrets.append(Secret(value))
-        return value
+        return written(value)
 
     result.text = _REFERENCE.sub(put_in, text)
     return result

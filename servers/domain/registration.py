@@ -5,7 +5,7 @@ access.Denied  the right is lacking; the refusal is in the audit log
 ValidationError, crypto.SealError
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,12 +20,14 @@ from servers.audit.record import Actor, ServerRef
 from servers.domain import rights
 from servers.domain.binding import blank_moved
 from servers.domain.checking import check
+from servers.domain.credentials import choosable, put_to_use, require_chosen
 from servers.domain.differences import Difference, changes, columns_of, differences, shown
 from servers.domain.form_data import Registration, ValueInput
+from servers.domain.needed import as_values, used_by
 from servers.domain.stdio import require_stdio_right
 from servers.domain.values import merged, require_reentered, write_values
 from servers.enums import AuditAction, IdentityKind, TransportKind
-from servers.models import CredentialUse, Identity, Server
+from servers.models import Credential, CredentialUse, Identity, Server
 from servers.signals import server_changed
 from servers.validators import RESERVED_SLUGS
 
@@ -73,12 +75,15 @@ class Dependents:
     identities: int
 
 
-def register(actor: Actor, user: Any, data: Registration, *, enabled: bool = True) -> Server:
-    """A new server with its one shared identity."""
+def register(
+    actor: Actor, user: Any, data: Registration, *, enabled: bool = True, chosen: Sequence[Credential] = ()
+) -> Server:
+    """A new server with its one shared identity, which speaks with the `chosen` credentials."""
     rights.require(user, actor, "add_server", subject=data.name)
     _require_stdio(actor, user, data.transport, data.name)
     check(data)
-    return _create(actor, user, data, AuditAction.SERVER_REGISTER, enabled=enabled)
+    require_chosen(actor, user, data, chosen)
+    return _create(actor, user, data, AuditAction.SERVER_REGISTER, enabled=enabled, chosen=chosen)
 
 
 def change(actor: Actor, user: Any, server: Server, data: Registration, expected_version: int) -> Server:
@@ -96,15 +101,23 @@ def change(actor: Actor, user: Any, server: Server, data: Registration, expected
 
 
 def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
-    """A disabled copy with its own sealed copies of the credentials, which is why the right to change is needed too."""
+    """A disabled copy with its own sealed copies of the secret rows, which is why the right to change is needed too.
+
+    Credentials of the vault are used by the copy as well, where the user may give them to a server; a grant is not: it
+    belongs to the identity that signed in. What is left out is *needed* (see needed.left_out).
+    """
     rights.require(user, actor, "add_server", server)
     rights.require(user, actor, "change_server", server)
     _require_stdio(actor, user, server.transport, server.name, server)
     kept = Registration.of_server(server)
     name = name.strip() or f"{server.name[: _NAME_LENGTH - 7]} (copy)"
-    data = replace(kept, name=name, slug="", values=merged(server, kept))
+    used, given = used_by(server), set(choosable(user))
+    chosen = [credential for credential in used if credential in given]
+    missing = as_values(credential for credential in used if credential not in given)
+    data = replace(kept, name=name, slug="", values=[*merged(server, kept), *missing])
     check(data)
-    return _create(actor, user, data, AuditAction.SERVER_CLONE, enabled=False, copied_from=server.name)
+    require_chosen(actor, user, data, chosen)
+    return _create(actor, user, data, AuditAction.SERVER_CLONE, enabled=False, chosen=chosen, copied_from=server.name)
 
 
 def enable(actor: Actor, user: Any, server: Server) -> Server:
@@ -160,7 +173,14 @@ def _require_stdio(actor: Actor, user: Any, transport: str, name: str, server: S
 
 
 def _create(
-    actor: Actor, user: Any, data: Registration, action: AuditAction, *, enabled: bool, **details: Any
+    actor: Actor,
+    user: Any,
+    data: Registration,
+    action: AuditAction,
+    *,
+    enabled: bool,
+    chosen: Sequence[Credential],
+    **details: Any,
 ) -> Server:
     with _slug_in_words(), audited(actor) as trail:
         server = Server(**data.columns(), enabled=enabled, created_by_id=user.pk)
@@ -172,6 +192,8 @@ def _create(
         details |= {"changes": changes({}, entered) | values}
         trail.note(action, ServerRef.of(server), server.name, details)
         _note_credentials(trail, server, values)
+        for credential in chosen:
+            put_to_use(trail, server, credential)
         _tell(server, action)
     return server
 

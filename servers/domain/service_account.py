@@ -3,6 +3,8 @@
 MCP extension OAuth Client Credentials (SEP-1046): a client secret, or a private key that signs assertions (RFC 7523).
 """
 
+import re
+
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from django.core.exceptions import ValidationError
@@ -13,9 +15,10 @@ from servers.validators import validate_url
 MAX_PEM = 64 * 1024
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA_BITS = 2048
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")  # RFC 6749 section 3.3
 
 
-def check(client: str, issuer: str, secret: str, key: str) -> None:
+def check(client: str, issuer: str, secret: str, key: str, scopes: str = "") -> None:
     """Raises ValidationError with messages by part."""
     if not client:
         raise ValidationError({"client": ValidationError("Enter the client ID.", code="required")})
@@ -24,6 +27,9 @@ def check(client: str, issuer: str, secret: str, key: str) -> None:
         require_encrypted(issuer)
     except ValidationError as problem:
         raise ValidationError({"issuer": problem.messages}) from problem
+    if any(not _SCOPE.fullmatch(scope) for scope in scopes.split()):
+        words = "Write scopes with blanks between them, each of ASCII characters without quotes and backslashes."
+        raise ValidationError({"scopes": ValidationError(words, code="scopes")})
     if bool(secret) == bool(key):
         words = "Enter either a client secret or a private key."
         raise ValidationError({"secret": ValidationError(words, code="required")})

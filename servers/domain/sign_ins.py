@@ -21,6 +21,7 @@ from servers.audit.acts import audited
 from servers.audit.record import Actor, Event, ServerRef
 from servers.domain import rights
 from servers.domain.binding import require_encrypted
+from servers.domain.references import OPEN_ADDRESS, has_reference
 from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignInState, TransportKind
 from servers.models import Identity, Server, SignIn
 from servers.secret import Secret
@@ -50,6 +51,8 @@ def begin(
     rights.require(user, actor, RIGHT, server)
     if server.transport == TransportKind.STDIO:
         raise ValidationError("A local process has no authorization server.", code="transport")
+    if has_reference(server.url):
+        raise ValidationError(OPEN_ADDRESS, code="reference")
     require_encrypted(server.url)
     purge()
     with audited(actor) as trail:

@@ -20,9 +20,11 @@ ENTERED = (
 )
 
 
-def _open(label: str, help_text: str = "", placeholder: str = "") -> forms.CharField:
+def _open(
+    label: str, help_text: str = "", placeholder: str = "", *, required: bool = True, most: int = 200
+) -> forms.CharField:
     widget = forms.TextInput(attrs={**_PLAIN, "placeholder": placeholder})
-    return forms.CharField(label=label, help_text=help_text, max_length=200, widget=widget)
+    return forms.CharField(label=label, help_text=help_text, max_length=most, required=required, widget=widget)
 
 
 def _secret(label: str, help_text: str = "", *, required: bool = True) -> forms.CharField:
@@ -53,6 +55,13 @@ _DETAILS: dict[str, dict[str, forms.CharField]] = {
         "client": _open("Client ID", "As registered at the authorization server."),
         "issuer": _open(
             "Authorization server", "Its issuer. No other is ever given this.", "https://login.example.com"
+        ),
+        "scopes": _open(
+            "Scopes",
+            "With blanks between them. Asked for where the server names none; empty: what its metadata lists.",
+            "orders.read orders.write",
+            required=False,
+            most=1000,
         ),
     },
 }
@@ -93,7 +102,9 @@ class CredentialForm(forms.Form):
         self.fields.update(self._parts(_SECRETS))
 
     def details(self) -> dict[str, str]:
-        return {name: self.cleaned_data[name] for name in _DETAILS.get(self.kind, {})}
+        """Those that were filled in, with single blanks."""
+        given = {name: " ".join(self.cleaned_data[name].split()) for name in _DETAILS.get(self.kind, {})}
+        return {name: text for name, text in given.items() if text}
 
     def secrets(self) -> dict[str, Secret]:
         return {name: Secret(self.cleaned_data[name]) for name in _SECRETS[self.kind]}

@@ -72,14 +72,19 @@ class ServerForm(forms.Form):
         help_text=FOUND_OUT,
         widget=forms.Select(attrs={"class": "form-select"}),
     )
-    url = _text("URL", 2000, "For example https://mcp.example.com/mcp, or wss://mcp.example.com/ws.", mono=True)
+    url = _text(
+        "URL",
+        2000,
+        "For example https://mcp.example.com/mcp. Path and query may name ${VARIABLES} of the worker.",
+        mono=True,
+    )
     command = _text("Command", 1000, "A program, or a whole command line such as npx -y @acme/mcp-server.", mono=True)
     arguments = forms.CharField(
         label="Arguments",
         required=False,
         strip=False,
         max_length=100_000,
-        help_text="One on each line, without quotes.",
+        help_text="One on each line, without quotes. ${NAME} and ${file:/path} are read by the worker.",
         widget=forms.Textarea(attrs={**_MONO, "rows": 4}),
     )
     working_directory = _text("Working directory", 1000, "A whole path. Empty: a directory of its own.", mono=True)

@@ -18,7 +18,8 @@ class Identity(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+"
     )
     declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    # what the server's last demand for a sign-in named: {"metadata_url": "", "scopes": []}
+    # what the server's last demand for a sign-in named: {"metadata_url": "", "scopes": []}; of the shared one also
+    # {"expected": …}, an admin's choice: see domain/issuers.py
     challenge = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 
 from servers.enums import TransportKind
 from servers.validators.characters import CONTROL
+from servers.validators.references import without_references
 
 _SECRET_PARAMETER = re.compile(r"token|secret|passw|api[-_]?key|^key$|^sig$|signature|auth", re.IGNORECASE)
 _HTTP_PORTS = {"http": 80, "https": 443}
@@ -52,7 +53,12 @@ def url_rule(transport: str) -> Callable[[str], None]:
 def _readable(url: str) -> SplitResult:
     if CONTROL.search(url) or " " in url or "\t" in url:
         raise ValidationError("A URL has no blanks or line breaks. Write a blank as %20.", code="url")
-    return split_url(url)
+    parts = split_url(url)
+    scheme, mark, _ = url.partition("://")
+    if "${" in (scheme if mark else url[:2]) + parts.netloc:
+        message = "A reference may stand in the path and the query. Write scheme, host and port out: what is sent there is bound to them."
+        raise ValidationError(message, code="reference")
+    return parts
 
 
 def _check_parts(url: str, parts: SplitResult, example: str) -> None:
@@ -99,7 +105,7 @@ def masked_url(url: str) -> str:
 def is_secret_parameter(item: str) -> bool:
     """Whether `item`, a parameter of a query such as `api_key=…`, holds a credential by its name."""
     name, _, value = item.partition("=")
-    return bool(value and _SECRET_PARAMETER.search(name))
+    return bool(without_references(value) and _SECRET_PARAMETER.search(name))
 
 
 def _masked_parameter(item: str) -> str:

@@ -31,7 +31,7 @@ def validate_arguments(arguments: list[str]) -> None:
 def validate_working_directory(path: str) -> None:
     if CONTROL.search(path):
         raise ValidationError("The directory is one line without control characters.", code="directory")
-    if not PurePosixPath(path).is_absolute():
+    if not PurePosixPath(path).is_absolute() and not path.startswith("${"):
         raise ValidationError("Write the whole path of the directory, starting with /.", code="directory")
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from servers.validators.references import references, without_references
 from servers.validators.values import looks_secret
 
 _MIN_LENGTH = 20
@@ -39,6 +40,9 @@ def secret_arguments(arguments: Sequence[str]) -> set[int]:
     found = set()
     for index, argument in enumerate(arguments):
         before = arguments[index - 1] if index else ""
+        if references(argument):  # what it stands for is not stored here; what is beside it may be
+            found |= {index} if looks_like_token(without_references(argument)) else set()
+            continue
         named = _names_secret(before) and not _OPTION.match(argument)
         if named or looks_like_token(argument) or _assigns_secret(argument):
             found.add(index)

@@ -23,7 +23,7 @@ from sessions.bus.listener import Listener
 from sessions.bus.publisher import GROUP, LOST, Publisher
 
 AUDIT, SERVERS, USERS = "audit", "servers", "users"
-INBOX, SUBSCRIPTIONS, SESSIONS = "inbox", "subscriptions", "sessions"
+INBOX, SUBSCRIPTIONS, SESSIONS, SIGN_INS = "inbox", "subscriptions", "sessions", "sign_ins"
 
 __all__ = [
     "AUDIT",
@@ -128,6 +128,11 @@ def subscription_changed(subscription_uid: UUID | str, version: int, kind: str =
     """A subscription's row (kind "subscription") or its history (kind "version") changed."""
     publish(f"subscription.{subscription_uid}", version, kind)
     publish(SUBSCRIPTIONS, None, kind, [{"subscription": str(subscription_uid)}])
+
+
+def sign_in_needed(server_uid: UUID | str) -> None:
+    """A session began to wait for somebody who signs in."""
+    publish(SIGN_INS, None, "sign_in", [{"server": str(server_uid)}])
 
 
 def workers_changed() -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from sessions.consumers import question_frames, sources, subscription_frames, worker_frames
+from sessions.consumers import question_frames, sign_in_frames, sources, subscription_frames, worker_frames
 from sessions.consumers.call_stream import CallStream
 from sessions.consumers.frames import Frame
 from sessions.consumers.reader import Reader, Together
@@ -38,6 +38,7 @@ class TopicReads:
             TopicKind.SUBSCRIPTIONS: partial(self._read_rows, subscription_frames.board_frames),
             TopicKind.SUBSCRIPTION: self._read_subscription,
             TopicKind.SESSIONS: self._read_workers,
+            TopicKind.SIGN_INS: partial(self._read_rows, sign_in_frames.frames),
         }
         if topic.kind is TopicKind.CALL:
             return CallStream(topic, self._read_call, self._read_progress)

@@ -75,6 +75,8 @@ def sees_row(viewer: Viewer, topic: Topic) -> bool:
         return Call.objects.filter(Q(server__in=servers) | Q(server=None), uid=topic.row).exists()
     if topic.kind is TopicKind.SUBSCRIPTION:
         return Subscription.objects.filter(server__in=servers, uid=topic.row).exists()
+    if topic.kind is TopicKind.SIGN_INS:  # for whoever could sign in there
+        return access.may(viewer.user, "view") and access.may(viewer.user, "change")
     if topic.kind is TopicKind.DRAFT:  # it holds what one person typed
         return ServerDraft.objects.filter(uid=topic.row, user_id=viewer.user_id).exists()
     return True

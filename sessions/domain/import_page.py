@@ -64,7 +64,7 @@ def offer(proposal: Proposal, outcomes: list[Outcome]) -> Offer:
         icon,
         TransportKind(found.transport).short,
         "" if proposal.entry.problems else _endpoint(found),  # what cannot be read cannot be masked
-        [_line(value) for value in found.used_values()],
+        [*(_line(value) for value in found.used_values()), *_credential_lines(proposal)],
         options,
         done,
     )
@@ -81,6 +81,10 @@ def _endpoint(found: Registration) -> str:
     if found.transport != TransportKind.STDIO:
         return masked_url(found.url)
     return " ".join([found.command, *masked_arguments(found.arguments)])
+
+
+def _credential_lines(proposal: Proposal) -> list[Line]:
+    return [Line(one.words, "value needed", "needed") for one in proposal.entry.credentials]
 
 
 def _line(value: ValueInput) -> Line:

@@ -9,6 +9,7 @@ it holds without a word. Verbs run inside the caller's transaction; pages hear o
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -162,7 +163,11 @@ def backing_off(hold: Hold, failure: Failure, delay: float, *, breaker_open: boo
 
 def waiting_for_person(hold: Hold, condition: SessionCondition, failure: Failure) -> bool:
     fields = {"condition": condition, "next_retry_at": None, **_NO_PROCESS}
-    return _enter(hold, SessionState.DISCONNECTED, **fields, **failure.fields())
+    if not _enter(hold, SessionState.DISCONNECTED, **fields, **failure.fields()):
+        return False
+    if condition == SessionCondition.NEEDS_AUTH:
+        transaction.on_commit(partial(bus.sign_in_needed, hold.server_uid))
+    return True
 
 
 def close_when_idle(hold: Hold) -> bool:

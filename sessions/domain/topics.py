@@ -20,12 +20,20 @@ class TopicKind(StrEnum):
     SUBSCRIPTIONS = "subscriptions"
     SUBSCRIPTION = "subscription"
     SESSIONS = "sessions"
+    SIGN_INS = "sign_ins"
 
 
 FEEDS = frozenset({TopicKind.AUDIT, TopicKind.LOG})
 _KINDS = {kind.value: kind for kind in TopicKind}
 _WITHOUT_UID = frozenset(
-    {TopicKind.AUDIT, TopicKind.SERVERS, TopicKind.INBOX, TopicKind.SUBSCRIPTIONS, TopicKind.SESSIONS}
+    {
+        TopicKind.AUDIT,
+        TopicKind.SERVERS,
+        TopicKind.INBOX,
+        TopicKind.SUBSCRIPTIONS,
+        TopicKind.SESSIONS,
+        TopicKind.SIGN_INS,
+    }
 )
 _RIGHTS = {
     TopicKind.AUDIT: "servers.view_auditevent",
@@ -38,6 +46,7 @@ _RIGHTS = {
     TopicKind.SUBSCRIPTIONS: "servers.view_server",
     TopicKind.SUBSCRIPTION: "servers.view_server",
     TopicKind.SESSIONS: "servers.view_server",
+    TopicKind.SIGN_INS: "servers.manage_credential",
 }
 
 

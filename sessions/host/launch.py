@@ -14,11 +14,13 @@ from django.utils import timezone
 
 from servers.audit.writer import AuditUnavailable, writer
 from servers.crypto import SealError
-from servers.domain import credentials
+from servers.domain import credentials, issuers
 from servers.domain.credential_parts import Parts
-from servers.domain.drafts import open_draft
+from servers.domain.drafts import open_draft, vault_of
 from servers.domain.form_data import Registration
+from servers.domain.issuers import Expected
 from servers.domain.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
+from servers.domain.references import has_reference
 from servers.enums import ConnectionPolicy, TransportKind
 from servers.models import Server, ServerDraft
 from servers.secret import Secret
@@ -70,6 +72,8 @@ class Launch:
     secrets: tuple[Secret, ...] = field(repr=False)
     identity: int | None = None
     account: Parts | None = field(default=None, repr=False)
+    account_row: tuple[int, int] = (0, 0)
+    expected: Expected | None = None
     roots: Roots = ()
     remembered: Remembered | None = None
     answers_sampling: bool = True
@@ -102,7 +106,9 @@ def load(session_id: int) -> Launch:
         raise _unopened(exc) from exc
     _stamp(values)
     launch = _launch(server, values, recalled(session.remembered))
-    launch = replace(launch, identity=session.identity_id, account=values.account)
+    identity = None if has_reference(server.url) else session.identity_id
+    launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
+    launch = replace(launch, expected=issuers.expected(server) if server.url else None)
     return launch if session.watched else replace(launch, unwatched=session.watch_requested)
 
 
@@ -116,11 +122,15 @@ def _stamp(values: LaunchValues) -> None:
 def load_draft(uid: UUID) -> Launch:
     """Open a sealed draft. In a reader thread. Raises LaunchProblem."""
     try:
-        registration = open_draft(ServerDraft.objects.get(uid=uid))
-        values = draft_launch_values(registration)
+        draft = ServerDraft.objects.get(uid=uid)
+        registration, vault = open_draft(draft), vault_of(draft)
+        values = draft_launch_values(registration, vault)
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
-    return _launch(registration, values)
+    _stamp(values)
+    identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None
+    launch = _launch(registration, values)
+    return replace(launch, identity=identity, account=values.account, account_row=values.account_row)
 
 
 def _unopened(exc: SealError | NotLaunchable) -> LaunchProblem:
@@ -188,16 +198,16 @@ def _spec(source: Server | Registration, values: LaunchValues, limits: Limits, c
     if source.transport == TransportKind.STDIO:
         return StdioSpec(
             command=source.command,
-            args=tuple(source.arguments),
-            cwd=source.working_directory or None,
+            args=values.reached.arguments,
+            cwd=values.reached.working_directory or None,
             env=lambda: _revealed(values.environment),
             limits=limits,
         )
     headers, policy, tls = partial(_revealed, values.headers), egress_policy(), _tls(values.certificate)
     if source.transport == TransportKind.WEBSOCKET:
-        return WebSocketSpec(source.url, headers, policy, limits, connect, tls)
+        return WebSocketSpec(values.reached.url, headers, policy, limits, connect, tls)
     kind = _HTTP_KINDS[source.transport]
-    return HttpSpec(source.url, headers, policy, limits, connect, tls, kind=kind)
+    return HttpSpec(values.reached.url, headers, policy, limits, connect, tls, kind=kind)
 
 
 def _tls(given: Certificate | None) -> ssl.SSLContext | None:

@@ -20,6 +20,7 @@ from servers.models import ServerDraft
 from servers.signals import draft_changed
 from sessions.client import Client
 from sessions.domain.lifecycle import Failure, storable, storable_json
+from sessions.host.authorization import authorized
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import Launch, LaunchProblem, load_draft
 from sessions.host.opening import Diagnosis, make_client
@@ -88,7 +89,7 @@ class Probe:
             return self._failed(self._diagnosis.failure(error))
 
     async def _tried(self, launch: Launch) -> dict[str, Any]:
-        client = make_client(launch, self._on_event)
+        client = make_client(authorized(launch, self._db, self._redactor), self._on_event)
         seconds = launch.timeouts.connect + EXTRA_SECONDS
         try:
             async with asyncio.timeout(seconds):

@@ -7,7 +7,7 @@ from uuid import UUID
 import structlog
 
 from servers.crypto import SealError
-from servers.domain import sign_ins
+from servers.domain import issuers, sign_ins
 from servers.enums import SignInState
 from servers.models import SignIn
 from sessions.client.authorization import Authorization, Pending
@@ -48,8 +48,9 @@ async def run(db: Database, uid: UUID) -> None:
 
 async def _step(db: Database, row: SignIn) -> None:
     client = await db.read(partial(sign_ins.opened, row, "client"))
-    url = row.identity.server.url
-    authorization = for_sign_in(url, row.identity_id, db, egress_policy(), client)
+    server = row.identity.server
+    expected = await db.read(partial(issuers.expected, server))
+    authorization = for_sign_in(server.url, row.identity_id, db, egress_policy(), client, expected)
     await (_prepare if row.state == SignInState.PREPARING else _finish)(db, row, authorization)
 
 

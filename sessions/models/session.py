@@ -83,6 +83,6 @@ class McpSession(models.Model):
     def shown_condition(self) -> str:
         """`condition`, or what a person is to do about it: the server sends people to its authorization server."""
         asks = self.condition == SessionCondition.NEEDS_AUTH and self.fault in _ASKS
-        if not asks or not self.identity.challenge:
+        if not asks or "metadata_url" not in self.identity.challenge:
             return self.condition
         return "sign_in_again" if self.connected_at else "sign_in"

@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from servers import access
 from servers.audit.record import Actor
 from servers.crypto import SealError
-from servers.domain import sign_ins
+from servers.domain import issuers, sign_ins
 from servers.enums import SignInState, TransportKind
 from servers.forms.sign_in import ClientForm
 from servers.models import Server, SignIn
@@ -82,6 +82,8 @@ def progress(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
         sign_ins.ask(row)
     context: dict[str, Any] = server_context(request, server_pages.header(row.identity.server), "settings")
     context |= {"row": row, "over": over, "host": urlsplit(row.issuer).netloc, "insecure": row.issuer[:5] == "http:"}
+    expected = issuers.expected(row.identity.server)
+    context["expected"] = expected if expected and expected.issuer == row.issuer else None
     fragment = "sessions/authorization/_progress.html"
     return render(request, fragment if request.htmx else "sessions/authorization/progress.html", context)
 

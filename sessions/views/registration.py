@@ -15,10 +15,11 @@ from servers import access
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
-from servers.domain import credential_board, credentials, drafts, registration
+from servers.domain import credential_board, credentials, drafts, issuers, needed, registration
 from servers.domain.registration import Conflict, Registration
 from servers.enums import TransportKind
 from servers.forms import ServerForm
+from servers.forms.vault import VaultForm
 from servers.models import Server
 from sessions.domain import commands, server_pages
 from sessions.domain.draft_page import draft_context
@@ -39,9 +40,11 @@ DEMO = Registration(
 @require_http_methods(["GET", "POST"])
 def add(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "add_server")
-    form = ServerForm(request.POST or None, user=request.user)
-    if request.method == "POST" and _complete(form):
-        server = _saved(form, lambda data: registration.register(Actor.of(request), request.user, data))
+    form, vault = ServerForm(request.POST or None, user=request.user), _vault(request)
+    if request.method == "POST" and _complete(form) and vault.is_valid():
+        chosen = credentials.chosen(request.user, vault.chosen)
+        actor = Actor.of(request)
+        server = _saved(form, lambda data: registration.register(actor, request.user, data, chosen=chosen))
         if server is not None:
             messages.success(request, f"{server.name} is registered.")
             return redirect("servers:tools", server.slug)
@@ -49,10 +52,16 @@ def add(request: HttpRequest) -> HttpResponse:
         "nav": "servers",
         "heading": "Add server",
         "form": form,
+        "vault": vault,
         "save": "Register server",
         "rights": access.rights(request.user),
     }
-    return render(request, "sessions/servers/form.html", context, status=422 if form.errors else 200)
+    bad = form.errors or vault.errors
+    return render(request, "sessions/servers/form.html", context, status=422 if bad else 200)
+
+
+def _vault(request: HttpRequest) -> VaultForm:
+    return VaultForm(request.POST or None, offers=credentials.offers(request.user))
 
 
 @sensitive_post_parameters()
@@ -74,6 +83,7 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
     context = server_context(request, server_pages.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}
     context |= {"uses": credential_board.uses_of(server), "attachable": credentials.attachable(server)}
+    context |= {"expected_issuer": issuers.expected(server)}
     status = 409 if conflict else 422 if form.errors else 200
     return render(request, "sessions/servers/settings.html", context, status=status)
 
@@ -123,6 +133,8 @@ def clone(request: HttpRequest, slug: str) -> HttpResponse:
     except ValidationError as problem:
         return render(request, "sessions/servers/clone.html", context | {"errors": problem.messages}, status=422)
     messages.success(request, f"{copy.name} is a disabled copy of {server.name}. Look it over, then enable it.")
+    if missing := needed.left_out(server, copy):
+        messages.warning(request, f"Value needed: {', '.join(missing)}. The copy goes without until it is given one.")
     return redirect("servers:settings", copy.slug)
 
 
@@ -141,13 +153,17 @@ def test(request: HttpRequest) -> HttpResponse:
     slug = request.GET.get("server")
     server = access.server_for(request.user, slug, "change") if slug else None
     access.require(request.user, "change_server" if slug else "add_server", server)
-    form = ServerForm(request.POST, user=request.user, server=server)
-    if not form.is_valid():
+    form, vault = ServerForm(request.POST, user=request.user, server=server), _vault(request)
+    complete = form.is_valid()
+    if complete and not vault.is_valid():
+        form.refuse(ValidationError(list(vault.errors["credentials"])))
+    if form.errors or not complete:
         return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)
     actor = Actor.of(request)
     data = Registration.of(form.registration_data())
     try:
-        draft = drafts.create_draft(actor, request.user, data, server)
+        chosen = credentials.chosen(request.user, vault.chosen) if server is None else []
+        draft = drafts.create_draft(actor, request.user, data, server, chosen)
     except ValidationError as problem:
         form.refuse(problem)
         return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)

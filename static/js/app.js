@@ -9,6 +9,7 @@ import { startLists } from './live-list.js';
 import { startPill } from './live-pill.js';
 import { startMenus } from './menus.js';
 import { startPalette } from './palette.js';
+import { startSignInNotes } from './sign-in-notes.js';
 import { startSubscriptionNotes } from './subscription-notes.js';
 import { startTimes } from './time.js';
 import { startToasts, toast } from './toast.js';
@@ -25,6 +26,7 @@ startPill(live);
 startLists(live);
 startInbox(live);
 startSubscriptionNotes(live);
+startSignInNotes(live);
 live.start();
 
 /* On a phone the chosen tab may stand outside of its scroller. */

@@ -42,6 +42,30 @@ function showPolicy() {
   }
 }
 
+/* Scheme, host and port, as the page writes the place that a credential is bound to. */
+function typedPlace() {
+  if (shownTransport() === 'stdio') return 'local processes';
+  try {
+    const url = new URL(form.elements.url.value.trim());
+    const ports = { 'http:': 80, 'ws:': 80, 'https:': 443, 'wss:': 443 };
+    return `${url.protocol}//${url.hostname}:${url.port || ports[url.protocol]}`;
+  } catch {
+    return '';
+  }
+}
+
+/* Only what may be sent to the typed address is offered; what is hidden is not chosen either. */
+function showCredentials(card) {
+  const place = typedPlace();
+  let shown = 0;
+  for (const row of card.querySelectorAll('[data-place]')) {
+    row.hidden = row.dataset.place !== place;
+    if (row.hidden) row.querySelector('input').checked = false;
+    shown += row.hidden ? 0 : 1;
+  }
+  card.querySelector('[data-none-fits]').hidden = shown > 0;
+}
+
 function total(rows) {
   return form.elements[`${rows.dataset.rows}-TOTAL_FORMS`];
 }
@@ -99,7 +123,12 @@ if (form) {
     choice.addEventListener('input', () => showUse(choice));
     showUse(choice);
   }
-  for (const name of ['transport', 'url', 'command']) form.elements[name].addEventListener('input', showFields);
+  const credentials = form.querySelector('[data-credentials]');
+  for (const name of ['transport', 'url', 'command']) {
+    form.elements[name].addEventListener('input', showFields);
+    if (credentials) form.elements[name].addEventListener('input', () => showCredentials(credentials));
+  }
+  if (credentials) showCredentials(credentials);
   form.elements.connection_policy.addEventListener('input', showPolicy);
   showFields();
   showPolicy();

@@ -155,11 +155,19 @@ def test_a_person_signs_in_stays_connected_is_signed_out_and_signs_in_again(
     greet_by_hand(ada, "Bea")
     ada.wait_for_state("Sign in again", 60)
     expect(card).to_have_text("Sign in again")
+    told = watcher.page.locator(".toast2").filter(has_text=f"{NAME} asks to sign in again")
+    expect(told.get_by_role("link", name="Sign in again")).to_have_attribute("href", f"/servers/{SLUG}/sign-in/")
     waits = session(stack)
     assert (waits["state"], waits["condition"], waits["next_retry_at"]) == ("disconnected", "needs_auth", None)
     watcher.open("/")
     attention = watcher.page.locator("#overview-attention li").filter(has_text=NAME)
     expect(attention.get_by_role("link", name="Sign in again")).to_be_visible()
+    expect(told).to_have_count(0)  # once for each fall, on whatever page
+    late = walker(stack, signed_in=True)
+    late.open("/")
+    expect(late.page.locator("#overview-attention li").filter(has_text=NAME)).to_be_visible()
+    late.page.wait_for_function("document.querySelector('[data-live-pill]')?.dataset.state === 'live'")
+    expect(late.page.locator(".toast2")).to_have_count(0)
     assert gate.events("refresh_refused") == 1, "it is not tried again before somebody signs in"
 
     signed_in(ada, gate)

@@ -16,6 +16,8 @@ from servers.domain.form_data import Registration
 from servers.domain.importing.document import Document
 from servers.domain.importing.entries import Entry, parse, words
 from servers.domain.importing.planning import Proposal, Verdict, match, overwriting
+from servers.domain.needed import others, used_by
+from servers.enums import CredentialKind
 from servers.models import Server
 
 
@@ -105,7 +107,7 @@ def _tried(name: str, act: Callable[[], Outcome]) -> Outcome:
 def _created(actor: Actor, user: Any, entry: Entry, given: Registration) -> Outcome:
     if not given.slug and (other := match(given, list(access.visible_servers(user)))) is not None:
         return Outcome(entry.name, "refused", f"{other.name} has this name already. Choose another one.")
-    server = registration.register(actor, user, given, enabled=entry.enabled and not _needed(given))
+    server = registration.register(actor, user, given, enabled=entry.enabled and not _waits(entry, given))
     return _told(entry, server, given, "created")
 
 
@@ -119,12 +121,18 @@ def _needed(given: Registration) -> list[str]:
     return [value.name for value in given.used_values() if value.needed]
 
 
+def _waits(entry: Entry, given: Registration) -> bool:
+    """For a value without which it cannot connect; a sign-in is asked for by the server itself."""
+    return bool(_needed(given) or [one for one in entry.credentials if one.kind != CredentialKind.OAUTH])
+
+
 def _told(entry: Entry, server: Server, given: Registration, result: str) -> Outcome:
-    needed = _needed(given)
+    kept = {one.words for one in others(used_by(server))}
+    needed = [*_needed(given), *(one.words for one in entry.credentials if one.words not in kept)]
     said = ""
     if needed and result == "changed":
         said = "It cannot connect before its values are entered in the settings."
-    elif needed:
+    elif _waits(entry, given):
         said = "Disabled. Enter its values in the settings, then enable it."
     elif not entry.enabled and result == "created":
         said = "Disabled, as the file says."

@@ -1,5 +1,6 @@
 """How an entry is reached: command or URL, and the transport that its words mean."""
 
+import re
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -23,8 +24,10 @@ _KINDS = {
 }
 _IN_CLEAR = (
     "An argument looks like a secret. Arguments are stored in clear and shown to whoever sees the server: make it an "
-    "environment variable if the program takes one."
+    "environment variable if the program takes one, or a reference such as ${MCP_TOKEN}."
 )
+# What comes before the path: all of it where a placeholder stands for the beginning.
+_PLACE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:\$\{[^{}]*\}|[^/?#])*")
 
 
 def connection(reading: Reading) -> dict[str, Any]:
@@ -70,8 +73,8 @@ def _stdio(reading: Reading, command: str, arguments: list[str]) -> dict[str, An
     return {
         "transport": TransportKind.STDIO,
         "command": reading.plain(command, "command"),
-        "arguments": [reading.plain(argument, "argument") for argument in arguments],
-        "working_directory": reading.plain(reading.text("cwd", "workingDirectory"), "working directory"),
+        "arguments": [reading.kept(argument, "argument") for argument in arguments],
+        "working_directory": reading.kept(reading.text("cwd", "workingDirectory"), "working directory"),
     }
 
 
@@ -86,7 +89,7 @@ def _split(reading: Reading, command: str) -> tuple[str, list[str]]:
 
 
 def _behind_url(reading: Reading, kind: TransportKind | None, url: str, http_url: str) -> dict[str, Any]:
-    columns: dict[str, Any] = {"url": reading.plain((url or http_url).strip(), "URL")}
+    columns: dict[str, Any] = {"url": _url(reading, (url or http_url).strip())}
     if "@" in columns["url"].partition("?")[0].partition("#")[0]:
         # The parser of URLs quotes what it cannot read, and here that may be a password.
         reading.problems.append(
@@ -98,3 +101,10 @@ def _behind_url(reading: Reading, kind: TransportKind | None, url: str, http_url
     elif http_url and not url:
         columns["transport"] = TransportKind.STREAMABLE_HTTP
     return columns
+
+
+def _url(reading: Reading, url: str) -> str:
+    """References stay in path and query; scheme, host and port are needed here, since secrets are bound to them."""
+    place = _PLACE.match(url)
+    end = place.end() if place else 0
+    return reading.plain(url[:end], "URL") + reading.kept(url[end:], "URL")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -12,8 +12,9 @@ from servers.domain.form_data import COLUMNS, Registration
 from servers.domain.importing.connection import connection
 from servers.domain.importing.document import Document
 from servers.domain.importing.given_values import given_values
-from servers.domain.importing.own import own_columns
+from servers.domain.importing.own import own_columns, own_credentials
 from servers.domain.importing.reading import Need, Reading, short
+from servers.domain.needed import Needed
 from servers.enums import TransportKind
 from servers.models import Server
 
@@ -33,6 +34,7 @@ class Entry:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
+    credentials: tuple[Needed, ...] = ()
 
     def unmet(self, typed: Mapping[str, str]) -> list[Need]:
         """Needed values without which it cannot be registered."""
@@ -57,6 +59,7 @@ def _entry(name: str, reading: Reading) -> Entry:
     columns = connection(reading) | _times(reading)
     own, secrets = own_columns(reading)
     columns |= own
+    credentials = own_credentials(reading)
     stated = frozenset(columns)
     columns.setdefault("transport", _open_transport(columns.get("url", "")))
     enabled = _enabled(reading)
@@ -69,9 +72,10 @@ def _entry(name: str, reading: Reading) -> Entry:
     if left := reading.leftovers():
         reading.notes.append(f"Not imported: {', '.join(left)}.")
     registration = Registration(**columns, values=values) if not reading.problems else None
-    entry = Entry(name, registration, stated, enabled, notes=_once(reading.notes), needs=tuple(reading.needs.values()))
+    notes, needs = _once(reading.notes), tuple(reading.needs.values())
+    entry = Entry(name, registration, stated, enabled, notes=notes, needs=needs, credentials=credentials)
     problems = reading.problems or ([] if entry.unmet(reading.typed) else faults(entry.registration))
-    return Entry(name, registration, stated, enabled, _once(problems), entry.notes, entry.needs)
+    return replace(entry, problems=_once(problems))
 
 
 def faults(registration: Registration | None) -> list[str]:

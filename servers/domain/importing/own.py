@@ -6,11 +6,14 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from servers.domain.importing.reading import Reading, short
-from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind
+from servers.domain.needed import Needed
+from servers.enums import ConnectionPolicy, CredentialKind, Environment, EraChoice, TransportKind
 from servers.validators import TIMES
 
 KEY = "mcpadmin"
-SECRETS, OWNER = "secrets", "owner"
+SECRETS, OWNER, CREDENTIALS = "secrets", "owner", "credentials"
+_MOST_CREDENTIALS, _FACT_CHARS = 20, 300
+_NEEDED_KINDS = (CredentialKind.OAUTH, CredentialKind.CERTIFICATE, CredentialKind.SERVICE_ACCOUNT)
 
 
 def _is_number(value: Any) -> bool:
@@ -57,9 +60,28 @@ def own_columns(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         reading.problems.append(f"{KEY}.{SECRETS} is not a list of names.")
         secrets = []
     columns = {name: _checked(reading, name, value) for name, value in given.items() if name in _RULES}
-    if unknown := given.keys() - _RULES.keys() - {SECRETS, OWNER}:
+    if unknown := given.keys() - _RULES.keys() - {SECRETS, OWNER, CREDENTIALS}:
         reading.notes.append(f"Not imported: {', '.join(f'{KEY}.{short(name)}' for name in sorted(unknown))}.")
     return columns | _owner(reading, given), secrets
+
+
+def own_credentials(reading: Reading) -> tuple[Needed, ...]:
+    """What the exported server spoke with besides headers and variables: to be made anew here."""
+    given = reading.mapping(KEY).get(CREDENTIALS, [])
+    found = [_needed(item) for item in given] if isinstance(given, list) else [None]
+    if None in found or len(found) > _MOST_CREDENTIALS:
+        reading.problems.append(f"{KEY}.{CREDENTIALS} is not as mcpadmin writes it.")
+        return ()
+    return tuple(item for item in found if item is not None)
+
+
+def _needed(item: Any) -> Needed | None:
+    facts = dict(item) if isinstance(item, dict) else {}
+    if not facts.keys() <= {"kind", "issuer", "client", "scopes"} or not is_texts(list(facts.values())):
+        return None
+    if facts.get("kind") not in _NEEDED_KINDS or any(len(fact) > _FACT_CHARS for fact in facts.values()):
+        return None
+    return Needed(**facts | {"kind": CredentialKind(facts["kind"])})
 
 
 def _checked(reading: Reading, name: str, value: Any) -> Any:

@@ -90,9 +90,24 @@ class Reading:
         return need
 
     def plain(self, text: str, place: str) -> str:
-        """Text in which no reference is resolved, such as an argument: each placeholder needs its value."""
+        """Text in which no reference is resolved, such as a command: each placeholder needs its value."""
 
         def put(found: Placeholder) -> str | None:
+            self.need(found.key, place, required=True)
+            return self.typed.get(found.key)
+
+        return replaced(text, put)
+
+    def kept(self, text: str, place: str) -> str:
+        """Text whose references a worker resolves; what means nothing there needs its value."""
+
+        def put(found: Placeholder) -> str | None:
+            if found.drops_default:
+                self.notes.append(
+                    f"The default of ${{{found.key}}} is left out: without that variable, connecting fails."
+                )
+            if found.reference:
+                return found.reference
             self.need(found.key, place, required=True)
             return self.typed.get(found.key)
 

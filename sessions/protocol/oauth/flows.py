@@ -39,20 +39,22 @@ class Found:
 def discover(settings: AuthorizationSettings, demand: Demand, known: Grant | None) -> Exchange[Found]:
     metadata = yield from resource_metadata.find(settings.server_url, demand.metadata_urls)
     if metadata is None:
-        beside = yield from server_metadata.find_beside(settings.server_url)
+        beside = yield from server_metadata.find_beside(settings.server_url, settings.expected_at)
         return Found(beside, canonical(settings.server_url))
-    issuer = _chosen(metadata.issuers, settings.issuer, known)
-    server = yield from server_metadata.find(issuer)
+    named = _chosen(metadata.issuers, settings, known)
+    server = yield from server_metadata.find(named, settings.expected_at(named))
     return Found(server, metadata.resource, metadata.scopes)
 
 
-def _chosen(issuers: tuple[str, ...], wished: str, known: Grant | None) -> str:
-    """The operator's choice, else the one that we know already, else the first."""
-    if wished and wished not in issuers:
+def _chosen(issuers: tuple[str, ...], settings: AuthorizationSettings, known: Grant | None) -> str:
+    """The operator's choice, else the one that we know already, else the first; by the name that the server uses."""
+    wished = settings.issuer
+    chosen = next((one for one in issuers if wished in (one, settings.expected_at(one))), "") if wished else ""
+    if wished and not chosen:
         raise AuthorizationError(f"The server does not name the authorization server {wished} that was chosen for it.")
-    if wished:
-        return wished
-    return known.issuer if known is not None and known.issuer in issuers else issuers[0]
+    if chosen:
+        return chosen
+    return next((one for one in issuers if known is not None and settings.expected_at(one) == known.issuer), issuers[0])
 
 
 def _blank(settings: AuthorizationSettings, demand: Demand, known: Grant | None, found: Found, signer: Signer) -> Grant:

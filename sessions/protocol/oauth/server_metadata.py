@@ -1,6 +1,7 @@
 """What an authorization server says of itself (RFC 8414, OpenID Connect Discovery), and what stands in for it in
 2025-03-26."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,32 +33,38 @@ class AuthorizationServer:
     dpop: bool = False
 
 
-def find(issuer: str) -> Exchange[AuthorizationServer]:
-    """By the issuer that the server's metadata names. AuthorizationError when nothing usable is there."""
+def find(issuer: str, expected: str = "") -> Exchange[AuthorizationServer]:
+    """By the issuer that the server's metadata names. `expected`: what an operator said to be found there instead.
+    AuthorizationError when nothing usable is there."""
     demand_secure(issuer, "The authorization server's address")
     other = ""
     for url in candidates(issuer):
         document = yield from _document(url)
         if document is None:
             continue
-        if document.get("issuer") == issuer:
+        if document.get("issuer") == (expected or issuer):
             return read(document)
         other = other or str(document.get("issuer"))
     if other:
         raise AuthorizationError(
-            f"The metadata of the authorization server {issuer[:200]!r} is that of another one ({other[:200]!r})."
+            f"The metadata of the authorization server {issuer[:200]!r} is that of another one ({other[:200]!r}). "
+            "An admin who knows that to be right can expect it, on the server's settings page under Credentials."
         )
     raise AuthorizationError(f"The authorization server {issuer[:200]!r} has no metadata that could be read.")
 
 
-def find_beside(server_url: str) -> Exchange[AuthorizationServer]:
+def _same(issuer: str) -> str:
+    return issuer
+
+
+def find_beside(server_url: str, expected_at: Callable[[str], str] = _same) -> Exchange[AuthorizationServer]:
     """2025-03-26: the server is its own authorization server, with endpoints at fixed paths when it does not say."""
     issuer = base(server_url)
     demand_secure(issuer, "The server's address")
     document = yield from _document(issuer + _OAUTH)
     if document is None:
         return AuthorizationServer(issuer, f"{issuer}/token", f"{issuer}/authorize", f"{issuer}/register", pkce=True)
-    if document.get("issuer") != issuer:
+    if document.get("issuer") != expected_at(issuer):
         raise AuthorizationError(f"The metadata at {issuer} is that of another authorization server.")
     return read(document)
 

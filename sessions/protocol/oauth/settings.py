@@ -22,6 +22,15 @@ class IdentityProvider:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedIssuer:
+    """An operator's word for an authorization server that carries another issuer in its metadata than the one by which
+    the server `named` it. Of this pair only."""
+
+    named: str
+    issuer: str
+
+
+@dataclass(frozen=True, slots=True)
 class AuthorizationSettings:
     """`client_*`: as registered by hand at `client_issuer` (empty: whoever is met first). `issuer`: which server to
     take where several are named. `private_key`: PEM, for `private_key_jwt` with `algorithm`."""
@@ -45,5 +54,10 @@ class AuthorizationSettings:
     #: workload identity: the platform's token, whose audience is the authorization server
     workload_token: TokenSource | None = field(default=None, repr=False)
     identity_provider: IdentityProvider | None = None
+    expected: ExpectedIssuer | None = None
     #: bind tokens to a key where the authorization server can (RFC 9449)
     dpop: bool = True
+
+    def expected_at(self, named: str) -> str:
+        """The issuer that has to stand in the metadata of the authorization server of this name."""
+        return self.expected.issuer if self.expected is not None and self.expected.named == named else named

@@ -7,11 +7,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from django.core.exceptions import ValidationError
 from django.test import Client
+from django.utils import timezone
 
-from servers.domain import credential_parts, credentials, service_account
+from servers.audit.record import Actor
+from servers.domain import credential_board, credential_parts, credentials, service_account
 from servers.domain.credential_parts import Parts
 from servers.enums import CredentialKind
-from servers.models import Credential
+from servers.models import Credential, Server
 from servers.secret import Secret
 
 ISSUER = "https://login.example.com"
@@ -22,8 +24,8 @@ def pem(key: Any) -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
-def parts(client: str = "robot", issuer: str = ISSUER, secret: str = "", key: str = "") -> Parts:
-    details = {"client": client, "issuer": issuer}
+def parts(client: str = "robot", issuer: str = ISSUER, secret: str = "", key: str = "", scopes: str = "") -> Parts:
+    details = {"client": client, "issuer": issuer, "scopes": scopes}
     return Parts(CredentialKind.SERVICE_ACCOUNT, details, {"secret": Secret(secret), "key": Secret(key)})
 
 
@@ -36,6 +38,7 @@ def parts(client: str = "robot", issuer: str = ISSUER, secret: str = "", key: st
         pytest.param(parts(key="no pem"), "key", id="no-key"),
         pytest.param(parts(key=pem(ed25519.Ed25519PrivateKey.generate())), "key", id="a-key-of-another-kind"),
         pytest.param(parts(issuer="login", secret=SECRET), "issuer", id="no-address"),
+        pytest.param(parts(secret=SECRET, scopes='read "all"'), "scopes", id="no-scope"),
         pytest.param(parts(issuer="http://login.example.com", secret=SECRET), "issuer", id="in-clear"),
     ],
 )
@@ -61,6 +64,7 @@ def test_the_form_seals_an_account_and_its_page_never_shows_the_secret(admin: An
         "url": "https://mcp.example.com/mcp",
         "client": "robot",
         "issuer": ISSUER,
+        "scopes": "  orders.read   orders.write ",
         "secret": SECRET,
         "key": "",
     }
@@ -68,9 +72,25 @@ def test_the_form_seals_an_account_and_its_page_never_shows_the_secret(admin: An
     assert answer.status_code == 302, answer.content.decode()
     row = Credential.objects.get()
     assert credentials.opened(row).secret("secret") == SECRET
+    assert row.details == {"client": "robot", "issuer": ISSUER, "scopes": "orders.read orders.write"}
     page = client.get(answer.url).content.decode()
     assert (ISSUER in page, "robot" in page, SECRET in page) == (True, True, False)
     again = client.post(
         f"/credentials/{row.uid}/replace/", {"client": "robot", "issuer": ISSUER, "secret": "", "key": ""}
     )
     assert "Enter either a client secret or a private key." in again.content.decode()
+
+
+@pytest.mark.django_db
+def test_what_is_said_of_a_value_that_was_replaced_does_not_count(admin: Any, actor: Actor) -> None:
+    made = credentials.create(actor, admin, "Robot", parts(secret=SECRET), "https://mcp.example.com")
+    now = timezone.now()
+    credentials.token_had(made.pk, made.version, now, "It says: invalid_client.")
+    row = credential_board.row_of(Credential.objects.get(), Server.objects.all())
+    assert (row.health.word, row.health.title, row.refreshed_at) == ("Got no token", "It says: invalid_client.", now)
+    replaced = credentials.replace(actor, admin, made, parts(secret="canary-account-88bb"))
+    credentials.token_had(made.pk, made.version, now, "of the one before")
+    row = credential_board.row_of(Credential.objects.get(), Server.objects.all())
+    assert (row.health.word, row.refreshed_at) == ("Not used", None)
+    credentials.token_had(made.pk, replaced.version, now)
+    assert Credential.objects.get().refreshed_at == now

@@ -1,18 +1,21 @@
 """From a registration to a specification: transports, limits, roots, memory."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.conf import settings
 
 from servers.audit.record import SYSTEM
-from servers.domain import credentials
+from servers.domain import credentials, issuers
 from servers.domain.credential_parts import Parts
 from servers.enums import CredentialKind, TransportKind
 from servers.secret import Secret
+from sessions.client.authorization import Authorization
 from sessions.domain.diagnosis import explain
+from sessions.host.authorization import authorized
+from sessions.host.db import Database
 from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, limits_of, load
 from sessions.host.redaction import Redactor
 from sessions.models import McpSession
@@ -120,3 +123,32 @@ def test_a_server_that_moved_is_not_opened_but_waits_for_a_person(admin_user: An
 def test_every_fault_of_a_launch_is_explained() -> None:
     for fault in (*NEEDS_CREDENTIAL, "reference_missing", "secret_unreadable"):
         assert explain(fault, "").title != explain("something unknown", "").title
+
+
+def test_a_service_account_asks_for_the_scopes_that_were_typed(admin_user: Any) -> None:
+    session = make_session(transport=TransportKind.STREAMABLE_HTTP, url="https://mcp.example.com/mcp")
+    issuer = "https://login.example.com"
+    details = {"client": "robot", "issuer": issuer, "scopes": "orders.read orders.write"}
+    parts = Parts(CredentialKind.SERVICE_ACCOUNT, details, {"secret": Secret("canary-robot"), "key": Secret("")})
+    made = credentials.create(SYSTEM, admin_user, "Robot", parts, session.server.url)
+    credentials.attach(SYSTEM, admin_user, session.server, made)
+    opened = authorized(load(session.pk), cast(Database, None), Redactor())
+    assert isinstance(opened.spec, HttpSpec)
+    authorization = opened.spec.authorization
+    assert isinstance(authorization, Authorization)
+    settings = authorization.settings
+    assert (settings.scopes, settings.client_issuer) == (("orders.read", "orders.write"), issuer)
+
+
+def test_a_service_account_is_bound_to_the_issuer_that_an_admin_expects(admin_user: Any) -> None:
+    session = make_session(transport=TransportKind.STREAMABLE_HTTP, url="https://mcp.example.com/mcp")
+    issuers.expect(SYSTEM, admin_user, session.server, "https://login.example.com/", "https://login.example.com")
+    found = load(session.pk)
+    assert found.expected == issuers.Expected("https://login.example.com/", "https://login.example.com")
+    details = {"client": "robot", "issuer": "https://login.example.com/"}
+    parts = Parts(CredentialKind.SERVICE_ACCOUNT, details, {"secret": Secret("canary-robot"), "key": Secret("")})
+    opened = authorized(replace(found, account=parts), cast(Database, None), Redactor())
+    assert isinstance(opened.spec, HttpSpec)
+    assert isinstance(opened.spec.authorization, Authorization)
+    settings = opened.spec.authorization.settings
+    assert (settings.issuer, settings.client_issuer) == ("https://login.example.com/", "https://login.example.com")

@@ -8,6 +8,7 @@ from django.contrib.auth import get_user_model
 
 from servers.audit.record import Actor
 from servers.domain import credentials, registration
+from servers.domain.credential_board import board
 from servers.domain.credential_parts import Parts
 from servers.domain.registration import Registration
 from servers.enums import CredentialKind, TransportKind
@@ -16,7 +17,7 @@ from servers.secret import Secret
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import LogLine
 from tests.peers.peers import free_port, start_peer
-from tests.sessions.host.harness import WorkerProcess
+from tests.sessions.host.harness import WorkerProcess, eventually
 from tests.sessions.host.test_worker_sign_in import Protected, called, session_in
 
 pytestmark = [pytest.mark.integration, pytest.mark.deadline(300)]
@@ -56,11 +57,16 @@ def test_a_refused_account_waits_and_its_replacement_gets_tokens_and_new_ones_by
     actor, made = registered_with(protected.url, account(issuer, "canary-account-wrong"))
     session_in(SessionCondition.NEEDS_AUTH, SessionState.DISCONNECTED, "it did not wait for a person")
     assert protected.events("account_refused") == 1
+    eventually(Credential.objects.exclude(refresh_fault="").first, 10, "the board does not know")
+    refused = board(Server.objects.all())[0]
+    assert (refused.health.word, "invalid_client" in refused.refresh_fault) == ("Got no token", True)
     credentials.replace(actor, get_user_model().objects.get(), made, account(issuer, SECRET))
     session = session_in(SessionCondition.NONE, SessionState.READY)
     assert called(session, "Ada").state == CallState.SUCCEEDED
     protected.control("expire")
     assert called(session, "Bea").state == CallState.SUCCEEDED
+    fine = eventually(Credential.objects.filter(refresh_fault="", refreshed_at__gt=refused.refreshed_at).first, 10)
+    assert (fine.expires_at, board(Server.objects.all())[0].health.word) == (None, "In use")
     assert (protected.events("account"), protected.events("call"), protected.events("register")) == (3, 2, 0)
     text = "".join(LogLine.objects.values_list("text", flat=True)) + shared_worker.output
     assert "canary-account" not in text

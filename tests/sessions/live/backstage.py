@@ -28,8 +28,8 @@ from servers.audit.record import SYSTEM, Event, record_many  # noqa: E402
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind  # noqa: E402
 from servers.models import AuditEvent, Definition, Server  # noqa: E402
 from sessions import bus  # noqa: E402
-from sessions.domain import commands  # noqa: E402
-from sessions.enums import CallState, Desired, LogSource  # noqa: E402
+from sessions.domain import commands, lifecycle  # noqa: E402
+from sessions.enums import CallState, Desired, LogSource, SessionCondition  # noqa: E402
 from sessions.models import Call, LogLine, McpSession, Worker  # noqa: E402
 
 User = get_user_model()
@@ -124,6 +124,19 @@ def worker_holds(server_uid: str) -> str:
     sessions.update(owner=worker, desired=Desired.OPEN, state="ready", epoch=F("epoch") + 1, version=F("version") + 1)
     bus.session_changed(server_uid)
     return str(worker.uid)
+
+
+def falls(server_uid: str) -> None:
+    """The session that `worker_holds` has begins to wait for a sign-in, by the verb that a host uses."""
+    session = McpSession.objects.select_related("owner", "server").get(server__uid=server_uid)
+    owner, server = session.owner, session.server
+    hold = lifecycle.Hold(
+        session.pk, session.uid, server.pk, server.uid, server.name, "shared", owner.pk, owner.uid, session.epoch
+    )
+    with transaction.atomic():
+        assert lifecycle.waiting_for_person(
+            hold, SessionCondition.NEEDS_AUTH, lifecycle.Failure("unauthorized", "It asks for a token.")
+        )
 
 
 def record(count: int, batch: int = 1, quiet: bool = False) -> int:

@@ -196,6 +196,9 @@ async def test_a_deleted_server_is_said_to_be_gone(site: Site) -> None:
         (RIGHTS, "audit.{server}"),
         (RIGHTS, "server.{upper}"),
         (RIGHTS, "server.*"),
+        ([*RIGHTS, "change_server"], "sign_ins"),
+        (["manage_credential", "change_server"], "sign_ins"),
+        ([*RIGHTS, "manage_credential"], "sign_ins"),
     ],
 )
 async def test_a_topic_without_its_right_or_its_row_is_denied(site: Site, rights: list[str], topic: str) -> None:

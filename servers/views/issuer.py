@@ -1,0 +1,40 @@
+"""The admin's choice of the issuer to expect at a server: a page that says what it means, set or taken back."""
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from servers import access
+from servers.audit.record import Actor
+from servers.domain import issuers
+from servers.forms.issuer import IssuerForm
+from servers.models import Server
+
+
+@require_http_methods(["GET", "POST"])
+def expect(request: HttpRequest, slug: str) -> HttpResponse:
+    """POST sets it; with `forget` it takes it back."""
+    server = access.server_for(request.user, slug, "change")
+    access.require(request.user, "manage_credential", server)
+    if "forget" in request.POST:
+        issuers.forget(Actor.of(request), request.user, server)
+        messages.success(request, f"{server.name} expects the issuer that it names again.")
+        return redirect("servers:settings", server.slug)
+    form = IssuerForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid() and _set(request, server, form):
+        return redirect("servers:settings", server.slug)
+    context = {"nav": "servers", "server": server, "form": form, "expected": issuers.expected(server)}
+    return render(request, "servers/credentials/issuer.html", context, status=422 if form.errors else 200)
+
+
+def _set(request: HttpRequest, server: Server, form: IssuerForm) -> bool:
+    try:
+        choice = issuers.expect(Actor.of(request), request.user, server, **form.cleaned_data)
+    except ValidationError as problem:
+        for name, words in (getattr(problem, "message_dict", None) or {"": problem.messages}).items():
+            form.add_error(name or None, words)
+        return False
+    messages.success(request, f"{server.name} expects {choice.words}. Sign in again.")
+    return True

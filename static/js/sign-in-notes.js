@@ -1,0 +1,73 @@
+/* On every page of those who may sign in: a message when a server's session begins to wait for it, once for each fall. */
+import { toast } from './toast.js';
+
+const PAUSE_MS = 5_000;
+const OPENED = 'sign-ins.opened'; // per tab: what fell before it was opened stands on the cards
+const TOLD = 'sign-ins.told'; // per tab: "server@when" of the falls that were told
+const MOST_TOLD = 100;
+const WORDS = {
+  sign_in_again: ['asks to sign in again', 'Sign in again'],
+  sign_in: ['asks for a sign-in', 'Sign in'],
+  needs_auth: ['refuses its credential', 'Look at it'],
+};
+
+let waiting = new Map(); // server -> its newest row
+let timer = 0;
+let quietUntil = 0;
+let told = [];
+
+function kept(key, value) {
+  try {
+    if (value === undefined) return sessionStorage.getItem(key);
+    sessionStorage.setItem(key, value);
+  } catch {
+    /* Storage may be forbidden: then each page counts as a tab of its own. */
+  }
+  return value ?? null;
+}
+
+function isNews(row, opened) {
+  const fall = `${row.server}@${row.fell_at}`;
+  if (Date.parse(row.fell_at) <= opened || told.includes(fall)) return false;
+  told = [...told, fall].slice(-MOST_TOLD);
+  kept(TOLD, told.join(' '));
+  return true;
+}
+
+function tell(list) {
+  timer = 0;
+  if (document.hidden || !waiting.size) return;
+  const rows = [...waiting.values()];
+  waiting = new Map();
+  quietUntil = Date.now() + PAUSE_MS;
+  if (rows.length === 1) {
+    const [row] = rows;
+    const [words, label] = WORDS[row.word] ?? WORDS.needs_auth;
+    toast({ tone: 'warn', title: `${row.server_name} ${words}`, text: 'Its session waits until then.', action: { label, url: row.url } });
+  } else {
+    toast({
+      tone: 'warn',
+      title: `${rows.length} servers ask for a sign-in`,
+      text: rows.slice(0, 3).map((row) => row.server_name).join(', '),
+      action: { label: 'Show them', url: list },
+    });
+  }
+}
+
+export function startSignInNotes(live) {
+  const list = document.body.dataset.signInNotes;
+  if (!list) return;
+  const opened = Number(kept(OPENED) ?? kept(OPENED, String(Number(document.body.dataset.renderedAt) * 1000)));
+  told = (kept(TOLD) ?? '').split(' ').filter(Boolean);
+  const soon = () => {
+    if (!timer) timer = setTimeout(() => tell(list), Math.max(0, quietUntil - Date.now()));
+  };
+  live.on('sign_ins', 'sign_in', (frame) => {
+    for (const row of frame.rows ?? []) {
+      if (!isNews(row, opened)) continue;
+      waiting.set(row.server, row);
+      soon();
+    }
+  });
+  document.addEventListener('visibilitychange', () => !document.hidden && soon());
+}

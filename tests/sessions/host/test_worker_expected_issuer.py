@@ -1,0 +1,80 @@
+"""A sign-in at an authorization server that carries a wrong issuer: refused, and begun once an admin expects it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from servers.audit.record import Actor
+from servers.domain import issuers, registration, sign_ins
+from servers.domain.form_data import Registration
+from servers.enums import SignInState, TransportKind
+from servers.models import Server, SignIn
+from tests.sessions.host.harness import WorkerProcess, eventually
+
+pytestmark = pytest.mark.integration
+ENDS = [SignInState.READY, SignInState.FAILED]
+
+
+class Wrong(BaseHTTPRequestHandler):
+    """Names itself with a slash at the end, and calls itself without it."""
+
+    def do_GET(self) -> None:
+        origin = f"http://127.0.0.1:{self.server.server_address[1]}"
+        ours: dict[str, Any] = {
+            "issuer": origin,
+            "authorization_endpoint": f"{origin}/authorize",
+            "token_endpoint": f"{origin}/token",
+            "code_challenge_methods_supported": ["S256"],
+        }
+        known = {
+            "/.well-known/oauth-protected-resource/mcp": {
+                "resource": f"{origin}/mcp",
+                "authorization_servers": [f"{origin}/"],
+            },
+            "/.well-known/oauth-authorization-server": ours,
+        }
+        body = json.dumps(known.get(self.path, {})).encode()
+        self.send_response(200 if self.path in known else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def wrong() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Wrong)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+def journey(user: Any, server: Server) -> SignIn:
+    row = sign_ins.begin(Actor.of_user(user), user, server, "browser", "client-1")
+    return eventually(SignIn.objects.filter(pk=row.pk, state__in=ENDS).first, 30, "nobody prepared it")
+
+
+def test_a_wrong_issuer_is_refused_until_an_admin_expects_it(
+    transactional_db: None, shared_worker: WorkerProcess, wrong: str
+) -> None:
+    user = get_user_model().objects.create_superuser("ada")
+    data = Registration(name="Wrong", transport=TransportKind.STREAMABLE_HTTP, url=f"{wrong}/mcp")
+    server = registration.register(Actor.of_user(user), user, data, enabled=False)
+    refused = journey(user, server)
+    assert refused.state == SignInState.FAILED
+    assert f"{wrong}/" in refused.detail
+    issuers.expect(Actor.of_user(user), user, server, f"{wrong}/", wrong)
+    begun = journey(user, server)
+    assert (begun.state, begun.issuer, begun.detail) == (SignInState.READY, wrong, "")
+    assert sign_ins.address(begun).startswith(f"{wrong}/authorize?")
