@@ -135,7 +135,10 @@ class Person:
         waiting = self._ends.setdefault(uid, asyncio.get_running_loop().create_future())
         with contextlib.suppress(websockets.ConnectionClosed):  # it is asked for again when the socket is back
             await self._say(op="sub", topics={f"call.{uid}": None})
-        return await asyncio.wait_for(asyncio.shield(waiting), seconds)
+        last = await asyncio.wait_for(asyncio.shield(waiting), seconds)
+        with contextlib.suppress(websockets.ConnectionClosed):  # a socket listens to a hundred topics at most
+            await self._say(op="unsub", topics=[f"call.{uid}"])
+        return last
 
     async def call(self, server: str, effect: str, **args: Any) -> dict[str, Any]:
         accepted = await self.ask(server, effect, **args)
