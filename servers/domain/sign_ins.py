@@ -6,7 +6,7 @@ to the person, the browser and the one `state` that was sent out, and counts for
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -110,6 +110,20 @@ def take(uid: UUID) -> SignIn | None:
     return SignIn.objects.select_related("identity__server", "user").get(uid=uid) if took else None
 
 
+def waiting(labels: Sequence[str]) -> list[UUID]:
+    """Those whose next step is a worker's, for one who carries these labels: whoever asked may not have been heard."""
+    rows = SignIn.objects.filter(state__in=_FOR_WORKER, expires_at__gt=timezone.now())
+    mine = rows.filter(identity__server__worker_label__in=["", *labels])
+    return list(mine.order_by("pk").values_list("uid", flat=True)[:_AT_ONCE])
+
+
+def end_lost() -> list[Event]:
+    """What a worker left in the middle does not rest here with its secrets for ever."""
+    left = SignIn.objects.filter(state__in=_UNDER_WAY, expires_at__lte=timezone.now())
+    rows = left.select_related("identity__server", "user")[:_AT_ONCE]
+    return [event for row in rows for event in failed(row, "The worker that was at it is gone. Begin again.")]
+
+
 def ready(row: SignIn, issuer: str, state: str, pending: Mapping[str, Any], url: str) -> bool:
     _put(row, "pending", pending)
     _put(row, "url", {"url": url})
@@ -153,6 +167,8 @@ def purge() -> int:
 
 
 # --- steps ---------------------------------------------------------------------------------------------------------------
+_FOR_WORKER = (SignInState.REQUESTED, SignInState.ANSWERED)
+_AT_ONCE = 20
 _UNDER_WAY = (SignInState.PREPARING, SignInState.FINISHING)
 _EMPTY = {f"sealed_{part}": None for part in ("client", "pending", "url", "answer")}
 

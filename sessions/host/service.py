@@ -58,7 +58,7 @@ class Host:
             "session": self.look_at,
             "test": self.test,
             "answer": self.look_at_answer,
-            "authorize": lambda uid: self._do(sign_ins.run(self.db, uid)),
+            "authorize": self.authorize,
         }
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -92,6 +92,10 @@ class Host:
         if draft_uid not in self._tests:
             self._tests.add(draft_uid)
             self._do(self._test(draft_uid), on_drop=partial(self._tests.discard, draft_uid))
+
+    def authorize(self, sign_in_uid: UUID) -> None:
+        """The next step of a sign-in; who is not the first to take it does nothing."""
+        self._do(sign_ins.run(self.db, sign_in_uid))
 
     async def _look(self, session_uid: UUID) -> None:
         held = next((item for item in self.supervisors.values() if item.hold.session_uid == session_uid), None)

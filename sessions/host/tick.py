@@ -14,6 +14,7 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
+from servers.domain import sign_ins
 from servers.domain.drafts import update_draft
 from servers.enums import DraftState
 from servers.models import ServerDraft
@@ -119,6 +120,7 @@ class Tick:
             await self._read_calls()
             await self._host.find_answers()
             await self._read_drafts()
+            await self._read_sign_ins()
             self._host.webhooks.look()
         except DatabaseAway:
             self._host.counters["database_away"] += 1
@@ -165,6 +167,11 @@ class Tick:
         for uid in await self._host.db.read(partial(waiting_drafts, self._host.me.labels)):
             self._host.test(uid)
         await self._host.db.write(_end_lost_tests)
+
+    async def _read_sign_ins(self) -> None:
+        for uid in await self._host.db.read(partial(sign_ins.waiting, self._host.me.labels)):
+            self._host.authorize(uid)
+        await self._host.db.write(sign_ins.end_lost, list)
 
 
 def _bury(gone: list[Worker], judge_stale: bool) -> Burial:

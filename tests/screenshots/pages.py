@@ -199,6 +199,12 @@ def open_removed(page: Page) -> None:
     page.locator("details.gone").evaluate_all("found => found.forEach((details) => { details.open = true })")
 
 
+def choose_credential(page: Page) -> None:
+    """What is offered follows the transport and the address that are typed."""
+    page.get_by_label("Transport").select_option("stdio")
+    page.locator("[data-credentials]").get_by_role("checkbox").check()
+
+
 def open_event(page: Page) -> None:
     page.locator(".tbl tbody td a").first.click()
     page.locator("#event").wait_for()
@@ -303,6 +309,8 @@ SHOTS = [
     Shot("credential-delete", lambda world: f"/credentials/{world.credential}/delete/"),
     Shot("credential-add", at("/credentials/add/")),
     Shot("credential-certificate", at("/credentials/add/?kind=certificate")),
+    Shot("server-add-credentials", at("/servers/add/"), prepare=choose_credential),
+    Shot("expected-issuer", lambda world: f"/credentials/for/{world.websocket}/issuer/"),
     Shot("server-sign-in", lambda world: f"/servers/{world.websocket}/sign-in/"),
     Shot("sign-in-refused", at("/sign-in/callback/?state=unknown"), allow=("400",)),
     Shot("audit", at("/audit/")),

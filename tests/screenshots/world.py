@@ -45,7 +45,7 @@ for listing in (before, now):
 CREDENTIALS = """
 from django.contrib.auth.models import User
 from servers.audit.record import SYSTEM
-from servers.domain import credentials
+from servers.domain import credentials, issuers
 from servers.domain.credential_parts import Parts
 from servers.enums import CredentialKind
 from servers.models import Server
@@ -57,6 +57,7 @@ used = credentials.create(SYSTEM, ada, "Sockets token", token, server.url)
 credentials.attach(SYSTEM, ada, server, used)
 value = Parts(CredentialKind.ENVIRONMENT, dict(variable="API_TOKEN"), dict(value=Secret("value-of-a-picture")))
 credentials.create(SYSTEM, ada, "Token of the night shift", value)
+issuers.expect(SYSTEM, ada, server, "https://login.example.com/tenant/", "https://login.example.com/tenant")
 print(used.uid)
 """
 

@@ -169,3 +169,22 @@ def test_a_refused_refresh_stands_on_the_board(server: Server) -> None:
     row = Credential.objects.get()
     assert row.refresh_fault == "Nobody is signed in."
     assert row.refreshed_at is not None
+
+
+def test_a_worker_finds_what_waits_for_it_and_what_was_left(
+    ready: SignIn, admin: Any, actor: Actor, server: Server
+) -> None:
+    assert sign_ins.waiting([]) == [], "a browser is under way"
+    back(admin)
+    assert sign_ins.waiting([]) == [ready.uid]
+    Server.objects.update(worker_label="gpu")
+    assert (sign_ins.waiting([]), sign_ins.waiting(["gpu"])) == ([], [ready.uid])
+    sign_ins.take(ready.uid)
+    assert (sign_ins.waiting(["gpu"]), sign_ins.end_lost()) == ([], [])
+    SignIn.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert len(sign_ins.end_lost()) == 1
+    row = SignIn.objects.values().get()
+    assert (row["state"], row["sealed_answer"], row["sealed_pending"]) == (SignInState.FAILED, None, None)
+    late = sign_ins.begin(actor, admin, server, BROWSER)
+    SignIn.objects.filter(pk=late.pk).update(expires_at=timezone.now())
+    assert sign_ins.waiting(["gpu"]) == [], "an expired one is nobody's any more"

@@ -1,0 +1,25 @@
+"""A sign-in whose message to the workers was lost is taken up by their tick, with no page open."""
+
+import pytest
+from django.test import Client
+
+from servers.domain import sign_ins
+from servers.enums import SignInState
+from servers.models import SignIn
+from tests.sessions.host.harness import WorkerProcess, eventually
+from tests.sessions.host.test_worker_sign_in import Protected, ada, begun, brought_back, protected, registered
+
+__all__ = ["ada", "protected"]
+pytestmark = [pytest.mark.integration, pytest.mark.deadline(200)]
+
+
+def test_both_steps_of_a_journey_are_found_by_the_tick(
+    ada: Client, shared_worker: WorkerProcess, protected: Protected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sign_ins, "ask", lambda _: None)
+    server = registered(protected.url)
+    page = begun(ada, server)
+    parameters = brought_back(ada, page)
+    assert ada.get("/sign-in/callback/", parameters).url == page
+    eventually(SignIn.objects.filter(state=SignInState.DONE).first, 30, "nobody finished it")
+    assert protected.events("code") == 1
