@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
 from servers import validators
-from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
 from servers.forms import roots, values
 from servers.forms.limits import LimitsForm
 from servers.forms.rows import with_another_row
@@ -20,7 +20,7 @@ ADD_ROW = {"_add_row": values.PREFIX, "_add_root": roots.PREFIX}
 _MONO = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
 _PLAIN = (
     *("name", "slug", "description", "notes", "environment", "era", "command", "working_directory", "url"),
-    *("connection_policy", "worker_label", "answers_sampling", "answers_elicitation", *validators.TIMES),
+    *("connection_policy", "signs_in_as", "worker_label", "answers_sampling", "answers_elicitation", *validators.TIMES),
 )
 
 
@@ -85,6 +85,7 @@ class ServerForm(forms.Form):
     working_directory = _text("Working directory", 1000, "A whole path. Empty: a directory of its own.", mono=True)
     era = _select("Protocol era", EraChoice.choices, EraChoice.AUTO)
     connection_policy = _select("Connection", ConnectionPolicy.choices, ConnectionPolicy.ALWAYS_ON)
+    signs_in_as = _select("Identity", SignsInAs.choices, SignsInAs.SHARED)
     worker_label = _text(
         "Worker label", 60, "Only workers that carry it open this server. Empty: any worker.", mono=True
     )

@@ -8,7 +8,10 @@ from servers.models.server import Server
 
 
 class Identity(models.Model):
-    """Who we are to a server: the credential a session speaks with. One upstream session is never shared by two."""
+    """Who we are to a server: the credential a session speaks with. One upstream session is never shared by two.
+
+    A personal one is its `user`'s alone: nobody else's call goes through its session.
+    """
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="identities")
@@ -21,6 +24,7 @@ class Identity(models.Model):
     # what the server's last demand for a sign-in named: {"metadata_url": "", "scopes": []}
     challenge = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)  # of a personal one: given up, its history is kept
 
     class Meta:
         verbose_name_plural = "identities"

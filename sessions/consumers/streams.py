@@ -55,6 +55,8 @@ class Subscription:
         if self.member.suspended:
             return
         viewer = self.member.viewer
+        if not frame.audience.has(viewer.user_id, viewer.sees_personal):
+            return
         text = frame.for_viewer(viewer.user_id, viewer.reads_payloads)
         version, digest = self.seen.get(frame.key, (-1, 0))
         if frame.version < version or digest == hash(text):

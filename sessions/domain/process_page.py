@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from servers.enums import IdentityKind
 from sessions.enums import LogSource, SessionState
 from sessions.models import LogLine, McpSession
 
@@ -73,5 +74,8 @@ def process_page(session: McpSession | None) -> ProcessPage | None:
 
 def _stderr(session: McpSession) -> list[LogLine]:
     """Oldest first."""
-    lines = LogLine.objects.filter(server_id=session.server_id, source=LogSource.STDERR).order_by("-seq")
+    own = session.identity_id if session.identity.kind == IdentityKind.PERSONAL else None
+    lines = LogLine.objects.filter(server_id=session.server_id, identity_id=own, source=LogSource.STDERR).order_by(
+        "-seq"
+    )
     return list(lines[:STDERR_LINES])[::-1]

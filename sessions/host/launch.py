@@ -19,7 +19,7 @@ from servers.domain.credential_parts import Parts
 from servers.domain.drafts import open_draft
 from servers.domain.form_data import Registration
 from servers.domain.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
-from servers.enums import ConnectionPolicy, TransportKind
+from servers.enums import ConnectionPolicy, IdentityKind, TransportKind
 from servers.models import Server, ServerDraft
 from servers.secret import Secret
 from sessions.domain import watches
@@ -103,6 +103,8 @@ def load(session_id: int) -> Launch:
     _stamp(values)
     launch = _launch(server, values, recalled(session.remembered))
     launch = replace(launch, identity=session.identity_id, account=values.account)
+    if session.identity.kind == IdentityKind.PERSONAL:
+        launch = replace(launch, idle_seconds=min(launch.idle_seconds, float(server.idle_timeout_seconds)))
     return launch if session.watched else replace(launch, unwatched=session.watch_requested)
 
 
@@ -176,7 +178,8 @@ def limits_of(overrides: Mapping[str, int]) -> Limits:
 
 
 def _idle_seconds(source: Server | Registration) -> float:
-    """How long a session may be unused before it is closed; infinite for one that is always on."""
+    """How long a session may be unused before it is closed; infinite for one that is always on, which only that of the
+    shared identity is."""
     if source.connection_policy == ConnectionPolicy.ON_DEMAND:
         return ON_DEMAND_IDLE_SECONDS
     if source.connection_policy == ConnectionPolicy.IDLE_TIMEOUT:

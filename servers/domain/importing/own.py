@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from servers.domain.importing.reading import Reading, short
-from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind
 from servers.validators import TIMES
 
 KEY = "mcpadmin"
@@ -43,6 +43,7 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "environment": _one_of(Environment),
     "era": _one_of(EraChoice),
     "connection_policy": _one_of(ConnectionPolicy),
+    "signs_in_as": _one_of(SignsInAs),
     "tags": is_texts,
     "roots": _is_roots,
     "limits": _is_limits,
