@@ -60,6 +60,8 @@ def _counts() -> list[Frame]:
     """Of everybody's questions; whoever sees more gets a number of their own."""
     waiting = Question.objects.filter(state=QuestionState.OPEN)
     shared, every = waiting.filter(personal=False).count(), waiting.count()
+    if every == shared:
+        return [_count(every, EVERYBODY)]
     theirs = dict(
         waiting.filter(personal=True).order_by().values_list("session__identity__user_id").annotate(Count("id"))
     )

@@ -56,7 +56,8 @@ def own_sign_in(request: HttpRequest, slug: str) -> HttpResponse:
     """The same for the user's own identity."""
     server = access.server_for(request.user, slug, "call_tool")
     if server.transport == TransportKind.STDIO:
-        raise Http404("A local process has no authorization server.")
+        messages.error(request, "A local process has no authorization server. Add a credential instead.")
+        return redirect("servers:identity", slug)
     return _sign_in(request, server, sign_ins.begin_own, own=True)
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -84,9 +84,9 @@ def _created(request: HttpRequest, server: Server, form: OwnCredentialForm) -> C
 def remove(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
     server = access.server_for(request.user, slug)
     credential = Credential.objects.filter(uid=uid, owner_id=request.user.pk).first()
-    if credential is None:
-        raise Http404("There is no such credential of yours.")
     try:
+        if credential is None:
+            raise ValidationError("This is no credential of yours here.")
         credentials.delete_own(Actor.of(request), request.user, server, credential)
     except ValidationError as problem:
         messages.error(request, " ".join(problem.messages))
