@@ -49,18 +49,21 @@ def registration_changed(
 
 def _open(server: Server, whose: Mapping[str, int], *, restart: bool) -> None:
     """An always-on server is wanted from now on; running sessions of a changed one are restarted."""
+    for identity in Identity.objects.filter(pk=whose["identity_id"]) if whose else ():
+        commands.session_of(identity, server)  # its first credential makes the session's row
     commands.shared_session(server)
     unserved = McpSession.objects.filter(server=server).exclude(lifecycle.IN_SERVICE)
     _close_sessions(unserved.filter(desired=Desired.OPEN))
     for session in McpSession.objects.filter(lifecycle.IN_SERVICE, server=server, **whose).select_related("identity"):
-        _open_session(server, session, restart=restart)
+        _open_session(server, session, restart=restart, given=bool(whose))
 
 
-def _open_session(server: Server, session: McpSession, *, restart: bool) -> None:
-    """Somebody's own is only open while it is used."""
+def _open_session(server: Server, session: McpSession, *, restart: bool, given: bool) -> None:
+    """Somebody's own is open while it is used, and from each new credential on, to show what it is good for."""
     rows = McpSession.objects.filter(pk=session.pk)
     always = server.connection_policy == ConnectionPolicy.ALWAYS_ON
-    if always and session.identity.kind == IdentityKind.SHARED:
+    own = session.identity.kind == IdentityKind.PERSONAL
+    if (always and not own) or (own and given and session.identity.uses.filter(blanked_at=None).exists()):
         rows.filter(desired=Desired.CLOSED).update(desired=Desired.OPEN, version=F("version") + 1)
     else:
         watched = rows.filter(watches.watched_session(), desired=Desired.CLOSED)

@@ -18,7 +18,7 @@ from servers.domain.credential_parts import Parts
 from servers.enums import CredentialKind, TransportKind
 from servers.forms.credential import ENTERED, OwnCredentialForm
 from servers.models import Credential, Identity, Server
-from sessions.domain import commands, listed, server_pages
+from sessions.domain import listed, server_pages
 from sessions.views.servers import server_context
 
 SUBSCRIPTIONS_SHOWN = 50
@@ -69,14 +69,11 @@ def _created(request: HttpRequest, server: Server, form: OwnCredentialForm) -> C
     actor = Actor.of(request)
     try:
         parts = Parts(form.kind, form.details(), form.secrets())
-        made = credentials.create_own(actor, request.user, server, parts)
-        commands.want_session(actor, commands.session_for(request.user, server))
+        return credentials.create_own(actor, request.user, server, parts)
     except ValidationError as problem:
         form.refuse(problem)
-    except (SealError, commands.AuditUnavailable) as problem:
+    except SealError as problem:
         form.refuse(ValidationError(str(problem)))
-    else:
-        return made
     return None
 
 

@@ -92,7 +92,12 @@ def test_the_numbers_count_what_is_active(session: McpSession) -> None:
     add_hours(make_subscription(session, "a"), 3, 4)
     add_gap(make_subscription(session, "b", state=SubscriptionState.WAITING), began=1)
     make_subscription(session, "c", active=False, state=SubscriptionState.ENDED)
-    assert board.numbers(AnonymousUser(), Server.objects.all()) == {"active": 2, "listening": 1, "events": 7, "attention": 1}
+    assert board.numbers(AnonymousUser(), Server.objects.all()) == {
+        "active": 2,
+        "listening": 1,
+        "events": 7,
+        "attention": 1,
+    }
 
 
 def test_a_row_needs_no_query_of_its_own(session: McpSession, django_assert_num_queries: Any) -> None:
