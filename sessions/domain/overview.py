@@ -27,6 +27,8 @@ class Attention:
     explanation: Explanation
     #: "sign_in" or "sign_in_again" where that is what helps
     condition: str
+    #: of the reader's own identity
+    own: bool
 
 
 def numbers(user: access.User, servers: QuerySet[Server]) -> dict[str, Any]:
@@ -61,7 +63,12 @@ def attention(user: access.User, servers: QuerySet[Server], count: int = 8) -> l
         .order_by("-fault_at")[:count]
     )
     return [
-        Attention(item.server, explain(item.fault, item.fault_detail, item.server), item.shown_condition)
+        Attention(
+            item.server,
+            explain(item.fault, item.fault_detail, item.server),
+            item.shown_condition,
+            item.identity.user_id is not None,
+        )
         for item in failing
     ]
 
