@@ -258,6 +258,8 @@ RECONNECT_CEILING_SECONDS = TIME_SCALE * env.float("MCPADMIN_RECONNECT_CEILING_S
 ALLOW_LOOPBACK = env.bool("MCPADMIN_ALLOW_LOOPBACK", default=_loopback)
 ALLOWED_NETWORKS = env.list("MCPADMIN_ALLOWED_NETWORKS", default=[])
 # Where a credential may travel over plain http, as host:port. Loopback always may.
+#: own identities of people at one server, hence sessions beside the shared one
+PERSONAL_SESSIONS = env.int("MCPADMIN_PERSONAL_SESSIONS", default=100)
 PLAIN_HTTP_HOSTS = env.list("MCPADMIN_PLAIN_HTTP_HOSTS", default=[])
 # What ${NAME} and ${file:/path} in headers and variables may name: patterns of variables of the worker, and folders.
 REFERENCE_VARIABLES = env.list("MCPADMIN_REFERENCE_VARIABLES", default=["MCP_*"])

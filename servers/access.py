@@ -10,11 +10,12 @@ from uuid import UUID
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404
 from django.utils import timezone
 
-from servers.models import AuditEvent, Server, ServerDraft
+from servers.enums import IdentityKind, SignsInAs
+from servers.models import AuditEvent, Identity, Server, ServerDraft
 
 User = AbstractBaseUser | AnonymousUser | Any  # the configured user model with PermissionsMixin
 
@@ -85,7 +86,47 @@ def _with_right(user: User, server: Server | None, right: str) -> Server:
         raise Http404("There is no such server, or you may not see it.")
     if right != "view":
         require(user, right, server)
+    return seen_by(user, server)
+
+
+def seen_by(user: User, server: Server) -> Server:
+    """With the identity under which this user sees it."""
+    server.seen_as = identity_key(user, server)
     return server
+
+
+# --- identities: the one place that says who somebody is to a server ---------------------------------------------------
+def own_identities(user: User) -> QuerySet[Identity]:
+    """Those that are in use: a server that speaks as one for all passes them over."""
+    return Identity.objects.filter(user_id=user.pk, kind=IdentityKind.PERSONAL, ended_at=None)
+
+
+def identity_key(user: User, server: Server) -> int | None:
+    """As Server.seen_as: the key of the user's own identity, 0 where they need one and have none, None: the shared one."""
+    if server.signs_in_as == SignsInAs.SHARED:
+        return None
+    own = own_identities(user).filter(server_id=server.pk).values_list("pk", flat=True).first()
+    return own or (0 if server.signs_in_as == SignsInAs.PERSONAL else None)
+
+
+def identities_of(user: User | None) -> QuerySet[Identity]:
+    """As which `user` speaks, at most one a server; None: as which everybody does who has no own one."""
+    shared = Q(kind=IdentityKind.SHARED) & ~Q(server__signs_in_as=SignsInAs.PERSONAL)
+    if user is None:
+        return Identity.objects.filter(shared)
+    own = own_identities(user).exclude(server__signs_in_as=SignsInAs.SHARED)
+    return Identity.objects.filter(Q(pk__in=own.values("pk")) | shared & ~Q(server__in=own.values("server_id")))
+
+
+def sees_personal(user: User) -> bool:
+    """Sessions of other people's own identities, with their calls, log lines and questions: who reads everybody's
+    results. What they are made with is never used for anybody else."""
+    return may(user, "view_payload")
+
+
+def seen_of_people(user: User, personal: Q, own: Q) -> Q:
+    """Rows that are nobody's own, or this user's, or anybody's for who sees them all."""
+    return Q() if sees_personal(user) else ~personal | own
 
 
 def draft_for(user: User, uid: UUID) -> ServerDraft:

@@ -57,6 +57,14 @@ class IdentityKind(TextChoices):
     PERSONAL = "personal", "Personal"
 
 
+class SignsInAs(TextChoices):
+    """Under which identities of a server there are sessions. An admin declares the shared one."""
+
+    SHARED = "shared", "One shared identity"
+    EITHER = "either", "Own credential, else the shared one"
+    PERSONAL = "personal", "Only with an own credential"
+
+
 class DefinitionKind(TextChoices):
     TOOL = "tool", "Tool"
     RESOURCE = "resource", "Resource"
@@ -135,6 +143,8 @@ class AuditAction(TextChoices):
     CREDENTIAL_BLANK = "server:credential:blank", "Credential blanked: the server moved"
     SIGN_IN_BEGIN = "server:credential:sign_in", "Sign-in to a server begun"
     SIGN_IN_END = "server:credential:signed_in", "Sign-in to a server ended"
+    IDENTITY_CREATE = "server:identity:create", "Own identity begun"
+    IDENTITY_END = "server:identity:end", "Own identity given up"
     KEYS_ROTATE = "server:credential:rotate", "Keys rotated"
     CONNECTION_TEST = "server:connection:test", "Connection tested"
     SESSION_OPEN = "server:session:open", "Session requested"

@@ -3,6 +3,7 @@
 Imported once by the app's ready().
 """
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from django.dispatch import receiver
 
 from servers.enums import AuditAction
 from servers.models import Server
-from servers.signals import audit_recorded, draft_changed, server_changed, sign_in_asked
+from servers.signals import audit_recorded, draft_changed, identity_ended, server_changed, sign_in_asked
 from sessions import bus
 from sessions.domain import commands, orders, tickets
 
@@ -31,8 +32,15 @@ def _audit_moved(seqs: range, **_: Any) -> None:
 
 
 @receiver(server_changed)
-def _server_moved(server_uid: UUID, change: AuditAction, reconnect: bool = False, **_: Any) -> None:
-    orders.registration_changed(server_uid, change, reconnect=reconnect)
+def _server_moved(
+    server_uid: UUID, change: AuditAction, reconnect: bool = False, identity_id: int | None = None, **_: Any
+) -> None:
+    orders.registration_changed(server_uid, change, reconnect=reconnect, identity_id=identity_id)
+
+
+@receiver(identity_ended)
+def _identity_goes(identity_id: int, **_: Any) -> int:
+    return orders.identity_ended(identity_id)
 
 
 @receiver(pre_delete, sender=Server)
@@ -70,6 +78,13 @@ def _password_changed(user: Any, **_: Any) -> None:
 def _user_saved(instance: Any, created: bool, update_fields: Any = None, **_: Any) -> None:
     if not created and not (update_fields and set(update_fields) <= _SIGN_IN_ONLY):
         _judge_again(instance.pk)
+        if not instance.is_active:
+            transaction.on_commit(partial(orders.user_left, instance.pk), robust=True)
+
+
+@receiver(pre_delete, sender=User)
+def _user_goes(instance: Any, **_: Any) -> None:
+    orders.before_user_delete(instance.pk)
 
 
 @receiver(post_delete, sender=User)

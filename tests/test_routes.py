@@ -226,6 +226,10 @@ CALLS_TOO = {
     ("servers:pause", "post"): "call_tool",
     ("servers:resume", "post"): "call_tool",
     ("calls:cancel", "post"): "call_tool",
+    ("servers:own_sign_in", "get"): "call_tool",
+    ("servers:own_sign_in", "post"): "call_tool",
+    ("servers:own_credential", "get"): "call_tool",
+    ("servers:own_credential", "post"): "call_tool",
 }
 NAMED = {"servers:call": "?tool=echo", "servers:tool_form": "?tool=echo", "servers:definition": "?key=echo"}
 # Somebody else's draft does not exist for others; a call of a tool has no completion's values and no contents.

@@ -10,8 +10,8 @@ from django.db.models import QuerySet
 
 from servers.domain.compatibility import Judgement
 from servers.domain.listing import Item, Listing, digest_of, judgement, read_listing
-from servers.enums import DefinitionChange, DefinitionKind
-from servers.models import Definition, DefinitionVersion, Server
+from servers.enums import DefinitionChange, DefinitionKind, IdentityKind
+from servers.models import Definition, DefinitionVersion, Identity, Server
 
 __all__ = ["Counts", "definitions", "digest_of", "kinds_known", "read_listing", "store", "store_listing"]
 _CHANGEABLE = ["title", "description", "position", "body", "digest", "changed_at", "removed_at"]
@@ -35,33 +35,41 @@ class Counts:
 
 
 def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:
-    """What the server offers now, in its own order."""
-    return server.definitions.filter(kind=kind, removed_at=None)
+    """What the server offers now to whom `server` was read for, in its own order."""
+    return server.definitions.filter(kind=kind, removed_at=None, **server.seen_through)
 
 
-def kinds_known(server_id: int) -> set[DefinitionKind]:
+def kinds_known(identity_id: int) -> set[DefinitionKind]:
     """Of which anything is stored, removed or not."""
-    kinds = Definition.objects.filter(server_id=server_id).order_by().values_list("kind", flat=True).distinct()
+    kinds = Definition.objects.filter(identity_id=identity_id).order_by().values_list("kind", flat=True).distinct()
     return {DefinitionKind(kind) for kind in kinds}
 
 
-def store_listing(server: Server, kind: DefinitionKind, items: Sequence[dict[str, Any]], now: datetime) -> Counts:
-    """Read and store in one. For long lists read them before the transaction that stores them."""
-    return store(server, read_listing(server, kind, items), now)
+def store_listing(
+    server: Server,
+    kind: DefinitionKind,
+    items: Sequence[dict[str, Any]],
+    now: datetime,
+    identity: Identity | None = None,
+) -> Counts:
+    """Read and store in one. For long lists read them before the transaction that stores them. `identity` None: the
+    shared one."""
+    identity = identity or server.identities.get_or_create(kind=IdentityKind.SHARED)[0]
+    return store(identity, read_listing(identity, kind, items), now)
 
 
-def store(server: Server, listing: Listing, now: datetime) -> Counts:
-    """Make the rows what the server just listed, in one transaction; done again it changes nothing.
+def store(identity: Identity, listing: Listing, now: datetime) -> Counts:
+    """Make the rows what the server just listed to `identity`, in one transaction; done again it changes nothing.
 
     A removed definition keeps its row and versions, so that its history is whole when it comes back.
     """
     with transaction.atomic():
-        known = {row.key: row for row in server.definitions.filter(kind=listing.kind)}
+        known = {row.key: row for row in identity.definitions.filter(kind=listing.kind)}
         news = _News(now)
         for position, item in enumerate(listing.items.values()):
             row = known.get(item.key)
             if row is None:
-                news.add(_new(server, listing.kind, item, position, now))
+                news.add(_new(identity, listing.kind, item, position, now))
             else:
                 news.take(row, item, position, listing.judged.get(item.key))
         for row in known.values():
@@ -71,8 +79,9 @@ def store(server: Server, listing: Listing, now: datetime) -> Counts:
     return news.counts(first=not known)
 
 
-def _new(server: Server, kind: DefinitionKind, item: Item, position: int, now: datetime) -> Definition:
-    row = Definition(server=server, kind=kind, key=item.key, position=position, first_seen_at=now, changed_at=now)
+def _new(identity: Identity, kind: DefinitionKind, item: Item, position: int, now: datetime) -> Definition:
+    belongs = {"identity_id": identity.pk, "server_id": identity.server_id}
+    row = Definition(**belongs, kind=kind, key=item.key, position=position, first_seen_at=now, changed_at=now)
     _describe(row, item)
     return row
 

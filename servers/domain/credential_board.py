@@ -9,8 +9,8 @@ from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
 from servers.domain.binding import bound_to, in_words, place_of
-from servers.enums import CredentialKind
-from servers.models import Credential, CredentialUse, Server, ServerValue
+from servers.enums import CredentialKind, IdentityKind
+from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
 
 SOON = timedelta(days=7)
 SHOWN = 500
@@ -56,7 +56,13 @@ def row_of(credential: Credential, visible: QuerySet[Server]) -> Row:
 
 
 def uses_of(server: Server) -> list[CredentialUse]:
-    return list(CredentialUse.objects.filter(identity__server=server).select_related("credential", "identity"))
+    """Those of the shared identity."""
+    uses = CredentialUse.objects.filter(identity__server=server, identity__kind=IdentityKind.SHARED)
+    return list(uses.select_related("credential", "identity"))
+
+
+def own_uses(identity: Identity) -> list[CredentialUse]:
+    return list(identity.uses.select_related("credential"))
 
 
 def place_words(server: Server) -> str:
@@ -64,7 +70,7 @@ def place_words(server: Server) -> str:
 
 
 def _credentials(visible: QuerySet[Server]) -> list[Row]:
-    return [_row(credential) for credential in _with_uses(Credential.objects.all(), visible)[:SHOWN]]
+    return [_row(credential) for credential in _with_uses(Credential.objects.select_related("owner"), visible)[:SHOWN]]
 
 
 def _with_uses(rows: QuerySet[Credential], visible: QuerySet[Server]) -> Any:

@@ -5,28 +5,25 @@ messages by part, crypto.SealError.
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from servers import access, crypto
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
-from servers.domain import credential_parts, rights
+from servers.domain import credential_parts, identities, rights
 from servers.domain.binding import ANYWHERE, Place, belongs, bound_to, in_words, place_of, require_encrypted
 from servers.domain.credential_parts import Parts
 from servers.domain.form_data import Registration
 from servers.enums import AuditAction, CredentialKind, IdentityKind, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
 from servers.secret import Secret
-from servers.signals import server_changed
 from servers.validators import origin, validate_url, validate_websocket_url
 
 TABLE, FIELD = Credential._meta.db_table, "sealed"
@@ -54,6 +51,7 @@ def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Cr
     """Another value in its place; kind and binding stay. Sessions that use it reconnect."""
     rights.require(user, actor, RIGHT, subject=credential.name)
     credential_parts.check(parts)
+    _require_shared(credential)
     with audited(actor) as trail:
         current = Credential.objects.select_for_update().get(pk=credential.pk)
         if current.kind != parts.kind:
@@ -62,17 +60,48 @@ def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Cr
         current.version = F("version") + 1
         current.save()
         trail.note(AuditAction.CREDENTIAL_REPLACE, None, current.name, {"kind": current.kind})
-        _tell(servers_of(current))
+        _tell(_identities_of(current))
     current.refresh_from_db()
     return current
+
+
+def create_own(actor: Actor, user: Any, server: Server, parts: Parts) -> Credential:
+    """For the user's own identity at this server, which begins with it. Nobody else ever speaks with it."""
+    credential_parts.check(parts)
+    _require_transport(server, parts.kind)
+    scheme, host, port = _place(parts.kind, server.url)
+    with identities.begun(actor, user, server) as (trail, identity):
+        name = identities.free_name(server, user)
+        row = Credential(name=name, kind=parts.kind, scheme=scheme, host=host, port=port, created_by_id=user.pk)
+        row.owner_id = user.pk
+        _refuse_doubles(identity, row, parts.details)
+        _put(row, parts)
+        row.save(force_insert=True)
+        CredentialUse.objects.create(credential=row, identity=identity)
+        details = {"kind": row.kind, "bound_to": in_words(bound_to(row))}
+        trail.add(identities.event(trail, identity, AuditAction.CREDENTIAL_CREATE, row.name, details))
+        _tell([identity])
+    return row
+
+
+def delete_own(actor: Actor, user: Any, server: Server, credential: Credential) -> None:
+    """The identity stays the user's own: it speaks without this from its next connection on."""
+    with audited(actor) as trail:
+        identity = access.own_identities(user).filter(server=server, uses__credential=credential).first()
+        if identity is None or credential.owner_id != user.pk:
+            raise ValidationError("This is no credential of yours here.", code="not_own")
+        details = {"kind": credential.kind}
+        trail.add(identities.event(trail, identity, AuditAction.CREDENTIAL_DELETE, credential.name, details))
+        Credential.objects.filter(pk=credential.pk).delete()
+        _tell([identity])
 
 
 def delete(actor: Actor, user: Any, credential: Credential) -> None:
     """Servers that use it go on without it when they connect next."""
     rights.require(user, actor, RIGHT, subject=credential.name)
     with audited(actor) as trail:
-        used_by = servers_of(credential)
-        names = [server.name for server in used_by]
+        used_by = _identities_of(credential)
+        names = [identity.server.name for identity in used_by]
         trail.note(AuditAction.CREDENTIAL_DELETE, None, credential.name, {"kind": credential.kind, "servers": names})
         _tell(used_by)
         Credential.objects.filter(pk=credential.pk).delete()
@@ -85,14 +114,14 @@ def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> C
     with audited(actor) as trail:
         current = Server.objects.select_for_update().get(pk=server.pk)
         use = put_to_use(trail, current, credential)
-        _tell([current])
+        _tell([use.identity])
     return use
 
 
 def put_to_use(trail: Trail, server: Server, credential: Credential) -> CredentialUse:
     """In the transaction of a verb that asked for the rights."""
-    _require_fit(server, credential)
     identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
+    _require_fit(identity, credential)
     use, _ = CredentialUse.objects.update_or_create(
         credential=credential, identity=identity, defaults={"blanked_at": None}
     )
@@ -104,9 +133,10 @@ def detach(actor: Actor, user: Any, server: Server, credential: Credential) -> N
     rights.require(user, actor, "change_server", server)
     rights.require(user, actor, RIGHT, server)
     with audited(actor) as trail:
-        if CredentialUse.objects.filter(identity__server=server, credential=credential).delete()[0]:
+        identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
+        if CredentialUse.objects.filter(identity=identity, credential=credential).delete()[0]:
             trail.note(AuditAction.CREDENTIAL_DETACH, ServerRef.of(server), credential.name)
-            _tell([server])
+            _tell([identity])
 
 
 def opened(credential: Credential) -> Parts:
@@ -129,21 +159,18 @@ def token_had(pk: int, version: int, at: datetime, fault: str = "") -> None:
     rows.update(refreshed_at=at, refresh_fault=fault[:_FAULT_CHARS])
 
 
-def servers_of(credential: Credential) -> list[Server]:
-    return list(Server.objects.filter(identities__uses__credential=credential).distinct())
-
-
 def attachable(server: Server) -> list[Credential]:
-    """Bound to this server's place and not in use by it."""
+    """Bound to this server's place, nobody's own, and not in use by its shared identity."""
     scheme, host, port = place_of(server)
-    bound = Credential.objects.filter(scheme=scheme, host=host, port=port)
+    bound = Credential.objects.filter(owner=None, scheme=scheme, host=host, port=port)
     bound = bound.filter(kind=CredentialKind.ENVIRONMENT) if server.transport == TransportKind.STDIO else bound
-    return list(bound.exclude(uses__identity__server=server, uses__blanked_at=None))
+    shared = CredentialUse.objects.filter(identity__server=server, identity__kind=IdentityKind.SHARED, blanked_at=None)
+    return list(bound.exclude(pk__in=shared.values("credential_id")))
 
 
 def choosable(user: Any) -> QuerySet[Credential]:
-    """What a server that is not saved yet may be given. A grant belongs to the identity that signed in."""
-    rows = Credential.objects.exclude(kind=CredentialKind.OAUTH)
+    """What a server that is not saved yet may be given: nobody's own. A grant belongs to the identity that signed in."""
+    rows = Credential.objects.filter(owner=None).exclude(kind=CredentialKind.OAUTH)
     return rows if access.may(user, RIGHT) else rows.none()
 
 
@@ -174,12 +201,21 @@ def require_chosen(actor: Actor, user: Any, registration: Registration, chosen: 
         for index, credential in enumerate(chosen):
             _require_place(registration, credential)
             headers = {value.name.lower() for value in registration.used_values() if value.kind == ValueKind.HEADER}
-            _refuse_double(registration.name, credential, headers, chosen[:index])
+            _refuse_double(registration.name, credential.kind, credential.details, headers, chosen[:index])
     except ValidationError as problem:
         raise ValidationError({"credentials": problem}) from problem
 
 
 # --- steps ---------------------------------------------------------------------------------------------------------------
+def _identities_of(credential: Credential) -> list[Identity]:
+    return list(Identity.objects.filter(uses__credential=credential).select_related("server").distinct())
+
+
+def _require_shared(credential: Credential) -> None:
+    if credential.owner_id is not None:
+        raise ValidationError(f"{credential.name} is somebody's own. Only its owner enters its value.", code="own")
+
+
 def _place(kind: CredentialKind, url: str) -> Place:
     if kind == CredentialKind.ENVIRONMENT:
         return ANYWHERE
@@ -213,38 +249,49 @@ def _put(row: Credential, parts: Parts) -> None:
         row.expires_at = credential_parts.certificate_of(parts).not_valid_after_utc
 
 
-def _require_fit(server: Server, credential: Credential) -> None:
-    """To its place, and not twice of one header or variable."""
-    _require_place(server, credential)
-    others = Credential.objects.filter(uses__identity__server=server, uses__blanked_at=None).exclude(pk=credential.pk)
-    headers = {row.name.lower() for row in server.values.filter(kind=ValueKind.HEADER)}
-    _refuse_double(server.name, credential, headers, others)
+def _require_fit(identity: Identity, credential: Credential) -> None:
+    """Nobody's own, to its place, and not twice of one header or variable."""
+    _require_shared(credential)
+    _require_place(identity.server, credential)
+    _refuse_doubles(identity, credential, credential.details)
 
 
 def _require_place(source: Server | Registration, credential: Credential) -> None:
     if not belongs(credential, source):
         words = f"{credential.name} is bound to {in_words(bound_to(credential))} and is never sent anywhere else."
         raise ValidationError(words, code="bound_elsewhere")
-    if (credential.kind == CredentialKind.ENVIRONMENT) != (source.transport == TransportKind.STDIO):
+    _require_transport(source, credential.kind)
+
+
+def _require_transport(source: Server | Registration, kind: str) -> None:
+    if (kind == CredentialKind.ENVIRONMENT) != (source.transport == TransportKind.STDIO):
         raise ValidationError("This kind of credential does not fit the transport.", code="transport")
 
 
-def _refuse_double(name: str, credential: Credential, headers: set[str], others: Iterable[Credential]) -> None:
+def _refuse_doubles(identity: Identity, credential: Credential, details: Mapping[str, Any]) -> None:
+    """A secret header of the registration is the shared identity's only."""
+    rows = identity.server.values.filter(kind=ValueKind.HEADER)
+    rows = rows if identity.kind == IdentityKind.SHARED else rows.filter(secret=False)
+    others = Credential.objects.filter(uses__identity=identity, uses__blanked_at=None).exclude(pk=credential.pk)
+    _refuse_double(identity.server.name, credential.kind, details, {row.name.lower() for row in rows}, others)
+
+
+def _refuse_double(
+    name: str, kind: str, details: Mapping[str, Any], headers: set[str], others: Iterable[Credential]
+) -> None:
     """Two of one header or variable: nobody could tell which is sent."""
     taken = set(headers)
     for other in others:
         taken |= credential_parts.header_names(other.kind, other.details)
-        same = other.kind == credential.kind == CredentialKind.CERTIFICATE
-        if same or (other.details.get("variable") and other.details == credential.details):
+        same = other.kind == kind == CredentialKind.CERTIFICATE
+        if same or (other.details.get("variable") and other.details == details):
             raise ValidationError(f"{name} already uses {other.name} for this.", code="double")
-    if double := taken & credential_parts.header_names(credential.kind, credential.details):
+    if double := taken & credential_parts.header_names(kind, details):
         words = f"{name} already sends the header {double.pop()}. Remove it there first."
         raise ValidationError(words, code="double")
 
 
-def _tell(servers: Iterable[Server]) -> None:
-    """On commit, as after a change of the registration: what it is opened with is different now."""
-    change = AuditAction.SERVER_CHANGE
-    for server in servers:
-        told = partial(server_changed.send_robust, sender=Server, server_uid=server.uid, change=change, reconnect=True)
-        transaction.on_commit(told, robust=True)
+def _tell(changed: Iterable[Identity]) -> None:
+    """As after a change of the registration: what the sessions of these identities are opened with is different now."""
+    for identity in changed:
+        identities.tell(identity)

@@ -16,6 +16,7 @@ _LABELS = {
     "owner_id": "Owner",
     "url": "URL",
     "slug": "Short name",
+    "signs_in_as": "Identity",
     "answers_sampling": "Sampling",
     "answers_elicitation": "Elicitation",
 }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
 from servers.models import Server
 from servers.secret import Secret
 from servers.validators import Root
@@ -73,6 +73,7 @@ class Registration:
     worker_label: str = ""
     answers_sampling: bool = True
     answers_elicitation: bool = True
+    signs_in_as: SignsInAs = SignsInAs.SHARED
     connection_policy: ConnectionPolicy = ConnectionPolicy.ALWAYS_ON
     idle_timeout_seconds: int = 900
     connect_timeout_seconds: int = 30

@@ -91,11 +91,19 @@ def _new(identity_pk: int) -> Credential:
     identity = Identity.objects.select_related("server").get(pk=identity_pk)
     scheme, host, port = place_of(identity.server)
     uid = uuid4()
-    name = f"{identity.server.name[:_NAME_CHARS]} sign-in"
+    whose = f" of {identity.name[:_NAME_CHARS]}" if identity.user_id else ""
+    name = f"{identity.server.name[:_NAME_CHARS]} sign-in{whose}"
     if Credential.objects.filter(name__iexact=name).exists():
         name = f"{name} {uid.hex[:8]}"
     row = Credential.objects.create(
-        uid=uid, name=name, kind=CredentialKind.OAUTH, scheme=scheme, host=host, port=port, sealed_at=timezone.now()
+        uid=uid,
+        owner_id=identity.user_id,
+        name=name,
+        kind=CredentialKind.OAUTH,
+        scheme=scheme,
+        host=host,
+        port=port,
+        sealed_at=timezone.now(),
     )
     # A grant of the place where the server was before is not waited for any more.
     CredentialUse.objects.filter(identity=identity, credential__kind=CredentialKind.OAUTH).delete()

@@ -10,7 +10,7 @@ from servers.domain.form_data import NO_VAULT, Registration, Vault
 from servers.domain.reached import Reached, reached
 from servers.domain.references import OPEN_ADDRESS, ReferenceMissing, has_reference
 from servers.domain.values import reveal
-from servers.enums import CredentialKind, TransportKind, ValueKind
+from servers.enums import CredentialKind, IdentityKind, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, Identity, Server
 from servers.secret import Secret
 
@@ -51,11 +51,18 @@ class LaunchValues:
 
 
 def launch_values(server: Server, identity: Identity | None = None) -> LaunchValues:
-    """Raises crypto.SealError and NotLaunchable, whose texts are fit for the page. `identity` None: the shared one."""
-    rows = list(server.values.all())
+    """Raises crypto.SealError and NotLaunchable, whose texts are fit for the page. `identity` None: the shared one.
+
+    Secret values of the registration are the shared identity's: nobody's own session carries them.
+    """
+    rows = [row for row in server.values.all() if not _is_own(identity) or not row.secret]
     values = _split(server.transport, [(row.kind, row.name, reveal(row)) for row in rows])
     values = replace(values, used_rows=tuple(row.pk for row in rows if row.secret))
     return _whole(values, server, _uses(server, identity))
+
+
+def _is_own(identity: Identity | None) -> bool:
+    return identity is not None and identity.kind == IdentityKind.PERSONAL
 
 
 def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT) -> LaunchValues:

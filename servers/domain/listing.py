@@ -16,7 +16,7 @@ from servers.audit.canonical import clean, plain
 from servers.domain.compatibility import LISTING_STEPS, TOO_LARGE, Judgement, judge
 from servers.domain.schema_reading import Budget
 from servers.enums import DefinitionKind
-from servers.models import Definition, Server
+from servers.models import Definition, Identity
 
 JUDGED_CHARS = 512 * 1024
 _KEYS = {
@@ -48,10 +48,10 @@ class Listing:
     differs: bool = True
 
 
-def read_listing(server: Server, kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> Listing:
+def read_listing(identity: Identity, kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> Listing:
     """Items without a key, or with one that came before, are left out."""
     found = _by_key(kind, items)
-    rows = {row.key: row for row in server.definitions.filter(kind=kind)}
+    rows = {row.key: row for row in identity.definitions.filter(kind=kind)}
     budget = Budget(LISTING_STEPS)
     judged = {
         key: (rows[key].digest, judgement(rows[key].body, item.body, budget))

@@ -51,7 +51,7 @@ _SLUG_LENGTH, _NAME_LENGTH = 64, 120
 # What a live session was opened with. Any other field changes without disturbing it or its calls; it is told of roots.
 _OF_THE_CONNECTION = {
     *("transport", "era", "url", "command", "arguments", "working_directory", "connection_policy", "limits"),
-    *("worker_label", "answers_sampling", "answers_elicitation"),
+    *("worker_label", "signs_in_as", "answers_sampling", "answers_elicitation"),
     *("idle_timeout_seconds", "connect_timeout_seconds", "request_timeout_seconds", "total_timeout_seconds"),
 }
 _SLUG_TAKEN = "Another server has this short name. Choose a different one."
@@ -162,7 +162,7 @@ def dependents(server: Server) -> Dependents:
         definitions=server.definitions.filter(removed_at=None).count(),
         credentials=server.values.filter(secret=True).count()
         + CredentialUse.objects.filter(identity__server=server).count(),
-        identities=server.identities.count(),
+        identities=server.identities.filter(ended_at=None).count(),
     )
 
 

@@ -17,15 +17,15 @@ from django.db import transaction
 from django.utils import timezone
 
 from servers import crypto
-from servers.audit.acts import audited
+from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, Event, ServerRef
-from servers.domain import rights
+from servers.domain import identities, rights
 from servers.domain.binding import require_encrypted
 from servers.domain.references import OPEN_ADDRESS, has_reference
 from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignInState, TransportKind
 from servers.models import Identity, Server, SignIn
 from servers.secret import Secret
-from servers.signals import server_changed, sign_in_asked
+from servers.signals import sign_in_asked
 
 LIFETIME = timedelta(minutes=10)
 RIGHT = "manage_credential"
@@ -46,23 +46,43 @@ def digest(text: str) -> str:
 def begin(
     actor: Actor, user: Any, server: Server, browser: str, client_id: str = "", client_secret: str = ""
 ) -> SignIn:
-    """`browser`: the key of the browser's session. The client is only named where it was registered by hand."""
+    """For the shared identity. `browser`: the key of the browser's session. The client is only named where it was
+    registered by hand."""
     rights.require(user, actor, "change_server", server)
     rights.require(user, actor, RIGHT, server)
+    _require_possible(server)
+    with audited(actor) as trail:
+        identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
+        return _begun(trail, identity, user, browser, client_id, client_secret)
+
+
+def begin_own(
+    actor: Actor, user: Any, server: Server, browser: str, client_id: str = "", client_secret: str = ""
+) -> SignIn:
+    """For the user's own identity, which begins with it."""
+    _require_possible(server)
+    with identities.begun(actor, user, server) as (trail, identity):
+        return _begun(trail, identity, user, browser, client_id, client_secret)
+
+
+def _require_possible(server: Server) -> None:
     if server.transport == TransportKind.STDIO:
         raise ValidationError("A local process has no authorization server.", code="transport")
     if has_reference(server.url):
         raise ValidationError(OPEN_ADDRESS, code="reference")
     require_encrypted(server.url)
     purge()
-    with audited(actor) as trail:
-        identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
-        row = SignIn(identity=identity, user=user, browser=digest(browser), expires_at=timezone.now() + LIFETIME)
-        if client_id:
-            _put(row, "client", {"client_id": client_id, "client_secret": client_secret})
-        row.save(force_insert=True)
-        trail.note(AuditAction.SIGN_IN_BEGIN, ServerRef.of(server), server.name)
-        ask(row)
+
+
+def _begun(
+    trail: Trail, identity: Identity, user: Any, browser: str, client_id: str = "", client_secret: str = ""
+) -> SignIn:
+    row = SignIn(identity=identity, user=user, browser=digest(browser), expires_at=timezone.now() + LIFETIME)
+    if client_id:
+        _put(row, "client", {"client_id": client_id, "client_secret": client_secret})
+    row.save(force_insert=True)
+    trail.add(identities.event(trail, identity, AuditAction.SIGN_IN_BEGIN, identity.server.name))
+    ask(row)
     return row
 
 
@@ -136,10 +156,7 @@ def done(row: SignIn) -> list[Event]:
     """Signed in: what is sealed here is of no more use, and the session is opened anew."""
     if not _step(row.uid, SignInState.FINISHING, SignInState.DONE, **_EMPTY):
         return []
-    server = row.identity.server
-    change = AuditAction.SERVER_CHANGE
-    told = partial(server_changed.send_robust, sender=Server, server_uid=server.uid, change=change, reconnect=True)
-    transaction.on_commit(told, robust=True)
+    identities.tell(row.identity)
     return [_event(row, AuditOutcome.OK, {"issuer": row.issuer})]
 
 

@@ -129,5 +129,12 @@ class CredentialForm(forms.Form):
         return forms.CharField(label="For", max_length=2000, initial=url, help_text=help_text, widget=widget)
 
 
+class OwnCredentialForm(CredentialForm):
+    """For one's own identity at one server: its name and place are known."""
+
+    def __init__(self, kind: str, data: Any = None) -> None:
+        super().__init__(kind, data, stored={})
+
+
 def _copied(field: forms.CharField) -> forms.CharField:
     return field.__deepcopy__({})

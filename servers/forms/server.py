@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
 from servers import validators
-from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
 from servers.forms import roots, values
 from servers.forms.limits import LimitsForm
 from servers.forms.rows import with_another_row
@@ -20,7 +20,7 @@ ADD_ROW = {"_add_row": values.PREFIX, "_add_root": roots.PREFIX}
 _MONO = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
 _PLAIN = (
     *("name", "slug", "description", "notes", "environment", "era", "command", "working_directory", "url"),
-    *("connection_policy", "worker_label", "answers_sampling", "answers_elicitation", *validators.TIMES),
+    *("connection_policy", "signs_in_as", "worker_label", "answers_sampling", "answers_elicitation", *validators.TIMES),
 )
 
 
@@ -44,9 +44,11 @@ def _switch(label: str, help_text: str) -> forms.BooleanField:
     return forms.BooleanField(label=label, required=False, initial=True, help_text=help_text, widget=widget)
 
 
-def _select(label: str, choices: Any, initial: str, help_text: str = "") -> forms.ChoiceField:
+def _select(label: str, choices: Any, initial: str, help_text: str = "", *, required: bool = True) -> forms.ChoiceField:
     widget = forms.Select(attrs={"class": "form-select"})
-    return forms.ChoiceField(label=label, choices=choices, initial=initial, help_text=help_text, widget=widget)
+    return forms.ChoiceField(
+        label=label, choices=choices, initial=initial, help_text=help_text, widget=widget, required=required
+    )
 
 
 class ServerForm(forms.Form):
@@ -90,6 +92,7 @@ class ServerForm(forms.Form):
     working_directory = _text("Working directory", 1000, "A whole path. Empty: a directory of its own.", mono=True)
     era = _select("Protocol era", EraChoice.choices, EraChoice.AUTO)
     connection_policy = _select("Connection", ConnectionPolicy.choices, ConnectionPolicy.ALWAYS_ON)
+    signs_in_as = _select("Identity", SignsInAs.choices, SignsInAs.SHARED, required=False)
     worker_label = _text(
         "Worker label", 60, "Only workers that carry it open this server. Empty: any worker.", mono=True
     )
@@ -255,6 +258,7 @@ class ServerForm(forms.Form):
         """What `Registration.of` takes. After is_valid()."""
         data = {name: self.cleaned_data[name] for name in (*_PLAIN, "tags", "arguments")}
         owner = self.cleaned_data["owner"]
+        data["signs_in_as"] = data["signs_in_as"] or (self.server.signs_in_as if self.server else SignsInAs.SHARED)
         return data | {
             "transport": TransportKind(self.cleaned_data["transport"]),
             "owner_id": owner.pk if owner else None,

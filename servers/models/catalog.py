@@ -1,13 +1,16 @@
 from django.db import models
 
 from servers.enums import DefinitionChange, DefinitionKind
+from servers.models.identity import Identity
 from servers.models.server import Server
 
 
 class Definition(models.Model):
-    """A tool, resource, template or prompt as the server described it last. `body` is the server's JSON, verbatim."""
+    """A tool, resource, template or prompt as the server described it last to one identity. `body` is the server's JSON,
+    verbatim."""
 
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="definitions")
+    identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="definitions")
     kind = models.CharField(max_length=20, choices=DefinitionKind)
     key = models.TextField()  # a tool's or prompt's name, a resource's URI, a template's URI template
     title = models.TextField(blank=True)
@@ -21,7 +24,7 @@ class Definition(models.Model):
 
     class Meta:
         ordering = ["position", "id"]
-        constraints = [models.UniqueConstraint(fields=["server", "kind", "key"], name="definition_once_a_server")]
+        constraints = [models.UniqueConstraint(fields=["identity", "kind", "key"], name="definition_once_an_identity")]
 
     def __str__(self) -> str:
         return self.title or self.key

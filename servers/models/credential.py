@@ -12,6 +12,10 @@ class Credential(models.Model):
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     version = models.PositiveIntegerField(default=1)
+    # whose own it is: used by that person's identities only; null: of the vault that admins share
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="own_credentials"
+    )
     name = models.CharField(max_length=120, unique=True)
     kind = models.CharField(max_length=20, choices=CredentialKind)
     scheme = models.CharField(max_length=10, blank=True)  # with host and port where it may be sent; blank: to a child

@@ -8,7 +8,10 @@ from servers.models.server import Server
 
 
 class Identity(models.Model):
-    """Who we are to a server: the credential a session speaks with. One upstream session is never shared by two."""
+    """Who we are to a server: the credential a session speaks with. One upstream session is never shared by two.
+
+    A personal one is its `user`'s alone: nobody else's call goes through its session.
+    """
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="identities")
@@ -22,6 +25,7 @@ class Identity(models.Model):
     # {"expected": …}, an admin's choice: see domain/issuers.py
     challenge = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)  # of a personal one: given up, its history is kept
 
     class Meta:
         verbose_name_plural = "identities"

@@ -1,9 +1,10 @@
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.db import models
 
-from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, IdentityKind, SignsInAs, TransportKind, ValueKind
 
 
 class Server(models.Model):
@@ -33,6 +34,7 @@ class Server(models.Model):
     answers_sampling = models.BooleanField(default=True)  # declared, and put into the inbox
     answers_elicitation = models.BooleanField(default=True)
 
+    signs_in_as = models.CharField(max_length=10, choices=SignsInAs, default=SignsInAs.SHARED)
     connection_policy = models.CharField(max_length=20, choices=ConnectionPolicy, default=ConnectionPolicy.ALWAYS_ON)
     idle_timeout_seconds = models.PositiveIntegerField(default=900)
     connect_timeout_seconds = models.PositiveIntegerField(default=30)
@@ -46,6 +48,10 @@ class Server(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
 
+    #: of a row that was read for somebody (see access.identity_key): whose session and lists are meant. The key of an
+    #: identity, 0 where they have none yet; None means the shared one
+    seen_as: int | None = None
+
     class Meta:
         ordering = ["name", "id"]
         permissions = [
@@ -58,6 +64,13 @@ class Server(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def seen_through(self) -> dict[str, Any]:
+        """A filter for rows of an identity (sessions, definitions, ...): those that `seen_as` means."""
+        if self.seen_as is not None:
+            return {"identity_id": self.seen_as}
+        return {"identity_id": 0} if self.signs_in_as == SignsInAs.PERSONAL else {"identity__kind": IdentityKind.SHARED}
 
     @property
     def unencrypted(self) -> bool:

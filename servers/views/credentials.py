@@ -53,9 +53,14 @@ def _detail(request: HttpRequest, credential: Credential) -> dict[str, Any]:
         "nav": "credentials",
         "row": reading.row_of(credential, access.visible_servers(request.user)),
         "credential": credential,
-        "form": CredentialForm(credential.kind, stored=credential.details) if credential.kind in ENTERED else None,
+        "form": CredentialForm(credential.kind, stored=credential.details) if _replaceable(credential) else None,
         "rights": access.rights(request.user),
     }
+
+
+def _replaceable(credential: Credential) -> bool:
+    """Somebody's own is entered by that person, at the server."""
+    return credential.kind in ENTERED and credential.owner_id is None
 
 
 @sensitive_post_parameters()
@@ -115,8 +120,8 @@ def _created(request: HttpRequest, form: CredentialForm) -> Credential | None:
 @require_POST
 def replace(request: HttpRequest, uid: UUID) -> HttpResponse:
     credential = credential_for(request, uid, "manage_credential")
-    if credential.kind not in ENTERED:
-        raise Http404("This credential is replaced by signing in again.")
+    if not _replaceable(credential):
+        raise Http404("This credential is replaced by whoever signed in or entered it as their own.")
     form = CredentialForm(credential.kind, request.POST, stored=credential.details)
     if form.is_valid():
         try:

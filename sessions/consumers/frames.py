@@ -7,11 +7,35 @@ import orjson
 
 
 @dataclass(frozen=True, slots=True)
+class Audience:
+    """To whom a frame goes: to these users (None: to all) but not to those. `seers`: whether it goes to whoever sees
+    other people's own sessions, whatever else is said; None: they are as all others."""
+
+    users: frozenset[int] | None = None
+    but: frozenset[int] = frozenset()
+    seers: bool | None = None
+
+    def has(self, user_id: int, sees_personal: bool) -> bool:
+        if sees_personal and self.seers is not None:
+            return self.seers
+        return user_id not in self.but and (self.users is None or user_id in self.users)
+
+
+EVERYBODY = Audience()
+SEERS, OTHERS = Audience(users=frozenset(), seers=True), Audience(seers=False)
+
+
+def of_owner(user_id: int | None) -> Audience:
+    """Of what belongs to somebody's own session."""
+    return Audience(users=frozenset({user_id} if user_id else ()), seers=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """`key` names the object inside the topic, `version` its age: an older one is never sent after a newer one.
 
     `moved`: milliseconds since the epoch, where the cursor of a topic is a moment and no version.
-    `reserved` is the text for viewers who may not read arguments and results; None: the same for everybody.
+    `audience`: to whom it goes at all. `reserved` is the text for viewers who may not read arguments and results; None: the same for everybody.
     """
 
     text: str
@@ -21,6 +45,7 @@ class Frame:
     owner_id: int | None = None
     final: bool = False
     moved: int | None = None
+    audience: Audience = EVERYBODY
 
     def for_viewer(self, user_id: int, reads_payloads: bool) -> str:
         if self.reserved is None or reads_payloads or user_id == self.owner_id:

@@ -38,6 +38,7 @@ class Hub:
         self.reader = Reader()
         self.sockets: set[Socket] = set()
         self.streams: dict[str, Stream] = {}
+        self._own: dict[str, set[str]] = {}  # topic of hints: names of the streams of people's own sessions
         self._reads = TopicReads(self.reader, self._spawn_catch_up)
         self._early = EarlyHints()
         listener = bus.Listener(bus.GROUP, self._told, self._joined)
@@ -121,6 +122,8 @@ class Hub:
         stream = self.streams.get(topic.name)
         if stream is None:
             stream = self.streams[topic.name] = self._reads.stream(topic)
+            if topic.identity is not None:
+                self._own.setdefault(topic.hint, set()).add(topic.name)
         return stream
 
     def _told(self, message: dict[str, Any]) -> None:
@@ -138,10 +141,16 @@ class Hub:
             self._suspend(hint.get("rows") or [])
         elif topic == bus.LOST:
             self._recheck_all()
-        elif (stream := self.streams.get(topic)) is not None:
-            stream.hint(hint)
+        elif streams := self._concerned(topic):
+            for stream in streams:
+                stream.hint(hint)
         elif topic.startswith(_CALL):
             self._early.put(hint)
+
+    def _concerned(self, topic: str) -> list[Stream]:
+        """Those of people's own sessions too: a hint does not say whose it is."""
+        names = (topic, *self._own.get(topic, ()))
+        return [stream for name in names if (stream := self.streams.get(name)) is not None]
 
     def _recheck_all(self) -> None:
         for stream in self.streams.values():
@@ -161,6 +170,7 @@ class Hub:
         for name, stream in list(self.streams.items()):
             if stream.idle_since is not None and now - stream.idle_since > IDLE_SECONDS:
                 del self.streams[name]
+                self._forget_own(stream.topic)
                 await stream.close()
                 continue
             stream.recheck()
@@ -168,6 +178,12 @@ class Hub:
         await self._judge(list(self.sockets))
         await self.reader.work(expire_due)
         await self.reader.work(questions.expire_due)
+
+    def _forget_own(self, topic: Topic) -> None:
+        names = self._own.get(topic.hint, set())
+        names.discard(topic.name)
+        if not names:
+            self._own.pop(topic.hint, None)
 
     def _retry_catch_ups(self) -> None:
         for socket in self.sockets:

@@ -14,7 +14,7 @@ from sessions.consumers import sources
 from sessions.consumers.hub import Hub
 from sessions.consumers.reader import Reader
 from sessions.consumers.socket import Socket
-from sessions.domain import calls
+from sessions.domain import call_rows, calls
 from sessions.domain.calls import AuditUnavailable, Given, Rejected
 from sessions.models import Call
 from sessions.protocol.methods import TOOLS_CALL
@@ -72,7 +72,8 @@ async def cancel(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> Non
     ref = body.get("ref")
     try:
         uid = _uid(body.get("call"))
-        found = await reader.run(lambda: Call.objects.select_related("server").filter(uid=uid).first())
+        seen = call_rows.seen(socket.viewer.user)
+        found = await reader.run(lambda: Call.objects.select_related("server").filter(seen, uid=uid).first())
         if found is None:
             return socket.send(_rejected(ref, _NO_CALL))
         asked = await reader.work(partial(calls.cancel, socket.actor, socket.viewer.user, found))

@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.utils import timezone
 
-from sessions.consumers.frames import Frame, encode
+from sessions.consumers.frames import EVERYBODY, SEERS, Audience, Frame, encode, of_owner
 from sessions.enums import QuestionState
 from sessions.models import Question
 
@@ -21,17 +21,24 @@ _MOST = 200
 
 def frames(uids: list[UUID] | None) -> list[Frame]:
     """Of the items named; None: of all that are open and of those that ended just now."""
-    rows = Question.objects.select_related("server", "call")
+    rows = Question.objects.select_related("server", "call", "session__identity")
     if uids is None:
         wanted = rows.filter(Q(state=QuestionState.OPEN) | Q(ended_at__gt=timezone.now() - _ENDED_SINCE))
     else:
         wanted = rows.filter(uid__in=uids)
-    return [*(_frame(question) for question in wanted.order_by("-id")[:_MOST]), _count()]
+    return [*(_frame(question) for question in wanted.order_by("-id")[:_MOST]), *_counts()]
 
 
 def _frame(question: Question) -> Frame:
     row = question_row(question)
-    return Frame(encode("inbox", None, "question", [row]), None, str(question.uid), question.version)
+    text = encode("inbox", None, "question", [row])
+    return Frame(text, None, str(question.uid), question.version, audience=_audience(question))
+
+
+def _audience(question: Question) -> Audience:
+    if not question.personal:
+        return EVERYBODY
+    return of_owner(question.session.identity.user_id if question.session else None)
 
 
 def question_row(question: Question) -> dict[str, Any]:
@@ -49,6 +56,20 @@ def question_row(question: Question) -> dict[str, Any]:
     }
 
 
-def _count() -> Frame:
-    count = Question.objects.filter(state=QuestionState.OPEN).count()
-    return Frame(encode("inbox", None, "count", [{"open": count}]), None, "count")
+def _counts() -> list[Frame]:
+    """Of everybody's questions; whoever sees more gets a number of their own."""
+    waiting = Question.objects.filter(state=QuestionState.OPEN)
+    shared, every = waiting.filter(personal=False).count(), waiting.count()
+    if every == shared:
+        return [_count(every, EVERYBODY)]
+    theirs = dict(
+        waiting.filter(personal=True).order_by().values_list("session__identity__user_id").annotate(Count("id"))
+    )
+    theirs.pop(None, None)
+    own = [_count(shared + number, Audience(frozenset({pk}), seers=False)) for pk, number in theirs.items()]
+    rest = Audience(but=frozenset(theirs), seers=False)
+    return [_count(shared, rest), *own, _count(every, SEERS)]
+
+
+def _count(number: int, audience: Audience) -> Frame:
+    return Frame(encode("inbox", None, "count", [{"open": number}]), None, "count", audience=audience)

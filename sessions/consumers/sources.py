@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.template.loader import render_to_string
 from django.urls import reverse
 
 from servers.audit import query as audit_query
 from servers.models import AuditEvent, AuditHead, Server, ServerDraft
 from servers.templatetags._visible import visible_text
-from sessions.consumers.frames import Frame, encode
+from sessions.consumers.frames import Audience, Frame, encode
 from sessions.domain import catalog_reading, queries
 from sessions.domain.diagnosis import explain
 from sessions.domain.draft_page import draft_context
@@ -44,7 +44,7 @@ def feeds_after(topic: Topic, cursors: Iterable[int]) -> dict[int, FeedPart]:
 def feed_after(topic: Topic, seq: int) -> FeedPart:
     """Up to the next multiple of FEED_ROWS: whoever reads on from anywhere soon reads what the others do."""
     limit = FEED_ROWS - seq % FEED_ROWS
-    rows = _audit_after(seq, limit) if topic.kind is TopicKind.AUDIT else _log_after(topic.row, seq, limit)
+    rows = _audit_after(seq, limit) if topic.kind is TopicKind.AUDIT else _log_after(topic, seq, limit)
     kept = _within(rows, FEED_CHARS)
     text = encode(topic.name, kept[-1]["seq"], feed_kind(topic), kept) if kept else ""
     return FeedPart(kept, len(rows) == limit or len(kept) < len(rows), text)
@@ -67,15 +67,20 @@ def feed_head(topic: Topic) -> int:
     """The newest sequence number, 0 before the first row."""
     if topic.kind is TopicKind.AUDIT:
         return AuditHead.objects.filter(chain=1).values_list("seq", flat=True).first() or 0
-    return LogLine.objects.filter(server__uid=topic.row).aggregate(newest=Max("seq"))["newest"] or 0
+    return _ring(topic).aggregate(newest=Max("seq"))["newest"] or 0
 
 
 def _audit_after(seq: int, limit: int) -> list[Row]:
     return [audit_query.event_row(event) for event in audit_query.rows_after(seq, limit)]
 
 
-def _log_after(server_uid: UUID, seq: int, limit: int) -> list[Row]:
-    lines = LogLine.objects.filter(server__uid=server_uid, seq__gt=seq).order_by("seq")[:limit]
+def _ring(topic: Topic) -> QuerySet[LogLine]:
+    whose = {"identity": None} if topic.identity is None else {"identity__uid": topic.identity}
+    return LogLine.objects.filter(server__uid=topic.row, **whose)
+
+
+def _log_after(topic: Topic, seq: int, limit: int) -> list[Row]:
+    lines = _ring(topic).filter(seq__gt=seq).order_by("seq")[:limit]
     return [
         {
             "seq": line.seq,
@@ -93,18 +98,28 @@ def _log_after(server_uid: UUID, seq: int, limit: int) -> list[Row]:
 
 # --- snapshots -------------------------------------------------------------------------------------------------------
 def server_list_frames(uids: Iterable[UUID] | None) -> list[Frame]:
-    """Topic `servers`: one frame a server, for all or for some; a deleted one says so."""
+    """Topic `servers`: one frame a server, for all or for some; a deleted one says so. Whoever has an own identity there
+    gets one of their own session instead."""
     wanted = None if uids is None else list(uids)
-    found = queries.servers_with_sessions(wanted)
-    frames = [_list_frame(server, session) for server, session in found]
+    found, own = queries.servers_with_sessions(wanted), queries.own_sessions(wanted)
+    owners: dict[UUID, set[int]] = {}
+    for session in own:
+        owners.setdefault(session.server.uid, set()).add(session.identity.user_id or 0)
+    frames = [
+        _list_frame(server, session, Audience(but=frozenset(owners.get(server.uid, ())))) for server, session in found
+    ]
+    frames += [
+        _list_frame(session.server, session, Audience(frozenset({session.identity.user_id or 0}))) for session in own
+    ]
     gone = set(wanted or []) - {server.uid for server, _ in found}
     return frames + [gone_frame(uid) for uid in gone]
 
 
-def _list_frame(server: Server, session: McpSession | None) -> Frame:
+def _list_frame(server: Server, session: McpSession | None, audience: Audience) -> Frame:
     row = queries.server_row(server, session) | {"pill": _pill(server, session)}
-    # Two counters, so the older of each never overwrites the newer; registrations change rarely.
-    return Frame(encode("servers", None, "session", [row]), None, str(server.uid), row["version"])
+    # A session taken up anew, or somebody's own, has a counter of its own: the older of each never overwrites the newer.
+    key = str(server.uid) if audience.users is None else f"{server.uid} {session.identity_id if session else 0}"
+    return Frame(encode("servers", None, "session", [row]), None, key, row["version"], audience=audience)
 
 
 def gone_frame(uid: UUID) -> Frame:
@@ -115,37 +130,60 @@ def _pill(server: Server, session: McpSession | None) -> str:
     return render_to_string("sessions/live/_pill.html", {"server": server, "mcp_session": session}).strip()
 
 
-def server_frames(uids: list[UUID]) -> dict[UUID, Frame]:
+ServerKey = tuple[UUID, UUID | None]  # of the server, and of somebody's own identity there
+
+
+def server_frames(keys: list[ServerKey]) -> dict[ServerKey, Frame]:
     """Kind "session" of topics `server.<uid>`: the row and the live part of the page's head."""
-    return {server.uid: _server_frame(server, session) for server, session in queries.servers_with_sessions(uids)}
+    uids, wanted = {uid for uid, _ in keys}, set(keys)
+    own = queries.own_sessions(uids) if any(identity for _, identity in keys) else []
+    found: dict[ServerKey, tuple[Server, McpSession | None]] = {
+        (server.uid, None): (server, session) for server, session in queries.servers_with_sessions(uids)
+    }
+    for session in own:
+        session.server.seen_as = session.identity_id
+        found[session.server.uid, session.identity.uid] = session.server, session
+    return {key: _server_frame(Topic(TopicKind.SERVER, *key), *found[key]) for key in wanted & found.keys()}
 
 
-def _server_frame(server: Server, session: McpSession | None) -> Frame:
+def _server_frame(topic: Topic, server: Server, session: McpSession | None) -> Frame:
     row = queries.server_row(server, session)
     explanation = explain(session.fault, session.fault_detail, server) if session and session.fault else None
     context = {"server": server, "mcp_session": session, "explanation": explanation}
     html = render_to_string("sessions/servers/_session.html", context)
-    return Frame(
-        encode(f"server.{server.uid}", row["version"], "session", [row], html), None, "session", row["version"]
-    )
+    return Frame(encode(topic.name, row["version"], "session", [row], html), None, "session", row["version"])
 
 
-def catalog_frame(server_uid: UUID) -> Frame:
-    row = queries.catalog_row(server_uid) | catalog_reading.row(server_uid)
-    return Frame(encode(f"server.{server_uid}", None, "catalog", [row]), None, "catalog")
+def _seen(topic: Topic) -> Server | None:
+    """The server as whoever joins this topic sees it."""
+    server = Server.objects.filter(uid=topic.row).first()
+    if server is not None and topic.identity is not None:
+        server.seen_as = server.identities.filter(uid=topic.identity).values_list("pk", flat=True).first() or 0
+    return server
 
 
-def server_call_frames(server_uid: UUID, call_uids: list[UUID] | None, since: datetime) -> list[Frame]:
+def catalog_frame(topic: Topic) -> Frame | None:
+    server = _seen(topic)
+    if server is None:
+        return None
+    row = queries.catalog_row(server) | catalog_reading.row(server)
+    return Frame(encode(topic.name, None, "catalog", [row]), None, "catalog")
+
+
+def server_call_frames(topic: Topic, call_uids: list[UUID] | None, since: datetime) -> list[Frame]:
     """Kind "call" of topics `server.<uid>`: one frame a call that changed, without what went in or came out.
 
     None: the newest calls made after `since`, for whoever may have missed a hint.
     """
-    calls = queries.calls_since(server_uid, since) if call_uids is None else queries.calls_by_uid(call_uids)
-    topic = f"server.{server_uid}"
+    server = _seen(topic)
+    if server is None:
+        return []
+    calls = queries.calls_since(server, since) if call_uids is None else queries.calls_by_uid(call_uids)
+    own = server.seen_as if topic.identity is not None else None
     return [
-        Frame(encode(topic, None, "call", [_bare(queries.call_row(call))]), None, f"call.{call.uid}", call.version)
+        Frame(encode(topic.name, None, "call", [_bare(queries.call_row(call))]), None, f"call.{call.uid}", call.version)
         for call in calls
-        if call.server and call.server.uid == server_uid
+        if call.server_id == server.pk and (call.identity_id if call.personal else None) == own
     ]
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from sessions.consumers.frames import Frame, encode, message
+from sessions.consumers.frames import EVERYBODY, Frame, encode, message
 from sessions.consumers.sources import FeedPart
 from sessions.consumers.viewers import Viewer
 from sessions.domain.topics import Topic
@@ -55,6 +55,8 @@ class Subscription:
         if self.member.suspended:
             return
         viewer = self.member.viewer
+        if frame.audience is not EVERYBODY and not frame.audience.has(viewer.user_id, viewer.sees_personal):
+            return
         text = frame.for_viewer(viewer.user_id, viewer.reads_payloads)
         version, digest = self.seen.get(frame.key, (-1, 0))
         if frame.version < version or digest == hash(text):

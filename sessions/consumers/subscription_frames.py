@@ -13,8 +13,9 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
+from servers.enums import IdentityKind
 from servers.templatetags._visible import visible_text
-from sessions.consumers.frames import Frame, encode
+from sessions.consumers.frames import EVERYBODY, Frame, encode, of_owner
 from sessions.domain import subscription_history
 from sessions.models import Subscription
 
@@ -27,7 +28,7 @@ _LAST = 1 << 62  # nothing is newer than a deletion
 
 def board_frames(uids: list[UUID] | None) -> list[Frame]:
     """One frame a subscription, for those named, also when they are deleted; None: for those that moved just now."""
-    rows = Subscription.objects.select_related("server")
+    rows = Subscription.objects.select_related("server", "identity")
     if uids is None:
         return [_board_frame(item) for item in rows.filter(_moved_lately()).order_by("-pk")[:MOST]]
     found = {item.uid: item for item in rows.filter(uid__in=uids)}
@@ -42,7 +43,9 @@ def _moved_lately() -> Q:
 def _board_frame(item: Subscription) -> Frame:
     row = _row(item)
     text = encode("subscriptions", None, "subscription", [row])
-    return Frame(text, None, str(item.uid), item.version, moved=row["moved"])
+    personal = item.identity.kind == IdentityKind.PERSONAL
+    audience = of_owner(item.identity.user_id) if personal else EVERYBODY
+    return Frame(text, None, str(item.uid), item.version, moved=row["moved"], audience=audience)
 
 
 def _gone(topic: str, seq: int | None, uid: UUID) -> Frame:

@@ -11,7 +11,7 @@ from sessions.consumers import question_frames, sign_in_frames, sources, subscri
 from sessions.consumers.call_stream import CallStream
 from sessions.consumers.frames import Frame
 from sessions.consumers.reader import Reader, Together
-from sessions.consumers.sources import CallKey, FeedPart
+from sessions.consumers.sources import CallKey, FeedPart, ServerKey
 from sessions.consumers.streams import EVERYTHING, RECHECK, Dirt, FeedStream, Row, SnapshotStream, Stream, Subscription
 from sessions.domain.topics import Topic, TopicKind
 
@@ -24,7 +24,7 @@ class TopicReads:
         self.reader, self._fell_behind = reader, fell_behind
         self._calls: Together[CallKey, Frame] = Together(reader, sources.call_frames)
         self._call_versions: Together[UUID, int] = Together(reader, sources.call_versions)
-        self._servers: Together[UUID, Frame] = Together(reader, sources.server_frames)
+        self._servers: Together[ServerKey, Frame] = Together(reader, sources.server_frames)
         self._drafts: Together[UUID, Frame] = Together(reader, sources.draft_frames)
 
     def stream(self, topic: Topic) -> Stream:
@@ -64,7 +64,8 @@ class TopicReads:
         uids = _subjects(dirt)
         frames = await self.reader.run(partial(sources.server_list_frames, uids))
         if uids is None:  # everything was read, so what was shown before and is not there now is gone
-            frames += [sources.gone_frame(UUID(key)) for key in stream.known - {frame.key for frame in frames}]
+            gone = stream.known - {frame.key for frame in frames}
+            frames += [sources.gone_frame(UUID(key)) for key in gone if " " not in key]
         stream.known = (
             {frame.key for frame in frames} if uids is None else stream.known | {frame.key for frame in frames}
         )
@@ -72,16 +73,16 @@ class TopicReads:
 
     async def _read_server(self, since: datetime, dirt: set[Dirt], stream: SnapshotStream) -> list[Frame]:
         """`since`: calls older than the first listener stand on its page already."""
-        uid = stream.topic.row
+        topic = stream.topic
         frames: list[Frame | None] = []
         everything = not dirt.isdisjoint({EVERYTHING, RECHECK})
         if everything or any(kind == "session" for kind, _ in dirt):
-            frames.append(await self._servers.get(uid))
+            frames.append(await self._servers.get((topic.row, topic.identity)))
         if everything or any(kind == "catalog" for kind, _ in dirt):
-            frames.append(await self.reader.run(partial(sources.catalog_frame, uid)))
+            frames.append(await self.reader.run(partial(sources.catalog_frame, topic)))
         called = _uids(subject for kind, subject in dirt if kind == "call")
         if everything or called:
-            read = partial(sources.server_call_frames, uid, None if everything else called, since)
+            read = partial(sources.server_call_frames, topic, None if everything else called, since)
             frames.extend(await self.reader.run(read))
         return [frame for frame in frames if frame is not None]
 

@@ -12,8 +12,9 @@ from django.utils.crypto import constant_time_compare
 
 from servers import access
 from servers.models import ServerDraft
+from sessions.domain import call_rows, subscription_board
 from sessions.domain.topics import Topic, TopicKind
-from sessions.models import Call, Subscription
+from sessions.models import Call
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Viewer:
     @property
     def reads_payloads(self) -> bool:
         return access.may_read_payloads(self.user)
+
+    @property
+    def sees_personal(self) -> bool:
+        return access.sees_personal(self.user)
 
     @property
     def rights(self) -> frozenset[str]:
@@ -70,11 +75,14 @@ def sees_row(viewer: Viewer, topic: Topic) -> bool:
     """Whether the row behind the topic exists for this viewer (security W3). In a reader thread."""
     servers = access.visible_servers(viewer.user)
     if topic.kind in (TopicKind.SERVER, TopicKind.LOG):
-        return servers.filter(uid=topic.row).exists()
+        own = access.own_identities(viewer.user).filter(server__in=servers, server__uid=topic.row, uid=topic.identity)
+        return servers.filter(uid=topic.row).exists() if topic.identity is None else own.exists()
     if topic.kind is TopicKind.CALL:
-        return Call.objects.filter(Q(server__in=servers) | Q(server=None), uid=topic.row).exists()
+        return Call.objects.filter(
+            Q(server__in=servers) | Q(server=None), call_rows.seen(viewer.user), uid=topic.row
+        ).exists()
     if topic.kind is TopicKind.SUBSCRIPTION:
-        return Subscription.objects.filter(server__in=servers, uid=topic.row).exists()
+        return subscription_board.subscriptions(viewer.user, servers).filter(uid=topic.row).exists()
     if topic.kind is TopicKind.SIGN_INS:  # for whoever could sign in there
         return access.may(viewer.user, "view") and access.may(viewer.user, "change")
     if topic.kind is TopicKind.DRAFT:  # it holds what one person typed

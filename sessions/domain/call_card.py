@@ -121,6 +121,6 @@ def _parsed(text: str) -> Any:
 
 def call_lines(call: Call) -> list[LogLine]:
     """The log lines of a call, among the newest of its server: an index read of bounded length."""
-    if call.server_id is None or call.sent_at is None:
+    if call.server_id is None or (call.personal and call.identity_id is None) or call.sent_at is None:
         return []
     return call_rows.lines(call, _LINES_LOOKED_AT)

@@ -10,8 +10,10 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import Q
 from django.utils import timezone
 
+from servers import access
 from servers.audit.statements import Columns, Insert, param
 from servers.enums import DefinitionKind
 from servers.models import Definition, Payload, Server
@@ -22,6 +24,11 @@ from sessions.models import Attempt, Call, LogLine, McpSession
 _MODELS = (Call, Definition, LogLine, McpSession, Payload, Server)
 _TABLES = {model.__name__: model._meta.db_table for model in _MODELS}
 insert_attempt = Insert(Attempt)
+
+
+def seen(user: access.User) -> Q:
+    """Calls through somebody's own session are theirs to see, beside who sees them all."""
+    return access.seen_of_people(user, Q(personal=True), Q(user_id=user.pk))
 
 
 def _rows(sql: str, values: Sequence[Any]) -> list[Any]:
@@ -72,16 +79,29 @@ def _shown(row: Sequence[Any]) -> Call:
 
 _LINE = Columns(LogLine, "line", ("id", "at", "level", "text"))
 _LINES = """
-SELECT {columns} FROM {LogLine} line WHERE line.server_id = %s AND line.call_uid = %s
-AND line.seq > (SELECT COALESCE(MAX(newest.seq), 0) FROM {LogLine} newest WHERE newest.server_id = %s) - %s
+SELECT {columns} FROM {LogLine} line WHERE {{line}} AND line.call_uid = %s
+AND line.seq > (SELECT COALESCE(MAX(newest.seq), 0) FROM {LogLine} newest WHERE {{newest}}) - %s
 ORDER BY line.seq
 """.format(columns=_LINE.sql, **_TABLES)  # noqa: S608  # names of our own models, no input
 
 
+def _lines_of(ring: str) -> str:
+    return _LINES.format(line=ring.format("line"), newest=ring.format("newest"))
+
+
+_SHARED_LINES = _lines_of("{0}.server_id = %s AND {0}.identity_id IS NULL")
+_PERSONAL_LINES = _lines_of("{0}.identity_id = %s")
+
+
 def lines(call: Call, newest: int) -> list[LogLine]:
-    """The log lines of a call among the `newest` of its server."""
-    values = [call.server_id, param(LogLine, "call_uid", call.uid), call.server_id, newest]
-    return [line for row in _rows(_LINES, values) if (line := _LINE.read(row)) is not None]
+    """The log lines of a call among the `newest` of its session's ring."""
+    ring = call.identity_id if call.personal else call.server_id
+    values = [ring, param(LogLine, "call_uid", call.uid), ring, newest]
+    return [
+        line
+        for row in _rows(_PERSONAL_LINES if call.personal else _SHARED_LINES, values)
+        if (line := _LINE.read(row)) is not None
+    ]
 
 
 # --- the worker's side -------------------------------------------------------------------------------------------------
@@ -89,7 +109,8 @@ _ORDER = Columns(Call, "one", ("id", "session_id", "method", "target", "user_id"
 _ARGUMENTS = Columns(Payload, "arguments")
 _WAITING = """
 SELECT {columns}, (
-    SELECT tool.body FROM {Definition} tool WHERE tool.server_id = one.server_id AND tool.kind = %s AND tool.key = one.target
+    SELECT tool.body FROM {Definition} tool
+    WHERE tool.identity_id = one.identity_id AND tool.kind = %s AND tool.key = one.target
 )
 FROM {Call} one JOIN {Payload} arguments ON arguments.id = one.arguments_id
 WHERE one.uid = %s AND one.state = %s AND one.deadline > %s

@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from django.utils.dateparse import parse_datetime
 
 from servers.audit.record import SYSTEM, Event
 from servers.domain.catalog import Counts
 from servers.enums import AuditAction, AuditOutcome, DefinitionKind
+from servers.models import Server
 from sessions.domain import lifecycle
 from sessions.domain.lifecycle import Hold, held, storable
 from sessions.models import McpSession
@@ -121,9 +121,9 @@ def reading(session: McpSession | None, kinds: Iterable[DefinitionKind]) -> Read
     return Reading(_words([one for _, one in known]), min(times, default=None), problems)
 
 
-def row(server_uid: UUID) -> dict[str, Any]:
+def row(server: Server) -> dict[str, Any]:
     """Moves with every reading, also with one that changed nothing or failed."""
-    counts = McpSession.objects.filter(server__uid=server_uid).values_list("catalog_counts", flat=True)
+    counts = McpSession.objects.filter(server=server, **server.seen_through).values_list("catalog_counts", flat=True)
     times = [one.get(name) for found in counts for one in found.values() for name in ("read_at", "failed_at")]
     return {"read_at": max(filter(None, times), default=None)}
 

@@ -10,14 +10,14 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
+from servers.enums import IdentityKind
 from sessions.domain import commands, lifecycle, timeline
-from sessions.domain.lifecycle import Hold
+from sessions.domain.lifecycle import IN_SERVICE, Hold
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import McpSession, Worker
 
 CLAIM_LIMIT = 50
 _WANTED = Q(desired=Desired.OPEN, paused=False, owner=None)
-_IN_SERVICE = Q(server__enabled=True, server__archived_at=None)
 
 
 def claim_some(worker_id: int) -> list[Hold]:
@@ -43,7 +43,7 @@ def _labels(worker: Worker) -> list[str]:
 
 
 def _free() -> QuerySet[McpSession]:
-    return McpSession.objects.filter(_WANTED, _IN_SERVICE)
+    return McpSession.objects.filter(_WANTED, IN_SERVICE)
 
 
 def _waiting(me: Worker) -> Counter[str]:
@@ -91,4 +91,6 @@ def _hold(session: McpSession, me: Worker) -> Hold:
         worker_uid=me.uid,
         epoch=session.epoch,
         node=me.node,
+        identity_id=session.identity_id,
+        personal=session.identity.kind == IdentityKind.PERSONAL,
     )

@@ -10,9 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db.models import F, Q
 from django.utils import timezone
 
+from servers import access
 from servers.audit.record import Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, IdentityKind
@@ -23,6 +25,7 @@ from sessions.enums import Desired
 from sessions.models import McpSession, Worker
 
 DURABLE_SECONDS = 2.0
+NEEDS_OWN = "{name} is used with an own credential only, and you have none here yet. Add yours under Identity."
 OPEN_TASK, TEST_TASK, AUTHORIZE_TASK = "sessions.open", "sessions.test", "sessions.authorize"
 
 
@@ -62,6 +65,23 @@ _REFRESH = Order(
 def shared_session(server: Server) -> McpSession:
     """The session of the server's shared identity; its row (closed) is made when missing."""
     identity, _ = Identity.objects.get_or_create(server=server, kind=IdentityKind.SHARED)
+    return session_of(identity, server)
+
+
+def session_for(user: access.User, server: Server) -> McpSession:
+    """The session that this user's calls go through; its row (closed) is made when missing.
+
+    Raises ValidationError for a user who needs an own identity first.
+    """
+    key = access.identity_key(user, server)
+    if key is None:
+        return shared_session(server)
+    if not key:
+        raise ValidationError(NEEDS_OWN.format(name=server.name), code="identity")
+    return session_of(Identity.objects.get(pk=key), server)
+
+
+def session_of(identity: Identity, server: Server) -> McpSession:
     session, _ = McpSession.objects.get_or_create(
         server=server, identity=identity, defaults={"state_since": timezone.now()}
     )

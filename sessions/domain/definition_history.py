@@ -50,7 +50,7 @@ class Versions:
 
 def definition_of(server: Server, kind: str, key: str) -> Definition | None:
     """Removed ones too."""
-    return server.definitions.filter(kind=kind, key=key).first()
+    return server.definitions.filter(kind=kind, key=key, **server.seen_through).first()
 
 
 def versions(definition: Definition, before: int | None = None) -> Versions:
@@ -124,6 +124,7 @@ class Badge:
 
 def badges(server: Server, kind: str) -> Mapping[str, Badge]:
     """By key: the gravest change of the last days, of what is offered now. One query."""
+    whose = {f"definition__{name}": value for name, value in server.seen_through.items()}
     rows = DefinitionVersion.objects.filter(
         definition__server=server,
         definition__kind=kind,
@@ -131,6 +132,7 @@ def badges(server: Server, kind: str) -> Mapping[str, Badge]:
         definition__changed_at__gt=timezone.now() - timedelta(days=BADGE_DAYS),
         seen_at__gt=timezone.now() - timedelta(days=BADGE_DAYS),
         change__in=list(_WEIGHT),
+        **whose,
     )
     found: dict[str, Badge] = {}
     for key, change, at in rows.order_by("id").values_list("definition__key", "change", "seen_at"):

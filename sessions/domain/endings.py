@@ -57,6 +57,12 @@ SERVER_CLOSED_BEFORE = Ending(
     AuditOutcome.CANCELLED,
     "The server was disabled before the call was sent. It did not reach the server.",
 )
+SESSION_CLOSED_BEFORE = Ending(
+    CallState.REQUESTED,
+    CallState.CANCELLED,
+    AuditOutcome.CANCELLED,
+    "The identity is not used any more, so its session was closed before the call was sent. It did not reach the server.",
+)
 SERVER_DELETED_BEFORE = Ending(
     CallState.REQUESTED,
     CallState.CANCELLED,

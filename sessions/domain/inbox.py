@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
@@ -25,7 +26,7 @@ from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from sessions import bus
 from sessions.domain.arguments import Given
 from sessions.domain.inbox_answers import Action, Unfit, prefilled, read_answer, requested_schema
-from sessions.domain.inbox_read import params_of
+from sessions.domain.inbox_read import is_theirs, params_of
 from sessions.domain.inbox_time import longer
 from sessions.domain.questions import ended, question_event, tell
 from sessions.enums import QuestionState
@@ -109,6 +110,10 @@ def answer(actor: Actor, user: Any, question: Question, action: Action, given: G
 
 def _require(actor: Actor, user: Any, question: Question) -> None:
     rights.require(user, actor, "answer_question", question.server, subject=question.method)
+    if not is_theirs(user, question):
+        denied = access.Denied("answer_question", question.server)
+        rights.record_denial(actor, denied, question.method)
+        raise denied
 
 
 def _write(actor: Actor, question: Question, state: QuestionState, text: str | None) -> dict[str, str] | None:

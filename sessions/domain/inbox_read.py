@@ -37,6 +37,13 @@ def may_read_answer(user: Any, question: Question) -> bool:
     return question.answered_by == user.get_username() or access.may_read_payloads(user)
 
 
+def is_theirs(user: Any, question: Question) -> bool:
+    """True too for what is asked on a session that everybody shares."""
+    if not question.personal:
+        return True
+    return question.session is not None and question.session.identity.user_id == user.pk
+
+
 def settled(uids: Iterable[UUID]) -> list[Settled]:
     """Those of these questions that are over."""
     over = Question.objects.filter(uid__in=list(uids)).exclude(state=QuestionState.OPEN).select_related("answer")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils import timezone
 
 from servers.audit import payloads
@@ -73,6 +73,7 @@ def intent_of(
         server_name=target.server_name,
         identity_id=target.identity_id,
         identity_name=target.identity_name,
+        personal=target.personal,
         user_id=actor.id,
         user_name=actor.name,
         method=method,
@@ -98,8 +99,7 @@ def write(intent: Intent) -> Call:
 
 def _want_open(session_id: int) -> None:
     """A call is a wish for its session; a server that was disabled a moment ago stays closed and the call lapses."""
-    in_service = Q(server__enabled=True, server__archived_at=None)
-    closed = McpSession.objects.filter(in_service, pk=session_id, desired=Desired.CLOSED)
+    closed = McpSession.objects.filter(lifecycle.IN_SERVICE, pk=session_id, desired=Desired.CLOSED)
     if closed.update(desired=Desired.OPEN, version=F("version") + 1):
         lifecycle.unowned(session_id)
 

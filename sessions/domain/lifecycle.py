@@ -18,8 +18,7 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from servers.audit.record import SYSTEM, Event, ServerRef
-from servers.enums import AuditAction, AuditOutcome
-from servers.models import Server
+from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignsInAs
 from sessions import bus
 from sessions.domain import session_row, timeline
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
@@ -30,6 +29,16 @@ _NO_FAULT: Mapping[str, Any] = {"fault": "", "fault_step": "", "fault_detail": "
 _NO_PROCESS: Mapping[str, Any] = {"process": {}, "process_at": None}
 #: the first connection of a session is no restart
 _RESTARTED = session_row.Term("restarts + CASE WHEN connected_at IS NULL THEN 0 ELSE 1 END")
+#: of sessions: their server may be opened now, under this identity
+IN_SERVICE = Q(server__enabled=True, server__archived_at=None) & (
+    Q(identity__kind=IdentityKind.SHARED, server__signs_in_as__in=[SignsInAs.SHARED, SignsInAs.EITHER])
+    | Q(
+        identity__kind=IdentityKind.PERSONAL,
+        identity__ended_at=None,
+        identity__user__is_active=True,
+        server__signs_in_as__in=[SignsInAs.EITHER, SignsInAs.PERSONAL],
+    )
+)
 _OPEN_CALLS = [CallState.REQUESTED, CallState.SENT]
 _LEADING_TO: Mapping[SessionState, tuple[SessionState, ...]] = {
     SessionState.CONNECTING: (SessionState.DISCONNECTED,),
@@ -54,6 +63,8 @@ class Hold:
     worker_uid: UUID
     epoch: int
     node: str = ""
+    identity_id: int = 0
+    personal: bool = False
 
     @property
     def server(self) -> ServerRef:
@@ -217,10 +228,10 @@ def release(hold: Hold) -> bool:
 
 def unowned(session_id: int) -> bool:
     """Say what a session that nobody holds waits for, after a change of its wish or of its owner."""
-    servers = Server.objects.filter(pk=OuterRef("server_id"), enabled=True, archived_at=None)
+    serving = McpSession.objects.filter(IN_SERVICE, pk=OuterRef("pk"))
     waits = Case(
         When(paused=True, then=Value(SessionCondition.PAUSED)),
-        When(Exists(servers) & Q(desired=Desired.OPEN), then=Value(SessionCondition.WAITING_WORKER)),
+        When(Exists(serving) & Q(desired=Desired.OPEN), then=Value(SessionCondition.WAITING_WORKER)),
         default=Value(SessionCondition.NONE),
     )
     return McpSession.objects.filter(pk=session_id, owner=None).update(condition=waits) == 1

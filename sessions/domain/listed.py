@@ -57,18 +57,18 @@ def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any]) -> Listin
 
 def offered(server: Server, kind: DefinitionKind, find: str = "") -> Listed[Definition]:
     """In the server's order."""
-    rows = server.definitions.filter(kind=kind, removed_at=None).order_by("position", "id")
+    rows = server.definitions.filter(kind=kind, removed_at=None, **server.seen_through).order_by("position", "id")
     return _first(rows.filter(_matches(find, "key", "title", "description")))
 
 
 def watched(server: Server, find: str = "") -> Listed[Subscription]:
-    rows = server.subscriptions.filter(active=True).order_by("title", "id")
+    rows = server.subscriptions.filter(active=True, **server.seen_through).order_by("title", "id")
     return _first(rows.filter(_matches(find, "uri", "title")))
 
 
 def removed(server: Server, *kinds: DefinitionKind | str, find: str = "", most: int) -> Listed[Definition]:
     """What the server offered once, latest removal first."""
-    rows = server.definitions.filter(kind__in=kinds, removed_at__isnull=False).defer("body")
+    rows = server.definitions.filter(kind__in=kinds, removed_at__isnull=False, **server.seen_through).defer("body")
     return _first(rows.filter(_matches(find, "key", "title")).order_by("-removed_at", "-id"), most)
 
 

@@ -53,9 +53,10 @@ class LogPage:
 
 def log_page(server: Server, chosen: LogFilter, before: int | None) -> LogPage:
     """Everything up to the head that was read first, so that nothing comes twice or not at all afterwards."""
-    head = server.log_lines.aggregate(newest=Max("seq"))["newest"] or 0
+    ring = server.log_lines.filter(identity=server.seen_as)
+    head = ring.aggregate(newest=Max("seq"))["newest"] or 0
     end = head if before is None else min(head, before - 1)
-    rows = server.log_lines.filter(chosen.query(), seq__lte=end).order_by("-seq")
+    rows = ring.filter(chosen.query(), seq__lte=end).order_by("-seq")
     found = list(rows[: SHOWN + 1])
     older = found[SHOWN - 1].seq if len(found) > SHOWN else None
     return LogPage(found[:SHOWN][::-1], head, older, before is None)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.conf import settings
 
+from servers.enums import IdentityKind
 from sessions.enums import LogSource, SessionState
 from sessions.models import LogLine, McpSession
 
@@ -85,5 +86,8 @@ def process_page(session: McpSession | None) -> ProcessPage | None:
 
 def _stderr(session: McpSession) -> list[LogLine]:
     """Oldest first."""
-    lines = LogLine.objects.filter(server_id=session.server_id, source=LogSource.STDERR).order_by("-seq")
+    own = session.identity_id if session.identity.kind == IdentityKind.PERSONAL else None
+    lines = LogLine.objects.filter(server_id=session.server_id, identity_id=own, source=LogSource.STDERR).order_by(
+        "-seq"
+    )
     return list(lines[:STDERR_LINES])[::-1]

@@ -69,7 +69,7 @@ def _text(value: object, most: int) -> str:
 
 
 def recent(server: Server, name: str) -> list[Call]:
-    calls = server.calls.filter(method=PROMPTS_GET, target=name)
+    calls = server.calls.filter(method=PROMPTS_GET, target=name, **server.seen_through)
     return list(calls.select_related("server", "session__owner", "arguments", "result", "late_result")[:_RECENT])
 
 

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from django.db.models import Count, Max, Prefetch, Q, QuerySet
 
-from servers.enums import DefinitionKind, IdentityKind
+from servers import access
+from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Server
 from sessions.domain import call_rows
 from sessions.domain.pausing import RETRYABLE
@@ -47,7 +48,7 @@ _CALL_TONES = {
 
 @dataclass(frozen=True)
 class ServerRow:
-    """A line of the list of servers. `mcp_session` is the shared identity's, None before the first connection."""
+    """A line of the list of servers. `mcp_session` is that of the reader's identity, None before the first connection."""
 
     server: Server
     mcp_session: McpSession | None
@@ -135,15 +136,17 @@ def _session_part(session: McpSession) -> dict[str, Any]:
     }
 
 
-def with_session(servers: QuerySet[Server]) -> QuerySet[Server]:
-    """Each with its shared session (identity and owner too) in `shared_sessions`: two queries for any number."""
-    shared = McpSession.objects.filter(identity__kind=IdentityKind.SHARED).select_related("identity", "owner")
-    return servers.prefetch_related(Prefetch("sessions", queryset=shared, to_attr="shared_sessions"))
+def with_session(servers: QuerySet[Server], user: access.User | None = None) -> QuerySet[Server]:
+    """Each with the session of the identity that `user` speaks as, None meaning nobody's own (identity and owner too),
+    in `seen_sessions`: two queries for any number."""
+    identities = access.identities_of(user)
+    sessions = McpSession.objects.filter(identity__in=identities).select_related("identity", "owner")
+    return servers.prefetch_related(Prefetch("sessions", queryset=sessions, to_attr="seen_sessions"))
 
 
 def session_of(server: Server) -> McpSession | None:
     """Of a server read by `with_session`."""
-    sessions: list[McpSession] = server.shared_sessions  # type: ignore[attr-defined]  # set by Prefetch(to_attr)
+    sessions: list[McpSession] = server.seen_sessions  # type: ignore[attr-defined]  # set by Prefetch(to_attr)
     for session in sessions:
         session.server = server
         return session
@@ -151,8 +154,18 @@ def session_of(server: Server) -> McpSession | None:
 
 
 def servers_with_sessions(uids: Iterable[UUID] | None = None) -> list[tuple[Server, McpSession | None]]:
+    """As everybody without an own identity sees them."""
     servers = Server.objects.all() if uids is None else Server.objects.filter(uid__in=list(uids))
     return [(server, session_of(server)) for server in with_session(servers)]
+
+
+def own_sessions(uids: Iterable[UUID] | None = None) -> list[McpSession]:
+    """Those of people's own identities that count at these servers, at all when None are named."""
+    counting = McpSession.objects.filter(identity__kind=IdentityKind.PERSONAL, identity__ended_at=None).exclude(
+        server__signs_in_as=SignsInAs.SHARED
+    )
+    found = counting if uids is None else counting.filter(server__uid__in=list(uids))
+    return list(found.select_related("server", "identity", "owner"))
 
 
 _SHOWN = {
@@ -164,15 +177,18 @@ _SHOWN = {
 }
 
 
-def server_rows(servers: QuerySet[Server], criteria: Mapping[str, str]) -> list[ServerRow]:
+def server_rows(user: access.User, servers: QuerySet[Server], criteria: Mapping[str, str]) -> list[ServerRow]:
     """Servers of a list page. Criteria: show (see _SHOWN), text (name, slug, tag, URL, command), environment."""
     servers = servers.filter(_SHOWN.get(criteria.get("show") or "active", _SHOWN["active"]))
     if environment := criteria.get("environment"):
         servers = servers.filter(environment=environment)
     if text := (criteria.get("text") or "").strip():
         servers = servers.filter(_matches(text))
-    tools = Count("definitions", filter=Q(definitions__kind=DefinitionKind.TOOL, definitions__removed_at=None))
-    found = with_session(servers.select_related("owner").annotate(tool_count=tools))[:_SEARCH_CAP]
+    offered = Q(definitions__identity__in=access.identities_of(user))
+    tools = Count(
+        "definitions", filter=offered & Q(definitions__kind=DefinitionKind.TOOL, definitions__removed_at=None)
+    )
+    found = with_session(servers.select_related("owner").annotate(tool_count=tools), user)[:_SEARCH_CAP]
     return [ServerRow(server, session_of(server), server.tool_count) for server in found]
 
 
@@ -191,14 +207,14 @@ def dependents(server: Server) -> Dependents:
         session_word=session_word(server, session)[0],
         open_calls=calls["open"],
         calls=calls["all"],
-        definitions=server.definitions.filter(removed_at=None).count(),
+        definitions=server.definitions.filter(removed_at=None, identity__kind=IdentityKind.SHARED).count(),
         credentials=server.values.filter(secret=True).count(),
     )
 
 
-def catalog_row(server_uid: UUID) -> dict[str, Any]:
+def catalog_row(server: Server) -> dict[str, Any]:
     """How many of each kind the server offers now, and when anything of it changed last."""
-    definitions = Definition.objects.filter(server__uid=server_uid)
+    definitions = Definition.objects.filter(server=server, **server.seen_through)
     counts = dict(definitions.filter(removed_at=None).values_list("kind").annotate(Count("id")).order_by())
     moments = definitions.aggregate(changed=Max("changed_at"), removed=Max("removed_at"))
     changed = max((moment for moment in moments.values() if moment), default=None)
@@ -239,6 +255,6 @@ def calls_by_uid(uids: Iterable[UUID]) -> list[Call]:
     return call_rows.shown(uids)
 
 
-def calls_since(server_uid: UUID, since: datetime) -> list[Call]:
-    calls = Call.objects.filter(server__uid=server_uid, created_at__gt=since).select_related("server")
+def calls_since(server: Server, since: datetime) -> list[Call]:
+    calls = Call.objects.filter(server=server, created_at__gt=since, **server.seen_through).select_related("server")
     return list(calls.order_by("-id")[:_MISSED_CALLS])

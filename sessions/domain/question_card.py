@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from servers import access
+from servers.models import Server
 from sessions.domain import inbox_read
 from sessions.domain.inbox_time import longer
 from sessions.domain.sampling_request import SamplingRequest, read_request
@@ -77,16 +78,19 @@ def seen(user: Any) -> QuerySet[Question]:
     rows = Question.objects.select_related("server", "call", "question", "answer")
     if not access.may(user, "view"):
         return rows.none()
-    return rows.filter(Q(server__in=access.visible_servers(user)) | Q(server=None))
+    own = Q(session__identity__user_id=user.pk)
+    whose = access.seen_of_people(user, Q(personal=True), own)
+    return rows.filter(Q(server__in=access.visible_servers(user)) | Q(server=None), whose)
 
 
-def may_answer(user: Any) -> bool:
-    return access.may(user, "answer_question")
+def may_answer(user: Any, question: Question | None = None) -> bool:
+    """What is asked on somebody's own session is theirs to answer."""
+    return access.may(user, "answer_question") and (question is None or inbox_read.is_theirs(user, question))
 
 
 def may_read(user: Any, question: Question) -> bool:
     """The server's words: whoever may answer, made the call, or reads payloads."""
-    return may_answer(user) or access.may_read_payloads(user) or _own_call(user, question)
+    return may_answer(user, question) or access.may_read_payloads(user) or _own_call(user, question)
 
 
 def may_read_answer(user: Any, question: Question) -> bool:
@@ -99,7 +103,9 @@ def _own_call(user: Any, question: Question) -> bool:
 
 def card_of(user: Any, question: Question) -> QuestionCard:
     readable = may_read(user, question)
-    return QuestionCard(question, readable, may_answer(user), inbox_read.params_of(question) if readable else {})
+    return QuestionCard(
+        question, readable, may_answer(user, question), inbox_read.params_of(question) if readable else {}
+    )
 
 
 def answer_of(user: Any, question: Question) -> dict[str, Any] | None:
@@ -141,8 +147,10 @@ def waiting_for(call: Call) -> list[Question]:
     return list(call.questions.filter(state=QuestionState.OPEN).order_by("id")[:10])
 
 
-def open_of_server(server_id: int) -> int:
-    return Question.objects.filter(server_id=server_id, state=QuestionState.OPEN).count()
+def open_of_server(server: Server) -> int:
+    """On the session of whom `server` was read for."""
+    whose = {"session__identity_id": server.seen_as} if server.seen_as is not None else {"personal": False}
+    return Question.objects.filter(server_id=server.pk, state=QuestionState.OPEN, **whose).count()
 
 
 def next_open(user: Any, after: UUID) -> Question | None:

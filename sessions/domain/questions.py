@@ -105,6 +105,7 @@ def _origin(asking: Asking, hold: Hold, call: Call | None) -> dict[str, Any]:
         "server_id": hold.server_id,
         "server_name": hold.server_name,
         "identity_name": hold.identity_name,
+        "personal": hold.personal,
         "call": call,
         "worker_uid": hold.worker_uid,
         "epoch": hold.epoch,

@@ -120,13 +120,13 @@ def _listed(server: Server, kind: DefinitionKind, key: str) -> Definition | None
 
 
 def subscription_of(server: Server, uri: str) -> Subscription | None:
-    return server.subscriptions.filter(uri=uri).first() if uri else None
+    return server.subscriptions.filter(uri=uri, **server.seen_through).first() if uri else None
 
 
 # --- what was read ---------------------------------------------------------------------------------------------------
 def latest_read(server: Server, uri: str) -> Call | None:
     """The newest reading, however it ended."""
-    reads = server.calls.filter(method=RESOURCES_READ, target=uri)
+    reads = server.calls.filter(method=RESOURCES_READ, target=uri, **server.seen_through)
     return reads.select_related("server", "session__owner", "arguments", "result", "late_result").first()
 
 
@@ -137,7 +137,7 @@ def kept(user: access.User, server: Server, uri: str) -> Kept | None:
 
 
 def _from_ledger(user: access.User, server: Server, uri: str) -> Kept | None:
-    reads = server.calls.filter(method=RESOURCES_READ, target=uri, state=CallState.SUCCEEDED)
+    reads = server.calls.filter(method=RESOURCES_READ, target=uri, state=CallState.SUCCEEDED, **server.seen_through)
     if not access.may_read_payloads(user):
         reads = reads.filter(user_id=user.pk)
     call = reads.filter(result__erased_at=None).select_related("result").first()
@@ -147,9 +147,10 @@ def _from_ledger(user: access.User, server: Server, uri: str) -> Kept | None:
 
 
 def _from_subscription(user: access.User, server: Server, uri: str) -> Kept | None:
-    if not access.may_read_payloads(user):
+    if not access.may_read_payloads(user) and not server.seen_as:  # of one's own: nobody else's results
         return None
-    versions = ResourceVersion.objects.filter(subscription__server=server, subscription__uri=uri)
+    whose = {f"subscription__{name}": value for name, value in server.seen_through.items()}
+    versions = ResourceVersion.objects.filter(subscription__server=server, subscription__uri=uri, **whose)
     version = versions.select_related("contents", "subscription").first()
     if version is None or version.contents.erased_at is not None:
         return None

@@ -7,9 +7,11 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from servers import access
+from servers.domain import catalog
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from sessions.domain import queries
+from sessions.domain import call_rows, queries
 from sessions.domain.diagnosis import Explanation, explain
 from sessions.domain.operations import OPERATIONS
 from sessions.models import Call, McpSession
@@ -26,6 +28,12 @@ class ServerHeader:
     explanation: Explanation | None
     #: how many of each kind, and `changed_at` (see queries.catalog_row)
     counts: dict[str, Any]
+
+    @property
+    def topic(self) -> str:
+        """What follows the kind in the names of its live topics (see topics.Topic)."""
+        own = self.server.seen_as and self.mcp_session
+        return f"{self.server.uid}.{self.mcp_session.identity.uid}" if own else str(self.server.uid)
 
 
 @dataclass(frozen=True)
@@ -49,12 +57,12 @@ class ToolGroup:
 
 
 def header(server: Server) -> ServerHeader:
-    """Three queries: the shared session, and the counts and age of what the server offers."""
-    mcp_session = server.sessions.select_related("identity", "owner").order_by("id").first()
+    """Three queries: the session of whom `server` was read for, and the counts and age of what it offers them."""
+    mcp_session = server.sessions.filter(**server.seen_through).select_related("identity", "owner").first()
     explanation = (
         explain(mcp_session.fault, mcp_session.fault_detail, server) if mcp_session and mcp_session.fault else None
     )
-    return ServerHeader(server, mcp_session, explanation, queries.catalog_row(server.uid))
+    return ServerHeader(server, mcp_session, explanation, queries.catalog_row(server))
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def cuts(session: McpSession | None) -> list[Cut]:
 
 
 def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:
-    return server.definitions.filter(kind=kind, removed_at=None).order_by("position", "id")
+    return catalog.definitions(server, kind).order_by("position", "id")
 
 
 def body(definition: Definition) -> dict[str, Any]:
@@ -120,7 +128,8 @@ def tool_groups(tools: Iterable[Definition]) -> list[ToolGroup]:
 
 
 def recent_calls(server: Server, tool: str, count: int = 5) -> list[Call]:
-    calls = server.calls.filter(method=TOOLS_CALL, target=tool)
+    """Of the same identity."""
+    calls = server.calls.filter(method=TOOLS_CALL, target=tool, **server.seen_through)
     return list(calls.select_related("server", "arguments", "result", "late_result")[:count])
 
 
@@ -144,8 +153,8 @@ def _keyset(rows: QuerySet[Any], key: str, before: int | None) -> Page:
 HISTORY_METHODS = [("", "All but completions"), *((method, method) for method in OPERATIONS), ("all", "All methods")]
 
 
-def history(server: Server, before: int | None, method: str = "") -> Page:
-    calls = server.calls.select_related("user")
+def history(user: access.User, server: Server, before: int | None, method: str = "") -> Page:
+    calls = server.calls.filter(call_rows.seen(user)).select_related("user")
     if method in OPERATIONS:
         calls = calls.filter(method=method)
     elif method != "all":

@@ -10,6 +10,8 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from servers import access
+from servers.enums import IdentityKind
 from servers.models import Server
 from sessions.domain.sparkline import HOURS, Sparkline, sparkline
 from sessions.enums import SubscriptionState
@@ -59,8 +61,11 @@ class Page:
     first: bool
 
 
-def subscriptions(servers: QuerySet[Server]) -> QuerySet[Subscription]:
-    return Subscription.objects.filter(server__in=servers).select_related("server", "identity")
+def subscriptions(user: access.User, servers: QuerySet[Server]) -> QuerySet[Subscription]:
+    """Those of somebody's own identity are theirs to see, beside who sees them all."""
+    own = Q(identity__user_id=user.pk)
+    seen = access.seen_of_people(user, Q(identity__kind=IdentityKind.PERSONAL), own)
+    return Subscription.objects.filter(seen, server__in=servers).select_related("server", "identity")
 
 
 def troubled() -> Q:
@@ -70,9 +75,9 @@ def troubled() -> Q:
 
 
 # --- pages -------------------------------------------------------------------------------------------------------------
-def board(servers: QuerySet[Server], filters: Filters, before: str = "") -> Page:
+def board(user: access.User, servers: QuerySet[Server], filters: Filters, before: str = "") -> Page:
     """What changed last comes first; one that never changed counts from when it was made."""
-    rows = filters.apply(subscriptions(servers)).annotate(moved=Coalesce("changed_at", "created_at"))
+    rows = filters.apply(subscriptions(user, servers)).annotate(moved=Coalesce("changed_at", "created_at"))
     cursor = _cursor(before)
     if cursor is not None:
         at, pk = cursor
@@ -113,17 +118,18 @@ def _cursor_word(subscription: Any) -> str:
 
 
 # --- numbers -----------------------------------------------------------------------------------------------------------
-def numbers(servers: QuerySet[Server]) -> Mapping[str, int]:
-    rows = Subscription.objects.filter(server__in=servers, active=True)
+def numbers(user: access.User, servers: QuerySet[Server]) -> Mapping[str, int]:
+    seen = subscriptions(user, servers)
+    rows = seen.filter(active=True)
     found = rows.aggregate(active=Count("pk"), listening=Count("pk", filter=Q(state=SubscriptionState.LISTENING)))
     since = timezone.now() - timedelta(hours=HOURS)
-    hours = SubscriptionHour.objects.filter(subscription__server__in=servers, hour__gt=since)
+    hours = SubscriptionHour.objects.filter(subscription__in=seen.values("pk"), hour__gt=since)
     found["events"] = hours.aggregate(total=Sum("events"))["total"] or 0
     found["attention"] = rows.filter(troubled()).count()
     return found
 
 
-def server_choices(servers: QuerySet[Server]) -> list[tuple[str, str]]:
+def server_choices(user: access.User, servers: QuerySet[Server]) -> list[tuple[str, str]]:
     """Those that have a subscription."""
-    having = servers.filter(subscriptions__isnull=False).distinct().order_by("name")
+    having = servers.filter(pk__in=subscriptions(user, servers).values("server_id")).order_by("name")
     return list(having.values_list("slug", "name"))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils import timezone
 
 from servers.audit.record import Actor, Event, ServerRef
@@ -49,14 +49,15 @@ class Changed:
 
 
 def subscribe(actor: Actor, user: Any, server: Server, uri: str, *, title: str = "") -> Subscription:
-    """The subscription of the server's shared identity to `uri`: new, resumed with its history, or the one there is.
+    """The subscription of the user's identity to `uri`: new, resumed with its history, or the one there is.
 
     It wants the session open from now on; while the server is disabled or paused its state is *waiting*. Raises
-    ValidationError for a URI that cannot be subscribed to, and when the session has MOST subscriptions.
+    ValidationError for a URI that cannot be subscribed to, when the session has MOST subscriptions, and for a user who
+    needs an own identity first.
     """
     rights.require(user, actor, _RIGHT, server, subject=uri[:300])
     _check_uri(uri)
-    session = commands.shared_session(server)
+    session = commands.session_for(user, server)
     order = partial(_subscribe, actor, session, uri, _plain(title))
     events = partial(_events, actor, AuditAction.SUBSCRIPTION_CREATE)
     try:
@@ -113,7 +114,7 @@ def _subscribe(actor: Actor, session: McpSession, uri: str, title: str) -> _Writ
     if found is not None and found.active:
         _tell(found, wish=True)  # the worker is rung all the same
         return found, False
-    if Subscription.objects.filter(server_id=session.server_id, active=True).count() >= MOST:
+    if Subscription.objects.filter(identity_id=session.identity_id, active=True).count() >= MOST:
         raise ValidationError(f"This server has {MOST} subscriptions already. End some that nobody needs.")
     row = _created(actor, key, title) if found is None else _resumed(found)
     _tell(row, wish=True)
@@ -137,14 +138,24 @@ def _resumed(row: Subscription) -> Subscription:
 
 
 def _unsubscribe(actor: Actor, pk: int) -> tuple[Subscription | None, bool]:
+    return _end(pk, f"By {actor.name}.")
+
+
+def _end(pk: int, reason: str) -> tuple[Subscription | None, bool]:
     now = timezone.now()
-    fields = {"active": False, "state": SubscriptionState.ENDED, "state_since": now, "reason": f"By {actor.name}."}
+    fields = {"active": False, "state": SubscriptionState.ENDED, "state_since": now, "reason": reason}
     if not Subscription.objects.filter(pk=pk, active=True).update(version=F("version") + 1, **fields):
         return None, False
     row = Subscription.objects.get(pk=pk)
     SubscriptionGap.objects.filter(subscription=row, ended_at=None).update(ended_at=now)
     _tell(row)
     return row, True
+
+
+def end_all(identity_id: int, reason: str) -> int:
+    """Of an identity that is not used any more, in the caller's transaction: their history is kept. How many it were."""
+    rows = list(Subscription.objects.filter(identity_id=identity_id, active=True).values_list("pk", flat=True))
+    return sum(_end(pk, reason)[1] for pk in rows)
 
 
 def _delete(pk: int) -> tuple[Subscription | None, bool]:
@@ -193,10 +204,9 @@ def _tell(row: Subscription, *, wish: bool = False) -> None:
     """Order the session's worker to look. `wish`: the session shall be open, where its server may be."""
     sessions = McpSession.objects.filter(server_id=row.server_id, identity_id=row.identity_id)
     sessions.update(watch_requested=F("watch_requested") + 1)
-    if wish:
-        closed = Q(desired=Desired.CLOSED, server__enabled=True, server__archived_at=None)
-        if sessions.filter(closed).update(desired=Desired.OPEN, version=F("version") + 1):
-            lifecycle.unowned(sessions.values_list("pk", flat=True)[0])
+    closed = sessions.filter(lifecycle.IN_SERVICE, desired=Desired.CLOSED)
+    if wish and closed.update(desired=Desired.OPEN, version=F("version") + 1):
+        lifecycle.unowned(sessions.values_list("pk", flat=True)[0])
     transaction.on_commit(partial(_told, row.uid, row.version, row.server_id, row.identity_id), robust=True)
 
 

@@ -1,4 +1,4 @@
-"""What a call is aimed at: a server that takes calls, its shared session and the target as the server described it last."""
+"""What a call is aimed at: a server that takes calls, the session of the caller's identity and the target as the server described it last."""
 
 import json
 from collections.abc import Mapping
@@ -9,13 +9,14 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import connection
 from django.utils import timezone
 
 from servers import access
 from servers.audit.record import Actor, ServerRef
 from servers.domain import rights
-from servers.enums import DefinitionKind, IdentityKind
+from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Identity, Server
 from sessions.domain import commands
 from sessions.domain.arguments import Rejected
@@ -46,6 +47,7 @@ class Target:
     epoch: int
     identity_id: int
     identity_name: str
+    personal: bool
     owner_id: int | None
     owner_uid: UUID | None
     name: str
@@ -77,16 +79,24 @@ def find_target(user: access.User, actor: Actor, server_uid: UUID, operation: Op
     check_length(name)
     operation.check_target(name)
     place = operation.place(name)
-    target = _read(server_uid, name, *place)
+    target = _read(user.pk, server_uid, name, *place)
     if target is None:
-        commands.shared_session(access.server_by_uid(user, server_uid))  # its first call makes the session's row
-        target = _read(server_uid, name, *place)
+        _make_session(user, server_uid)
+        target = _read(user.pk, server_uid, name, *place)
     if target is None:
         raise Rejected("The server was deleted meanwhile.")
     _require_service(target)
     if target.body is None and operation.missing:
         raise Rejected(f"{target.server_name} {operation.missing}")
     return target
+
+
+def _make_session(user: access.User, server_uid: UUID) -> None:
+    """The first call makes the session's row."""
+    try:
+        commands.session_for(user, access.server_by_uid(user, server_uid))
+    except ValidationError as problem:
+        raise Rejected(" ".join(problem.messages)) from problem
 
 
 def _require_service(target: Target) -> None:
@@ -110,33 +120,40 @@ _TABLES = {model.__name__: model._meta.db_table for model in (Server, Identity, 
 _READ = """
 SELECT server.id, server.uid, server.name, server.enabled, server.archived_at IS NOT NULL,
        server.connect_timeout_seconds, session.id, session.uid, session.desired, session.epoch,
-       session.paused, session.paused_by, identity.id, identity.name, worker.id, worker.uid,
+       session.paused, session.paused_by, identity.id, identity.name, identity.kind, worker.id, worker.uid,
        definition.digest, definition.body
 FROM {Server} server
-JOIN {Identity} identity ON identity.server_id = server.id AND identity.kind = %s
-JOIN {McpSession} session ON session.server_id = server.id AND session.identity_id = identity.id
+JOIN {Identity} identity ON identity.server_id = server.id AND (
+     identity.user_id = %s AND identity.kind = %s AND identity.ended_at IS NULL AND server.signs_in_as <> %s
+     OR identity.kind = %s AND server.signs_in_as <> %s)
+LEFT JOIN {McpSession} session ON session.server_id = server.id AND session.identity_id = identity.id
 LEFT JOIN {Worker} worker ON worker.id = session.owner_id AND worker.heartbeat_at > %s
-LEFT JOIN {Definition} definition ON definition.server_id = server.id AND definition.kind = %s
+LEFT JOIN {Definition} definition ON definition.identity_id = identity.id AND definition.kind = %s
      AND definition.key = %s AND definition.removed_at IS NULL
 WHERE server.uid = %s
+ORDER BY CASE WHEN identity.kind = %s THEN 0 ELSE 1 END
+LIMIT 1
 """.format(**_TABLES)
 
 
-def _read(server_uid: UUID, name: str, kind: DefinitionKind, key: str) -> Target | None:
+def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: str) -> Target | None:
+    """The user's own identity goes before the shared one, also while it has no session yet: then None."""
     fresh = timezone.now() - timedelta(seconds=settings.STALE_SECONDS)
     values = [
-        IdentityKind.SHARED.value,
+        user_id,
+        *(IdentityKind.PERSONAL.value, SignsInAs.SHARED.value, IdentityKind.SHARED.value, SignsInAs.PERSONAL.value),
         connection.ops.adapt_datetimefield_value(fresh),
         kind.value,
         key,
         Server._meta.get_field("uid").get_db_prep_value(server_uid, connection),
+        IdentityKind.PERSONAL.value,
     ]
     with connection.cursor() as cursor:
         cursor.execute(_READ, values)
         row = cursor.fetchone()
-    if row is None:
+    if row is None or row[6] is None:
         return None
-    owner_id, owner_uid, digest, body = row[14:]
+    kind_of_identity, owner_id, owner_uid, digest, body = row[14:]
     return Target(
         server_id=row[0],
         server_uid=server_uid,
@@ -152,6 +169,7 @@ def _read(server_uid: UUID, name: str, kind: DefinitionKind, key: str) -> Target
         paused_by=row[11],
         identity_id=row[12],
         identity_name=row[13],
+        personal=kind_of_identity == IdentityKind.PERSONAL,
         owner_id=owner_id,
         owner_uid=None if owner_uid is None else _uid(owner_uid),
         name=name,

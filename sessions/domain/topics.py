@@ -50,13 +50,24 @@ _RIGHTS = {
 }
 
 
+#: of which there is one for each identity; without one it is the shared identity's
+_OF_IDENTITIES = frozenset({TopicKind.SERVER, TopicKind.LOG})
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     kind: TopicKind
     uid: UUID | None = None
+    #: whose own session it is about
+    identity: UUID | None = None
 
     @property
     def name(self) -> str:
+        return self.hint if self.identity is None else f"{self.hint}.{self.identity}"
+
+    @property
+    def hint(self) -> str:
+        """The topic of the hints that concern it."""
         return self.kind.value if self.uid is None else f"{self.kind.value}.{self.uid}"
 
     @property
@@ -84,8 +95,15 @@ def parse(name: str) -> Topic | None:
         return None
     if kind in _WITHOUT_UID:
         return Topic(kind) if name == word else None
+    uids = [_uid(text) for text in uid_text.split(".", 2)]
+    if None in uids or len(uids) > (2 if kind in _OF_IDENTITIES else 1):
+        return None
+    return Topic(kind, *uids)
+
+
+def _uid(text: str) -> UUID | None:
     try:
-        uid = UUID(uid_text)
+        uid = UUID(text)
     except ValueError:
         return None
-    return Topic(kind, uid) if str(uid) == uid_text else None
+    return uid if str(uid) == text else None

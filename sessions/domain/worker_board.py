@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from django.db.models import Case, Count, IntegerField, Q, QuerySet, Value, When
 
+from servers.enums import IdentityKind
 from sessions.domain import commands
+from sessions.domain.lifecycle import IN_SERVICE
 from sessions.domain.process_page import ISOLATION
 from sessions.enums import CallState, Desired, SessionState
 from sessions.models import Call, McpSession, Worker
 
 #: of one worker; those that are in trouble come first
 SHOWN = 100
-_IN_SERVICE = Q(server__enabled=True, server__archived_at=None)
 _TROUBLE_FIRST = Case(When(state=SessionState.READY, then=Value(1)), default=Value(0), output_field=IntegerField())
 
 
@@ -77,31 +78,36 @@ class Board:
         return self.unowned_count - len(self.unowned)
 
 
-def board() -> Board:
-    """A handful of queries, whatever the number of workers."""
+def board(*, personal: bool = True) -> Board:
+    """A handful of queries, whatever the number of workers. Without `personal` no lines of people's own sessions."""
     flying = _in_flight()
-    free = McpSession.objects.filter(_IN_SERVICE, owner=None).filter(Q(desired=Desired.OPEN) | Q(paused=True))
+    free = McpSession.objects.filter(IN_SERVICE, owner=None).filter(Q(desired=Desired.OPEN) | Q(paused=True))
     labels = _labels()
-    unowned = [_line(row, flying, _why(row, labels)) for row in _read(free)]
+    unowned = [_line(row, flying, _why(row, labels)) for row in _read(free, personal=personal)]
     return Board(
-        workers=[_card(worker, flying) for worker in Worker.objects.order_by("node", "id")],
+        workers=[_card(worker, flying, personal=personal) for worker in Worker.objects.order_by("node", "id")],
         unowned=unowned,
         unowned_count=free.count() if len(unowned) == SHOWN else len(unowned),
     )
 
 
-def _read(rows: QuerySet[McpSession]) -> Iterable[McpSession]:
+def any_personal() -> bool:
+    return McpSession.objects.filter(identity__kind=IdentityKind.PERSONAL).exists()
+
+
+def _read(rows: QuerySet[McpSession], *, personal: bool) -> Iterable[McpSession]:
+    rows = rows if personal else rows.filter(identity__kind=IdentityKind.SHARED)
     found = rows.select_related("server", "identity", "owner").order_by(_TROUBLE_FIRST, "server__name", "id")
     return found[:SHOWN]
 
 
-def _card(worker: Worker, flying: Counter[int]) -> WorkerCard:
+def _card(worker: Worker, flying: Counter[int], *, personal: bool) -> WorkerCard:
     rows = worker.sessions.all()
     held = list(rows.values_list("pk", "process__rss"))
     return WorkerCard(
         worker=worker,
         alive=commands.alive(worker),
-        lines=[_line(row, flying) for row in _read(rows)],
+        lines=[_line(row, flying) for row in _read(rows, personal=personal)],
         held=len(held),
         in_flight=sum(flying[pk] for pk, _ in held),
         memory=sum(rss or 0 for _, rss in held),

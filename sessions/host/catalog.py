@@ -18,7 +18,7 @@ from servers.audit.record import Event
 from servers.domain.catalog import Counts, kinds_known, read_listing, store
 from servers.domain.listing import Listing as Described
 from servers.enums import DefinitionKind
-from servers.models import Server
+from servers.models import Identity
 from sessions.client import Client
 from sessions.domain import catalog_reading, lifecycle
 from sessions.domain.catalog_reading import PLURALS, Note
@@ -148,14 +148,14 @@ class Catalog:
 
     async def _compared(self, kind: DefinitionKind, items: list[dict[str, object]]) -> Described | None:
         try:
-            return await self._db.read(lambda: read_listing(self._server(), kind, items))
+            return await self._db.read(lambda: read_listing(self._identity(), kind, items))
         except DatabaseAway:
             return None
 
     async def _kinds_known(self) -> Collection[DefinitionKind]:
         """Of which rows are stored; of the others an empty list is no news."""
         try:
-            return await self._db.read(partial(kinds_known, self._hold.server_id))
+            return await self._db.read(partial(kinds_known, self._hold.identity_id))
         except DatabaseAway:
             return DefinitionKind
 
@@ -164,8 +164,8 @@ class Catalog:
         known = lifecycle.held(self._hold).values_list("catalog_counts", flat=True).first()
         if known is None:
             return Counts()
-        server = self._server()
-        counts = store(server, described or read_listing(server, kind, items), timezone.now())
+        identity = self._identity()
+        counts = store(identity, described or read_listing(identity, kind, items), timezone.now())
         if counts:
             lifecycle.announce(self._hold.server_uid, "catalog")
         return replace(counts, first=counts.first and not catalog_reading.was_read(known, kind))
@@ -174,9 +174,9 @@ class Catalog:
         """What a server offers at first is no change."""
         return [catalog_reading.change_event(self._hold, kind, counts)] if counts and not counts.first else []
 
-    def _server(self) -> Server:
+    def _identity(self) -> Identity:
         """For its relations alone; a row that is gone took the session with it."""
-        return Server(pk=self._hold.server_id)
+        return Identity(pk=self._hold.identity_id, server_id=self._hold.server_id)
 
     def _ask(self, kind: DefinitionKind) -> Callable[[], Awaitable[Listing]]:
         """How each kind is asked for; the client itself asks for nothing that was not declared."""

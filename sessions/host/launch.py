@@ -21,7 +21,7 @@ from servers.domain.form_data import Registration
 from servers.domain.issuers import Expected
 from servers.domain.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
 from servers.domain.references import has_reference
-from servers.enums import ConnectionPolicy, TransportKind
+from servers.enums import ConnectionPolicy, IdentityKind, TransportKind
 from servers.models import Server, ServerDraft
 from servers.secret import Secret
 from sessions.domain import watches
@@ -109,6 +109,8 @@ def load(session_id: int) -> Launch:
     identity = None if has_reference(server.url) else session.identity_id
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
     launch = replace(launch, expected=issuers.expected(server) if server.url else None)
+    if session.identity.kind == IdentityKind.PERSONAL:
+        launch = replace(launch, idle_seconds=min(launch.idle_seconds, float(server.idle_timeout_seconds)))
     return launch if session.watched else replace(launch, unwatched=session.watch_requested)
 
 
@@ -186,7 +188,8 @@ def limits_of(overrides: Mapping[str, int]) -> Limits:
 
 
 def _idle_seconds(source: Server | Registration) -> float:
-    """How long a session may be unused before it is closed; infinite for one that is always on."""
+    """How long a session may be unused before it is closed; infinite for one that is always on, which only that of the
+    shared identity is."""
     if source.connection_policy == ConnectionPolicy.ON_DEMAND:
         return ON_DEMAND_IDLE_SECONDS
     if source.connection_policy == ConnectionPolicy.IDLE_TIMEOUT:

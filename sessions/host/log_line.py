@@ -1,5 +1,6 @@
 """Lines of a server's log before they have their numbers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -23,9 +24,9 @@ class Line:
     call_uid: UUID | None = None
     at: datetime = field(default_factory=timezone.now)
 
-    def row(self, server_id: int, seq: int) -> LogLine:
+    def row(self, ring: Mapping[str, int | None], seq: int) -> LogLine:
         return LogLine(
-            server_id=server_id,
+            **ring,
             seq=seq,
             at=self.at,
             source=self.source,

@@ -1,6 +1,9 @@
-"""The log of each server in the database: a ring of KEPT rows, numbered without a gap by the session's owner."""
+"""The log of each session in the database: a ring of KEPT rows, numbered without a gap by the session's owner.
 
-from collections.abc import Iterable
+That of the shared identity has no identity in its rows.
+"""
+
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from django.db import transaction
@@ -27,11 +30,12 @@ def append(hold: Hold, lines: list[Line]) -> None:
     """Number and store `lines` in the current transaction, if the session is still ours."""
     if not held(hold).exists():
         return
-    newest = LogLine.objects.filter(server_id=hold.server_id).aggregate(Max("seq"))["seq__max"] or 0
+    ring = {"server_id": hold.server_id, "identity_id": hold.identity_id if hold.personal else None}
+    newest = LogLine.objects.filter(**ring).aggregate(Max("seq"))["seq__max"] or 0
     last = newest + len(lines)
-    LogLine.objects.bulk_create([line.row(hold.server_id, seq) for seq, line in enumerate(lines, newest + 1)])
+    LogLine.objects.bulk_create([line.row(ring, seq) for seq, line in enumerate(lines, newest + 1)])
     if newest // TRIM_EVERY != last // TRIM_EVERY:
-        trim(hold.server_id, last)
+        trim(ring, last)
     transaction.on_commit(lambda: _announce(hold.server_uid, last, {line.call_uid for line in lines}))
 
 
@@ -41,14 +45,14 @@ def _announce(server_uid: UUID, last: int, calls: set[UUID | None]) -> None:
         bus.publish(f"call.{uid}", None, "call")
 
 
-def trim(server_id: int, last: int) -> None:
-    LogLine.objects.filter(server_id=server_id, seq__lte=last - KEPT).delete()
+def trim(ring: Mapping[str, int | None], last: int) -> None:
+    LogLine.objects.filter(**ring, seq__lte=last - KEPT).delete()
 
 
 def trim_all() -> int:
     """Cut every ring that is longer than KEPT, whatever left it so. Returns the number of rings cut."""
-    long = LogLine.objects.values_list("server_id").annotate(last=Max("seq"), lines=Count("id")).filter(lines__gt=KEPT)
-    found = list(long.values_list("server_id", "last"))
-    for server_id, last in found:
-        trim(server_id, last)
+    rings = LogLine.objects.values("server_id", "identity_id").annotate(last=Max("seq"), lines=Count("id"))
+    found = list(rings.filter(lines__gt=KEPT))
+    for ring in found:
+        trim({"server_id": ring["server_id"], "identity_id": ring["identity_id"]}, ring["last"])
     return len(found)

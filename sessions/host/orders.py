@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db.models import BooleanField, Case, Value, When
+
 from servers.domain.form_data import Registration
 from servers.models import Server
+from sessions.domain.lifecycle import IN_SERVICE
 from sessions.enums import Desired
 from sessions.models import McpSession, Worker
 
@@ -15,7 +18,10 @@ _COLUMNS = (
     *("pk", "uid", "desired", "epoch", "paused", "restart_requested", "restart_done"),
     *("refresh_requested", "refresh_done", "watch_requested"),
 )
-_SERVER = ("server__enabled", "server__archived_at", "server__worker_label", "server__roots")
+_SERVER = ("in_service", "server__worker_label", "server__roots")
+
+
+_IN_SERVICE = Case(When(IN_SERVICE, then=Value(True)), default=Value(False), output_field=BooleanField())
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,8 @@ def read_orders(worker_id: int, **only: Any) -> dict[int, Orders]:
     """Of all sessions of a worker, or of those that a filter names. In a reader thread. Read every few seconds, of a
     thousand sessions: no more than is needed."""
     labels = Worker.objects.filter(pk=worker_id).values_list("labels", flat=True).first() or []
-    rows = McpSession.objects.filter(owner_id=worker_id, **only).values_list(*_COLUMNS, *_SERVER)
+    sessions = McpSession.objects.filter(owner_id=worker_id, **only).annotate(in_service=_IN_SERVICE)
+    rows = sessions.values_list(*_COLUMNS, *_SERVER)
     return {row[0]: _orders(dict(zip(_COLUMNS, row, strict=False)), row[len(_COLUMNS) :], labels) for row in rows}
 
 
@@ -65,8 +72,8 @@ def _roots(found: list[dict[str, str]]) -> Roots:
 
 def _orders(row: dict[str, Any], server: tuple[Any, ...], labels: list[str]) -> Orders:
     session_id, uid, desired = row.pop("pk"), row.pop("uid"), row.pop("desired")
-    enabled, archived_at, label, roots = server
-    wanted = desired == Desired.OPEN and enabled and archived_at is None
+    in_service, label, roots = server
+    wanted = desired == Desired.OPEN and bool(in_service)
     elsewhere = label not in ("", *labels)
     return Orders(
         session_id=session_id,

@@ -18,6 +18,7 @@ class Call(models.Model):
     server_name = models.CharField(max_length=120)
     identity = models.ForeignKey(Identity, null=True, on_delete=models.SET_NULL, related_name="+")
     identity_name = models.CharField(max_length=120)
+    personal = models.BooleanField(default=False)  # made as `user`'s own identity, and seen as such when that is gone
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     user_name = models.CharField(max_length=150)
     method = models.CharField(max_length=60, default="tools/call")

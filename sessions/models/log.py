@@ -1,13 +1,16 @@
 from django.db import models
 
-from servers.models import Server
+from servers.models import Identity, Server
 from sessions.enums import LogSource
 
 
 class LogLine(models.Model):
-    """A bounded ring for each server, numbered without gaps by its one owner."""
+    """A bounded ring for each session, numbered without gaps by its one owner."""
 
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="log_lines")
+    identity = models.ForeignKey(
+        Identity, null=True, on_delete=models.CASCADE, related_name="+"
+    )  # null: the shared one
     seq = models.BigIntegerField()
     at = models.DateTimeField()
     source = models.CharField(max_length=10, choices=LogSource)
@@ -18,7 +21,14 @@ class LogLine(models.Model):
 
     class Meta:
         ordering = ["seq"]
-        constraints = [models.UniqueConstraint(fields=["server", "seq"], name="log_line_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["server", "seq"], condition=models.Q(identity=None), name="shared_log_line_once"
+            ),
+            models.UniqueConstraint(
+                fields=["identity", "seq"], condition=models.Q(identity__isnull=False), name="personal_log_line_once"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.text[:80]

@@ -22,6 +22,7 @@ class Question(models.Model):
     server = models.ForeignKey(Server, null=True, on_delete=models.SET_NULL, related_name="questions")
     server_name = models.CharField(max_length=120)
     identity_name = models.CharField(max_length=120)
+    personal = models.BooleanField(default=False)  # asked on the session of somebody's own identity
     call = models.ForeignKey(Call, null=True, on_delete=models.SET_NULL, related_name="questions")
     worker_uid = models.UUIDField(null=True)
     epoch = models.PositiveBigIntegerField(default=0)

@@ -40,7 +40,7 @@ def questions_of_call(call: Call) -> list[Question]:
 
 @register.simple_tag
 def questions_of_server(server: Server) -> int:
-    return question_card.open_of_server(server.pk)
+    return question_card.open_of_server(server)
 
 
 @register.inclusion_tag("sessions/calls/_pill.html")

@@ -4,6 +4,7 @@ The way there leads through `go`, so no page holds the address with its `state`;
 neither the address bar nor the history keeps the code (security.md OA8).
 """
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -26,7 +27,7 @@ from servers.domain import issuers, sign_ins
 from servers.enums import SignInState, TransportKind
 from servers.forms.sign_in import ClientForm
 from servers.models import Server, SignIn
-from sessions.domain import client_document, server_pages
+from sessions.domain import client_document, commands, server_pages
 from sessions.views.servers import server_context
 
 _WAITS_FOR_WORKER = (SignInState.REQUESTED, SignInState.ANSWERED)
@@ -47,23 +48,38 @@ def _browser(request: HttpRequest) -> str:
 @require_http_methods(["GET", "POST"])
 def sign_in(request: HttpRequest, slug: str) -> HttpResponse:
     """GET explains what will happen; POST begins."""
-    server = _server(request, slug)
+    return _sign_in(request, _server(request, slug), sign_ins.begin)
+
+
+@require_http_methods(["GET", "POST"])
+def own_sign_in(request: HttpRequest, slug: str) -> HttpResponse:
+    """The same for the user's own identity."""
+    server = access.server_for(request.user, slug, "call_tool")
+    if server.transport == TransportKind.STDIO:
+        messages.error(request, "A local process has no authorization server. Add a credential instead.")
+        return redirect("servers:identity", slug)
+    return _sign_in(request, server, sign_ins.begin_own, own=True)
+
+
+def _sign_in(request: HttpRequest, server: Server, begin: Callable[..., SignIn], *, own: bool = False) -> HttpResponse:
     form = ClientForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
-            row = sign_ins.begin(Actor.of(request), request.user, server, _browser(request), **form.client())
+            row = begin(Actor.of(request), request.user, server, _browser(request), **form.client())
+            commands.session_of(row.identity, server)
         except (ValidationError, SealError) as problem:
             form.add_error(None, problem.messages if isinstance(problem, ValidationError) else str(problem))
         else:
-            return redirect("servers:sign_in_progress", slug, row.uid)
+            return redirect("servers:sign_in_progress", server.slug, row.uid)
     context = server_context(request, server_pages.header(server), "settings")
-    context |= {"form": form, "callback": client_document.callback(), "host": urlsplit(server.url).netloc}
+    context |= {"form": form, "callback": client_document.callback(), "host": urlsplit(server.url).netloc, "own": own}
     return render(request, "sessions/authorization/sign_in.html", context, status=422 if form.errors else 200)
 
 
 def _of_person(request: HttpRequest, slug: str, uid: UUID) -> SignIn:
-    server = _server(request, slug)
     row = sign_ins.of_person(request.user, _browser(request), uid)
+    own = row is not None and row.identity.user_id == request.user.pk
+    server = access.server_for(request.user, slug, "call_tool") if own else _server(request, slug)
     if row is None or row.identity.server_id != server.pk:
         raise Http404("There is no such sign-in of yours in this browser. Begin again.")
     return row
@@ -80,7 +96,9 @@ def progress(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
     over = row.expires_at <= timezone.now()
     if row.state in _WAITS_FOR_WORKER and not over:
         sign_ins.ask(row)
-    context: dict[str, Any] = server_context(request, server_pages.header(row.identity.server), "settings")
+    context: dict[str, Any] = server_context(
+        request, server_pages.header(access.seen_by(request.user, row.identity.server)), "settings"
+    )
     context |= {"row": row, "over": over, "host": urlsplit(row.issuer).netloc, "insecure": row.issuer[:5] == "http:"}
     expected = issuers.expected(row.identity.server)
     context["expected"] = expected if expected and expected.issuer == row.issuer else None

@@ -15,7 +15,7 @@ from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import AuditEvent, Definition, Server
-from sessions.domain import calls, listed, server_pages
+from sessions.domain import call_rows, calls, listed, server_pages
 from sessions.domain.calls import AuditUnavailable, Given, Rejected
 from sessions.domain.operations import OPERATIONS, words_of
 from sessions.domain.resource_blocks import decoded
@@ -34,7 +34,7 @@ def visible_call(request: HttpRequest, uid: UUID) -> Call:
         raise Http404("There is no such call, or you may not see it.")
     seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
     rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result", "repeats")
-    call = rows.filter(seen, uid=uid).first()
+    call = rows.filter(seen, call_rows.seen(request.user), uid=uid).first()
     if call is None:
         raise Http404("There is no such call, or you may not see it.")
     return call
@@ -107,7 +107,7 @@ def _destructive(call: Call) -> bool:
     if operation is None:
         return False
     kind, key = operation.place(call.target)
-    definition = Definition.objects.filter(server=call.server, kind=kind, key=key, removed_at=None).first()
+    definition = Definition.objects.filter(identity=call.identity_id, kind=kind, key=key, removed_at=None).first()
     return definition is not None and operation.destructive(server_pages.body(definition))
 
 

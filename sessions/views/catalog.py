@@ -93,6 +93,6 @@ def history(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     context = server_context(request, server_pages.header(server), "history")
     method = request.GET.get("method", "")
-    context |= {"page": server_pages.history(server, _cursor(request), method)}
+    context |= {"page": server_pages.history(request.user, server, _cursor(request), method)}
     context |= {"method": method, "methods": server_pages.HISTORY_METHODS}
     return render(request, "sessions/catalog/history.html", context)

@@ -14,10 +14,10 @@ def overview(request: HttpRequest) -> HttpResponse:
     servers = access.visible_servers(request.user)
     context = {
         "nav": "overview",
-        "numbers": reading.numbers(servers),
-        "servers": queries.server_rows(servers, {"show": "active"})[:SERVERS_SHOWN],
-        "calls": reading.latest_calls(servers),
-        "attention": reading.attention(servers),
+        "numbers": reading.numbers(request.user, servers),
+        "servers": queries.server_rows(request.user, servers, {"show": "active"})[:SERVERS_SHOWN],
+        "calls": reading.latest_calls(request.user, servers),
+        "attention": reading.attention(request.user, servers),
         "waiting": question_card.open_count(request.user) if question_card.may_answer(request.user) else 0,
         "rights": access.rights(request.user),
     }

@@ -18,7 +18,7 @@ def palette(request: HttpRequest) -> JsonResponse:
     """`{"results": [{"kind", "label", "hint", "url"}]}` for `?q=`; at most eight of a kind."""
     words = request.GET.get("q", "").strip()[:100]
     servers = access.visible_servers(request.user).filter(archived_at=None)
-    found = _servers(servers, words) + (_tools(servers, words) if len(words) > 1 else [])
+    found = _servers(servers, words) + (_tools(request, servers, words) if len(words) > 1 else [])
     return JsonResponse({"results": found})
 
 
@@ -35,12 +35,13 @@ def _servers(servers: QuerySet[Server], words: str) -> list[dict[str, str]]:
     ]
 
 
-def _tools(servers: QuerySet[Server], words: str) -> list[dict[str, str]]:
+def _tools(request: HttpRequest, servers: QuerySet[Server], words: str) -> list[dict[str, str]]:
     matching = Definition.objects.filter(
         Q(key__icontains=words) | Q(title__icontains=words),
         server__in=servers,
         kind=DefinitionKind.TOOL,
         removed_at=None,
+        identity__in=access.identities_of(request.user),
     ).select_related("server")
     return [
         {

@@ -16,7 +16,7 @@ from sessions.forms import ServerListFilter
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     filters = ServerListFilter(request.GET)
-    rows = queries.server_rows(access.visible_servers(request.user), filters.criteria())
+    rows = queries.server_rows(request.user, access.visible_servers(request.user), filters.criteria())
     context = {
         "nav": "servers",
         "rows": rows,
@@ -63,6 +63,7 @@ def server_context(request: HttpRequest, header: server_pages.ServerHeader, tab:
         "mcp_session": header.mcp_session,
         "explanation": header.explanation,
         "counts": header.counts,
+        "live": header.topic,
         "rights": access.rights(request.user),
     }
 

@@ -11,5 +11,9 @@ from sessions.domain import worker_board
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view")
-    context = {"nav": "sessions", "board": worker_board.board(), "rights": access.rights(request.user)}
+    context = {
+        "nav": "sessions",
+        "board": worker_board.board(personal=access.sees_personal(request.user)),
+        "rights": access.rights(request.user),
+    }
     return render(request, "sessions/workers/index.html", context)

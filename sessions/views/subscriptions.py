@@ -15,7 +15,7 @@ from sessions.models import ResourceVersion, Subscription
 
 
 def subscription_for(request: HttpRequest, uid: UUID) -> Subscription:
-    rows = reading.subscriptions(access.visible_servers(request.user))
+    rows = reading.subscriptions(request.user, access.visible_servers(request.user))
     found = rows.filter(uid=uid).first()
     if found is None:
         raise Http404("There is no such subscription, or you may not see it.")
@@ -30,16 +30,16 @@ def number_of(request: HttpRequest, name: str) -> int | None:
 @require_safe
 def board(request: HttpRequest) -> HttpResponse:
     servers = access.visible_servers(request.user)
-    form = BoardFilter(request.GET, reading.server_choices(servers))
+    form = BoardFilter(request.GET, reading.server_choices(request.user, servers))
     filters = form.filters()
-    page = reading.board(servers, filters, request.GET.get("before", "")[:60])
+    page = reading.board(request.user, servers, filters, request.GET.get("before", "")[:60])
     context = {
         "nav": "subscriptions",
         "form": form,
         "filtered": filters != reading.Filters(),
         "page": page,
-        "numbers": reading.numbers(servers),
-        "any": bool(page.rows) or reading.subscriptions(servers).exists(),
+        "numbers": reading.numbers(request.user, servers),
+        "any": bool(page.rows) or reading.subscriptions(request.user, servers).exists(),
         "rights": access.rights(request.user),
     }
     return render(request, "sessions/subscriptions/board.html", context)

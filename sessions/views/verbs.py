@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
@@ -28,11 +29,13 @@ def _session_verb(
     `late`: what is said when somebody else was faster.
     """
     server = access.server_for(request.user, slug, "call_tool")
-    session = commands.shared_session(server)
     try:
+        session = commands.session_for(request.user, server)
         changed = verb(Actor.of(request), session)
     except AuditUnavailable as problem:
         return _unavailable(request, server, str(problem))
+    except ValidationError as problem:
+        return _needs_own(request, server, " ".join(problem.messages))
     if request.htmx:
         return HttpResponse(status=204)
     if not changed and late:
@@ -48,6 +51,13 @@ def _unavailable(request: HttpRequest, server: Server, words: str) -> HttpRespon
         return HttpResponse(words, status=503, content_type="text/plain")
     messages.error(request, words)
     return _back(server)
+
+
+def _needs_own(request: HttpRequest, server: Server, words: str) -> HttpResponse:
+    if request.htmx:
+        return HttpResponse(words, status=422, content_type="text/plain")
+    messages.error(request, words)
+    return redirect("servers:identity", server.slug)
 
 
 @require_POST

@@ -63,8 +63,8 @@ document.addEventListener('submit', (event) => {
 
 /* Somebody else's call of what is shown here: fetch its card once, from then on its own topic keeps it fresh. */
 if (results) {
-  const { server, method, target } = results.dataset;
-  live.on(`server.${server}`, 'call', async (frame) => {
+  const { live: seen, method, target } = results.dataset;
+  live.on(`server.${seen}`, 'call', async (frame) => {
     for (const row of frame.rows ?? []) {
       const other = row.method !== method || row.tool !== target;
       if (other || document.getElementById(`call-${row.uid}`)) continue;

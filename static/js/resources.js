@@ -110,8 +110,8 @@ if (form) {
 
 /* Own readings and those of others alike: what they brought is shown, with its age. */
 const shown = () => form?.dataset.uri ?? content?.dataset.uri;
-if (content?.dataset.server) {
-  live.on(`server.${content.dataset.server}`, 'call', (frame) => {
+if (content?.dataset.live) {
+  live.on(`server.${content.dataset.live}`, 'call', (frame) => {
     const mine = (frame.rows ?? []).filter((row) => row.method === 'resources/read' && row.tool === shown());
     if (mine.some((row) => row.final)) refresh(false).catch(() => {});
     else if (mine.some((row) => !document.getElementById(`call-${row.uid}`))) refresh(true);

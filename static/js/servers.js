@@ -55,7 +55,7 @@ if (document.getElementById('overview-numbers')) {
 
 const actions = document.querySelector('[data-session-actions]');
 if (actions) {
-  const topic = `server.${actions.dataset.server}`;
+  const topic = `server.${actions.dataset.live}`;
   live.on(topic, 'session', (frame) => {
     for (const row of frame.rows ?? []) Object.assign(actions.dataset, { desired: row.desired, phase: row.phase });
     refreshSoon('connection-timeline', 'connection-process');

@@ -44,7 +44,7 @@ for listing in (before, now):
 #: one in use, one that nobody uses
 CREDENTIALS = """
 from django.contrib.auth.models import User
-from servers.audit.record import SYSTEM
+from servers.audit.record import SYSTEM, Actor
 from servers.domain import credentials, issuers
 from servers.domain.credential_parts import Parts
 from servers.enums import CredentialKind
@@ -58,6 +58,11 @@ credentials.attach(SYSTEM, ada, server, used)
 value = Parts(CredentialKind.ENVIRONMENT, dict(variable="API_TOKEN"), dict(value=Secret("value-of-a-picture")))
 credentials.create(SYSTEM, ada, "Token of the night shift", value)
 issuers.expect(SYSTEM, ada, server, "https://login.example.com/tenant/", "https://login.example.com/tenant")
+own = Server.objects.create(slug="calendar", name="Calendar", transport="streamable_http", enabled=False,
+    url="https://calendar.example.com/mcp", signs_in_as="either")
+own.identities.create()
+token = Parts(CredentialKind.BEARER, dict(), dict(token=Secret("own-token-of-a-picture")))
+credentials.create_own(Actor.of_user(ada), ada, own, token)
 print(used.uid)
 """
 

@@ -7,7 +7,7 @@ from django.contrib.auth import get_user_model
 
 from servers.domain.importing.reading import Reading, short
 from servers.domain.needed import Needed
-from servers.enums import ConnectionPolicy, CredentialKind, Environment, EraChoice, TransportKind
+from servers.enums import ConnectionPolicy, CredentialKind, Environment, EraChoice, SignsInAs, TransportKind
 from servers.validators import TIMES
 
 KEY = "mcpadmin"
@@ -46,6 +46,7 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "environment": _one_of(Environment),
     "era": _one_of(EraChoice),
     "connection_policy": _one_of(ConnectionPolicy),
+    "signs_in_as": _one_of(SignsInAs),
     "tags": is_texts,
     "roots": _is_roots,
     "limits": _is_limits,

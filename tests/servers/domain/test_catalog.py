@@ -5,7 +5,7 @@ import pytest
 
 from servers.domain.catalog import Counts, definitions, digest_of, read_listing, store, store_listing
 from servers.enums import DefinitionKind
-from servers.models import Server
+from servers.models import Identity, Server
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -18,6 +18,10 @@ def server() -> Server:
 
 def tool(name: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, **fields}
+
+
+def shared(server: Server) -> Identity:
+    return server.identities.get_or_create()[0]
 
 
 def listed(server: Server, *items: dict[str, Any], hours: int = 0) -> Counts:
@@ -100,17 +104,17 @@ def test_counts_name_what_they_count(server: Server) -> None:
 
 def test_a_reading_knows_beforehand_whether_anything_is_to_be_stored(server: Server) -> None:
     listed(server, tool("a"), tool("b"))
-    assert not read_listing(server, DefinitionKind.TOOL, [tool("a"), tool("b")]).differs
+    assert not read_listing(shared(server), DefinitionKind.TOOL, [tool("a"), tool("b")]).differs
     for items in ([tool("b"), tool("a")], [tool("a")], [tool("a"), tool("b", title="B")], []):
-        assert read_listing(server, DefinitionKind.TOOL, items).differs
+        assert read_listing(shared(server), DefinitionKind.TOOL, items).differs
 
 
 def test_a_judgement_of_another_version_than_the_stored_one_is_not_believed(server: Server) -> None:
     listed(server, tool("a"))
     needed = {"type": "object", "properties": {"q": {}}, "required": ["q"]}
-    late = read_listing(server, DefinitionKind.TOOL, [tool("a", description="new")])
+    late = read_listing(shared(server), DefinitionKind.TOOL, [tool("a", description="new")])
     listed(server, tool("a", inputSchema=needed), hours=1)
-    store(server, late, NOW + timedelta(hours=2))
+    store(shared(server), late, NOW + timedelta(hours=2))
     assert versions(server, "a")[-1] == ("breaking", ["Argument “q” was removed."])
 
 

@@ -267,8 +267,10 @@ def test_what_depends_on_a_server_is_counted_and_goes_with_it(admin: Any, actor:
     server = registration.register(actor, admin, over_http(values=[header()]))
     now = timezone.now()
     for position in range(2):
+        moments = {"first_seen_at": now, "changed_at": now}
+        kind, identity = DefinitionKind.TOOL, server.identities.get()
         server.definitions.create(
-            kind=DefinitionKind.TOOL, key=str(position), position=position, body="{}", first_seen_at=now, changed_at=now
+            identity=identity, kind=kind, key=str(position), position=position, body="{}", **moments
         )
     found = registration.dependents(server)
     assert (found.definitions, found.credentials, found.identities) == (2, 1, 1)

@@ -16,7 +16,7 @@ from servers.audit import payloads
 from servers.audit import writer as writer_module
 from servers.audit.record import Actor
 from servers.enums import AuditAction, AuditOutcome, TransportKind
-from servers.models import AuditEvent, Definition, Payload, Server
+from servers.models import AuditEvent, Definition, Identity, Payload, Server
 from sessions.domain import calls, commands, endings
 from sessions.domain.calls import AuditUnavailable, Given, Rejected
 from sessions.enums import CallState, Desired
@@ -39,11 +39,12 @@ def own_writer() -> Iterator[None]:
 @pytest.fixture
 def server() -> Server:
     made = Server.objects.create(slug="demo", name="Demo", transport=TransportKind.STDIO, command="true")
-    now = timezone.now()
+    shared, now = Identity.objects.create(server=made), timezone.now()
     for position, (name, body) in enumerate(TOOLS.items()):
         text = json.dumps({"name": name, **body})
         Definition.objects.create(
             server=made,
+            identity=shared,
             kind="tool",
             key=name,
             body=text,

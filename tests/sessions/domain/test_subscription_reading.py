@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 
 from servers.audit import payloads
@@ -29,7 +30,7 @@ def uris(page: board.Page) -> list[str]:
 
 
 def read(before: str = "", **filters: str) -> board.Page:
-    return board.board(Server.objects.all(), board.Filters(**filters), before)
+    return board.board(AnonymousUser(), Server.objects.all(), board.Filters(**filters), before)
 
 
 # --- the board -------------------------------------------------------------------------------------------------------
@@ -91,7 +92,12 @@ def test_the_numbers_count_what_is_active(session: McpSession) -> None:
     add_hours(make_subscription(session, "a"), 3, 4)
     add_gap(make_subscription(session, "b", state=SubscriptionState.WAITING), began=1)
     make_subscription(session, "c", active=False, state=SubscriptionState.ENDED)
-    assert board.numbers(Server.objects.all()) == {"active": 2, "listening": 1, "events": 7, "attention": 1}
+    assert board.numbers(AnonymousUser(), Server.objects.all()) == {
+        "active": 2,
+        "listening": 1,
+        "events": 7,
+        "attention": 1,
+    }
 
 
 def test_a_row_needs_no_query_of_its_own(session: McpSession, django_assert_num_queries: Any) -> None:

@@ -85,10 +85,11 @@ def server(name: str, tools: list[dict[str, Any]] | None = None, policy: str = "
     made = Server.objects.create(
         slug=name, name=name, transport=TransportKind.STDIO, command="true", connection_policy=policy
     )
-    now = timezone.now()
+    session, now = commands.shared_session(made), timezone.now()
     for position, tool in enumerate(tools or [ECHO, WIPE]):
         Definition.objects.create(
             server=made,
+            identity=session.identity,
             kind="tool",
             key=tool["name"],
             body=json.dumps(tool),
@@ -97,7 +98,6 @@ def server(name: str, tools: list[dict[str, Any]] | None = None, policy: str = "
             first_seen_at=now,
             changed_at=now,
         )
-    commands.shared_session(made)
     return str(made.uid)
 
 

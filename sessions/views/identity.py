@@ -1,0 +1,110 @@
+"""*Identity*: as whom somebody speaks to a server, with a credential of their own, and the way back to the shared one."""
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from servers import access
+from servers.audit.record import Actor
+from servers.crypto import SealError
+from servers.domain import credential_board, credentials, identities
+from servers.domain.credential_parts import Parts
+from servers.enums import CredentialKind, TransportKind
+from servers.forms.credential import ENTERED, OwnCredentialForm
+from servers.models import Credential, Identity, Server
+from sessions.domain import listed, server_pages
+from sessions.views.servers import server_context
+
+SUBSCRIPTIONS_SHOWN = 50
+
+
+def _own(request: HttpRequest, server: Server) -> Identity | None:
+    """Also one that does not count now, since the server speaks as one for all."""
+    return access.own_identities(request.user).filter(server=server).first()
+
+
+def _context(request: HttpRequest, server: Server) -> dict[str, Any]:
+    own = _own(request, server)
+    return server_context(request, server_pages.header(server), "identity") | {
+        "own": own,
+        "uses": credential_board.own_uses(own) if own else [],
+        "place": credential_board.place_words(server),
+    }
+
+
+@require_safe
+def page(request: HttpRequest, slug: str) -> HttpResponse:
+    server = access.server_for(request.user, slug)
+    return render(request, "sessions/identity/page.html", _context(request, server))
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def add(request: HttpRequest, slug: str) -> HttpResponse:
+    """`?kind=` chooses the boxes. The identity begins with its first credential."""
+    server = access.server_for(request.user, slug, identities.RIGHT)
+    kinds = _kinds(server)
+    wanted = request.GET.get("kind", "")
+    kind = CredentialKind(wanted) if wanted in kinds else kinds[0]
+    form = OwnCredentialForm(kind, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid() and (made := _created(request, server, form)) is not None:
+        messages.success(request, f"{made.name} is sealed. Your own session connects with it.")
+        return redirect("servers:identity", server.slug)
+    context = _context(request, server) | {"form": form, "kind": kind, "kinds": kinds}
+    return render(request, "sessions/identity/add.html", context, status=422 if form.errors else 200)
+
+
+def _kinds(server: Server) -> list[CredentialKind]:
+    local = server.transport == TransportKind.STDIO
+    return [kind for kind in ENTERED if (kind == CredentialKind.ENVIRONMENT) == local]
+
+
+def _created(request: HttpRequest, server: Server, form: OwnCredentialForm) -> Credential | None:
+    actor = Actor.of(request)
+    try:
+        parts = Parts(form.kind, form.details(), form.secrets())
+        return credentials.create_own(actor, request.user, server, parts)
+    except ValidationError as problem:
+        form.refuse(problem)
+    except SealError as problem:
+        form.refuse(ValidationError(str(problem)))
+    return None
+
+
+@require_POST
+def remove(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
+    server = access.server_for(request.user, slug)
+    credential = Credential.objects.filter(uid=uid, owner_id=request.user.pk).first()
+    try:
+        if credential is None:
+            raise ValidationError("This is no credential of yours here.")
+        credentials.delete_own(Actor.of(request), request.user, server, credential)
+    except ValidationError as problem:
+        messages.error(request, " ".join(problem.messages))
+    else:
+        messages.success(request, f"{credential.name} is deleted. Your own session connects without it.")
+    return redirect("servers:identity", server.slug)
+
+
+@require_http_methods(["GET", "POST"])
+def give_up(request: HttpRequest, slug: str) -> HttpResponse:
+    """GET shows what ends with it; POST ends it."""
+    server = access.server_for(request.user, slug)
+    own = _own(request, server)
+    if own is None:
+        messages.info(request, "You have no own identity here.")
+        return redirect("servers:identity", server.slug)
+    if request.method == "POST":
+        identities.end(Actor.of(request), request.user, server)
+        messages.success(request, f"Your own credentials for {server.name} are deleted and your session is closed.")
+        return redirect("servers:identity", server.slug)
+    server.seen_as = own.pk
+    watched = listed.watched(server)
+    context = _context(request, server) | {"watched": watched, "shown": watched.rows[:SUBSCRIPTIONS_SHOWN]}
+    return render(request, "sessions/identity/give_up.html", context)
