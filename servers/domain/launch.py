@@ -11,7 +11,7 @@ from servers.domain.reached import Reached, reached
 from servers.domain.references import OPEN_ADDRESS, ReferenceMissing, has_reference
 from servers.domain.values import reveal
 from servers.enums import CredentialKind, IdentityKind, TransportKind, ValueKind
-from servers.models import Credential, CredentialUse, Identity, Server
+from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
 from servers.secret import Secret
 
 
@@ -53,9 +53,9 @@ class LaunchValues:
 def launch_values(server: Server, identity: Identity | None = None) -> LaunchValues:
     """Raises crypto.SealError and NotLaunchable, whose texts are fit for the page. `identity` None: the shared one.
 
-    Secret values of the registration are the shared identity's: nobody's own session carries them.
+    Secret values of the registration, and references, are the shared identity's: nobody's own session carries them.
     """
-    rows = [row for row in server.values.all() if not _is_own(identity) or not row.secret]
+    rows = [row for row in server.values.all() if not _is_own(identity) or not _is_shared_secret(row)]
     values = _split(server.transport, [(row.kind, row.name, reveal(row)) for row in rows])
     values = replace(values, used_rows=tuple(row.pk for row in rows if row.secret))
     return _whole(values, server, _uses(server, identity))
@@ -63,6 +63,11 @@ def launch_values(server: Server, identity: Identity | None = None) -> LaunchVal
 
 def _is_own(identity: Identity | None) -> bool:
     return identity is not None and identity.kind == IdentityKind.PERSONAL
+
+
+def _is_shared_secret(row: ServerValue) -> bool:
+    """What a reference stands for is the operator's, for the shared identity."""
+    return row.secret or has_reference(row.plain)
 
 
 def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT) -> LaunchValues:

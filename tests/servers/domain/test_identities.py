@@ -68,6 +68,15 @@ def test_nobody_is_sent_what_belongs_to_another_identity(server: Server, bea: An
     assert sent(server, server.identities.get(kind="shared")) == everybody
 
 
+def test_what_a_reference_stands_for_is_never_sent_for_somebody_alone(
+    server: Server, bea: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_GATE", "of-the-operator")
+    server.values.create(kind="header", name="X-Operator", plain="${MCP_GATE}")
+    assert "X-Operator" not in sent(server, own(bea, server))
+    assert sent(server)["X-Operator"] == "of-the-operator"
+
+
 def test_the_policy_and_the_own_identity_say_who_somebody_is(server: Server, bea: Any, admin: Any) -> None:
     mine = own(bea, server)
     expected = {SignsInAs.SHARED: (None, None), SignsInAs.EITHER: (mine.pk, None), SignsInAs.PERSONAL: (mine.pk, 0)}
