@@ -23,7 +23,8 @@ from sessions.bus.listener import Listener
 from sessions.bus.publisher import GROUP, LOST, Publisher
 
 AUDIT, SERVERS, USERS = "audit", "servers", "users"
-INBOX, SUBSCRIPTIONS, SESSIONS, SIGN_INS = "inbox", "subscriptions", "sessions", "sign_ins"
+INBOX, SUBSCRIPTIONS, SESSIONS = "inbox", "subscriptions", "sessions"
+SIGN_INS, OWN_SIGN_INS = "sign_ins", "own_sign_ins"
 
 __all__ = [
     "AUDIT",
@@ -131,8 +132,9 @@ def subscription_changed(subscription_uid: UUID | str, version: int, kind: str =
 
 
 def sign_in_needed(server_uid: UUID | str) -> None:
-    """A session began to wait for somebody who signs in."""
-    publish(SIGN_INS, None, "sign_in", [{"server": str(server_uid)}])
+    """A session began to wait for somebody who signs in: whoever may, or the one whose own it is."""
+    for topic in (SIGN_INS, OWN_SIGN_INS):
+        publish(topic, None, "sign_in", [{"server": str(server_uid)}])
 
 
 def workers_changed() -> None:

@@ -39,6 +39,7 @@ class TopicReads:
             TopicKind.SUBSCRIPTION: self._read_subscription,
             TopicKind.SESSIONS: self._read_workers,
             TopicKind.SIGN_INS: partial(self._read_rows, sign_in_frames.frames),
+            TopicKind.OWN_SIGN_INS: partial(self._read_rows, sign_in_frames.own_frames),
         }
         if topic.kind is TopicKind.CALL:
             return CallStream(topic, self._read_call, self._read_progress)

@@ -21,6 +21,7 @@ class TopicKind(StrEnum):
     SUBSCRIPTION = "subscription"
     SESSIONS = "sessions"
     SIGN_INS = "sign_ins"
+    OWN_SIGN_INS = "own_sign_ins"
 
 
 FEEDS = frozenset({TopicKind.AUDIT, TopicKind.LOG})
@@ -33,6 +34,7 @@ _WITHOUT_UID = frozenset(
         TopicKind.SUBSCRIPTIONS,
         TopicKind.SESSIONS,
         TopicKind.SIGN_INS,
+        TopicKind.OWN_SIGN_INS,
     }
 )
 _RIGHTS = {
@@ -47,6 +49,7 @@ _RIGHTS = {
     TopicKind.SUBSCRIPTION: "servers.view_server",
     TopicKind.SESSIONS: "servers.view_server",
     TopicKind.SIGN_INS: "servers.manage_credential",
+    TopicKind.OWN_SIGN_INS: "servers.view_server",
 }
 
 

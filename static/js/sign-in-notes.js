@@ -1,4 +1,5 @@
-/* On every page of those who may sign in: a message when a server's session begins to wait for it, once for each fall. */
+/* On every page: a message when a session begins to wait for a sign-in, once for each fall. Of the shared ones to those who
+   may sign in there, of an own one to its owner. */
 import { toast } from './toast.js';
 
 const PAUSE_MS = 5_000;
@@ -62,12 +63,14 @@ export function startSignInNotes(live) {
   const soon = () => {
     if (!timer) timer = setTimeout(() => tell(list), Math.max(0, quietUntil - Date.now()));
   };
-  live.on('sign_ins', 'sign_in', (frame) => {
-    for (const row of frame.rows ?? []) {
-      if (!isNews(row, opened)) continue;
-      waiting.set(row.server, row);
-      soon();
-    }
-  });
+  for (const topic of document.body.dataset.signInTopics.split(' ')) {
+    live.on(topic, 'sign_in', (frame) => {
+      for (const row of frame.rows ?? []) {
+        if (!isNews(row, opened)) continue;
+        waiting.set(row.server, row);
+        soon();
+      }
+    });
+  }
   document.addEventListener('visibilitychange', () => !document.hidden && soon());
 }

@@ -10,7 +10,7 @@ from django.utils import timezone
 from servers.enums import TransportKind
 from servers.models import Server
 from sessions import bus
-from sessions.consumers.sign_in_frames import fell_at, frames
+from sessions.consumers.sign_in_frames import fell_at, frames, own_frames
 from sessions.domain import commands, lifecycle
 from sessions.enums import SessionCondition, SessionState
 from sessions.models import ConnectionEvent, McpSession, Worker
@@ -110,3 +110,16 @@ def test_the_verb_of_a_host_tells_of_a_fall_once_it_is_committed(
     with django_capture_on_commit_callbacks(execute=True):
         lifecycle.waiting_for_person(hold, SessionCondition.INCOMPATIBLE, failure)
     assert told == [server.uid]
+
+
+def test_the_fall_of_an_own_session_is_told_to_its_owner_alone(session: McpSession, django_user_model: Any) -> None:
+    bea = django_user_model.objects.create_user("bea", password="x")
+    own = session.server.identities.create(kind="personal", name="bea", user=bea)
+    McpSession.objects.filter(pk=session.pk).update(identity=own)
+
+    [frame] = own_frames([session.server.uid])
+
+    assert frames(None) == []
+    assert '"url":"/servers/gate/identity/"' in frame.text
+    assert frame.audience.has(bea.pk, sees_personal=False)
+    assert not frame.audience.has(bea.pk + 1, sees_personal=True)
