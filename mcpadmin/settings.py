@@ -249,6 +249,9 @@ INBOX_PER_MINUTE = env.int("MCPADMIN_INBOX_PER_MINUTE", default=10)
 # A subscribed resource whose server does not tell of changes is read this often; 0: never.
 RESOURCE_POLL_SECONDS = TIME_SCALE * env.float("MCPADMIN_RESOURCE_POLL_SECONDS", default=60.0)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
+# How many addresses one person may have tried in a minute: connection tests, sign-ins, tests of webhooks. An import
+# counts each of its servers; the next one waits.
+TRIES_PER_MINUTE = env.int("MCPADMIN_TRIES_PER_MINUTE", default=10)
 SOCKETS_PER_USER = env.int("MCPADMIN_SOCKETS_PER_USER", default=10)
 INLINE_PAYLOAD_BYTES = 64 * 1024
 RECONNECT_CEILING_SECONDS = TIME_SCALE * env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from servers import crypto
 from servers.audit.record import Actor
-from servers.domain import rights
+from servers.domain import pace, rights
 from servers.domain.checking import check
 from servers.domain.form_data import Registration, ValueInput
 from servers.domain.stdio import require_stdio_right
@@ -34,6 +34,7 @@ def create_draft(actor: Actor, user: Any, registration: Registration, server: Se
     if registration.transport == TransportKind.STDIO:
         require_stdio_right(user, actor, registration.name, server)
     check(registration)
+    pace.require(user)
     if server is not None:
         require_reentered(server, registration)
     registration = replace(registration, values=merged(server, registration))

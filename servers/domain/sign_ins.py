@@ -19,7 +19,7 @@ from django.utils import timezone
 from servers import crypto
 from servers.audit.acts import audited
 from servers.audit.record import Actor, Event, ServerRef
-from servers.domain import rights
+from servers.domain import pace, rights
 from servers.domain.binding import require_encrypted
 from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignInState, TransportKind
 from servers.models import Identity, Server, SignIn
@@ -51,6 +51,7 @@ def begin(
     if server.transport == TransportKind.STDIO:
         raise ValidationError("A local process has no authorization server.", code="transport")
     require_encrypted(server.url)
+    pace.require(user)
     purge()
     with audited(actor) as trail:
         identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)

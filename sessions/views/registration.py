@@ -15,7 +15,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
-from servers.domain import credential_board, credentials, drafts, registration
+from servers.domain import credential_board, credentials, drafts, pace, registration
 from servers.domain.registration import Conflict, Registration
 from servers.enums import TransportKind
 from servers.forms import ServerForm
@@ -148,6 +148,12 @@ def test(request: HttpRequest) -> HttpResponse:
     data = Registration.of(form.registration_data())
     try:
         draft = drafts.create_draft(actor, request.user, data, server)
+    except pace.TooOften as problem:
+        form.refuse(problem)
+        context = {"form": form, "heading": "Not tried yet"}
+        answer = render(request, "sessions/servers/_test_refused.html", context, status=429)
+        answer.headers["Retry-After"] = str(problem.seconds)
+        return answer
     except ValidationError as problem:
         form.refuse(problem)
         return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)
