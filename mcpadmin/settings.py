@@ -252,6 +252,9 @@ RESOURCE_POLL_SECONDS = TIME_SCALE * env.float("MCPADMIN_RESOURCE_POLL_SECONDS",
 STDIO_MEMORY_MIB = env.int("MCPADMIN_STDIO_MEMORY_MIB", default=4096)
 STDIO_PROCESSES = env.int("MCPADMIN_STDIO_PROCESSES", default=300)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
+# How many addresses one person may have tried in a minute: connection tests, sign-ins, tests of webhooks. An import
+# counts each of its servers; the next one waits.
+TRIES_PER_MINUTE = env.int("MCPADMIN_TRIES_PER_MINUTE", default=10)
 SOCKETS_PER_USER = env.int("MCPADMIN_SOCKETS_PER_USER", default=10)
 INLINE_PAYLOAD_BYTES = 64 * 1024
 RECONNECT_CEILING_SECONDS = TIME_SCALE * env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)

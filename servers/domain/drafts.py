@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from servers import crypto
 from servers.audit.record import Actor
-from servers.domain import credentials, rights
+from servers.domain import credentials, pace, rights
 from servers.domain.binding import place_of
 from servers.domain.checking import check
 from servers.domain.form_data import Registration, ValueInput, Vault
@@ -46,6 +46,7 @@ def create_draft(
         require_stdio_right(user, actor, registration.name, server)
     check(registration)
     credentials.require_chosen(actor, user, registration, chosen)
+    pace.require(user)
     if server is not None:
         require_reentered(server, registration)
     registration = replace(registration, values=merged(server, registration))

@@ -19,7 +19,7 @@ from django.utils import timezone
 from servers import crypto
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, Event, ServerRef
-from servers.domain import identities, rights
+from servers.domain import identities, pace, rights
 from servers.domain.binding import require_encrypted
 from servers.domain.references import OPEN_ADDRESS, has_reference
 from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignInState, TransportKind
@@ -50,7 +50,7 @@ def begin(
     registered by hand."""
     rights.require(user, actor, "change_server", server)
     rights.require(user, actor, RIGHT, server)
-    _require_possible(server)
+    _require_possible(user, server)
     with audited(actor) as trail:
         identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
         return _begun(trail, identity, user, browser, client_id, client_secret)
@@ -60,17 +60,18 @@ def begin_own(
     actor: Actor, user: Any, server: Server, browser: str, client_id: str = "", client_secret: str = ""
 ) -> SignIn:
     """For the user's own identity, which begins with it."""
-    _require_possible(server)
+    _require_possible(user, server)
     with identities.begun(actor, user, server) as (trail, identity):
         return _begun(trail, identity, user, browser, client_id, client_secret)
 
 
-def _require_possible(server: Server) -> None:
+def _require_possible(user: Any, server: Server) -> None:
     if server.transport == TransportKind.STDIO:
         raise ValidationError("A local process has no authorization server.", code="transport")
     if has_reference(server.url):
         raise ValidationError(OPEN_ADDRESS, code="reference")
     require_encrypted(server.url)
+    pace.require(user)
     purge()
 
 

@@ -39,7 +39,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.DNS_FAILED: ("The host name could not be resolved", "Check the spelling of the URL and the DNS of the worker's machine."),
     Fault.ADDRESS_REFUSED: (
         "The address is not allowed",
-        "The outbound guard refuses this network. An operator can allow it with MCPADMIN_ALLOWED_NETWORKS.",
+        "The worker's log says which address it was and why. An operator can allow networks with MCPADMIN_ALLOWED_NETWORKS.",
     ),
     Fault.CONNECTION_REFUSED: (
         "The connection was refused",

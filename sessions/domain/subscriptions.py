@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from servers.audit.record import Actor, Event, ServerRef
 from servers.audit.writer import AuditUnavailable, writer
-from servers.domain import rights
+from servers.domain import pace, rights
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Payload, Server
 from servers.secret import Secret
@@ -99,6 +99,7 @@ def change(
 def send_test(actor: Actor, user: Any, subscription: Subscription) -> WebhookDelivery:
     """Have a worker send a message of the type `webhook.test` within a few seconds. ValidationError without a URL."""
     rights.require(user, actor, _RIGHT, subscription.server, subject=subscription.uri[:300])
+    pace.require(user, *pace.WEBHOOKS)
     order = partial(_send_test, subscription.pk)
     test = partial(_event, actor, AuditAction.SUBSCRIPTION_CHANGE, subscription, {"webhook": "test sent"})
     return writer().submit_and_wait(order, lambda _: [test()], DURABLE_SECONDS)

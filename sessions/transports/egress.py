@@ -6,6 +6,7 @@ a literal address is never asked of a resolver, so the socket factory judges aga
 
 import asyncio
 import ipaddress
+import logging
 import re
 import socket
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from .base import NameNotResolved, RefusedByPolicy
 
+REFUSED: Final = "The outbound guard does not allow this address."
+log = logging.getLogger(__name__)
 IPv4 = ipaddress.IPv4Address
 IPv6 = ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -101,11 +104,13 @@ def _by_kind(address: IPv4 | IPv6, policy: Policy) -> str | None:
     return None
 
 
-def demand(address: str, port: int, policy: Policy) -> None:
-    """RefusedByPolicy when the address may not be reached."""
+def demand(address: str, port: int, policy: Policy, name: str = "") -> None:
+    """RefusedByPolicy when the address may not be reached. Whoever named it learns no more than that: neither where a
+    name leads nor what stands there (security.md R8). The operator's log has both."""
     reason = judge(address, port, policy)
     if reason is not None:
-        raise RefusedByPolicy(f"The address {address} is refused: {reason}.")
+        log.warning("egress.refused name=%s address=%s port=%d: %s", name[:255] or "-", address[:64], port, reason)
+        raise RefusedByPolicy(REFUSED)
 
 
 class GuardedResolver(AbstractResolver):
@@ -120,7 +125,7 @@ class GuardedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         entries = await self._look_up(host, port, family)
         for entry in entries:
-            demand(str(entry[4][0]), port, self._policy)
+            demand(str(entry[4][0]), port, self._policy, host)
         return [_result(host, port, entry) for entry in entries]
 
     async def _look_up(self, host: str, port: int, family: int) -> list[Any]:

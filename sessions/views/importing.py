@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 from servers import access
 from servers.audit.record import Actor
 from servers.crypto import SealError
-from servers.domain import exporting
+from servers.domain import exporting, pace
 from servers.domain.importing import held
 from servers.domain.importing.applying import apply
 from servers.domain.importing.document import Document, read
@@ -67,6 +67,11 @@ def preview(request: HttpRequest, uid: Any) -> HttpResponse:
 def _applied(request: HttpRequest, draft: ServerDraft, document: Document | None) -> HttpResponseRedirect:
     shown = request.POST.get("version", "")
     back = redirect("servers:import_preview", draft.uid)
+    try:
+        pace.require(request.user, *pace.IMPORTED)
+    except pace.TooOften as problem:
+        messages.error(request, problem.message)
+        return back
     if document is None or not shown.isdigit() or not held.claim(draft, int(shown)):
         messages.info(request, "This import was applied already. Here is what became of it.")
         return back

@@ -1,5 +1,6 @@
 """The inbox: what servers ask a person, one page a question, and the ways to answer."""
 
+from collections.abc import Callable
 from typing import Any, get_args
 from uuid import UUID
 
@@ -75,31 +76,28 @@ def _blank_form(card: question_card.QuestionCard) -> Any:
 # --- acting ----------------------------------------------------------------------------------------------------------
 @require_POST
 def take(request: HttpRequest, uid: UUID) -> HttpResponse:
-    question = _question(request, uid)
-    try:
-        taken = inbox.take(Actor.of(request), request.user, question)
-    except AuditUnavailable as problem:
-        messages.error(request, str(problem))
-    else:
-        said = "It is yours now. Others see that you are on it, and may still answer."
-        messages.success(request, said) if taken else messages.info(
-            request, "It is over, or somebody else took it just now."
-        )
-    return _see_other(question)
+    done = "It is yours now. Others see that you are on it, and may still answer."
+    return _done(request, uid, inbox.take, done, "It is over, or somebody else took it just now.")
 
 
 @require_POST
 def more_time(request: HttpRequest, uid: UUID) -> HttpResponse:
+    done = "It waits longer now, and it is yours. Others may still answer."
+    late = "It is over, cannot wait longer, or somebody else gave it more time just now."
+    return _done(request, uid, inbox.extend, done, late)
+
+
+def _done(
+    request: HttpRequest, uid: UUID, verb: Callable[[Actor, Any, Question], object], done: str, late: str
+) -> HttpResponse:
+    """`late`: what is said when somebody else, or its end, came before."""
     question = _question(request, uid)
     try:
-        until = inbox.extend(Actor.of(request), request.user, question)
+        first = verb(Actor.of(request), request.user, question)
     except AuditUnavailable as problem:
         messages.error(request, str(problem))
     else:
-        said = "It waits longer now, and it is yours. Others may still answer."
-        messages.success(request, said) if until else messages.info(
-            request, "It is over, cannot wait longer, or somebody else gave it more time just now."
-        )
+        messages.success(request, done) if first else messages.info(request, late)
     return _see_other(question)
 
 

@@ -15,7 +15,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
-from servers.domain import credential_board, credentials, drafts, issuers, needed, registration
+from servers.domain import credential_board, credentials, drafts, issuers, needed, pace, registration
 from servers.domain.registration import Conflict, Registration
 from servers.enums import TransportKind
 from servers.forms import ServerForm
@@ -164,6 +164,12 @@ def test(request: HttpRequest) -> HttpResponse:
     try:
         chosen = credentials.chosen(request.user, vault.chosen) if server is None else []
         draft = drafts.create_draft(actor, request.user, data, server, chosen)
+    except pace.TooOften as problem:
+        form.refuse(problem)
+        context = {"form": form, "heading": "Not tried yet"}
+        answer = render(request, "sessions/servers/_test_refused.html", context, status=429)
+        answer.headers["Retry-After"] = str(problem.seconds)
+        return answer
     except ValidationError as problem:
         form.refuse(problem)
         return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)

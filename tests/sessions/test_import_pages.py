@@ -1,12 +1,14 @@
 """The pages of import and export: paste, preview, decide, result; and no secret in any of them."""
 
 import json
+from datetime import timedelta
 from io import BytesIO
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from servers.audit.record import Actor
 from servers.domain import registration
@@ -166,3 +168,18 @@ def test_a_value_that_is_needed_is_asked_for_in_the_settings(client: Client) -> 
     raw = {"mcpServers": {"notes": FILE["mcpServers"]["notes"]}}
     client.post(posted(client, raw), {"version": "1", "choice-0": "create"})
     assert "Value needed" in client.get("/servers/notes/settings/").content.decode()
+
+
+def test_the_next_import_waits_when_many_addresses_were_just_tried(client: Client, settings: Any) -> None:
+    settings.TRIES_PER_MINUTE = 3
+    servers = {f"s{number}": {"url": f"https://mcp.example.com/{number}"} for number in range(5)}
+    decided = {"version": "1", **{f"choice-{number}": "create" for number in range(5)}}
+    client.post(posted(client, {"mcpServers": servers}), decided)
+    assert Server.objects.count() == 5, "an import is not cut in the middle"
+    more = posted(client, {"mcpServers": {"more": {"url": "https://mcp.example.com/more"}}})
+    page = client.post(more, {"version": "1", "choice-0": "create"}, follow=True).content.decode()
+    assert "Too many addresses were tried in the last minute" in page
+    assert Server.objects.count() == 5
+    AuditEvent.objects.update(at=timezone.now() - timedelta(minutes=2))
+    client.post(more, {"version": "1", "choice-0": "create"})
+    assert Server.objects.count() == 6

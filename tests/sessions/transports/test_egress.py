@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessions.protocol.errors import AddressRefused, Fault, McpError
-from sessions.transports.egress import Allow, GuardedResolver, Policy, RefusedByPolicy, judge, socket_factory
+from sessions.transports.egress import REFUSED, Allow, GuardedResolver, Policy, RefusedByPolicy, judge, socket_factory
 from sessions.transports.registry import Spec, WebSocketSpec
 
 from .making import LOCAL, http, unconnected
@@ -263,4 +263,4 @@ async def test_the_refusal_of_an_address_is_a_local_error_and_certain() -> None:
     with pytest.raises(AddressRefused) as caught:
         await unconnected(http("http://10.1.2.3/mcp", policy=Policy())).connect()
     assert not caught.value.may_have_run
-    assert "private" in caught.value.detail
+    assert caught.value.detail == REFUSED
