@@ -159,9 +159,7 @@ def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: boo
 
 def _with_vault(server: Server, data: Registration) -> Registration:
     """With the credentials of the vault that the shared identity speaks with, by name only."""
-    kinds = {value.key for value in data.values}
-    added = as_values(used_by(server))
-    return replace(data, values=[*data.values, *(value for value in added if value.key not in kinds)])
+    return replace(data, values=[*data.values, *as_values(used_by(server), data.values)])
 
 
 def file_name(form: Form) -> str:

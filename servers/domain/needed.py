@@ -35,9 +35,11 @@ def used_by(server: Server) -> list[Credential]:
     return list(rows.distinct())
 
 
-def as_values(credentials: Iterable[Credential]) -> list[ValueInput]:
-    """Those that a row of a server can stand for, as rows whose value is needed."""
-    return [value for credential in credentials if (value := _as_value(credential)) is not None]
+def as_values(credentials: Iterable[Credential], beside: Iterable[ValueInput]) -> list[ValueInput]:
+    """Those that a row of a server can stand for, as rows whose value is needed; none that stands `beside` already."""
+    taken = {value.key for value in beside}
+    found = {value.key: value for credential in credentials if (value := _as_value(credential)) is not None}
+    return [value for key, value in found.items() if key not in taken]
 
 
 def _as_value(credential: Credential) -> ValueInput | None:

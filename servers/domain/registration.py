@@ -113,8 +113,9 @@ def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
     name = name.strip() or f"{server.name[: _NAME_LENGTH - 7]} (copy)"
     used, given = used_by(server), set(choosable(user))
     chosen = [credential for credential in used if credential in given]
-    missing = as_values(credential for credential in used if credential not in given)
-    data = replace(kept, name=name, slug="", values=[*merged(server, kept), *missing])
+    values = merged(server, kept)
+    missing = as_values((credential for credential in used if credential not in given), values)
+    data = replace(kept, name=name, slug="", values=[*values, *missing])
     check(data)
     require_chosen(actor, user, data, chosen)
     return _create(actor, user, data, AuditAction.SERVER_CLONE, enabled=False, chosen=chosen, copied_from=server.name)

@@ -20,7 +20,7 @@ class Endpoint:
     of the server's own (private CA, client certificate); None: the one shared by the process. `connect_timeout`:
     seconds, for the lookup of the name and for each address tried."""
 
-    url: str
+    url: str = field(repr=False)  # a reference may have put a secret into its path or query
     headers: Callable[[], Mapping[str, str]] = field(default=nothing, repr=False)
     policy: Policy = Policy()
     limits: Limits = Limits()

@@ -17,11 +17,12 @@ from .websocket import WebSocketTransport
 @dataclass(frozen=True, slots=True)
 class StdioSpec:
     """A command to run. `env` is called at each start and gives what was declared for this server; PATH, HOME,
-    LANG and TZ are added where not declared. Its values never appear in a repr."""
+    LANG and TZ are added where not declared. Values never appear in a repr, nor do
+    arguments and directory: what a reference stands for may be in them."""
 
     command: str
-    args: tuple[str, ...] = ()
-    cwd: str | None = None
+    args: tuple[str, ...] = field(default=(), repr=False)
+    cwd: str | None = field(default=None, repr=False)
     env: Callable[[], Mapping[str, str]] = field(default=nothing, repr=False)
     limits: Limits = Limits()
 

@@ -169,6 +169,15 @@ def test_a_copy_by_who_may_not_manage_credentials_says_value_needed(server: Serv
     assert (row.name, row.secret, row.sealed) == ("Authorization", True, None)
 
 
+def test_a_row_that_stands_for_the_credential_already_is_not_made_twice(
+    admin: Any, actor: Actor, server: Server
+) -> None:
+    registration.change(actor, admin, server, over_http(url=URL, values=[header()]), 1)
+    anna = person("anna", "view_server", "add_server", "change_server")
+    copy = registration.clone(Actor.of_user(anna), anna, Server.objects.get())
+    assert [(row.name, row.sealed is None) for row in copy.values.all()] == [("Authorization", False)]
+
+
 def test_a_credential_that_the_server_lost_by_moving_is_not_copied(admin: Any, actor: Actor, server: Server) -> None:
     registration.change(actor, admin, server, over_http(url=ELSEWHERE), 1)
     copy = registration.clone(actor, admin, Server.objects.get())
