@@ -36,6 +36,8 @@ def registration_changed(
     server = Server.objects.filter(uid=server_uid).first()
     whose = {} if identity_id is None else {"identity_id": identity_id}
     if server is not None:
+        for identity in Identity.objects.filter(pk=identity_id):
+            commands.session_of(identity, server)  # its first credential makes the session's row
         if reconnect:
             McpSession.objects.filter(server=server, **whose).update(remembered={})
         if change in _CLOSES or not server.enabled or server.archived_at is not None:
@@ -49,8 +51,6 @@ def registration_changed(
 
 def _open(server: Server, whose: Mapping[str, int], *, restart: bool) -> None:
     """An always-on server is wanted from now on; running sessions of a changed one are restarted."""
-    for identity in Identity.objects.filter(pk=whose["identity_id"]) if whose else ():
-        commands.session_of(identity, server)  # its first credential makes the session's row
     commands.shared_session(server)
     unserved = McpSession.objects.filter(server=server).exclude(lifecycle.IN_SERVICE)
     _close_sessions(unserved.filter(desired=Desired.OPEN))

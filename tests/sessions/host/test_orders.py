@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from sessions.domain import claiming
 from sessions.enums import SubscriptionState
 from sessions.host.launch import load
 from sessions.host.log_writer import LogWriter
@@ -99,3 +101,32 @@ def test_a_worker_takes_as_many_descriptors_as_it_may_have() -> None:
     )
     run = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "300"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("kind", "policy", "ended", "active", "wanted"),
+    [
+        ("shared", "shared", False, True, True),
+        ("shared", "either", False, True, True),
+        ("shared", "personal", False, True, False),
+        ("personal", "shared", False, True, False),
+        ("personal", "either", False, True, True),
+        ("personal", "personal", False, True, True),
+        ("personal", "either", True, True, False),
+        ("personal", "either", False, False, False),
+    ],
+)
+def test_a_session_is_only_held_and_taken_while_its_identity_counts(
+    kind: str, policy: str, ended: bool, active: bool, wanted: bool
+) -> None:
+    worker, row = make_worker(), make_session()
+    make_hold(row, worker)
+    user = get_user_model().objects.create_user("ada", is_active=active)
+    fields = {"kind": kind, "user": user if kind == "personal" else None, "ended_at": timezone.now() if ended else None}
+    type(row.identity).objects.filter(pk=row.identity_id).update(**fields)
+    type(row.server).objects.filter(pk=row.server_id).update(signs_in_as=policy)
+    (found,) = read_orders(worker.pk, uid=row.uid).values()
+    assert found.open is wanted
+    McpSession.objects.filter(pk=row.pk).update(owner=None)
+    assert bool(claiming.claim_one(row.uid, worker.pk)) is wanted
