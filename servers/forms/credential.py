@@ -77,7 +77,9 @@ _SECRETS: dict[str, dict[str, forms.CharField]] = {
     },
     CredentialKind.SERVICE_ACCOUNT: {
         "secret": _secret("Client secret", "Empty where a private key is used.", required=False),
-        "key": _pem("Private key", "PEM, without a passphrase; it signs in place of a secret.", required=False),
+        "key": _pem(
+            "Private key", "PEM, without a passphrase; it signs in place of a secret.", required=False, secret=True
+        ),
     },
 }
 
