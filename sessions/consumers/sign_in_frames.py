@@ -20,7 +20,7 @@ from sessions.models import ConnectionEvent, McpSession
 
 #: whoever may have missed a hint still hears of it; what is older stands on the cards
 RECENT = timedelta(minutes=2)
-_MOST = 100
+_MOST = 50
 _SIGN_IN = ("sign_in", "sign_in_again")
 
 

@@ -185,14 +185,18 @@ def ask_worker(task: str, argument: str, label: str = "", leaver: UUID | None = 
     return node is not None
 
 
-def test_draft(actor: Actor, draft: ServerDraft) -> bool:
-    """Have a worker try the draft's connection, audited. False when no worker lives: the draft waits until it expires."""
+def test_draft(actor: Actor, draft: ServerDraft, *credentials: str) -> bool:
+    """Have a worker try the draft's connection, audited with the names of the `credentials` that were chosen for it.
+
+    False when no worker lives: the draft waits until it expires.
+    """
     event = Event(
         action=AuditAction.CONNECTION_TEST,
         outcome=AuditOutcome.PENDING,
         actor=actor,
         server=None,
         subject=str(draft.transport),
+        details={"credentials": list(credentials)} if credentials else {},
     )
     writer().submit_and_wait(lambda: None, lambda _: [event], timeout=DURABLE_SECONDS)
     return ask_worker(TEST_TASK, str(draft.uid), draft.worker_label)

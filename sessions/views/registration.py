@@ -174,7 +174,7 @@ def test(request: HttpRequest) -> HttpResponse:
         form.refuse(problem)
         return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)
     try:
-        commands.test_draft(actor, draft)
+        commands.test_draft(actor, draft, *(credential.name for credential in chosen))
     except AuditUnavailable as problem:
         form.refuse(ValidationError(str(problem)))
         return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=503)

@@ -53,6 +53,28 @@ def test_a_websocket_is_chosen_by_its_scheme_and_marked_as_outside_of_the_specif
     expect(ada.page.locator("[data-use-of=websocket]")).to_contain_text("not in the specification")
 
 
+def test_a_new_server_is_offered_the_credentials_of_its_own_address_only(stack, walker, faces) -> None:
+    ada = walker(stack, signed_in=True)
+    ada.open("/credentials/add/")
+    page = ada.page
+    page.get_by_label("Name").fill("Token of the faces")
+    page.get_by_label("For").fill(f"{faces}/mcp")
+    page.locator("#id_token").fill("canary-of-a-browser-77")
+    page.locator("main").get_by_role("button", name="Add").click()
+    expect(page.get_by_text("It can be replaced, never shown.").first).to_be_visible()
+    ada.fill_url("With a token", "http://127.0.0.1:9/mcp")
+    offered = page.get_by_role("checkbox", name="Token of the faces")
+    expect(offered).to_be_hidden()
+    expect(page.get_by_text("None is bound to the address above.")).to_be_visible()
+    page.get_by_label("URL").fill(f"{faces}/mcp")
+    offered.check()
+    expect(ada.test_connection()).to_contain_text("Works")
+    ada.save()
+    ada.wait_for_state("Ready")
+    ada.open("/servers/with-a-token/settings/")
+    expect(page.locator("#credentials")).to_contain_text("Token of the faces")
+
+
 def test_roots_and_limits_are_edited_and_a_wrong_one_is_refused_where_it_stands(stack, walker) -> None:
     ada = walker(stack, signed_in=True)
     ada.complaints.allow("422")

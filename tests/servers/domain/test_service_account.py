@@ -79,6 +79,9 @@ def test_the_form_seals_an_account_and_its_page_never_shows_the_secret(admin: An
         f"/credentials/{row.uid}/replace/", {"client": "robot", "issuer": ISSUER, "secret": "", "key": ""}
     )
     assert "Enter either a client secret or a private key." in again.content.decode()
+    refused = client.post(f"/credentials/{row.uid}/replace/", form | {"key": "canary-private-key-77"})
+    assert refused.status_code == 422
+    assert "canary" not in refused.content.decode()
 
 
 @pytest.mark.django_db

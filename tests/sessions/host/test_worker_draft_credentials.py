@@ -10,8 +10,8 @@ from django.test import Client
 
 from servers.audit.record import Actor
 from servers.domain import credentials
-from servers.enums import DraftState
-from servers.models import Credential, Server, ServerDraft
+from servers.enums import AuditAction, AuditOutcome, DraftState
+from servers.models import AuditEvent, Credential, Server, ServerDraft
 from sessions.enums import SessionCondition, SessionState
 from tests.peers.peers import free_port, start_peer
 from tests.sessions.host.harness import WorkerProcess
@@ -62,6 +62,8 @@ def test_a_new_server_is_tried_with_a_service_account_that_was_chosen_and_regist
     assert outcome_of(ada, with_accounts.url).fault == "unauthorized"
     done = outcome_of(ada, with_accounts.url, credentials=[str(made.uid)])
     assert (done.state, done.report["tools"]) == (DraftState.SUCCEEDED, 2), done.detail
+    asked = AuditEvent.objects.filter(action=AuditAction.CONNECTION_TEST, outcome=AuditOutcome.PENDING).order_by("-seq")
+    assert '"credentials":["Robot"]' in asked[0].body
     assert SECRET not in str(ServerDraft.objects.values_list("steps", "report", "detail"))
     page = ada.post("/servers/add/", form_of(with_accounts.url, credentials=[str(made.uid)]), follow=True)
     assert page.status_code == 200
