@@ -6,6 +6,7 @@ from enum import Enum
 
 from playwright.sync_api import Page, expect
 
+from tests.screenshots.accounts import refuse_account
 from tests.screenshots.importing import apply_import, preview_import, refuse_import
 
 
@@ -303,6 +304,14 @@ SHOTS = [
     Shot("credential-delete", lambda world: f"/credentials/{world.credential}/delete/"),
     Shot("credential-add", at("/credentials/add/")),
     Shot("credential-certificate", at("/credentials/add/?kind=certificate")),
+    Shot("credential-account", at("/credentials/add/?kind=service_account"), Stage.EMPTY),
+    Shot(
+        "credential-account-refused",
+        at("/credentials/add/?kind=service_account"),
+        Stage.EMPTY,
+        prepare=refuse_account,
+        allow=("422",),
+    ),
     Shot("server-sign-in", lambda world: f"/servers/{world.websocket}/sign-in/"),
     Shot("sign-in-refused", at("/sign-in/callback/?state=unknown"), allow=("400",)),
     Shot("audit", at("/audit/")),
