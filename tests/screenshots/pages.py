@@ -6,6 +6,7 @@ from enum import Enum
 
 from playwright.sync_api import Page, expect
 
+from tests.screenshots.accounts import refuse_account
 from tests.screenshots.importing import apply_import, preview_import, refuse_import
 
 
@@ -315,6 +316,14 @@ SHOTS = [
     Shot("credential-certificate", at("/credentials/add/?kind=certificate")),
     Shot("server-add-credentials", at("/servers/add/"), prepare=choose_credential),
     Shot("expected-issuer", lambda world: f"/credentials/for/{world.websocket}/issuer/"),
+    Shot("credential-account", at("/credentials/add/?kind=service_account"), Stage.EMPTY),
+    Shot(
+        "credential-account-refused",
+        at("/credentials/add/?kind=service_account"),
+        Stage.EMPTY,
+        prepare=refuse_account,
+        allow=("422",),
+    ),
     Shot("server-sign-in", lambda world: f"/servers/{world.websocket}/sign-in/"),
     Shot("sign-in-refused", at("/sign-in/callback/?state=unknown"), allow=("400",)),
     Shot("audit", at("/audit/")),

@@ -13,6 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from servers import access
+from servers.domain.pace import TooOften
 from servers.enums import AuditAction, ConnectionPolicy, PayloadKind
 from servers.models import AuditEvent, Payload, Server
 from sessions.domain import lifecycle, orders, subscriptions
@@ -221,3 +222,16 @@ def test_a_test_of_a_webhook_needs_one(ada: Any, session: McpSession) -> None:
     assert delivery.number == subscriptions.TEST
     assert delivery.next_attempt_at is not None
     assert delivery.next_attempt_at <= timezone.now() + timedelta(seconds=1)
+
+
+def test_tests_of_webhooks_are_bounded_a_minute_so_that_nobody_scans_with_them(
+    ada: Any, session: McpSession, settings: Any
+) -> None:
+    settings.TRIES_PER_MINUTE = 3
+    row = subscribe(ada, session.server)
+    subscriptions.change(actor(ada), ada, row, Settings(webhook_url=HOOK))  # an address of one's choice, so it counts
+    for _ in range(2):
+        subscriptions.send_test(actor(ada), ada, row)
+    with pytest.raises(TooOften):
+        subscriptions.send_test(actor(ada), ada, row)
+    assert row.deliveries.count() == 2
