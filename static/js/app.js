@@ -35,7 +35,7 @@ if (tab) tab.parentElement.scrollTo({ left: tab.offsetLeft - 48, behavior: 'inst
 
 document.body.addEventListener('htmx:response:error', (event) => {
   const status = event.detail.ctx.response.status;
-  if (status === 422) return; // a form with its errors, shown where it belongs
+  if (status === 422 || status === 429) return; // a form with its errors, shown where it belongs
   toast({
     tone: 'bad',
     title: status === 403 ? 'You may not do this' : `The server answered ${status}`,
