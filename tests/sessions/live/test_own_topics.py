@@ -1,8 +1,11 @@
 """What a socket hears of somebody's own session: its owner all of it, everybody else nothing."""
 
 import uuid
+from types import SimpleNamespace
 from typing import Any
 
+from sessions.consumers.hub import Hub
+from sessions.domain.topics import Topic, TopicKind
 from tests.sessions.live.site import Browser, Site, Tab
 
 RIGHTS = ["view_server", "call_tool"]
@@ -56,3 +59,14 @@ async def test_state_and_log_of_an_own_session_reach_its_owner_alone(site: Site)
         assert denied == {f"server.{server}.{own}", f"log.{server}.{own}"}
         assert set(states(other, "servers", server)) == {"disconnected"}
         assert not [message for message in other.heard if own in str(message.get("t")) and "rows" in message]
+
+
+def test_a_hint_of_a_server_wakes_the_streams_of_own_sessions_there() -> None:
+    hub: Any = object.__new__(Hub)
+    hub.streams, hub._own, hub._reads = {}, {}, SimpleNamespace(stream=lambda topic: topic)
+    own, other = (Topic(TopicKind.SERVER, uuid.uuid4(), uuid.uuid4()) for _ in range(2))
+    for topic in (own, other):
+        hub._stream(topic)
+    assert hub._concerned(own.hint) == [own]
+    hub._forget_own(own)
+    assert (hub._concerned(own.hint), hub._own) == ([], {other.hint: {other.name}})
