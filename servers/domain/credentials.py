@@ -29,6 +29,8 @@ from servers.validators import origin, validate_url, validate_websocket_url
 TABLE, FIELD = Credential._meta.db_table, "sealed"
 RIGHT = "manage_credential"
 MOST_OFFERED = 300
+#: of one person at one server
+MOST_OWN = 20
 _MAX_NAME, _FAULT_CHARS = 120, 300
 
 
@@ -71,6 +73,8 @@ def create_own(actor: Actor, user: Any, server: Server, parts: Parts) -> Credent
     _require_transport(server, parts.kind)
     scheme, host, port = _place(parts.kind, server.url)
     with identities.begun(actor, user, server) as (trail, identity):
+        if identity.uses.count() >= MOST_OWN:
+            raise ValidationError(f"You have {MOST_OWN} credentials here already. Delete one first.", code="too_many")
         name = identities.free_name(server, user)
         row = Credential(name=name, kind=parts.kind, scheme=scheme, host=host, port=port, created_by_id=user.pk)
         row.owner_id = user.pk

@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from servers.audit import query as audit_query
-from servers.models import AuditEvent, AuditHead, Server, ServerDraft
+from servers.models import AuditEvent, AuditHead, Identity, Server, ServerDraft
 from servers.templatetags._visible import visible_text
 from sessions.consumers.frames import Audience, Frame, encode
 from sessions.domain import catalog_reading, queries
@@ -175,16 +175,18 @@ def server_call_frames(topic: Topic, call_uids: list[UUID] | None, since: dateti
 
     None: the newest calls made after `since`, for whoever may have missed a hint.
     """
-    server = _seen(topic)
-    if server is None:
-        return []
-    calls = queries.calls_since(server, since) if call_uids is None else queries.calls_by_uid(call_uids)
-    own = server.seen_as if topic.identity is not None else None
+    calls = _calls_since(topic, since) if call_uids is None else queries.calls_by_uid(call_uids)
+    own = None if topic.identity is None else Identity.objects.filter(uid=topic.identity).values_list("pk").first()
     return [
         Frame(encode(topic.name, None, "call", [_bare(queries.call_row(call))]), None, f"call.{call.uid}", call.version)
         for call in calls
-        if call.server_id == server.pk and (call.identity_id if call.personal else None) == own
+        if call.server and call.server.uid == topic.row and ((call.identity_id,) if call.personal else None) == own
     ]
+
+
+def _calls_since(topic: Topic, since: datetime) -> list[Call]:
+    server = _seen(topic)
+    return [] if server is None else queries.calls_since(server, since)
 
 
 CallKey = tuple[UUID, bool]

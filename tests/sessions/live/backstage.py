@@ -25,8 +25,8 @@ from django.utils import timezone  # noqa: E402
 
 from servers.audit import payloads, verify  # noqa: E402
 from servers.audit.record import SYSTEM, Event, record_many  # noqa: E402
-from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind  # noqa: E402
-from servers.models import AuditEvent, Definition, Server  # noqa: E402
+from servers.enums import AuditAction, AuditOutcome, IdentityKind, PayloadKind, TransportKind  # noqa: E402
+from servers.models import AuditEvent, Definition, Identity, Server  # noqa: E402
 from sessions import bus  # noqa: E402
 from sessions.domain import commands, lifecycle  # noqa: E402
 from sessions.enums import CallState, Desired, LogSource, SessionCondition  # noqa: E402
@@ -178,11 +178,30 @@ def progress(call_uid: str, done: float, total: float, message: str) -> None:
     bus.call_progress(call_uid, done, total, message)
 
 
-def log_lines(server_uid: str, first: int, count: int, padding: int = 0) -> None:
+def own_identity(server_uid: str, name: str) -> str:
+    """Somebody's own identity with its session; returns its uid."""
     owner = Server.objects.get(uid=server_uid)
+    fields = {"user": User.objects.get(username=name), "kind": IdentityKind.PERSONAL, "name": name}
+    identity = Identity.objects.create(server=owner, **fields)
+    commands.session_of(identity, owner)
+    Server.objects.filter(pk=owner.pk).update(signs_in_as="either")
+    return str(identity.uid)
+
+
+def own_session_is(identity_uid: str, state: str) -> None:
+    rows = McpSession.objects.filter(identity__uid=identity_uid)
+    rows.update(state=state, version=F("version") + 1)
+    bus.session_changed(rows.get().server.uid)
+
+
+def log_lines(server_uid: str, first: int, count: int, padding: int = 0, identity_uid: str = "") -> None:
+    owner = Server.objects.get(uid=server_uid)
+    whose = Identity.objects.filter(uid=identity_uid or None).first()
     now = timezone.now()
     LogLine.objects.bulk_create(
-        LogLine(server=owner, seq=seq, at=now, source=LogSource.STDERR, text=f"line {seq} {'x' * padding}")
+        LogLine(
+            server=owner, identity=whose, seq=seq, at=now, source=LogSource.STDERR, text=f"line {seq} {'x' * padding}"
+        )
         for seq in range(first, first + count)
     )
     bus.log_appended(server_uid, first + count - 1)
