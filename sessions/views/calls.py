@@ -143,7 +143,7 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
     context = _page(request, call) | {
         "attempts": call.attempts.all(),
-        "repetitions": call.repeated_by.order_by("id")[:20],
+        "repetitions": call.repeated_by.filter(call_rows.seen(request.user)).order_by("id")[:20],
         "timeline": _timeline(request, call),
     }
     return render(request, "sessions/calls/detail.html", context)

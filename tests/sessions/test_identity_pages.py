@@ -19,12 +19,13 @@ from servers.models import Credential, Definition, Identity, Server
 from sessions.consumers import question_frames, sources, subscription_frames
 from sessions.consumers.frames import Frame
 from sessions.consumers.viewers import Viewer, sees_row
-from sessions.domain import commands
+from sessions.domain import commands, questions
+from sessions.domain.questions import Asking
 from sessions.domain.topics import Topic, TopicKind, parse
 from sessions.enums import SessionState
 from sessions.models import Call, LogLine, McpSession, Question, Subscription
 from tests.servers.conftest import person
-from tests.sessions.host.make import make_call
+from tests.sessions.host.make import make_call, make_hold
 from tests.sessions.inbox.rows import FORM, a_question
 from tests.sessions.subscription_rows import make_subscription
 
@@ -139,6 +140,16 @@ def test_an_own_call_stays_hidden_when_server_and_user_are_gone(
 def test_what_is_asked_on_an_own_session_is_its_owners_to_answer(ada: Any, bea: Any, auditor: Any) -> None:
     path = f"/inbox/{mine(Question).uid}/take/"
     assert [client_of(user).post(path).status_code for user in (bea, auditor, ada)] == [404, 403, 303]
+
+
+def test_a_question_is_of_the_identity_on_whose_session_it_came(ada: Any) -> None:
+    McpSession.objects.update(desired="open")
+    asking = {"kind": "form", "method": "elicitation/create", "origin": "request", "summary": "?", "params": "{}"}
+    for session in McpSession.objects.select_related("identity"):
+        row = questions.receive(Asking(uid=uuid4(), **asking), make_hold(session))
+        assert row is not None
+        personal = session.identity.kind == IdentityKind.PERSONAL
+        assert (row.personal, row.identity_name) == (personal, session.identity.name)
 
 
 def test_the_list_of_servers_shows_the_readers_own_state(server: Server, ada: Any, bea: Any) -> None:
