@@ -36,10 +36,8 @@ LOG_EVERY_SECONDS = 60.0
 SAID_KEPT = 16
 _NEEDS_PERSON: dict[str, SessionCondition] = {
     **dict.fromkeys(NEEDS_CREDENTIAL, SessionCondition.NEEDS_AUTH),
-    Fault.UNAUTHORIZED: SessionCondition.NEEDS_AUTH,
-    **dict.fromkeys(
-        (Fault.FORBIDDEN, Fault.INSUFFICIENT_SCOPE, Fault.AUTHORIZATION_FAILED), SessionCondition.NEEDS_AUTH
-    ),
+    **dict.fromkeys((Fault.UNAUTHORIZED, Fault.FORBIDDEN), SessionCondition.NEEDS_AUTH),
+    **dict.fromkeys((Fault.INSUFFICIENT_SCOPE, Fault.AUTHORIZATION_FAILED), SessionCondition.NEEDS_AUTH),
     Fault.INCOMPATIBLE_VERSION: SessionCondition.INCOMPATIBLE,
 }
 log = structlog.get_logger(__name__)
