@@ -21,7 +21,19 @@ class Samples:
             self.points.setdefault(name, []).append((at, value))
 
     def slope(self, name: str, after: float) -> float:
-        return theil_sen([point for point in self.points.get(name, []) if point[0] >= after])
+        return theil_sen(self._since(name, after))
+
+    def floor_slope(self, name: str, after: float, window: float = 60.0) -> float:
+        """Of the lowest value in each window: what is opened and closed all the time (the pooled sockets of calls) comes
+        and goes above it, and what is never closed raises it."""
+        lowest: dict[int, tuple[float, float]] = {}
+        for at, value in self._since(name, after):
+            number = int(at // window)
+            lowest[number] = min(lowest.get(number, (at, value)), (at, value), key=lambda point: point[1])
+        return theil_sen(list(lowest.values()))
+
+    def _since(self, name: str, after: float) -> list[tuple[float, float]]:
+        return [point for point in self.points.get(name, []) if point[0] >= after]
 
     def span(self, name: str, after: float) -> str:
         """First and last value in words."""

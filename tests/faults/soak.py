@@ -76,7 +76,7 @@ def _slopes(samples: Samples, after: float) -> dict[str, object]:
 def _grown(samples: Samples, after: float) -> list[str]:
     wrong = []
     for name in MEASURED:
-        memory, descriptors = samples.slope(f"{name} MiB", after), samples.slope(f"{name} fds", after)
+        memory, descriptors = samples.slope(f"{name} MiB", after), samples.floor_slope(f"{name} fds", after)
         if memory > MEMORY_SLOPE:
             wrong.append(f"memory of {name} grows by {memory * 600:.1f} MiB in 10 min")
         if descriptors > 0:

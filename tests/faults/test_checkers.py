@@ -116,3 +116,13 @@ def test_a_slope_is_that_of_most_samples_and_not_of_a_wild_one() -> None:
     for at, value in [(0.0, 1.0), (10.0, 50.0), (20.0, 50.0)]:
         samples.add(at, {"fds": value})
     assert (samples.slope("fds", 5), samples.span("fds", 5)) == (0.0, "50 to 50")
+
+
+def test_what_comes_and_goes_has_no_slope_and_one_that_never_closes_has() -> None:
+    coming_and_going, leaking = Samples(), Samples()
+    for number in range(240):
+        at, pooled = 5.0 * number, (7 * number) % 12
+        coming_and_going.add(at, {"fds": 40 + pooled + (number > 120 and number % 12 > 2) * 6})
+        leaking.add(at, {"fds": 40 + pooled + number // 30})
+    assert coming_and_going.floor_slope("fds", 0) == 0
+    assert leaking.floor_slope("fds", 0) > 0
