@@ -8,8 +8,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
 django_application = get_asgi_application()
 
 # After Django's own start: both read models and settings.
-from mcpadmin.origin import SameOriginOnly  # noqa: E402
-from sessions.routing import websocket_urlpatterns  # noqa: E402
+from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
+from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start
 
 application = ProtocolTypeRouter(
     {

@@ -1,5 +1,6 @@
 /* On every page: a message when a session begins to wait for a sign-in, once for each fall. Of the shared ones to those who
    may sign in there, of an own one to its owner. */
+import { kept } from './tab-storage.js';
 import { toast } from './toast.js';
 
 const PAUSE_MS = 5_000;
@@ -16,16 +17,6 @@ let waiting = new Map(); // server -> its newest row
 let timer = 0;
 let quietUntil = 0;
 let told = [];
-
-function kept(key, value) {
-  try {
-    if (value === undefined) return sessionStorage.getItem(key);
-    sessionStorage.setItem(key, value);
-  } catch {
-    /* Storage may be forbidden: then each page counts as a tab of its own. */
-  }
-  return value ?? null;
-}
 
 function isNews(row, opened) {
   const fall = `${row.server}@${row.fell_at}`;

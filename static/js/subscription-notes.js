@@ -1,4 +1,5 @@
 /* On every page: a message when a subscribed resource changed, and the pills that show how a subscription stands. */
+import { kept } from './tab-storage.js';
 import { toast } from './toast.js';
 
 const PAUSE_MS = 5_000;
@@ -13,16 +14,6 @@ const shown = Number(document.body.dataset.renderedAt) * 1000;
 const since = Date.parse(kept(KEY) ?? '') || shown; // a tab that was just opened has nothing to catch up on
 const seen = new Map(); // subscription -> number of its newest version
 const newest = new Map(); // subscription -> its newest row
-
-function kept(key, value) {
-  try {
-    if (value === undefined) return sessionStorage.getItem(key);
-    sessionStorage.setItem(key, value);
-  } catch {
-    /* Storage may be forbidden: then only what comes while the page is open is told. */
-  }
-  return value ?? null;
-}
 
 function paint(row) {
   for (const cell of document.querySelectorAll(`[data-subscription-state="${row.subscription}"]`)) {

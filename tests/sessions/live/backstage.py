@@ -14,23 +14,23 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
 django.setup()
 
-from django.conf import settings  # noqa: E402
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model  # noqa: E402
-from django.contrib.auth.models import Permission  # noqa: E402
-from django.contrib.sessions.backends.db import SessionStore  # noqa: E402
-from django.core.management import call_command  # noqa: E402
-from django.db import transaction  # noqa: E402
-from django.db.models import F  # noqa: E402
-from django.utils import timezone  # noqa: E402
+from django.conf import settings  # noqa: E402  # after django.setup()
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model  # noqa: E402  # after django.setup()
+from django.contrib.auth.models import Permission  # noqa: E402  # after django.setup()
+from django.contrib.sessions.backends.db import SessionStore  # noqa: E402  # after django.setup()
+from django.core.management import call_command  # noqa: E402  # after django.setup()
+from django.db import transaction  # noqa: E402  # after django.setup()
+from django.db.models import F  # noqa: E402  # after django.setup()
+from django.utils import timezone  # noqa: E402  # after django.setup()
 
-from servers.audit import payloads, verify  # noqa: E402
-from servers.audit.record import SYSTEM, Event, record_many  # noqa: E402
-from servers.enums import AuditAction, AuditOutcome, IdentityKind, PayloadKind, TransportKind  # noqa: E402
-from servers.models import AuditEvent, Definition, Identity, Server  # noqa: E402
-from sessions import bus  # noqa: E402
-from sessions.domain import commands, lifecycle  # noqa: E402
-from sessions.enums import CallState, Desired, LogSource, SessionCondition  # noqa: E402
-from sessions.models import Call, LogLine, McpSession, Worker  # noqa: E402
+from servers.audit import payloads, verify  # noqa: E402  # after django.setup()
+from servers.audit.record import SYSTEM, Event, record_many  # noqa: E402  # after django.setup()
+from servers.enums import AuditAction, AuditOutcome, IdentityKind, PayloadKind, TransportKind  # noqa: E402  # after django.setup()
+from servers.models import AuditEvent, Definition, Identity, Server  # noqa: E402  # after django.setup()
+from sessions import bus  # noqa: E402  # after django.setup()
+from sessions.domain import commands, lifecycle  # noqa: E402  # after django.setup()
+from sessions.enums import CallState, Desired, LogSource, SessionCondition  # noqa: E402  # after django.setup()
+from sessions.models import Call, LogLine, McpSession, Worker  # noqa: E402  # after django.setup()
 
 User = get_user_model()
 ECHO = {
