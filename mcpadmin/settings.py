@@ -176,7 +176,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 VALKEY_DIR = DATA_DIR / "valkey"
 VALKEY_SOCKET = Path(env.str("MCPADMIN_VALKEY_SOCKET", default=str(socket_path.recorded(VALKEY_DIR))))
 REDIS_URL = env.str("REDIS_URL", default="")
-CELERY_BROKER_URL = REDIS_URL or f"redis+socket://{VALKEY_SOCKET}"
+_redis_url = REDIS_URL or f"unix://{VALKEY_SOCKET}"
+# kombu spells the address of a unix socket in its own way
+CELERY_BROKER_URL = _redis_url.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=", 1)
 _layer_url = REDIS_URL or f"unix://{VALKEY_SOCKET}?db=1"
 CHANNEL_LAYERS = {
     "default": {
@@ -201,7 +203,6 @@ CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = 4
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-CELERY_WORKER_DIRECT = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {

@@ -1,4 +1,4 @@
-"""Celery's side of the logs: the request id travels with a task, and each line of a task names both."""
+"""Celery's side of the logs: each line of a task names it."""
 
 from typing import Any
 
@@ -7,12 +7,9 @@ from celery import signals
 
 from mcpadmin import logging
 
-HEADER = "mcpadmin_request_id"
-
 
 def connect() -> None:
     signals.setup_logging.connect(_configure_logging)
-    signals.before_task_publish.connect(_send_request_id)
     signals.task_prerun.connect(_bind)
     signals.task_postrun.connect(_unbind)
 
@@ -22,18 +19,9 @@ def _configure_logging(**_signal: object) -> None:
     logging.configure()
 
 
-def _send_request_id(headers: dict[str, Any] | None = None, **_signal: object) -> None:
-    request_id = structlog.contextvars.get_contextvars().get("request_id")
-    if headers is not None and request_id:
-        headers[HEADER] = request_id
-
-
 def _bind(task_id: str = "", task: Any = None, **_signal: object) -> None:
     structlog.contextvars.clear_contextvars()
-    request_id = getattr(task.request, HEADER, None) or (task.request.headers or {}).get(HEADER)
-    structlog.contextvars.bind_contextvars(
-        task=task.name, task_id=task_id, **({"request_id": request_id} if request_id else {})
-    )
+    structlog.contextvars.bind_contextvars(task=task.name, task_id=task_id)
 
 
 def _unbind(**_signal: object) -> None:

@@ -55,7 +55,7 @@ def _draft_moved(draft_uid: UUID, **_: Any) -> None:
 
 @receiver(sign_in_asked)
 def _sign_in_waits(sign_in_uid: UUID, label: str, **_: Any) -> None:
-    commands.ask_worker(commands.AUTHORIZE_TASK, str(sign_in_uid), label)
+    commands.ask_worker("authorize", sign_in_uid, label)
 
 
 # --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------

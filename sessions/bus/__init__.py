@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sessions.bus.bell import Bell, Verb, bell_of, message, send_task
+from sessions.bus.bell import Verb, bell_of, message
+from sessions.bus.errands import Errands
 from sessions.bus.listener import Listener
 from sessions.bus.publisher import GROUP, LOST, Publisher
 
@@ -45,14 +46,13 @@ __all__ = [
     "message",
     "publish",
     "ring_later",
-    "send_task",
     "session_changed",
     "start",
     "user_changed",
 ]
 
 _publisher = Publisher()
-_bell = Bell()
+_errands = Errands()
 
 
 def publish(topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] | None = None) -> None:
@@ -63,7 +63,7 @@ def publish(topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] |
 def start() -> None:
     """Start both threads now, so that the first call does not pay for them."""
     _publisher.start()
-    _bell.start()
+    _errands.start()
 
 
 def flush(seconds: float = 1.0) -> bool:
@@ -77,8 +77,9 @@ def dropped() -> int:
 
 
 def later(job: Callable[[], object]) -> None:
-    """Run `job` (a task to send) in the bell's own thread. Bounded: when full, the worker's tick finds the row."""
-    _bell.put(job)
+    """Run `job` (which reads rows and rings somebody) in a thread of its own. Bounded: when full, the worker's tick finds
+    the row."""
+    _errands.put(job)
 
 
 def ring_later(

@@ -26,7 +26,6 @@ from sessions.models import McpSession, Worker
 
 DURABLE_SECONDS = 2.0
 NEEDS_OWN = "{name} is used with an own credential only, and you have none here yet. Add yours under Identity."
-OPEN_TASK, TEST_TASK, AUTHORIZE_TASK = "sessions.open", "sessions.test", "sessions.authorize"
 
 
 @dataclass(frozen=True)
@@ -169,20 +168,18 @@ def summon(session_uid: UUID, *, leaver: UUID | None = None) -> None:
     if session.owner is not None and alive(session.owner):
         bus.ring_later(session.owner.uid, "session", session.uid, session.epoch)
     elif session.desired == Desired.OPEN and not session.paused:
-        ask_worker(OPEN_TASK, str(session.uid), session.server.worker_label, leaver)
+        ask_worker("session", session.uid, session.server.worker_label, leaver)
 
 
-def ask_worker(task: str, argument: str, label: str = "", leaver: UUID | None = None) -> bool:
-    """Send `task` to the own queue of the least loaded live worker that carries the label.
+def ask_worker(verb: bus.Verb, uid: UUID, label: str = "", leaver: UUID | None = None) -> bool:
+    """Ring the least loaded live worker that carries the label.
 
-    Without one False: to the common queue when any worker may do it, else to nobody, since the first worker of the
-    label finds the row by itself.
+    Without one False: the first that comes finds the row by itself.
     """
     workers = [worker for worker in live_workers(label) if worker.uid != leaver]
-    node = workers[0].node if workers else None
-    if node is not None or not label:
-        bus.later(lambda: bus.send_task(task, [argument], node=node))
-    return node is not None
+    if workers:
+        bus.ring_later(workers[0].uid, verb, uid)
+    return bool(workers)
 
 
 def test_draft(actor: Actor, draft: ServerDraft, *credentials: str) -> bool:
@@ -199,4 +196,4 @@ def test_draft(actor: Actor, draft: ServerDraft, *credentials: str) -> bool:
         details={"credentials": list(credentials)} if credentials else {},
     )
     writer().submit_and_wait(lambda: None, lambda _: [event], timeout=DURABLE_SECONDS)
-    return ask_worker(TEST_TASK, str(draft.uid), draft.worker_label)
+    return ask_worker("test", draft.uid, draft.worker_label)

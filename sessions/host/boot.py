@@ -10,8 +10,6 @@ from typing import Any
 import structlog
 from celery import bootsteps
 
-from sessions.host import current
-
 DESCRIPTORS = 65_536
 log = structlog.get_logger(__name__)
 
@@ -26,7 +24,7 @@ def more_descriptors() -> None:
 
 
 class HostStep(bootsteps.StartStopStep):
-    """Starts the host before the first message can come, and drains it before the process ends."""
+    """Starts the host before the worker takes tasks, and drains it before the process ends."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -40,7 +38,6 @@ class HostStep(bootsteps.StartStopStep):
         more_descriptors()
         worker.mcp_host = HostThread(worker.hostname)
         worker.mcp_host.start()
-        current.set_ring(worker.mcp_host.ring)
 
     def stop(self, worker: Any) -> None:
         self._end(worker, drain=True)
@@ -50,7 +47,6 @@ class HostStep(bootsteps.StartStopStep):
 
     def _end(self, worker: Any, *, drain: bool) -> None:
         host, worker.mcp_host = worker.mcp_host, None
-        current.set_ring(None)
         if host is not None:
             if not host.stop(drain=drain):
                 log.warning("host.did_not_end_in_time")

@@ -6,7 +6,6 @@ Children are spawned from this thread only: the signal that ends them with us fo
 import asyncio
 import threading
 import uuid
-from typing import Any
 
 import structlog
 from django.conf import settings
@@ -34,7 +33,6 @@ class HostThread:
         self._node = node
         self._drain_seconds = settings.DRAIN_SECONDS
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._host: Host | None = None
         self._stop = asyncio.Event()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="session-host", daemon=True)
@@ -42,16 +40,6 @@ class HostThread:
     def start(self) -> None:
         self._thread.start()
         self._started.wait(10)
-
-    def ring(self, body: Any) -> None:
-        """Hand a message to the host, from any thread. A message that comes too early or too late is dropped."""
-        loop = self._loop
-        if loop is None or loop.is_closed():
-            return
-        try:
-            loop.call_soon_threadsafe(self._accept, body)
-        except RuntimeError:
-            return  # the loop closed between the question and the call: the tick of another worker finds the row
 
     def stop(self, drain: bool = True) -> bool:
         """Drain and end; False when the thread did not end in time (its children end with the process)."""
@@ -65,10 +53,6 @@ class HostThread:
             return True  # it ended by itself
         self._thread.join(self._drain_seconds + GRACE_SECONDS)
         return not self._thread.is_alive()
-
-    def _accept(self, body: Any) -> None:
-        if self._host is not None:
-            self._host.accept(body)
 
     def _run(self) -> None:
         try:
@@ -85,7 +69,7 @@ class HostThread:
         kept = await isolation()
         me = incarnation(self.uid, self._node, list(settings.WORKER_LABELS), str(kept))
         db = Database()
-        host = self._host = Host(me, db)
+        host = Host(me, db)
         tick = Tick(host)
         # what was rung before it listens, the tick finds
         listening = asyncio.create_task(bus.Listener(bus.bell_of(self.uid), host.accept, lambda: None).run())

@@ -33,6 +33,8 @@ def demo(page: Page, stack: Stack) -> str:
     address = f"/servers/{found[0]['slug']}"
     page.goto(f"{address}/tools/")
     expect(page.locator(".title .tag").first).to_contain_text("Ready", timeout=READY_MS)
+    # An empty page loads again by itself when the first list arrives: not while the test goes on.
+    expect(page.locator("#tool-list")).to_be_visible()
     return address
 
 

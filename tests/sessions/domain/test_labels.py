@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -12,8 +13,9 @@ from sessions.domain import claiming, commands
 from sessions.host import tick
 from sessions.host.orders import read_orders
 from sessions.models import McpSession, Worker
-from tests.sessions.domain.test_commands import a_worker, next_message
+from tests.sessions.domain.test_commands import a_worker
 from tests.sessions.host.make import make_me, make_session, make_worker
+from tests.tools.bells import bells
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOUR = timedelta(hours=1)
@@ -37,22 +39,25 @@ def test_only_a_worker_that_carries_the_label_claims_the_session() -> None:
 def test_the_least_loaded_worker_of_the_label_is_asked(valkey: Path) -> None:
     session = make_session(worker_label="gpu")
     a_worker("idle@host")
-    Worker.objects.filter(pk=a_worker("gpu@host", load=7).pk).update(labels=["gpu"])
-    commands.summon(session.uid)
-    assert next_message(valkey, "gpu@host.dq2")["headers"]["task"] == "sessions.open"
+    gpu = a_worker("gpu@host", load=7)
+    Worker.objects.filter(pk=gpu.pk).update(labels=["gpu"])
+    with bells(valkey, gpu.uid) as heard:
+        commands.summon(session.uid)
+        assert heard.next()["id"] == str(session.uid)
 
 
 def test_without_a_worker_of_the_label_nobody_is_asked() -> None:
     make_worker()
-    assert not commands.ask_worker("sessions.open", "x", "gpu")
+    assert not commands.ask_worker("session", uuid4(), "gpu")
 
 
 def test_a_worker_that_ends_is_not_asked(valkey: Path) -> None:
     session = make_session()
     leaver = a_worker("leaver@host")
-    a_worker("other@host", load=3)
-    commands.summon(session.uid, leaver=leaver.uid)
-    assert next_message(valkey, "other@host.dq2")["headers"]["task"] == "sessions.open"
+    other = a_worker("other@host", load=3)
+    with bells(valkey, other.uid) as heard:
+        commands.summon(session.uid, leaver=leaver.uid)
+        assert heard.next()["verb"] == "session"
 
 
 def test_a_label_that_the_owner_does_not_carry_sends_the_session_elsewhere() -> None:
