@@ -28,7 +28,7 @@ _SIGN_IN_ONLY = frozenset({"last_login"})
 @receiver(audit_recorded)
 def _audit_moved(seqs: range, **_: Any) -> None:
     if seqs:
-        bus.publish(bus.AUDIT, seqs[-1], "event")
+        bus.publish(bus.AUDIT, seqs[-1], "event", patient=True)
 
 
 @receiver(server_changed)

@@ -93,11 +93,8 @@ class Writer:
         except FutureTimeout:
             return self._late(future)
 
-    async def submit_and_await(
-        self, fn: Callable[[], T], events: Callable[[T], list[Event]] | None = None, seconds: float = 2.0
-    ) -> T:
-        """`submit_and_wait` for a loop."""
-        future = self.submit(fn, events)
+    async def durable(self, future: "Future[T]", seconds: float = 2.0) -> T:
+        """The result of what was submitted, for a loop: `submit_and_wait` in two steps."""
         try:
             async with asyncio.timeout(seconds):
                 return await asyncio.shield(asyncio.wrap_future(future))

@@ -1,6 +1,7 @@
 """The page kit's tags and filters. Everything that a server sent goes through `visible` or `json_tree`."""
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from django import template
@@ -25,9 +26,19 @@ register = template.Library()
 @register.simple_tag
 def icon(name: str, label: str = "", css: str = "") -> SafeString:
     """Decorative without a label; with one it is an image with that name."""
+    return _icon(str(name), label, css) if label else _decorative_icon(str(name), css)
+
+
+def _icon(name: str, label: str, css: str) -> SafeString:
     role = format_html('role="img" aria-label="{}"', label) if label else mark_safe('aria-hidden="true"')
     body = mark_safe(icon_body(name))  # noqa: S308 - vendored SVG, pinned by hash
     return format_html('<svg class="i {}" viewBox="0 0 24 24" {}>{}</svg>', css, role, body)
+
+
+@cache
+def _decorative_icon(name: str, css: str) -> SafeString:
+    """Some hundred of them exist, and a card alone has five."""
+    return _icon(name, "", css)
 
 
 @register.simple_tag

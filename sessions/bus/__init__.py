@@ -8,8 +8,8 @@ Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "
          not send its hints for a while, so whoever listens compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids and progress only, never a result. All go to one group, several
          together, and each web process takes what its pages listen to.
-Bell     ring_later(worker uid, verb, uid): {"v", "verb", "id", "epoch", "expires"}, several together, to the group
-         bell.<worker uid>. Not through the broker: its queues cost a third of what a worker does for a call.
+Bell     ring_later(worker uid, verb, uid): {"v", "verb", "id", "epoch", "expires", "session"}, several together, to the
+         group bell.<worker uid>. Not through the broker: its queues cost a third of what a worker does for a call.
 
 Nothing here may be called before the transaction that it tells of is committed.
 """
@@ -55,9 +55,12 @@ _publisher = Publisher()
 _errands = Errands()
 
 
-def publish(topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] | None = None) -> None:
-    """Tell every web process that `topic` moved. From any thread; never blocks, never raises."""
-    _publisher.put({"t": topic, "seq": seq, "kind": kind, "rows": rows})
+def publish(
+    topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] | None = None, *, patient: bool = False
+) -> None:
+    """Tell every web process that `topic` moved. From any thread; never blocks, never raises. `patient`: nobody waits for
+    it, so it may wait some milliseconds for others."""
+    _publisher.put({"t": topic, "seq": seq, "kind": kind, "rows": rows}, patient=patient)
 
 
 def start() -> None:
@@ -83,11 +86,16 @@ def later(job: Callable[[], object]) -> None:
 
 
 def ring_later(
-    worker_uid: UUID | str, verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None
+    worker_uid: UUID | str,
+    verb: Verb,
+    uid: UUID | str,
+    epoch: int = 0,
+    expires: float | None = None,
+    session: int = 0,
 ) -> None:
     """Have a worker look at a row. From any thread or loop; never blocks. `expires` is a Unix time, by default a minute
-    from now."""
-    _publisher.ring(bell_of(worker_uid), message(verb, uid, epoch, expires))
+    from now; `session` is the key of the one that a call waits for."""
+    _publisher.ring(bell_of(worker_uid), message(verb, uid, epoch, expires, session))
 
 
 # --- the hints by name, so that both sides agree on their rows -------------------------------------------------------
@@ -102,9 +110,9 @@ def call_changed(
 ) -> None:
     """A call's row changed. With `server_uid` the pages of that server hear of it too. `passing`: the next change is
     expected at once, so nobody needs to look yet."""
-    publish(f"call.{call_uid}", version, "call", [{"passing": True}] if passing else None)
+    publish(f"call.{call_uid}", version, "call", [{"passing": True}] if passing else None, patient=passing)
     if server_uid is not None:
-        publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}])
+        publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}], patient=True)
 
 
 def call_progress(call_uid: UUID | str, progress: float, total: float | None, message: str | None) -> None:

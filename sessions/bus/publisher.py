@@ -1,22 +1,28 @@
 """One thread a process that carries hints and rings to the channel layer.
 
-The layer has no time-out of its own and a loop may not wait for it, so it stands behind a bounded queue: a hint that
-cannot be sent in time is dropped and counted, since every page reads the rows again anyway.
+Nobody may wait for Redis, so the thread stands behind a bounded queue: a hint that cannot be sent in time is dropped and
+counted, since every page reads the rows again anyway.
+
+Each message costs sender, Redis and every web process a wake. So a hint that nobody waits for goes along with the next
+one that somebody does wait for, or with others of its kind a moment later.
 """
 
-import asyncio
 import atexit
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import structlog
-from channels.layers import get_channel_layer
+from redis.exceptions import RedisError
+
+from sessions.bus.wire import Wire
 
 QUEUE_LIMIT = 10_000
-SEND_SECONDS = 2.0
 FLUSH_SECONDS = 1.0
+#: how long a hint that nobody waits for may wait for company
+COMPANY_SECONDS = 0.003
 #: after a lost hint everybody is asked to look at everything: again and again until Redis takes it, and once more for
 #: those who were not back by then
 OWN_UP_SECONDS = 2.0
@@ -31,6 +37,7 @@ _NEWEST_ONLY = frozenset({"progress"})
 
 Hint = dict[str, Any]
 Message = dict[str, Any]
+Ring = tuple[str, Message]
 log = structlog.get_logger(__name__)
 
 
@@ -49,40 +56,54 @@ def batched(items: list[Any], most: int) -> Iterator[list[Any]]:
         yield items[start : start + most]
 
 
+def messages(rings: list[Ring], hints: list[Hint]) -> Iterator[tuple[str, Message]]:
+    """(group, message). Rings go before hints: somebody waits for what they start."""
+    of_worker: dict[str, list[Message]] = {}
+    for bell, ring in rings:
+        of_worker.setdefault(bell, []).append(ring)
+    for bell, rung in of_worker.items():
+        for some in batched(rung, RINGS_TOGETHER):
+            yield bell, {"type": "rings", "rings": some}
+    for some in batched(merged(hints), HINTS_TOGETHER):
+        yield GROUP, {"type": "hints", "hints": some}
+
+
 class Publisher:
     def __init__(self) -> None:
         self.dropped = 0
-        self._queue: deque[Hint] = deque()
-        self._rings: deque[tuple[str, Message]] = deque()
-        self._guard = threading.Lock()
+        self._rings: deque[Ring] = deque()
+        self._urgent: deque[Hint] = deque()
+        self._patient: deque[Hint] = deque()
+        self._patient_until = 0.0
+        self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake: asyncio.Event | None = None
         self._idle = threading.Event()
         self._failing = False
         self._owed = 0
 
-    def put(self, hint: Hint) -> None:
-        self._put(self._queue, hint)
+    def put(self, hint: Hint, *, patient: bool = False) -> None:
+        """`patient`: nobody waits for it."""
+        self._put(self._patient if patient else self._urgent, hint)
 
     def ring(self, bell: str, message: Message) -> None:
-        """To one worker. Rings go before hints: somebody waits for what they start."""
+        """To one worker."""
         self._put(self._rings, (bell, message))
 
     def _put(self, queue: deque[Any], item: Any) -> None:
-        with self._guard:
+        with self._changed:
             if len(queue) >= QUEUE_LIMIT:
                 queue.popleft()
                 self.dropped += 1
+            if queue is self._patient and not queue:
+                self._patient_until = time.monotonic() + COMPANY_SECONDS
             queue.append(item)
             self._idle.clear()
-            first = len(self._queue) + len(self._rings) == 1
+            if queue is not self._patient or len(queue) == 1:  # else the thread knows when to look
+                self._changed.notify()
         self.start()
-        if first:
-            self._nudge()
 
     def start(self) -> None:
-        with self._guard:
+        with self._changed:
             if self._thread is not None:
                 return
             self._thread = threading.Thread(target=self._run, name="bus-publisher", daemon=True)
@@ -93,57 +114,49 @@ class Publisher:
         """Wait until everything put so far was sent or given up; False when that took longer than `seconds`."""
         return self._thread is None or self._idle.wait(seconds)
 
-    def _nudge(self) -> None:
-        if self._loop is not None and self._wake is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake.set)
-
+    # --- the thread ----------------------------------------------------------------------------------------------
     def _run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._wake, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        wire = Wire()
         while True:
-            rings, hints = self._take()
-            if not rings and not hints:
-                await self._rest(self._wake)
-                continue
-            for bell, messages in rings.items():
-                for some in batched(messages, RINGS_TOGETHER):
-                    await self._send(bell, {"type": "rings", "rings": some})
-            for some in batched(merged(hints), HINTS_TOGETHER):
-                await self._send(GROUP, {"type": "hints", "hints": some})
+            self._send(wire, *self._next())
 
-    async def _rest(self, wake: asyncio.Event) -> None:
-        """Until there is something to send: a new hint, or the word that some were lost."""
+    def _next(self) -> tuple[list[Ring], list[Hint]]:
+        """Waits until there is something to send: rings, hints, or the word that some were lost."""
+        with self._changed:
+            while True:
+                taken = self._take()
+                if any(taken):
+                    return taken
+                if not self._patient:
+                    self._idle.set()
+                if not self._changed.wait(self._rest_seconds()) and not self._patient:
+                    self._owed -= 1
+                    return [], [{"t": LOST, "seq": None, "kind": LOST, "rows": None}]
+
+    def _rest_seconds(self) -> float | None:
+        if self._patient:
+            return max(0.0, self._patient_until - time.monotonic())
+        return OWN_UP_SECONDS if self._owed else None
+
+    def _take(self) -> tuple[list[Ring], list[Hint]]:
+        """What is due now."""
+        rings, hints = list(self._rings), list(self._urgent)
+        self._rings.clear()
+        self._urgent.clear()
+        if self._patient and (hints or time.monotonic() >= self._patient_until):
+            hints += self._patient
+            self._patient.clear()
+        return rings, hints
+
+    def _send(self, wire: Wire, rings: list[Ring], hints: list[Hint]) -> None:
         try:
-            async with asyncio.timeout(OWN_UP_SECONDS if self._owed else None):
-                await wake.wait()
-        except TimeoutError:
-            self._owed -= 1
-            await self._send(GROUP, {"type": "hints", "hints": [{"t": LOST, "seq": None, "kind": LOST, "rows": None}]})
-        wake.clear()
-
-    def _take(self) -> tuple[dict[str, list[Message]], list[Hint]]:
-        with self._guard:
-            hints, rings = list(self._queue), list(self._rings)
-            self._queue.clear()
-            self._rings.clear()
-            if not hints and not rings:
-                self._idle.set()
-        of_worker: dict[str, list[Message]] = {}
-        for bell, message in rings:
-            of_worker.setdefault(bell, []).append(message)
-        return of_worker, hints
-
-    async def _send(self, group: str, message: dict[str, Any]) -> None:
-        layer = get_channel_layer()
-        try:
-            async with asyncio.timeout(SEND_SECONDS):
-                await layer.group_send(group, message)
-        except Exception as problem:  # whatever the layer raises, a lost hint must not end the thread
-            self.dropped += len(message["hints"] if group == GROUP else message["rings"])
+            wire.send(messages(rings, hints))
+        except (RedisError, OSError) as problem:
+            self.dropped += len(rings) + len(hints)
             self._owed = OWN_UP_TIMES
             self._tell(problem)
+        except Exception:  # a hint that cannot be written must not end the thread
+            log.exception("bus.hint_not_sent")
         else:
             self._tell(None)
 

@@ -5,6 +5,7 @@ that the worker is rung. Whatever happens to the ring, the tick of the session's
 """
 
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -73,9 +74,15 @@ async def aplace(
     actor: Actor, user: Any, server_uid: UUID, target: str, given: Given, *, run: Run, method: str = TOOLS_CALL
 ) -> Call:
     """`place` for a loop: `run` carries the checks (database, JSON Schema) to a thread of the caller's choice."""
-    intent: Intent = await run(partial(check, actor, user, server_uid, target, given, method=method))
+
+    def submit() -> "tuple[Intent, Future[Call]]":
+        """In that thread too: the writer is at work while the loop is still being woken."""
+        intent = check(actor, user, server_uid, target, given, method=method)
+        return intent, writer().submit(partial(write, intent), partial(requested, intent))
+
+    intent, future = await run(submit)
     with _refusing(intent):
-        return await writer().submit_and_await(partial(write, intent), partial(requested, intent), DURABLE_SECONDS)
+        return await writer().durable(future, DURABLE_SECONDS)
 
 
 @contextmanager

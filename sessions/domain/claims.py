@@ -109,10 +109,10 @@ def read_order(uid: UUID) -> Order | None:
     )
 
 
-def waiting(session_ids: list[int], limit: int = 500) -> list[UUID]:
-    """Calls of these sessions that wait to be sent, oldest first. Reads only."""
+def waiting(session_ids: list[int], limit: int = 500) -> list[tuple[UUID, int]]:
+    """Calls of these sessions that wait to be sent, each with its session, oldest first. Reads only."""
     due = Call.objects.filter(session_id__in=session_ids, state=CallState.REQUESTED, deadline__gt=timezone.now())
-    return list(due.order_by("pk").values_list("uid", flat=True)[:limit])
+    return list(due.order_by("pk").values_list("uid", "session_id")[:limit])
 
 
 def cancelled_by_people(worker_uid: UUID) -> list[UUID]:
@@ -122,6 +122,26 @@ def cancelled_by_people(worker_uid: UUID) -> list[UUID]:
 
 
 # --- claim and attempts --------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Taken:
+    order: Order
+    events: list[Event]
+
+
+def take(uid: UUID, hold: Hold) -> Taken | None:
+    """Read a call that waits for the session of `hold`, and claim it: in one transaction, since each way to the database
+    and back costs more than the statements."""
+    order = read_order(uid)
+    if order is None or order.session_id != hold.session_id:
+        return None
+    events = claim(order, hold)
+    return Taken(order, events) if events else None
+
+
+def taken_events(taken: Taken | None) -> list[Event]:
+    return taken.events if taken else []
+
+
 def claim(order: Order, hold: Hold) -> list[Event]:
     """Only after this is committed may the call's bytes leave."""
     now = timezone.now()

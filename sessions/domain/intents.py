@@ -127,8 +127,9 @@ def _announce(intent: Intent, call: Call) -> None:
         endings.end([call.uid], endings.REFUSED_LATE)
         return
     target = intent.target
-    bus.call_changed(call.uid, call.version, target.server_uid, passing=True)
     if target.owner_uid is not None and target.wanted:
-        bus.ring_later(target.owner_uid, "call", call.uid, target.epoch, call.deadline.timestamp())
+        until = call.deadline.timestamp()
+        bus.ring_later(target.owner_uid, "call", call.uid, target.epoch, until, target.session_id)
     else:
         bus.later(partial(commands.summon, target.session_uid))
+    bus.call_changed(call.uid, call.version, target.server_uid, passing=True)

@@ -34,14 +34,14 @@ class Calls:
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
 
-    def accept(self, uid: UUID) -> None:
-        """Look at a call's row. Full means dropped: the tick finds the row again."""
+    def accept(self, uid: UUID, session_id: int) -> None:
+        """Look at the row of a call that waits for this session. Full means dropped: the tick finds the row again."""
         if self.closed or uid in self._running:
             return
         if len(self._running) >= INBOX_LIMIT:
             self._counters["inbox_full"] += 1
             return
-        run = self._running[uid] = CallRun(uid, self._db, self._find, self._spool)
+        run = self._running[uid] = CallRun(uid, session_id, self._db, self._find, self._spool)
         task = asyncio.create_task(self._carry(run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -71,8 +71,8 @@ class Calls:
 
 
 class CallRun:
-    def __init__(self, uid: UUID, db: Database, find: FindSession, spool: Spool) -> None:
-        self.uid = uid
+    def __init__(self, uid: UUID, session_id: int, db: Database, find: FindSession, spool: Spool) -> None:
+        self.uid, self._session_id = uid, session_id
         self._db, self._find, self._spool = db, find, spool
         self._sending: asyncio.Task[Raw] | None = None
         self._cancelled = False
@@ -85,15 +85,14 @@ class CallRun:
             self._sending.cancel()
 
     async def carry(self) -> None:
-        order = await self._db.read(partial(claims.read_order, self.uid))
-        live = None if order is None else self._find(order.session_id)
-        if order is None or live is None:
+        live = self._find(self._session_id)
+        if live is None:
             return
         async with live.slot(self) as admitted:
             if not admitted or not live.accepting or self._cancelled:
                 return
-            if await self._db.write(partial(claims.claim, order, live.hold), list):
-                await self._answer(order, live)
+            if taken := await self._db.write(partial(claims.take, self.uid, live.hold), claims.taken_events):
+                await self._answer(taken.order, live)
 
     async def _answer(self, order: Order, live: Live) -> None:
         try:

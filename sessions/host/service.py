@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,6 @@ class Host:
         self._jobs: set[asyncio.Task[Any]] = set()
         self._holders: set[asyncio.Task[None]] = set()
         self._verbs: dict[str, Callable[[UUID], None]] = {
-            "call": self.calls.accept,
             "cancel": self.calls.cancel,
             "session": self.look_at,
             "test": self.test,
@@ -69,14 +69,15 @@ class Host:
             self._accept(one)
 
     def _accept(self, body: Any) -> None:
-        read = _read_message(body)
-        verb = self._verbs.get(read[0]) if read else None
-        if read is None or verb is None:
+        ring = _read_ring(body)
+        if ring is None or ring.verb not in (*self._verbs, "call"):
             self.counters["foreign"] += 1
         elif self.shared.draining:
             self.counters["draining"] += 1
+        elif ring.verb == "call":
+            self.calls.accept(ring.uid, ring.session_id)
         else:
-            verb(read[1])
+            self._verbs[ring.verb](ring.uid)
 
     def look_at(self, session_uid: UUID) -> None:
         """Read a session's orders again, or claim it when it is wanted and free."""
@@ -128,8 +129,8 @@ class Host:
             self._finding = False
 
     async def find_calls(self, session_ids: list[int]) -> None:
-        for uid in await self.db.read(partial(claims.waiting, session_ids)):
-            self.calls.accept(uid)
+        for uid, session_id in await self.db.read(partial(claims.waiting, session_ids)):
+            self.calls.accept(uid, session_id)
 
     async def find_answers(self) -> None:
         """Of every question that a session of ours waits for."""
@@ -218,14 +219,21 @@ class Host:
             log.exception("host.job_failed")
 
 
-def _read_message(body: Any) -> tuple[str, UUID] | None:
-    """(verb, id) of a message of ours that is still good."""
+@dataclass(frozen=True)
+class _Ring:
+    verb: str
+    uid: UUID
+    session_id: int
+
+
+def _read_ring(body: Any) -> _Ring | None:
+    """A message of ours that is still good. Its session is a guess as the rest of it: the row decides."""
     if not isinstance(body, dict) or body.get("v") != 1 or not isinstance(body.get("verb"), str):
         return None
     expires = body.get("expires")
     if isinstance(expires, int | float) and expires < time.time():
         return None
     try:
-        return body["verb"], UUID(str(body.get("id")))
-    except ValueError:
+        return _Ring(body["verb"], UUID(str(body.get("id"))), int(body.get("session", 0)))
+    except (ValueError, TypeError):
         return None

@@ -307,7 +307,7 @@ async def test_a_loop_is_told_that_a_locked_database_refused() -> None:
     writer().submit(lambda: (held.set(), hold.wait(10)))
     held.wait(10)
     with pytest.raises(AuditUnavailable):
-        await writer().submit_and_await(lambda: payload("late"), lambda _: [event()], seconds=0.05)
+        await writer().durable(writer().submit(lambda: payload("late"), lambda _: [event()]), seconds=0.05)
     hold.set()
-    await writer().submit_and_await(lambda: None)
+    await writer().durable(writer().submit(lambda: None))
     assert await Payload.objects.acount() == 0

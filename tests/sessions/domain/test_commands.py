@@ -69,7 +69,7 @@ def test_the_living_owner_is_rung(session: McpSession, valkey: Path) -> None:
         commands.refresh(SYSTEM, session)
         body = heard.next()
     assert body.pop("expires") > 0
-    assert body == {"v": 1, "verb": "session", "id": str(session.uid), "epoch": 7}
+    assert body == {"v": 1, "verb": "session", "id": str(session.uid), "epoch": 7, "session": 0}
     session.refresh_from_db()
     assert session.refresh_requested == 1
 
@@ -81,7 +81,7 @@ def test_without_owner_the_least_loaded_living_worker_is_rung(session: McpSessio
         commands.want_session(SYSTEM, session)
         body = heard.next()
     assert body.pop("expires") > 0
-    assert body == {"v": 1, "verb": "session", "id": str(session.uid), "epoch": 0}
+    assert body == {"v": 1, "verb": "session", "id": str(session.uid), "epoch": 0, "session": 0}
 
 
 def test_an_owner_that_died_is_not_rung(session: McpSession, valkey: Path) -> None:

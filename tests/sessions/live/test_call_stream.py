@@ -7,8 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from sessions.bus.bell import message
-from sessions.bus.publisher import Publisher
 from sessions.consumers import call_stream
 from sessions.consumers.call_stream import CallStream
 from sessions.consumers.early import MOST, EarlyHints
@@ -126,38 +124,3 @@ def test_no_more_early_hints_are_kept_than_there_may_be() -> None:
         hints.put({"t": f"call.{number}", "seq": 1, "kind": "call", "rows": None})
     assert hints.take("call.0") == []
     assert len(hints.take("call.1")) == 1
-
-
-# --- rings -------------------------------------------------------------------------------------------------------------
-class _SilentPublisher(Publisher):
-    def start(self) -> None:
-        """Nobody takes what is put."""
-
-
-def test_rings_go_together_by_worker_and_in_order() -> None:
-    publisher = _SilentPublisher()
-    bodies = [message("call", UUID(int=number), 4, 9.0) for number in range(3)]
-    for body in bodies:
-        publisher.ring("bell.w1", body)
-    publisher.ring("bell.w2", bodies[0])
-    publisher.put({"t": "audit", "seq": 1, "kind": "audit", "rows": None})
-
-    rings, hints = publisher._take()
-
-    assert rings == {"bell.w1": bodies, "bell.w2": bodies[:1]}
-    assert [hint["t"] for hint in hints] == ["audit"]
-    assert publisher._take() == ({}, [])
-
-
-def test_of_more_rings_than_may_wait_the_newest_are_kept_and_the_others_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sessions.bus.publisher.QUEUE_LIMIT", 2)
-    publisher = _SilentPublisher()
-    for number in range(5):
-        publisher.ring("bell.w1", message("call", UUID(int=number)))
-
-    rings, _ = publisher._take()
-
-    assert [one["id"] for one in rings["bell.w1"]] == [str(UUID(int=3)), str(UUID(int=4))]
-    assert publisher.dropped == 3
