@@ -50,7 +50,10 @@ class Tick:
 
     async def run(self) -> None:
         while True:
-            await self._beat()
+            try:
+                await self._beat()
+            except Exception:  # whatever one beat met, without the next ones this worker counts as dead and does not know
+                log.exception("host.beat_failed")
             await asyncio.sleep(settings.HEARTBEAT_SECONDS)
 
     async def close(self) -> None:
