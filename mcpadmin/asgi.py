@@ -8,6 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
 django_application = get_asgi_application()
 
 # After Django's own start: both read models and settings.
+from mcpadmin import collector  # noqa: E402  # after Django's own start
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
 from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start
 
@@ -17,3 +18,4 @@ application = ProtocolTypeRouter(
         "websocket": SameOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
+collector.settle()

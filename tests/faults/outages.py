@@ -52,7 +52,7 @@ async def database_locked(size: Size, seconds: float = 60.0) -> tuple[list[str],
         await asyncio.gather(*(field.order(2 + locked_for * field.dice.uniform(0, 0.5)) for _ in range(IN_FLIGHT)))
         await asyncio.sleep(1)  # they are at their servers
         kept, field.answered = len(field.told.accepted), []
-        with field.running.database_locked():
+        with field.running.database.locked(20):
             await _order_each_second(field, locked_for)
         refused = sum(field.rejected.values())
         wrong = await field.judged()

@@ -6,7 +6,6 @@
 import asyncio
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 
 import psutil
 
+from tests.faults.databases import Busy, Database, database
 from tests.sessions.live.site import ROOT, Site
 from tests.tools import valkey
 
@@ -37,11 +37,18 @@ _WORKER = "-m celery -q --no-color -A {app} worker --pool threads --without-goss
 class Plant(Site):
     BACKSTAGE = "tests.faults.backstage"
 
-    def __init__(self, directory: Path, *, times: dict[str, str] | None = None, **settings: str) -> None:
+    def __init__(
+        self, directory: Path, database: Database, *, times: dict[str, str] | None = None, **settings: str
+    ) -> None:
+        self.database = database
         self._backstage_door = threading.Lock()
         times = FAST if times is None else times
         super().__init__(
-            directory, **(times | {"MCPADMIN_SOCKETS_PER_USER": "1000", "MCPADMIN_LOG_FORMAT": "json"} | settings)
+            directory,
+            **times,
+            **{"MCPADMIN_SOCKETS_PER_USER": "1000", "MCPADMIN_LOG_FORMAT": "json"},
+            **database.settings,
+            **settings,
         )
         self.workers: dict[str, subprocess.Popen[str]] = {}
         self.effects_file = directory / "effects"
@@ -64,7 +71,7 @@ class Plant(Site):
         process = self.workers[node]
         beat = "SELECT 1 FROM mcp_sessions_worker WHERE pid = ?"
         try:
-            until(lambda: self.rows(beat, process.pid) or process.poll() is not None)
+            until(lambda: self.database.rows(beat, process.pid) or process.poll() is not None)
         except AssertionError:
             raise AssertionError(f"worker {node} never had a heartbeat:\n{self.log()}") from None
         assert process.poll() is None, self.log()
@@ -81,9 +88,9 @@ class Plant(Site):
     def _frozen(self, node: str) -> bool:
         self.workers[node].send_signal(signal.SIGSTOP)
         try:
-            with self.database_locked(seconds=2):
+            with self.database.locked(seconds=2):
                 return True
-        except sqlite3.OperationalError:
+        except Busy:
             self.thaw_worker(node)
             return False
 
@@ -113,27 +120,6 @@ class Plant(Site):
 
     def flush_valkey(self) -> None:
         valkey.flush(self.valkey_socket)
-
-    # --- the database ------------------------------------------------------------------------------------------------
-    @property
-    def database(self) -> Path:
-        return self.directory / "mcpadmin.sqlite3"
-
-    def rows(self, sql: str, *parameters: object) -> list[sqlite3.Row]:
-        with sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=20) as database:
-            database.row_factory = sqlite3.Row
-            return database.execute(sql, parameters).fetchall()
-
-    @contextmanager
-    def database_locked(self, seconds: float = 20) -> Iterator[None]:
-        """Waits at most so many seconds for the lock."""
-        database = sqlite3.connect(self.database, timeout=seconds, isolation_level=None)
-        try:
-            database.execute("BEGIN EXCLUSIVE")
-            yield
-            database.execute("ROLLBACK")
-        finally:
-            database.close()
 
     # --- servers -----------------------------------------------------------------------------------------------------
     def effect_command(self, transport: str, *options: str) -> list[str]:
@@ -198,11 +184,12 @@ async def auntil(check: Callable[[], T], seconds: float = READY_SECONDS, words: 
 def plant(**options: Any) -> Iterator[Plant]:
     directory = Path(tempfile.mkdtemp(prefix="faults-"))
     try:
-        running = Plant(directory, **options)
-        try:
-            yield running
-        finally:
-            running.stop()
+        with database(directory) as kept:
+            running = Plant(directory, kept, **options)
+            try:
+                yield running
+            finally:
+                running.stop()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -1,6 +1,7 @@
 """How big a fault run is, and how it tells what it did.
 
 FAULT_SCALE   1 is the full size (default); 0.05 does a twentieth of each count, never less than the least that shows anything
+FAULT_DATABASE  postgresql for a cluster of the run's own (see databases.py)
 FAULT_SEED    of the dice; printed, so that a run can be repeated
 """
 
@@ -8,6 +9,8 @@ import os
 import random
 import zlib
 from dataclasses import dataclass, field
+
+from tests.faults import databases
 
 
 @dataclass
@@ -48,7 +51,7 @@ class Report:
 
     def print(self) -> None:
         words = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in self.facts.items())
-        print(f"\n[{self.scene}] scale {self.size.scale:g}, seed {self.size.seed}: {words}", flush=True)
+        print(f"\n[{self.scene}] {databases.KIND}, scale {self.size.scale:g}, seed {self.size.seed}: {words}", flush=True)
 
 
 def judge(found: tuple[list[str], Report]) -> None:

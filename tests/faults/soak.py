@@ -109,7 +109,7 @@ async def redis_away(field: Field, proxy: Remote) -> None:
 
 
 async def database_busy(field: Field, proxy: Remote) -> None:
-    with field.running.database_locked():
+    with field.running.database.locked(20):
         await asyncio.sleep(8)
 
 

@@ -1,223 +1,31 @@
 """The pages that `make screenshots` takes: one row a page. Add a row for each new page."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
-
-from playwright.sync_api import Page, expect
-
 from tests.screenshots.accounts import refuse_account
+from tests.screenshots.gestures import (
+    choose_credential,
+    click,
+    get_prompt,
+    get_without_arguments,
+    open_event,
+    open_palette,
+    open_removed,
+    open_sections,
+    open_shortcuts,
+    post_too_much,
+    read_nothing,
+    read_resource,
+    refuse_sections,
+    run_without_arguments,
+    save_after_somebody_else,
+    send_nothing,
+    start_countdown,
+    start_slow_test,
+    submit_bad_server,
+    try_connection,
+    type_argument,
+)
 from tests.screenshots.importing import apply_import, preview_import, refuse_import
-
-
-@dataclass
-class World:
-    """What the seeded product holds; paths are built from it."""
-
-    setup_link: str = ""
-    server: str = ""  # slug of the demo server
-    succeeded: str = ""  # uid of a call that went well
-    failed: str = ""  # uid of a call whose tool said isError
-    audit: int = 0  # sequence number of an audit event about a call
-    websocket: str = "old-sockets"  # slugs of servers that are registered and never opened
-    archived: str = "retired"
-    watched: str = ""  # uids of subscriptions: to text, with gaps and a webhook; to JSON, refused
-    refused: str = ""
-    failing: str = "broken"  # its command ends at once
-    labelled: str = "embeddings"  # names a label that no worker carries
-    paused: str = "held-back"
-    credential: str = ""  # uid of one that a server uses, and whose server then moved
-    questions: dict[str, str] = field(default_factory=dict)  # of the inbox: name in asked.py to uid
-
-
-class Stage(Enum):
-    """How far the product's first day has come; pages are taken in this order."""
-
-    FRESH = "no administrator"
-    EMPTY = "an administrator and no server"
-    FILLED = "the demo server and some calls"
-
-
-@dataclass(frozen=True)
-class Shot:
-    name: str
-    path: Callable[[World], str]
-    stage: Stage = Stage.FILLED
-    signed_in: bool = True
-    guest: bool = False  # seen by somebody who may only look
-    prepare: Callable[[Page], None] | None = None  # opens a menu, fills a field; before the picture
-    allow: tuple[str, ...] = field(default=())  # words of console errors that belong to the page
-
-
-def at(path: str) -> Callable[[World], str]:
-    return lambda world: path
-
-
-def on_server(rest: str) -> Callable[[World], str]:
-    return lambda world: f"/servers/{world.server}/{rest}"
-
-
-def open_palette(page: Page) -> None:
-    page.keyboard.press("Control+k")
-    page.locator("dialog[open]").wait_for()
-
-
-def open_shortcuts(page: Page) -> None:
-    page.keyboard.press("?")
-    page.locator("dialog[open]").wait_for()
-
-
-def submit_bad_server(page: Page) -> None:
-    page.get_by_role("button", name="Add row").click()
-    rows = page.locator("[data-value-row]:visible")
-    for index, (name, value) in enumerate([("X Bad Name", "one"), ("", "a value without a name")]):
-        rows.nth(index).locator("input[name$=-name]").fill(name)
-        rows.nth(index).locator("input[name$=-value]").fill(value)
-    page.get_by_role("button", name="Register server").click()
-    page.locator(".err").first.wait_for()
-
-
-def try_connection(page: Page) -> None:
-    be_live(page)
-    page.get_by_role("button", name="Test connection").click()
-    page.locator("#test-result .tag.ok").wait_for()
-
-
-def be_live(page: Page) -> None:
-    expect(page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
-
-
-def run_without_arguments(page: Page) -> None:
-    be_live(page)
-    page.get_by_role("button", name="Run tool").click()
-    page.locator("[data-sf-errors]").wait_for()
-
-
-def start_countdown(page: Page) -> None:
-    be_live(page)
-    page.locator("#tool-form .sf-more").evaluate("details => { details.open = true }")
-    page.locator("#arg-start").fill("3")
-    page.get_by_role("button", name="Run tool").click()
-    page.locator("[data-call-progress]").first.wait_for()
-
-
-def read_resource(page: Page) -> None:
-    be_live(page)
-    page.get_by_role("button", name="Read now").click()
-    page.locator("#kept-h").wait_for()
-
-
-def read_nothing(page: Page) -> None:
-    be_live(page)
-    page.get_by_role("button", name="Read now").click()
-    page.locator("#read-slot [data-call-state=rpc_error]").wait_for()
-
-
-def type_argument(page: Page) -> None:
-    be_live(page)
-    page.locator("#arg-1").press_sequentially("s")
-    page.locator(".sugg [role=option]").first.wait_for()
-
-
-def get_without_arguments(page: Page) -> None:
-    be_live(page)
-    page.get_by_role("button", name="Get prompt").click()
-    page.locator("[data-error]:visible").wait_for()
-
-
-def get_prompt(page: Page) -> None:
-    be_live(page)
-    page.get_by_role("button", name="Get prompt").click()
-    page.locator("#results [data-call-state=succeeded]").first.wait_for()
-
-
-def open_sections(page: Page) -> None:
-    """Choices with their lines, a refused root, and the limits."""
-    page.get_by_label("Transport").select_option("websocket")
-    page.get_by_label("Protocol era").select_option("legacy")
-    page.locator("[name='roots-0-uri']").fill("https://not-a-folder.example/")
-    page.locator("[data-limits] summary").click()
-    page.locator("[name='limits-depth']").fill("3")
-
-
-def refuse_sections(page: Page) -> None:
-    open_sections(page)
-    page.get_by_role("button", name="Register server").click()
-    page.locator("[data-limits] .err").first.wait_for()
-
-
-def start_slow_test(page: Page) -> None:
-    be_live(page)
-    page.locator("#server-form input[name=name]").fill("Slow")
-    page.get_by_label("Command").fill("sleep 20")
-    page.get_by_role("button", name="Test connection").click()
-    page.locator("#test-result .step.started").first.wait_for()
-
-
-def save_after_somebody_else(page: Page) -> None:
-    other = page.context.new_page()
-    other.goto(page.url)
-    save_description(other, "What the other administrator wrote.")
-    other.locator(".toast2").first.wait_for()
-    other.close()
-    page.locator("[name='roots-0-uri']").fill("/srv/data")
-    save_description(page, "What I wrote.")
-    page.locator("#conflict").wait_for()
-    settle_scroll(page)
-
-
-def save_description(page: Page, words: str) -> None:
-    page.get_by_label("Description").fill(words)
-    page.get_by_role("button", name="Save changes").click()
-
-
-def post_too_much(page: Page) -> None:
-    page.evaluate("""() => {
-      const form = document.querySelector('#server-form');
-      for (let n = 0; n < 5100; n += 1) {
-        form.append(Object.assign(document.createElement('input'), { name: `x${n}`, type: 'hidden' }));
-      }
-      form.submit();
-    }""")
-    page.get_by_role("heading", name="The request could not be read").wait_for()
-
-
-def click(selector: str) -> Callable[[Page], None]:
-    return lambda page: page.locator(selector).first.click()
-
-
-def question(name: str) -> Callable[[World], str]:
-    return lambda world: f"/inbox/{world.questions[name]}/"
-
-
-def send_nothing(page: Page) -> None:
-    page.get_by_role("button", name="Send").click()
-    page.locator("[data-sf-errors]").wait_for()
-
-
-def open_removed(page: Page) -> None:
-    """What is gone: below the list, on a phone below the picker."""
-    page.locator("details.gone").evaluate_all("found => found.forEach((details) => { details.open = true })")
-
-
-def choose_credential(page: Page) -> None:
-    """What is offered follows the transport and the address that are typed."""
-    page.get_by_label("Transport").select_option("stdio")
-    page.locator("[data-credentials]").get_by_role("checkbox").check()
-
-
-def open_event(page: Page) -> None:
-    page.locator(".tbl tbody td a").first.click()
-    page.locator("#event").wait_for()
-    settle_scroll(page)
-
-
-def settle_scroll(page: Page) -> None:
-    """The theme scrolls smoothly to an anchor; a picture in the middle of it shows neither end."""
-    page.wait_for_function(
-        "() => new Promise(done => { const y = scrollY; setTimeout(() => done(y === scrollY), 150) })"
-    )
-
+from tests.screenshots.shot import Shot, Stage, at, on_server, question
 
 SHOTS = [
     Shot("setup", lambda world: world.setup_link, Stage.FRESH, signed_in=False),

@@ -13,7 +13,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.screenshots.judge import problems
-from tests.screenshots.pages import SHOTS, SIZES, THEMES, Shot, Stage, World
+from tests.screenshots.pages import SHOTS, SIZES, THEMES
+from tests.screenshots.shot import Shot, Stage, World
 from tests.screenshots.world import fill, guest
 from tests.tools.browser import sign_in, watched_context
 from tests.tools.stack import Stack

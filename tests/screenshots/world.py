@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.screenshots import subscriptions
 from tests.screenshots.asked import SEED, seeded
-from tests.screenshots.pages import World
+from tests.screenshots.shot import World
 from tests.tools.browser import sign_in, watched_context
 from tests.tools.stack import ADMIN, Stack
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,35 +35,41 @@ def _run(*command: str) -> None:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
 
 
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """A DATABASE_URL of an empty database; the test is skipped where PostgreSQL is not installed."""
+@contextmanager
+def cluster() -> Iterator[str]:
+    """A DATABASE_URL of an empty database; skips where PostgreSQL is not installed."""
     programs = _programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
     directory = Path(tempfile.mkdtemp(prefix="mcpadmin-pg-"))
     if os.geteuid() == 0:
         shutil.chown(directory, "postgres")
-    cluster = directory / "cluster"
-    _run(str(programs / "initdb"), "-D", str(cluster), "-U", "mcpadmin", "-A", "trust", "-E", "UTF8", "--no-sync")
+    data = directory / "cluster"
+    _run(str(programs / "initdb"), "-D", str(data), "-U", "mcpadmin", "-A", "trust", "-E", "UTF8", "--no-sync")
     options = f"-k {directory} -c listen_addresses= -c fsync=off"
     log = str(directory / "log")
-    _run(str(programs / "pg_ctl"), "-D", str(cluster), "-o", options, "-l", log, "-w", "-t", str(SECONDS), "start")
+    _run(str(programs / "pg_ctl"), "-D", str(data), "-o", options, "-l", log, "-w", "-t", str(SECONDS), "start")
     try:
         yield f"postgres://mcpadmin@{quote(str(directory), safe='')}/postgres"
     finally:
-        _run(str(programs / "pg_ctl"), "-D", str(cluster), "-m", "immediate", "-w", "stop")
+        _run(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop")
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    with cluster() as url:
+        yield url
 
 
 @pytest.fixture
 def postgres_database(postgres_url: str) -> Iterator[str]:
     """A database of the test's own: others of the same cluster find theirs as they left it."""
     name = f"own_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as cluster:
-        cluster.execute(f"CREATE DATABASE {name}")
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}")
         yield postgres_url.removesuffix("postgres") + name
-        cluster.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def rows(url: str, sql: str, parameters: tuple[object, ...]) -> list[dict[str, Any]]:

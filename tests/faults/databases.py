@@ -1,0 +1,84 @@
+"""The database of a plant: SQLite, or PostgreSQL with FAULT_DATABASE=postgresql."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+from tests.tools import postgres
+
+KIND = os.environ.get("FAULT_DATABASE", "sqlite")
+
+
+class Busy(Exception):
+    """Somebody else held the lock all the time."""
+
+
+class Database(Protocol):
+    #: what the product is told of it
+    settings: dict[str, str]
+
+    def rows(self, sql: str, *parameters: object) -> list[Any]: ...
+    def locked(self, seconds: float) -> Any:
+        """A context in which nobody can write and everybody can read. Waits at most so many seconds for it, else Busy."""
+
+
+class Sqlite:
+    def __init__(self, directory: Path) -> None:
+        self.settings: dict[str, str] = {}
+        self._file = directory / "mcpadmin.sqlite3"
+
+    def rows(self, sql: str, *parameters: object) -> list[Any]:
+        with sqlite3.connect(f"file:{self._file}?mode=ro", uri=True, timeout=20) as database:
+            database.row_factory = sqlite3.Row
+            return database.execute(sql, parameters).fetchall()
+
+    @contextmanager
+    def locked(self, seconds: float) -> Iterator[None]:
+        database = sqlite3.connect(self._file, timeout=seconds, isolation_level=None)
+        try:
+            try:
+                database.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError as exc:
+                raise Busy from exc
+            yield
+            database.execute("ROLLBACK")
+        finally:
+            database.close()
+
+
+class Postgresql:
+    def __init__(self, url: str) -> None:
+        self.settings = {"DATABASE_URL": url}
+        self._url = url
+
+    def rows(self, sql: str, *parameters: object) -> list[Any]:
+        return postgres.rows(self._url, sql, parameters)
+
+    @contextmanager
+    def locked(self, seconds: float) -> Iterator[None]:
+        tables = ", ".join(f'"{row["tablename"]}"' for row in self.rows(_TABLES))
+        with psycopg.connect(self._url) as database:
+            database.execute(f"SET lock_timeout = '{round(1000 * seconds)}ms'")
+            try:
+                database.execute(f"LOCK TABLE {tables} IN EXCLUSIVE MODE")
+            except psycopg.errors.LockNotAvailable as exc:
+                raise Busy from exc
+            yield
+            database.rollback()
+
+
+_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+
+
+@contextmanager
+def database(directory: Path) -> Iterator[Database]:
+    if KIND == "postgresql":
+        with postgres.cluster() as url:
+            yield Postgresql(url)
+    else:
+        yield Sqlite(directory)

@@ -1,0 +1,163 @@
+"""What is done on a page before its picture is taken."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+
+def open_palette(page: Page) -> None:
+    page.keyboard.press("Control+k")
+    page.locator("dialog[open]").wait_for()
+
+
+def open_shortcuts(page: Page) -> None:
+    page.keyboard.press("?")
+    page.locator("dialog[open]").wait_for()
+
+
+def submit_bad_server(page: Page) -> None:
+    page.get_by_role("button", name="Add row").click()
+    rows = page.locator("[data-value-row]:visible")
+    for index, (name, value) in enumerate([("X Bad Name", "one"), ("", "a value without a name")]):
+        rows.nth(index).locator("input[name$=-name]").fill(name)
+        rows.nth(index).locator("input[name$=-value]").fill(value)
+    page.get_by_role("button", name="Register server").click()
+    page.locator(".err").first.wait_for()
+
+
+def try_connection(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Test connection").click()
+    page.locator("#test-result .tag.ok").wait_for()
+
+
+def be_live(page: Page) -> None:
+    expect(page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
+
+
+def run_without_arguments(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Run tool").click()
+    page.locator("[data-sf-errors]").wait_for()
+
+
+def start_countdown(page: Page) -> None:
+    be_live(page)
+    page.locator("#tool-form .sf-more").evaluate("details => { details.open = true }")
+    page.locator("#arg-start").fill("3")
+    page.get_by_role("button", name="Run tool").click()
+    page.locator("[data-call-progress]").first.wait_for()
+
+
+def read_resource(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Read now").click()
+    page.locator("#kept-h").wait_for()
+
+
+def read_nothing(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Read now").click()
+    page.locator("#read-slot [data-call-state=rpc_error]").wait_for()
+
+
+def type_argument(page: Page) -> None:
+    be_live(page)
+    page.locator("#arg-1").press_sequentially("s")
+    page.locator(".sugg [role=option]").first.wait_for()
+
+
+def get_without_arguments(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Get prompt").click()
+    page.locator("[data-error]:visible").wait_for()
+
+
+def get_prompt(page: Page) -> None:
+    be_live(page)
+    page.get_by_role("button", name="Get prompt").click()
+    page.locator("#results [data-call-state=succeeded]").first.wait_for()
+
+
+def open_sections(page: Page) -> None:
+    """Choices with their lines, a refused root, and the limits."""
+    page.get_by_label("Transport").select_option("websocket")
+    page.get_by_label("Protocol era").select_option("legacy")
+    page.locator("[name='roots-0-uri']").fill("https://not-a-folder.example/")
+    page.locator("[data-limits] summary").click()
+    page.locator("[name='limits-depth']").fill("3")
+
+
+def refuse_sections(page: Page) -> None:
+    open_sections(page)
+    page.get_by_role("button", name="Register server").click()
+    page.locator("[data-limits] .err").first.wait_for()
+
+
+def start_slow_test(page: Page) -> None:
+    be_live(page)
+    page.locator("#server-form input[name=name]").fill("Slow")
+    page.get_by_label("Command").fill("sleep 20")
+    page.get_by_role("button", name="Test connection").click()
+    page.locator("#test-result .step.started").first.wait_for()
+
+
+def save_after_somebody_else(page: Page) -> None:
+    other = page.context.new_page()
+    other.goto(page.url)
+    save_description(other, "What the other administrator wrote.")
+    other.locator(".toast2").first.wait_for()
+    other.close()
+    page.locator("[name='roots-0-uri']").fill("/srv/data")
+    save_description(page, "What I wrote.")
+    page.locator("#conflict").wait_for()
+    settle_scroll(page)
+
+
+def save_description(page: Page, words: str) -> None:
+    page.get_by_label("Description").fill(words)
+    page.get_by_role("button", name="Save changes").click()
+
+
+def post_too_much(page: Page) -> None:
+    page.evaluate("""() => {
+      const form = document.querySelector('#server-form');
+      for (let n = 0; n < 5100; n += 1) {
+        form.append(Object.assign(document.createElement('input'), { name: `x${n}`, type: 'hidden' }));
+      }
+      form.submit();
+    }""")
+    page.get_by_role("heading", name="The request could not be read").wait_for()
+
+
+def click(selector: str) -> Callable[[Page], None]:
+    return lambda page: page.locator(selector).first.click()
+
+
+def send_nothing(page: Page) -> None:
+    page.get_by_role("button", name="Send").click()
+    page.locator("[data-sf-errors]").wait_for()
+
+
+def open_removed(page: Page) -> None:
+    """What is gone: below the list, on a phone below the picker."""
+    page.locator("details.gone").evaluate_all("found => found.forEach((details) => { details.open = true })")
+
+
+def choose_credential(page: Page) -> None:
+    """What is offered follows the transport and the address that are typed."""
+    page.get_by_label("Transport").select_option("stdio")
+    page.locator("[data-credentials]").get_by_role("checkbox").check()
+
+
+def open_event(page: Page) -> None:
+    page.locator(".tbl tbody td a").first.click()
+    page.locator("#event").wait_for()
+    settle_scroll(page)
+
+
+def settle_scroll(page: Page) -> None:
+    """The theme scrolls smoothly to an anchor; a picture in the middle of it shows neither end."""
+    page.wait_for_function(
+        "() => new Promise(done => { const y = scrollY; setTimeout(() => done(y === scrollY), 150) })"
+    )
