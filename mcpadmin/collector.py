@@ -2,7 +2,7 @@
 
 import gc
 
-#: new objects that outlive their request before the youngest are looked at; by default 700, less than two calls leave
+#: new objects that are still there when the youngest are looked at; 700 by default
 YOUNGEST = 5_000
 
 

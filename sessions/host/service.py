@@ -235,5 +235,5 @@ def _read_ring(body: Any) -> _Ring | None:
         return None
     try:
         return _Ring(body["verb"], UUID(str(body.get("id"))), int(body.get("session", 0)))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

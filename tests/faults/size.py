@@ -51,7 +51,9 @@ class Report:
 
     def print(self) -> None:
         words = ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in self.facts.items())
-        print(f"\n[{self.scene}] {databases.KIND}, scale {self.size.scale:g}, seed {self.size.seed}: {words}", flush=True)
+        print(
+            f"\n[{self.scene}] {databases.KIND}, scale {self.size.scale:g}, seed {self.size.seed}: {words}", flush=True
+        )
 
 
 def judge(found: tuple[list[str], Report]) -> None:

@@ -13,7 +13,7 @@ from sessions.domain import claims
 from sessions.domain.claims import Order, Outcome
 from sessions.domain.lifecycle import Hold
 from sessions.enums import CallState
-from sessions.models import Attempt, Call, McpSession
+from sessions.models import Attempt, Call, McpSession, Worker
 from tests.sessions.host.make import make_call, make_hold, make_session
 
 pytestmark = pytest.mark.django_db
@@ -55,6 +55,21 @@ def test_a_second_claim_of_the_same_call_finds_nothing(order: Order, hold: Hold)
     assert claims.claim(order, hold)
     assert claims.claim(order, hold) == []
     assert Attempt.objects.count() == 1
+
+
+def test_a_call_is_read_and_claimed_at_once_and_only_once(order: Order, hold: Hold) -> None:
+    taken = claims.take(order.uid, hold)
+    assert taken is not None
+    assert (taken.order, [event.action for event in taken.events]) == (order, [AuditAction.CALL_SEND])
+    assert claims.take(order.uid, hold) is None
+    assert Attempt.objects.count() == 1
+
+
+def test_a_ring_that_names_another_session_of_the_same_worker_takes_nothing(order: Order, hold: Hold) -> None:
+    other = make_hold(make_session("other"), Worker.objects.get())
+    assert (other.worker_id, other.epoch) == (hold.worker_id, hold.epoch)
+    assert claims.take(order.uid, other) is None
+    assert Call.objects.get().state == CallState.REQUESTED
 
 
 def test_a_worker_that_lost_the_session_cannot_claim_its_calls(order: Order, hold: Hold) -> None:

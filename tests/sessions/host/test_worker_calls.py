@@ -187,6 +187,9 @@ def test_messages_of_strangers_are_dropped_and_the_worker_goes_on(worker: Worker
     assert row is not None
     strange = [[], {"v": 2}, {"v": 1, "verb": "explode", "id": str(uuid.uuid4())}, {"v": 1, "verb": "call", "id": "x"}]
     strange += [{"v": 1, "verb": "call", "id": str(uuid.uuid4())}, "text", {"v": 1, "verb": ["call"], "id": None}]
+    strange += [
+        {"v": 1, "verb": "call", "id": str(uuid.uuid4()), "session": odd} for odd in ("x", [], float("inf"), 4711)
+    ]
     tell = async_to_sync(get_channel_layer().group_send)
     for body in ({"rings": strange}, {"rings": "text"}, {"rings": None}, {"hints": [1]}, {}):
         tell(bus.bell_of(row.uid), body)
