@@ -157,7 +157,7 @@ def ring(call: Call, verb: bus.Verb = "call") -> None:
     """What the web side does after its commit."""
     owner = McpSession.objects.select_related("owner").get(pk=call.session_id).owner
     assert owner is not None
-    bus.ring_later(owner.uid, verb, call.uid)
+    bus.ring_later(owner.uid, verb, call.uid, session=call.session_id)
     assert bus.flush()
 
 

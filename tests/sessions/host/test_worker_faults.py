@@ -71,7 +71,7 @@ def test_a_worker_of_another_node_takes_over_when_the_silence_is_long_enough(
     second = start_worker("w2")
     call = start_slow_call(session, effects, 30)
     first.process.send_signal(signal.SIGSTOP)
-    row = eventually(lambda: (row := is_ready(session)) and row.owner.pid == second.pid and row, 30)
+    row = eventually(lambda: (row := is_ready(session)) and row.owner.pid == second.pid and row, 60)
     assert ended(call).state == CallState.OUTCOME_UNKNOWN
     first.process.send_signal(signal.SIGCONT)
     again = make_call(session, "echo", text="new owner")

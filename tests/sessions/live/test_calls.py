@@ -43,13 +43,14 @@ async def test_an_accepted_call_has_its_row_its_arguments_and_its_event(site: Si
     assert "hé" not in event["body"]
 
 
-async def test_the_owner_is_rung_with_the_id_and_nothing_else(site: Site, server: str) -> None:
+async def test_the_owner_is_rung_with_ids_and_nothing_else(site: Site, server: str) -> None:
     worker = site.do("worker_holds", server)
     with bells(site.valkey_socket, worker) as heard:
         async with person(site).tab() as tab:
             answer = await tab.ask(op="call", server=server, tool="echo", args={"text": "top secret"})
             body = await asyncio.to_thread(heard.next)
     assert body.pop("expires") > time.time()
+    assert isinstance(body.pop("session"), int)
     assert body == {"v": 1, "verb": "call", "id": answer["call"], "epoch": 1}
 
 
