@@ -40,12 +40,20 @@ async def _freeze_and_thaw(field: Field) -> None:
     node = await field.off_loop(_holder, field)
     running.freeze_worker(node)
     try:
-        await auntil(lambda: _all_moved_from(field, node), words="nobody took the sessions over")
+        await _taken_over(field, node)
         await field.ready()
         await asyncio.gather(*(field.order(SECONDS) for _ in range(WAITING)))
     finally:
         running.thaw_worker(node)
     await field.settled()
+
+
+async def _taken_over(field: Field, node: str) -> None:
+    try:
+        await auntil(lambda: _all_moved_from(field, node), words="nobody took the sessions over")
+    except AssertionError as problem:
+        told = await field.off_loop(field.running.do, "sessions")
+        raise AssertionError(f"{problem}: {told}\n{field.running.log()}") from None
 
 
 def _holder(field: Field) -> str:
