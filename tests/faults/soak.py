@@ -128,13 +128,14 @@ async def server_killed(field: Field, proxy: Remote) -> None:
         process.kill()
 
 
-#: Those that have a process open what it then keeps (descriptors that SQLite parks, clients of Redis) come first, within
-#: the warm-up, and again near the end: what a repetition adds is a leak.
+#: Those that have a process open what it then keeps come first, within the warm-up, and again near the end: what a
+#: repetition adds is a leak. A session stays with the worker that took it, so from the first death of the other on the
+#: measured one holds all of them, with a child or sockets for each; a busy database has every thread open a connection.
 ALL: tuple[Fault, ...] = (
+    other_worker_killed,
     database_busy,
     redis_away,
     connections_silent,
-    other_worker_killed,
     redis_wiped,
     connections_reset,
     server_killed,
