@@ -52,9 +52,7 @@ class Tick:
         while True:
             try:
                 await self._beat()
-            except (
-                Exception
-            ):  # whatever one beat met, without the next ones this worker counts as dead and does not know
+            except Exception:  # without the next beats this worker counts as dead and does not know
                 log.exception("host.beat_failed")
             await asyncio.sleep(settings.HEARTBEAT_SECONDS)
 

@@ -80,5 +80,7 @@ def database(directory: Path) -> Iterator[Database]:
     if KIND == "postgresql":
         with postgres.cluster() as url:
             yield Postgresql(url)
-    else:
+    elif KIND == "sqlite":
         yield Sqlite(directory)
+    else:
+        raise ValueError(f"FAULT_DATABASE is {KIND!r}, which is neither sqlite nor postgresql")

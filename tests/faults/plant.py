@@ -40,15 +40,12 @@ class Plant(Site):
     def __init__(
         self, directory: Path, database: Database, *, times: dict[str, str] | None = None, **settings: str
     ) -> None:
-        self.database = database
+        self.database, kept = database, database.settings
         self._backstage_door = threading.Lock()
         times = FAST if times is None else times
         super().__init__(
             directory,
-            **times,
-            **{"MCPADMIN_SOCKETS_PER_USER": "1000", "MCPADMIN_LOG_FORMAT": "json"},
-            **database.settings,
-            **settings,
+            **(times | {"MCPADMIN_SOCKETS_PER_USER": "1000", "MCPADMIN_LOG_FORMAT": "json"} | kept | settings),
         )
         self.workers: dict[str, subprocess.Popen[str]] = {}
         self.effects_file = directory / "effects"
