@@ -2,9 +2,12 @@
 import { showMessages } from './toast.js';
 
 const PAUSE_MS = 2_000;
+const CEILING_MS = 30_000;
 const wanted = new Set();
 let timer = 0;
 let last = 0;
+let pause = PAUSE_MS;
+let busy = false;
 
 async function parsed(response) {
   return new DOMParser().parseFromString(await response.text(), 'text/html');
@@ -20,6 +23,7 @@ export async function refreshParts(...wantedIds) {
   const ids = wantedIds.filter((id) => document.getElementById(id));
   if (!ids.length) return;
   const response = await fetch(location.href, { headers: { Accept: 'text/html' } });
+  if (response.status >= 500) throw new Error(`the server answered ${response.status}`);
   if (!response.ok || response.redirected) return; // signed out: the live pill says so
   await morphIn(await parsed(response), ids);
 }
@@ -43,14 +47,28 @@ export function sendInPlace(partsOf) {
   });
 }
 
+/* One at a time: an older page that comes later would win over a newer one. What fails is tried again, ever more rarely. */
+async function refreshWanted() {
+  const now = [...wanted];
+  [timer, last, busy] = [0, Date.now(), true];
+  wanted.clear();
+  try {
+    await refreshParts(...now);
+    pause = PAUSE_MS;
+  } catch {
+    pause = Math.min(2 * pause, CEILING_MS);
+    for (const id of now) wanted.add(id);
+  }
+  busy = false;
+  schedule();
+}
+
+function schedule() {
+  if (timer || busy || !wanted.size) return;
+  timer = setTimeout(refreshWanted, Math.max(0, last + pause - Date.now()));
+}
+
 export function refreshSoon(...ids) {
   for (const id of ids) wanted.add(id);
-  if (timer) return;
-  timer = setTimeout(() => {
-    timer = 0;
-    last = Date.now();
-    const now = [...wanted];
-    wanted.clear();
-    refreshParts(...now).catch(() => {}); // the next change or a reload shows it
-  }, Math.max(0, last + PAUSE_MS - Date.now()));
+  schedule();
 }

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Request, Route, expect
 
 from tests.peers.peers import peer_command
 
@@ -31,6 +31,34 @@ def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, wa
     bob.wait_for_state("Ready")
     expect(bob.page.locator("#connection-timeline")).to_contain_text("Retry")
     expect(bob.page.get_by_role("button", name="Retry now")).to_be_hidden()
+
+
+def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, tmp_path: Path) -> None:
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    mended = tmp_path / "mended"
+    command, arguments = peer_command("demo")
+    ada.register_stdio(
+        "Seen anew", "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {command} {' '.join(arguments)}"]
+    )
+    ada.wait_for_state("Failing")
+    bob.open("/")
+    needs = bob.page.locator("#overview-attention li").filter(has_text="Seen anew")
+    expect(needs).to_be_visible()
+    refused: list[Request] = []
+
+    def refuse_twice(route: Route) -> None:
+        if len(refused) == 2:
+            route.continue_()
+            return
+        refused.append(route.request)
+        route.abort()
+
+    bob.complaints.allow("Failed to load resource")
+    bob.page.route(f"{bob.base_url}/", refuse_twice)
+    mended.touch()
+    ada.page.get_by_role("button", name="Retry now").click()
+    expect(needs).to_have_count(0)
+    assert len(refused) == 2
 
 
 def test_who_paused_a_server_is_shown_to_everybody_at_once(stack, walker) -> None:

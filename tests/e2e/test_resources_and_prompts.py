@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -12,14 +12,6 @@ from tests.tools.stack import ADMIN, Stack
 pytestmark = [pytest.mark.browser]
 READY_MS = 40_000
 NewPage = Callable[..., Page]
-
-
-@pytest.fixture(autouse=True)
-def patience() -> Iterator[None]:
-    """Calls go through a worker: on a busy machine that takes its time."""
-    expect.set_options(timeout=15_000)
-    yield
-    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.tools.stack import ADMIN, Stack
 
 OUT = Path(__file__).resolve().parents[1] / "e2e" / "out"
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--font-render-hinting=none"]
+PATIENCE_MS = 20_000
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -62,6 +63,8 @@ class Complaints:
 def playwright() -> Iterator[Playwright]:
     # The ORM refuses to work beside a running event loop; a browser test may read rows in the same thread.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    # Calls go through a worker, and a lost hint is found by the slow timer of the hub only.
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as started:
         yield started
 
@@ -80,7 +83,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 def watched_context(browser: Browser, base_url: str, **options: Any) -> Iterator[tuple[BrowserContext, Complaints]]:
     """A browser context whose complaints are collected for every page opened in it."""
     context = browser.new_context(base_url=base_url, **options)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(PATIENCE_MS)
     complaints = Complaints(urlsplit(base_url).netloc)
     context.on("page", complaints.watch)
     try:

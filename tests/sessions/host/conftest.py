@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
 from servers.audit import writer
 from tests.sessions.host.harness import Effects, WorkerProcess, eventually
@@ -41,6 +42,8 @@ def module_worker(
         worker = WorkerProcess(tmp_path_factory.mktemp("worker")).ready()
     yield worker
     worker.kill()
+    with django_db_blocker.unblock():  # its last heartbeats came after the tables were emptied for the last time
+        call_command("flush", verbosity=0, interactive=False)
 
 
 @pytest.fixture

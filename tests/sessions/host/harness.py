@@ -140,9 +140,8 @@ class Effects:
 
 def effect_session(effects: Effects, slug: str = "effects", **fields: Any) -> McpSession:
     """A session, wanted open, of a server that logs its effects."""
-    session = make_session(slug, command=sys.executable, arguments=[str(EFFECT_SERVER)], **fields)
-    session.server.values.create(kind="environment", name="EFFECT_LOG", plain=str(effects.path))
-    return session
+    environment = {"EFFECT_LOG": str(effects.path)}
+    return make_session(slug, command=sys.executable, arguments=[str(EFFECT_SERVER)], environment=environment, **fields)
 
 
 def is_ready(session: McpSession) -> McpSession | None:

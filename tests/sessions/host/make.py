@@ -2,9 +2,11 @@
 
 import json
 import uuid
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
 from servers.audit import payloads
@@ -17,9 +19,18 @@ from sessions.enums import Desired
 from sessions.models import Call, McpSession, Worker
 
 
-def make_session(slug: str = "files", *, desired: Desired = Desired.OPEN, **server_fields: Any) -> McpSession:
+@transaction.atomic  # a worker that runs sees all of it or nothing
+def make_session(
+    slug: str = "files",
+    *,
+    desired: Desired = Desired.OPEN,
+    environment: Mapping[str, str] | None = None,
+    **server_fields: Any,
+) -> McpSession:
     fields = {"transport": TransportKind.STDIO, "command": "cat"} | server_fields
     server = Server.objects.create(slug=slug, name=slug.title(), **fields)
+    for name, value in (environment or {}).items():
+        server.values.create(kind="environment", name=name, plain=value)
     identity = Identity.objects.create(server=server)
     return McpSession.objects.create(server=server, identity=identity, desired=desired, state_since=timezone.now())
 

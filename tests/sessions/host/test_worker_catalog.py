@@ -30,9 +30,8 @@ HASTE = {
 
 
 def shelf(effects: Effects, slug: str = "shelf", **environment: str) -> McpSession:
-    session = make_session(slug, command=sys.executable, arguments=[str(SHELF)])
-    for name, value in {"EFFECT_LOG": str(effects.path), **environment}.items():
-        session.server.values.create(kind="environment", name=name, plain=value)
+    environment["EFFECT_LOG"] = str(effects.path)
+    session = make_session(slug, command=sys.executable, arguments=[str(SHELF)], environment=environment)
     await_ready(session)
     eventually(lambda: row(session).catalog_read_at, words="the lists were never read")
     return row(session)

@@ -15,7 +15,7 @@ from servers.models import AuditEvent
 from sessions.enums import CallState
 from sessions.models import Attempt, Call, McpSession
 from sessions.protocol.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
-from tests.sessions.host.harness import Effects, WorkerProcess, await_ready, ended, eventually, ring
+from tests.sessions.host.harness import Effects, WorkerProcess, await_ready, effect_session, ended, eventually, ring
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.host.questions import peer_session
 
@@ -25,8 +25,8 @@ LIBRARY = Path(__file__).with_name("library_server.py")
 
 @pytest.fixture
 def library(shared_worker: WorkerProcess, effects: Effects) -> McpSession:
-    session = make_session("library", command=sys.executable, arguments=[str(LIBRARY)])
-    session.server.values.create(kind="environment", name="EFFECT_LOG", plain=str(effects.path))
+    environment = {"EFFECT_LOG": str(effects.path)}
+    session = make_session("library", command=sys.executable, arguments=[str(LIBRARY)], environment=environment)
     await_ready(session)
     return session
 
@@ -106,8 +106,7 @@ def test_a_server_that_dies_while_it_is_read_leaves_the_outcome_unknown_and_is_n
 
 
 def test_a_server_that_declares_no_prompts_is_not_asked_for_one(library: McpSession, effects: Effects) -> None:
-    session = make_session("effects", command=sys.executable, arguments=[str(LIBRARY.with_name("effect_server.py"))])
-    session.server.values.create(kind="environment", name="EFFECT_LOG", plain=str(effects.path))
+    session = effect_session(effects)
     await_ready(session)
     call = run(session, PROMPTS_GET, "review")
     assert (call.state, call.fault) == (CallState.FAILED, "not_offered")
