@@ -50,6 +50,18 @@ class CredentialKind(TextChoices):
     CERTIFICATE = "certificate", "Client certificate"
     OAUTH = "oauth", "OAuth sign-in"
     SERVICE_ACCOUNT = "service_account", "Service account"
+    WORKLOAD = "workload", "Workload identity"
+    ENTERPRISE = "enterprise", "Enterprise-managed authorization"
+
+    @property
+    def fetches_tokens(self) -> bool:
+        """Each session gets tokens of its own with it; nobody signs in."""
+        return self in (CredentialKind.SERVICE_ACCOUNT, CredentialKind.WORKLOAD, CredentialKind.ENTERPRISE)
+
+    @property
+    def by_reference(self) -> bool:
+        """It begins with a token that somebody else signed, which the worker reads anew each time."""
+        return self in (CredentialKind.WORKLOAD, CredentialKind.ENTERPRISE)
 
 
 class IdentityKind(TextChoices):

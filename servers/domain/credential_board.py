@@ -125,8 +125,9 @@ _IN_USE = Health("In use", "ok", "circle-check")
 
 def _health(credential: Credential, servers: Sequence[Server], blanked: Sequence[Server]) -> Health:
     now = timezone.now()
-    refreshed = credential.kind in (CredentialKind.OAUTH, CredentialKind.SERVICE_ACCOUNT)
-    if credential.refresh_fault and credential.kind == CredentialKind.SERVICE_ACCOUNT:
+    kind = CredentialKind(credential.kind)
+    refreshed = kind == CredentialKind.OAUTH or kind.fetches_tokens
+    if credential.refresh_fault and kind.fetches_tokens:
         return Health("Got no token", "bad", "alert-circle", credential.refresh_fault)
     if credential.refresh_fault:
         return Health("Sign in again", "bad", "alert-circle", credential.refresh_fault)

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from servers import validators
-from servers.domain import service_account
+from servers.domain import assertions, service_account
 from servers.enums import CredentialKind
 from servers.secret import Secret
 
@@ -63,7 +63,9 @@ def headers(parts: Parts) -> dict[str, Secret]:
 
 def header_names(kind: str, details: Mapping[str, str]) -> set[str]:
     """In lower case; which headers a server's own rows must not also set."""
-    if kind in (CredentialKind.BEARER, CredentialKind.BASIC, CredentialKind.OAUTH, CredentialKind.SERVICE_ACCOUNT):
+    if kind in (CredentialKind.BEARER, CredentialKind.BASIC, CredentialKind.OAUTH):
+        return {"authorization"}
+    if CredentialKind(kind).fetches_tokens:
         return {"authorization"}
     return {details["header"].lower()} if kind == CredentialKind.HEADER else set()
 
@@ -123,6 +125,19 @@ def _service_account(parts: Parts) -> None:
     )
 
 
+def _workload(parts: Parts) -> None:
+    assertions.check_workload(*_texts(parts, "client", "issuer", "scopes", "token"))
+
+
+def _enterprise(parts: Parts) -> None:
+    names = ("client", "issuer", "scopes", "token", "provider", "provider_client")
+    assertions.check_enterprise(*_texts(parts, *names))
+
+
+def _texts(parts: Parts, *names: str) -> list[str]:
+    return [parts.details.get(name, "") for name in names]
+
+
 def _certificates(part: str, text: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(text.encode())
@@ -155,4 +170,6 @@ _RULES: dict[str, Callable[[Parts], None]] = {
     CredentialKind.ENVIRONMENT: _variable,
     CredentialKind.CERTIFICATE: _certificate,
     CredentialKind.SERVICE_ACCOUNT: _service_account,
+    CredentialKind.WORKLOAD: _workload,
+    CredentialKind.ENTERPRISE: _enterprise,
 }

@@ -70,6 +70,8 @@ def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Cr
 def create_own(actor: Actor, user: Any, server: Server, parts: Parts) -> Credential:
     """For the user's own identity at this server, which begins with it. Nobody else ever speaks with it."""
     credential_parts.check(parts)
+    if parts.kind.by_reference:
+        raise ValidationError("What a reference stands for is for the shared identity only.", code="kind")
     _require_transport(server, parts.kind)
     scheme, host, port = _place(parts.kind, server.url)
     with identities.begun(actor, user, server) as (trail, identity):
@@ -158,7 +160,7 @@ def used(pks: Iterable[int], row_pks: Iterable[int], at: datetime) -> None:
 
 
 def token_had(pk: int, version: int, at: datetime, fault: str = "") -> None:
-    """A service account asked for a token; `fault`: why it got none. Of a value that was replaced it says nothing."""
+    """A session asked for a token with it; `fault`: why it got none. Of a value that was replaced it says nothing."""
     rows = Credential.objects.filter(pk=pk, version=version)
     rows.update(refreshed_at=at, refresh_fault=fault[:_FAULT_CHARS])
 
@@ -246,7 +248,7 @@ def _put(row: Credential, parts: Parts) -> None:
     row.sealed, row.key_id = crypto.seal(text.reveal(), table=TABLE, uid=row.uid, field=FIELD)
     row.details = dict(parts.details)
     values = [value.reveal() for value in parts.secrets.values() if value]
-    row.fingerprint = crypto.fingerprint(text.reveal() if len(values) > 1 else values[0])
+    row.fingerprint = crypto.fingerprint(text.reveal() if len(values) > 1 else values[0]) if values else ""
     row.sealed_at = timezone.now()
     row.expires_at, row.refreshed_at, row.refresh_fault = None, None, ""
     if parts.kind == CredentialKind.CERTIFICATE:

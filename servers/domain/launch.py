@@ -145,8 +145,10 @@ def _with_credentials(
         headers |= credential_parts.headers(parts)
         if parts.kind == CredentialKind.ENVIRONMENT:
             environment[parts.details["variable"]] = parts.secrets["value"]
-        if parts.kind == CredentialKind.SERVICE_ACCOUNT:
+        if parts.kind.fetches_tokens:
             account, account_row = parts, (use.credential_id, use.credential.version)
+        if parts.kind.by_reference:
+            secrets += _resolved(use.credential.name, parts.details["token"])[1]
         if parts.kind == CredentialKind.CERTIFICATE:
             certificate = Certificate(parts.secrets["certificate"], parts.secrets["key"], parts.secret("ca"))
     return replace(

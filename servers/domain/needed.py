@@ -43,7 +43,7 @@ def as_values(credentials: Iterable[Credential], beside: Iterable[ValueInput]) -
 
 
 def _as_value(credential: Credential) -> ValueInput | None:
-    """A grant, a service account or a certificate is no header or variable."""
+    """A grant, a certificate or what gets tokens by itself is no header or variable."""
     names = {
         CredentialKind.BEARER: (ValueKind.HEADER, "Authorization"),
         CredentialKind.BASIC: (ValueKind.HEADER, "Authorization"),
@@ -61,7 +61,7 @@ def others(credentials: Iterable[Credential]) -> list[Needed]:
 
 def _described(credential: Credential) -> Needed:
     details, kind = credential.details, CredentialKind(credential.kind)
-    client = details.get("client", "") if kind == CredentialKind.SERVICE_ACCOUNT else ""
+    client = details.get("client", "") if kind.fetches_tokens else ""
     return Needed(kind, credential.issuer or details.get("issuer", ""), client, details.get("scopes", ""))
 
 

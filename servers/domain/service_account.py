@@ -20,16 +20,7 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")  # RFC 6749 section 3.3
 
 def check(client: str, issuer: str, secret: str, key: str, scopes: str = "") -> None:
     """Raises ValidationError with messages by part."""
-    if not client:
-        raise ValidationError({"client": ValidationError("Enter the client ID.", code="required")})
-    try:
-        validate_url(issuer)
-        require_encrypted(issuer)
-    except ValidationError as problem:
-        raise ValidationError({"issuer": problem.messages}) from problem
-    if any(not _SCOPE.fullmatch(scope) for scope in scopes.split()):
-        words = "Write scopes with blanks between them, each of ASCII characters without quotes and backslashes."
-        raise ValidationError({"scopes": ValidationError(words, code="scopes")})
+    check_client(client, issuer, scopes)
     if bool(secret) == bool(key):
         words = "Enter either a client secret or a private key."
         raise ValidationError({"secret": ValidationError(words, code="required")})
@@ -38,6 +29,25 @@ def check(client: str, issuer: str, secret: str, key: str, scopes: str = "") -> 
             algorithm(key)
         except ValueError as problem:
             raise ValidationError({"key": ValidationError(str(problem), code="key")}) from problem
+
+
+def check_client(client: str, issuer: str, scopes: str) -> None:
+    """Who we are at which authorization server, and what to ask for."""
+    if not client:
+        raise ValidationError({"client": ValidationError("Enter the client ID.", code="required")})
+    check_address("issuer", issuer)
+    if any(not _SCOPE.fullmatch(scope) for scope in scopes.split()):
+        words = "Write scopes with blanks between them, each of ASCII characters without quotes and backslashes."
+        raise ValidationError({"scopes": ValidationError(words, code="scopes")})
+
+
+def check_address(part: str, url: str) -> None:
+    """Of somebody who is sent secrets."""
+    try:
+        validate_url(url)
+        require_encrypted(url)
+    except ValidationError as problem:
+        raise ValidationError({part: problem.messages}) from problem
 
 
 def algorithm(key: str) -> str:

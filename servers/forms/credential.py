@@ -7,6 +7,7 @@ from django.core.exceptions import ValidationError
 
 from servers.enums import CredentialKind
 from servers.secret import Secret
+from servers.validators import is_reference
 
 _PLAIN = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
 #: kinds that a person types in; the others come from a sign-in
@@ -17,6 +18,8 @@ ENTERED = (
     CredentialKind.ENVIRONMENT,
     CredentialKind.CERTIFICATE,
     CredentialKind.SERVICE_ACCOUNT,
+    CredentialKind.WORKLOAD,
+    CredentialKind.ENTERPRISE,
 )
 
 
@@ -41,28 +44,66 @@ class _WriteOnlyText(forms.Textarea):
         return None
 
 
+class _ReferenceInput(forms.TextInput):
+    """A token that somebody entered in place of a reference does not come back."""
+
+    def format_value(self, value: Any) -> str | None:
+        return value if is_reference(str(value)) else None
+
+
 def _pem(label: str, help_text: str, *, required: bool = True, secret: bool = False) -> forms.CharField:
     kind = _WriteOnlyText if secret else forms.Textarea
     widget = kind(attrs={**_PLAIN, "rows": 6, "placeholder": "-----BEGIN …-----"})
     return forms.CharField(label=label, help_text=help_text, max_length=65_536, required=required, widget=widget)
 
 
+def _client() -> forms.CharField:
+    return _open("Client ID", "As registered at the authorization server.")
+
+
+def _issuer() -> forms.CharField:
+    return _open("Authorization server", "Its issuer. No other is ever given this.", "https://login.example.com")
+
+
+def _scopes() -> forms.CharField:
+    return _open(
+        "Scopes",
+        "With blanks between them. Asked for where the server names none; empty: what its metadata lists.",
+        "orders.read orders.write",
+        required=False,
+        most=1000,
+    )
+
+
+def _reference(label: str, whose: str) -> forms.CharField:
+    help_text = f"A reference to {whose}. The worker reads it anew whenever it needs a token; nothing of it is kept."
+    widget = _ReferenceInput(attrs={**_PLAIN, "placeholder": "${file:/run/secrets/token}"})
+    return forms.CharField(label=label, help_text=help_text, max_length=1000, widget=widget)
+
+
 _DETAILS: dict[str, dict[str, forms.CharField]] = {
     CredentialKind.HEADER: {"header": _open("Header", placeholder="X-API-Key")},
     CredentialKind.BASIC: {"user": _open("User name")},
     CredentialKind.ENVIRONMENT: {"variable": _open("Variable", placeholder="API_TOKEN")},
-    CredentialKind.SERVICE_ACCOUNT: {
-        "client": _open("Client ID", "As registered at the authorization server."),
-        "issuer": _open(
-            "Authorization server", "Its issuer. No other is ever given this.", "https://login.example.com"
+    CredentialKind.SERVICE_ACCOUNT: {"client": _client(), "issuer": _issuer(), "scopes": _scopes()},
+    CredentialKind.WORKLOAD: {
+        "token": _reference("Workload token", "the platform's signed token, such as a Kubernetes service account's"),
+        "client": _client(),
+        "issuer": _issuer(),
+        "scopes": _scopes(),
+    },
+    CredentialKind.ENTERPRISE: {
+        "token": _reference("ID token", "the ID token that the identity provider gave for the person or team"),
+        "provider": _open(
+            "Identity provider",
+            "Its token endpoint, which makes an assertion for the authorization server of the ID token.",
+            "https://id.example.com/oauth2/token",
+            most=2000,
         ),
-        "scopes": _open(
-            "Scopes",
-            "With blanks between them. Asked for where the server names none; empty: what its metadata lists.",
-            "orders.read orders.write",
-            required=False,
-            most=1000,
-        ),
+        "provider_client": _open("Client ID at the provider", "As the identity provider knows mcpadmin."),
+        "issuer": _issuer(),
+        "client": _client(),
+        "scopes": _scopes(),
     },
 }
 _SECRETS: dict[str, dict[str, forms.CharField]] = {
@@ -81,7 +122,19 @@ _SECRETS: dict[str, dict[str, forms.CharField]] = {
             "Private key", "PEM, without a passphrase; it signs in place of a secret.", required=False, secret=True
         ),
     },
+    CredentialKind.WORKLOAD: {},
+    CredentialKind.ENTERPRISE: {
+        "provider_secret": _secret("Client secret at the provider", "Empty where it asks for none.", required=False),
+        "secret": _secret("Client secret", "Of the client at the authorization server; may be empty.", required=False),
+    },
 }
+
+
+def shown_details(kind: str, details: dict[str, str]) -> list[tuple[str, str]]:
+    """(label, text): first those of the form, in its order."""
+    labels = {name: str(field.label) for name, field in _DETAILS.get(kind, {}).items()}
+    others = {name: name.capitalize() for name in details if name not in labels}
+    return [(label, details[name]) for name, label in (labels | others).items() if details.get(name)]
 
 
 class CredentialForm(forms.Form):
@@ -124,8 +177,8 @@ class CredentialForm(forms.Form):
         help_text = (
             "Any address of the server. The credential is bound to its scheme, host and port and never sent elsewhere."
         )
-        if self.kind == CredentialKind.SERVICE_ACCOUNT:
-            help_text = "Any address of the server. The account's tokens go to its scheme, host and port only."
+        if self.kind.fetches_tokens:
+            help_text = "Any address of the server. The tokens it gets go to its scheme, host and port only."
         return forms.CharField(label="For", max_length=2000, initial=url, help_text=help_text, widget=widget)
 
 

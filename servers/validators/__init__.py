@@ -28,7 +28,7 @@ from servers.validators.naming import (
     validate_tags,
     validate_worker_label,
 )
-from servers.validators.references import references, without_references
+from servers.validators.references import is_reference, references, without_references
 from servers.validators.roots import MAX_ROOTS, Root, root_uri, validate_root_name, validate_root_uri, validate_roots
 from servers.validators.secrets import holds_secret, looks_like_token, secret_arguments
 from servers.validators.values import (
@@ -50,6 +50,7 @@ __all__ = [
     "holds_secret",
     "is_encrypted",
     "is_loopback",
+    "is_reference",
     "is_secret_parameter",
     "looks_like_token",
     "looks_secret",

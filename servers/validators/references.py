@@ -10,5 +10,10 @@ def references(text: str) -> list[str]:
     return _REFERENCE.findall(text)
 
 
+def is_reference(text: str) -> bool:
+    """One, and nothing beside it."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
 def without_references(text: str) -> str:
     return _REFERENCE.sub("", text)

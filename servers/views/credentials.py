@@ -20,7 +20,7 @@ from servers.domain import credential_board as reading
 from servers.domain import credentials
 from servers.domain.credential_parts import Parts
 from servers.enums import CredentialKind, TransportKind
-from servers.forms.credential import ENTERED, CredentialForm
+from servers.forms.credential import ENTERED, CredentialForm, shown_details
 from servers.models import Credential, Server
 
 _STARTED_WITH = {True: CredentialKind.ENVIRONMENT, False: CredentialKind.BEARER}
@@ -53,6 +53,7 @@ def _detail(request: HttpRequest, credential: Credential) -> dict[str, Any]:
         "nav": "credentials",
         "row": reading.row_of(credential, access.visible_servers(request.user)),
         "credential": credential,
+        "details": shown_details(credential.kind, credential.details),
         "form": CredentialForm(credential.kind, stored=credential.details) if _replaceable(credential) else None,
         "rights": access.rights(request.user),
     }

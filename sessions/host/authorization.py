@@ -2,76 +2,32 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from django.utils import timezone
-
 from servers.crypto import SealError
-from servers.domain import credentials, grants, service_account
-from servers.domain.credential_parts import Parts
+from servers.domain import grants
 from servers.domain.issuers import Expected
 from servers.secret import Secret
 from sessions.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
 from sessions.domain import client_document
-from sessions.domain.lifecycle import storable
+from sessions.host.accounts import account_authorization, expected_issuer
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.known_tokens import Known
 from sessions.host.launch import Launch
 from sessions.host.redaction import Redactor
 from sessions.protocol.errors import Fault, McpError, TransportError
 from sessions.protocol.oauth.challenges import Demand
-from sessions.protocol.oauth.settings import ExpectedIssuer
 from sessions.transports.authorization_http import AuthorizationHttp
 from sessions.transports.egress import Policy
-from sessions.transports.registry import HttpSpec, StdioSpec, WebSocketSpec
+from sessions.transports.registry import StdioSpec
 
 HOLD_SECONDS = 30.0
 _ASK_AGAIN_SECONDS = 0.1
-#: live values of one session that the filter of the logs knows: those of the newest tokens
-_KEPT = 12
-_FAULT_CHARS = 300
-
-
-class Known:
-    """What is in the grants of one session is known to the redaction, and stays known while this lives."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self._known: list[Secret] = []
-
-    def learn(self, grant: Grant) -> None:
-        registered = grant.registration.secret if grant.registration else ""
-        values = [grant.access_token, grant.refresh_token, registered, grant.dpop_key]
-        fresh = [Secret(value) for value in values if value]
-        self._known = [*self._known, *fresh][-_KEPT:]
-        self._redactor.learn(fresh)
-
-
-class MemoryStore:
-    """The tokens of a service account, as long as its session lives; `told` hears of each new one."""
-
-    def __init__(self, redactor: Redactor, told: Callable[[], None]) -> None:
-        self._told = told
-        self._known, self._lock = Known(redactor), asyncio.Lock()
-        self._grant: Grant | None = None
-
-    async def load(self) -> Grant | None:
-        return self._grant
-
-    async def save(self, grant: Grant) -> None:
-        self._known.learn(grant)
-        if grant.signed_in and (self._grant is None or grant.access_token != self._grant.access_token):
-            self._told()
-        self._grant = grant
-
-    @asynccontextmanager
-    async def refreshing(self) -> AsyncIterator[None]:
-        async with self._lock:
-            yield
 
 
 class RowStore:
@@ -131,39 +87,6 @@ class HeldAuthorization(Authorization):
             raise
 
 
-class Told:
-    """How a service account fares, for the board of credentials. Never waits: it is worth a line there."""
-
-    def __init__(self, db: Database, row: tuple[int, int], redactor: Redactor) -> None:
-        self._db, self._row, self._redactor = db, row, redactor
-
-    def __call__(self, fault: str = "") -> None:
-        words = storable(self._redactor.text(fault), _FAULT_CHARS)
-        self._db.post(partial(credentials.token_had, *self._row, timezone.now(), words))
-
-
-class AccountAuthorization(Authorization):
-    """Notes why there was no token."""
-
-    def tell(self, told: Told) -> "AccountAuthorization":
-        self._told = told
-        return self
-
-    async def renewed(self, sent: int) -> bool:
-        try:
-            return await super().renewed(sent)
-        except McpError as error:
-            self._told(error.detail)
-            raise
-
-    async def authorized(self, sent: int, demand: Demand) -> bool:
-        try:
-            return await super().authorized(sent, demand)
-        except McpError as error:
-            self._told(error.detail)
-            raise
-
-
 def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
     """`launch` with whoever gets its tokens; a local process, and a server with a header of its own, need nobody."""
     if isinstance(launch.spec, StdioSpec):
@@ -171,8 +94,7 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
     if any(name.lower() == "authorization" for name in launch.spec.headers()):
         return launch
     if launch.account is not None:
-        told = Told(db, launch.account_row, redactor)
-        account = _of_account(launch, launch.spec, launch.account, redactor, told)
+        account = account_authorization(launch, launch.spec, launch.account, db, redactor)
         return replace(launch, spec=replace(launch.spec, authorization=account))
     if launch.identity is None:
         return launch
@@ -181,29 +103,6 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
         settings_for(launch.spec.url, launch.expected), store, AuthorizationHttp(launch.spec.policy)
     )
     return replace(launch, spec=replace(launch.spec, authorization=made.remember(db, launch.identity)))
-
-
-def _of_account(
-    launch: Launch, spec: HttpSpec | WebSocketSpec, account: Parts, redactor: Redactor, told: Told
-) -> Authorization:
-    """Its tokens are got anew by each session and are in no row: there is nothing to renew them with but the account."""
-    key, expected = account.secret("key"), _expected(launch.expected)
-    issuer = account.details["issuer"]
-    settings = AuthorizationSettings(
-        server_url=spec.url,
-        flow="client_credentials",
-        client_name=client_document.name(),
-        client_id=account.details["client"],
-        client_secret=account.secret("secret"),
-        client_issuer=expected.issuer if expected is not None and expected.named == issuer else issuer,
-        issuer=issuer,
-        expected=expected,
-        private_key=key,
-        algorithm=service_account.algorithm(key) if key else "",
-        scopes=tuple(account.details.get("scopes", "").split()),
-    )
-    made = AccountAuthorization(settings, MemoryStore(redactor, told), AuthorizationHttp(spec.policy))
-    return made.tell(told)
 
 
 def for_sign_in(
@@ -221,12 +120,8 @@ def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSet
         redirect_uri=client_document.callback(),
         client_name=client_document.name(),
         metadata_document=client_document.address(),
-        expected=_expected(expected),
+        expected=expected_issuer(expected),
     )
-
-
-def _expected(given: Expected | None) -> ExpectedIssuer | None:
-    return None if given is None else ExpectedIssuer(given.named, given.issuer)
 
 
 def _shown(grant: Grant) -> dict[str, Any]:

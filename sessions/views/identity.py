@@ -61,8 +61,9 @@ def add(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _kinds(server: Server) -> list[CredentialKind]:
+    """What a reference stands for is the operator's, so nobody's own session speaks with it."""
     local = server.transport == TransportKind.STDIO
-    return [kind for kind in ENTERED if (kind == CredentialKind.ENVIRONMENT) == local]
+    return [kind for kind in ENTERED if (kind == CredentialKind.ENVIRONMENT) == local and not kind.by_reference]
 
 
 def _created(request: HttpRequest, server: Server, form: OwnCredentialForm) -> Credential | None:

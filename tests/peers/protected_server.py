@@ -4,6 +4,7 @@ Every person consents at once. What was asked of the authorization server is a l
 With `PROTECTED_ACCOUNT` its token endpoint knows that service account and nobody else (service_accounts.py); with
 `PROTECTED_METHOD` it says that clients authenticate in this way alone; with `PROTECTED_DPOP` that it takes proofs of
 possession, so that clients make a key, although it looks at none and its tokens are bearer tokens.
+With `PROTECTED_ISSUER_KEY` it gives tokens for what others signed (federation.py).
 With `PROTECTED_STEP_UP` the tool `publish` needs the scope `write` besides; "never" refuses it with any.
 `POST /control/expire` ends every access token, `POST /control/revoke` every grant. Runs in the environment of sdk2.
 """
@@ -16,6 +17,7 @@ import time
 from typing import Any
 
 import uvicorn
+from federation import ID_JAG, Federation
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -53,6 +55,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.access: dict[str, AccessToken] = {}
         self.refresh: dict[str, RefreshToken] = {}
         self.account: Account
+        self.federation: Federation
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -116,6 +119,23 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             return JSONResponse({"error": "invalid_client"}, 401)
         token = self._issued("account", ["tools"], str(form["resource"]))
         return JSONResponse(token.model_dump(exclude_none=True, exclude={"refresh_token"}))
+
+    async def asserted_token(self, request: Request) -> JSONResponse:
+        form = await request.form()
+        whom = self.federation.asserted(form)
+        note("assertion", whom=whom)
+        if not whom:
+            return JSONResponse({"error": "invalid_grant"}, 400)
+        token = self._issued(whom, ["tools"], str(form["resource"]))
+        return JSONResponse(token.model_dump(exclude_none=True, exclude={"refresh_token"}))
+
+    async def exchanged_token(self, request: Request) -> JSONResponse:
+        assertion = self.federation.exchanged(request, await request.form())
+        note("exchange", given=str(bool(assertion)))
+        if not assertion:
+            return JSONResponse({"error": "invalid_grant"}, 400)
+        answer = {"access_token": assertion, "issued_token_type": ID_JAG, "token_type": "N_A", "expires_in": 60}
+        return JSONResponse(answer)
 
     def _issued(self, client_id: str, scopes: list[str], resource: str | None) -> OAuthToken:
         access, refresh = f"canary-access-{secrets.token_urlsafe(20)}", f"canary-refresh-{secrets.token_urlsafe(20)}"
@@ -233,6 +253,10 @@ def main() -> None:
     if "PROTECTED_ACCOUNT" in os.environ:
         provider.account = Account(f"http://127.0.0.1:{port}")
         app.router.routes.insert(0, Route("/token", provider.account_token, methods=["POST"]))
+    if "PROTECTED_ISSUER_KEY" in os.environ:
+        provider.federation = Federation(f"http://127.0.0.1:{port}")
+        app.router.routes.insert(0, Route("/token", provider.asserted_token, methods=["POST"]))
+        app.router.routes.insert(0, Route("/provider/token", provider.exchanged_token, methods=["POST"]))
     app.router.routes += [
         Route("/control/expire", expire, methods=["POST"]),
         Route("/control/revoke", revoke, methods=["POST"]),

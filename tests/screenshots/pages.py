@@ -124,6 +124,8 @@ SHOTS = [
     Shot("credential-certificate", at("/credentials/add/?kind=certificate")),
     Shot("server-add-credentials", at("/servers/add/"), prepare=choose_credential),
     Shot("expected-issuer", lambda world: f"/credentials/for/{world.websocket}/issuer/"),
+    Shot("credential-workload", at("/credentials/add/?kind=workload"), Stage.EMPTY),
+    Shot("credential-enterprise", at("/credentials/add/?kind=enterprise"), Stage.EMPTY),
     Shot("credential-account", at("/credentials/add/?kind=service_account"), Stage.EMPTY),
     Shot(
         "credential-account-refused",

@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from servers.audit.record import Actor
+from servers.domain import credentials
+from servers.domain.credential_parts import Parts
 from servers.domain.launch import launch_values
-from servers.enums import AuditAction
+from servers.enums import AuditAction, CredentialKind, SignsInAs
 from servers.models import AuditEvent, Server
+from servers.secret import Secret
 from tests.servers.domain.cast import CANARY
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +40,17 @@ def test_a_secret_is_read_from_a_variable_and_sealed(admin: Any, monkeypatch: py
     assert not server.enabled
     assert server.values.get().plain == ""
     assert launch_values(server).headers["Authorization"].reveal() == CANARY
+
+
+def test_a_server_is_given_credentials_of_the_vault_and_says_whose_identity_counts(actor: Actor, admin: Any) -> None:
+    token = Parts(CredentialKind.BEARER, {}, {"token": Secret(CANARY)})
+    credentials.create(actor, admin, "Orders API", token, "https://x.example")
+    register("--url", "https://x.example/mcp", "--credential", "Orders API", "--signs-in-as", "either")
+    server = Server.objects.get()
+    assert server.signs_in_as == SignsInAs.EITHER
+    assert launch_values(server).headers["Authorization"].reveal() == f"Bearer {CANARY}"
+    with pytest.raises(CommandError, match="no credential 'Other' in the vault"):
+        register("--url", "https://x.example/mcp", "--credential", "Other", name="Second")
 
 
 def test_a_user_without_the_right_is_refused_and_that_is_written_down(operator: Any) -> None:

@@ -13,7 +13,9 @@ from servers.validators import TIMES
 KEY = "mcpadmin"
 SECRETS, OWNER, CREDENTIALS = "secrets", "owner", "credentials"
 _MOST_CREDENTIALS, _FACT_CHARS = 20, 300
-_NEEDED_KINDS = (CredentialKind.OAUTH, CredentialKind.CERTIFICATE, CredentialKind.SERVICE_ACCOUNT)
+_NEEDED_KINDS = [
+    kind for kind in CredentialKind if kind.fetches_tokens or kind in (CredentialKind.OAUTH, CredentialKind.CERTIFICATE)
+]
 
 
 def _is_number(value: Any) -> bool:

@@ -8,10 +8,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers.audit.record import Actor
 from servers.crypto import SealError
-from servers.domain import registration
+from servers.domain import credentials, registration
 from servers.domain.registration import Registration, ValueInput
-from servers.enums import ConnectionPolicy, Environment, EraChoice, TransportKind, ValueKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
 from servers.forms.suggestion import transport_of
+from servers.models import Credential
 from servers.secret import Secret
 from servers.validators import looks_secret, root_uri
 
@@ -45,6 +46,12 @@ class Command(BaseCommand):
         parser.add_argument("--no-elicitation", action="store_true", help="the server may not ask a person")
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-header", action="append", default=[], metavar="NAME=VARIABLE")
+        parser.add_argument(
+            "--signs-in-as", choices=SignsInAs.values, default=SignsInAs.SHARED, help="whose identity calls go under"
+        )
+        parser.add_argument(
+            "--credential", action="append", default=[], metavar="NAME", help="of the vault, that it speaks with"
+        )
         parser.add_argument("--working-directory", default="")
         parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-env", action="append", default=[], metavar="NAME=VARIABLE")
@@ -55,9 +62,11 @@ class Command(BaseCommand):
         user = get_user_model()._default_manager.filter(username=options["user"], is_active=True).first()
         if user is None:
             raise CommandError(f"There is no active user {options['user']!r}.")
-        data = _registration(options)
+        data, chosen = _registration(options), _chosen(user, options["credential"])
         try:
-            server = registration.register(Actor.of_user(user), user, data, enabled=not options["disabled"])
+            server = registration.register(
+                Actor.of_user(user), user, data, enabled=not options["disabled"], chosen=chosen
+            )
         except (PermissionDenied, SealError) as exc:
             raise CommandError(str(exc)) from exc
         except ValidationError as exc:
@@ -86,6 +95,7 @@ def _registration(options: dict[str, Any]) -> Registration:
         url=url,
         connection_policy=ConnectionPolicy(options["policy"]),
         worker_label=options["worker_label"],
+        signs_in_as=SignsInAs(options["signs_in_as"]),
         answers_sampling=not options["no_sampling"],
         answers_elicitation=not options["no_elicitation"],
         values=[
@@ -95,6 +105,14 @@ def _registration(options: dict[str, Any]) -> Registration:
             *_secret(ValueKind.ENVIRONMENT, options["secret_env"]),
         ],
     )
+
+
+def _chosen(user: Any, names: list[str]) -> list[Credential]:
+    found = {credential.name: credential for credential in credentials.choosable(user).filter(name__in=names)}
+    for name in names:
+        if name not in found:
+            raise CommandError(f"There is no credential {name!r} in the vault that this user may give to a server.")
+    return list(found.values())
 
 
 def _transport(chosen: str | None, url: str) -> TransportKind:

@@ -33,6 +33,9 @@ class Protected:
         lines = self._log.read_text().splitlines() if self._log.exists() else []
         return sum(json.loads(line)["event"] == name for line in lines)
 
+    def details(self, name: str, detail: str) -> list[str]:
+        return [line[detail] for line in map(json.loads, self._log.read_text().splitlines()) if line["event"] == name]
+
     def control(self, what: str) -> None:
         assert httpx.post(self.url.replace("/mcp", f"/control/{what}"), trust_env=False).status_code == 200
 
