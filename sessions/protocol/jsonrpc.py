@@ -161,11 +161,10 @@ def _unwritable(exc: Exception) -> InvalidRequest:
 def request(identity: RequestId, method: str, params: dict[str, Any] | None, meta: str = "") -> bytes:
     """`meta`: the members of `params._meta` as JSON text. They are the same in each request of a modern session, and
     writing them anew would take as long as everything else."""
-    if meta:
-        own = text_of(params)[1:-1] + "," if params else ""
-        head = f'{{"jsonrpc":"2.0","id":{text_of(identity)},"method":{text_of(method)}'
-        return _bytes(f'{head},"params":{{{own}"_meta":{{{meta}}}}}}}')
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": identity, "method": method}
+    if meta:
+        text = text_of(body | {"params": params or {}})
+        return _bytes(f'{text[:-2]}{"," if params else ""}"_meta":{{{meta}}}}}}}')
     if params is not None:
         body["params"] = params
     return encode(body)
