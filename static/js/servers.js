@@ -27,13 +27,24 @@ function paintPill(cell, row) {
   return true;
 }
 
+/* The overview counts and names servers that its table has no room for: their words, once heard of. */
+const shownAt = Date.parse(document.querySelector('[data-overview]')?.dataset.shownAt);
+const OVERLAP_MS = 5_000; // what moved shortly before the page was made may have been committed after it
+const outOfSight = new Map();
+
+function movedOutOfSight(row) {
+  const before = outOfSight.get(row.server);
+  outOfSight.set(row.server, row.word);
+  return before === undefined ? Date.parse(row.since) > shownAt - OVERLAP_MS : before !== row.word;
+}
+
 if (document.querySelector('[data-server-rows]')) {
   live.on('servers', 'session', (frame) => {
     let changed = false;
     for (const row of frame.rows ?? []) {
-      for (const cell of document.querySelectorAll(`[data-server-row="${row.server}"] [data-server-state]`)) {
-        changed = paintPill(cell, row) || changed;
-      }
+      const cells = [...document.querySelectorAll(`[data-server-row="${row.server}"] [data-server-state]`)];
+      for (const cell of cells) changed = paintPill(cell, row) || changed;
+      if (!cells.length) changed = movedOutOfSight(row) || changed;
     }
     if (changed) refreshSoon('overview-numbers', 'overview-calls', 'overview-attention');
   });

@@ -61,6 +61,40 @@ def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, tmp_pa
     assert len(refused) == 2
 
 
+#: as many as the table of the overview has room for
+FILL = """
+from django.contrib.auth import get_user_model
+from servers.audit.record import Actor
+from servers.domain import registration
+from servers.domain.registration import Registration
+from servers.enums import TransportKind
+user = get_user_model().objects.filter(is_superuser=True).first()
+for number in range(12):
+    data = Registration(name=f"Filler {number}", transport=TransportKind.STDIO, command="true")
+    registration.register(Actor.of_user(user), user, data, enabled=False)
+"""
+EMPTY = "from servers.models import Server; Server.objects.filter(name__startswith='Filler').delete()"
+
+
+def test_the_overview_hears_of_servers_that_it_has_no_room_for(stack, walker, tmp_path: Path) -> None:
+    stack.shell(FILL)
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    mended = tmp_path / "mended"
+    command, arguments = peer_command("demo")
+    words = " ".join([command, *arguments])
+    ada.register_stdio("Out of sight", "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {words}"])
+    ada.wait_for_state("Failing")
+    bob.open("/")
+    expect(bob.page.locator("[data-live-pill]")).to_have_attribute("data-state", "live")
+    needs = bob.page.locator("#overview-attention li").filter(has_text="Out of sight")
+    expect(needs).to_be_visible()
+    expect(bob.page.locator("[data-server-row]").filter(has_text="Out of sight")).to_have_count(0)
+    mended.touch()
+    ada.page.get_by_role("button", name="Retry now").click()
+    expect(needs).to_have_count(0)
+    stack.shell(EMPTY)
+
+
 def test_who_paused_a_server_is_shown_to_everybody_at_once(stack, walker) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     ada.register_stdio("Pausable", *peer_command("demo"))
