@@ -35,7 +35,7 @@ _FLOWS: dict[CredentialKind, Flow] = {
 
 
 class MemoryStore:
-    """The tokens of a service account, as long as its session lives; `told` hears of each new one."""
+    """The tokens that one session got, as long as it lives; `told` hears of each new one."""
 
     def __init__(self, redactor: Redactor, told: Callable[[], None]) -> None:
         self._told = told
@@ -58,7 +58,7 @@ class MemoryStore:
 
 
 class Told:
-    """How a service account fares, for the board of credentials. Never waits: it is worth a line there."""
+    """How the credential fares, for the board of credentials. Never waits: it is worth a line there."""
 
     def __init__(self, db: Database, row: tuple[int, int], redactor: Redactor) -> None:
         self._db, self._row, self._redactor = db, row, redactor

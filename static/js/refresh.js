@@ -3,6 +3,7 @@ import { showMessages } from './toast.js';
 
 const PAUSE_MS = 2_000;
 const CEILING_MS = 30_000;
+const GIVE_UP_MS = 30_000; // one that never ends would hold up all that follow
 const wanted = new Set();
 let timer = 0;
 let last = 0;
@@ -22,7 +23,10 @@ async function morphIn(page, ids) {
 export async function refreshParts(...wantedIds) {
   const ids = wantedIds.filter((id) => document.getElementById(id));
   if (!ids.length) return;
-  const response = await fetch(location.href, { headers: { Accept: 'text/html' } });
+  const response = await fetch(location.href, {
+    headers: { Accept: 'text/html' },
+    signal: AbortSignal.timeout(GIVE_UP_MS),
+  });
   if (response.status >= 500) throw new Error(`the server answered ${response.status}`);
   if (!response.ok || response.redirected) return; // signed out: the live pill says so
   await morphIn(await parsed(response), ids);

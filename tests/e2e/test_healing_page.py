@@ -1,24 +1,33 @@
 """The head of a server that is in trouble, seen by two people at once: countdown, retry, pause, timeline, sessions."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Request, Route, expect
 
+from tests.e2e.walk import Walk
 from tests.peers.peers import peer_command
+from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 LEFT = re.compile(r"Try \d+ in\s+(\d:\d\d|a moment)")
 
 
-def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, walker, tmp_path: Path) -> None:
-    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
-    mended = tmp_path / "mended"
+def register_failing(person: Walk, name: str, folder: Path) -> Path:
+    """A server that fails until the file of this path is there."""
+    mended = folder / "mended"
     command, arguments = peer_command("demo")
     words = " ".join([command, *arguments])
-    ada.register_stdio("Mended late", "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {words}"])
-    ada.wait_for_state("Failing")
+    person.register_stdio(name, "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {words}"])
+    person.wait_for_state("Failing")
+    return mended
+
+
+def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, walker, tmp_path: Path) -> None:
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    mended = register_failing(ada, "Mended late", tmp_path)
     bob.open("/servers/mended-late/info/")
     for person in (ada, bob):
         expect(person.page.locator("[data-next-try]")).to_contain_text(LEFT)
@@ -35,12 +44,7 @@ def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, wa
 
 def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, tmp_path: Path) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
-    mended = tmp_path / "mended"
-    command, arguments = peer_command("demo")
-    ada.register_stdio(
-        "Seen anew", "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {command} {' '.join(arguments)}"]
-    )
-    ada.wait_for_state("Failing")
+    mended = register_failing(ada, "Seen anew", tmp_path)
     bob.open("/")
     needs = bob.page.locator("#overview-attention li").filter(has_text="Seen anew")
     expect(needs).to_be_visible()
@@ -76,14 +80,17 @@ for number in range(12):
 EMPTY = "from servers.models import Server; Server.objects.filter(name__startswith='Filler').delete()"
 
 
-def test_the_overview_hears_of_servers_that_it_has_no_room_for(stack, walker, tmp_path: Path) -> None:
+@pytest.fixture
+def full_table(stack: Stack) -> Iterator[None]:
     stack.shell(FILL)
+    yield
+    stack.shell(EMPTY)
+
+
+@pytest.mark.usefixtures("full_table")
+def test_the_overview_hears_of_servers_that_it_has_no_room_for(stack, walker, tmp_path: Path) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
-    mended = tmp_path / "mended"
-    command, arguments = peer_command("demo")
-    words = " ".join([command, *arguments])
-    ada.register_stdio("Out of sight", "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {words}"])
-    ada.wait_for_state("Failing")
+    mended = register_failing(ada, "Out of sight", tmp_path)
     bob.open("/")
     expect(bob.page.locator("[data-live-pill]")).to_have_attribute("data-state", "live")
     needs = bob.page.locator("#overview-attention li").filter(has_text="Out of sight")
@@ -92,7 +99,6 @@ def test_the_overview_hears_of_servers_that_it_has_no_room_for(stack, walker, tm
     mended.touch()
     ada.page.get_by_role("button", name="Retry now").click()
     expect(needs).to_have_count(0)
-    stack.shell(EMPTY)
 
 
 def test_who_paused_a_server_is_shown_to_everybody_at_once(stack, walker) -> None:
