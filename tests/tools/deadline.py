@@ -5,7 +5,9 @@ import faulthandler
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -44,3 +46,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, previous)
+
+
+@contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """TimeoutError where the body takes longer. Main thread only; the deadline of the test counts on."""
+
+    def end(*_: object) -> None:
+        raise TimeoutError(f"not done within {seconds} s")
+
+    begin, previous = time.monotonic(), signal.signal(signal.SIGALRM, end)
+    left = signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+        if left:
+            signal.alarm(max(1, left - int(time.monotonic() - begin)))

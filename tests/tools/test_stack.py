@@ -5,9 +5,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.tools.browser import Complaints
+from tests.tools import browser as browsers
+from tests.tools.browser import Complaints, watched_context
 from tests.tools.stack import Stack
 
 pytestmark = pytest.mark.up
@@ -42,6 +43,22 @@ def test_what_a_page_complains_about_is_collected(stack: Stack, page: Page, comp
     text = "\n".join(complaints.found)
     assert all(words in text for words in ("planted", "thrown", "Content Security Policy"))
     complaints.allow("")  # all of it was ours
+
+
+def test_a_window_that_does_not_close_is_left_behind_and_the_next_one_opens(
+    stack: Stack, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browsers, "CLOSING_SECONDS", 1)
+    context, _ = (leaving := watched_context(browser, stack.base_url)).__enter__()
+    context.new_page().goto("/")
+    with monkeypatch.context() as patch:
+        patch.setattr(BrowserContext, "close", lambda context: context.pages[0].wait_for_timeout(50_000))
+        with pytest.warns(UserWarning, match="not done within 1 s"):
+            leaving.__exit__(None, None, None)
+    with watched_context(browser, stack.base_url) as (second, complaints):
+        second.new_page().goto("/accounts/login/")
+        assert complaints.unexpected() == []
+    context.close()
 
 
 def test_a_product_of_a_tests_own_is_gone_with_the_test(tmp_path: Path) -> None:

@@ -40,6 +40,16 @@ def test_a_test_that_waits_for_ever_fails_at_its_deadline_and_shows_where_it_sto
     assert "most recent call first" in done.stdout  # the dump of all stacks, as captured stderr
 
 
+def test_a_step_that_takes_too_long_is_ended_and_the_deadline_of_its_test_counts_on(tmp_path: Path) -> None:
+    source = (
+        "import time\nimport pytest\nimport tests.tools.deadline as d\nd.SECONDS = 3\n"
+        "def test_it():\n    with pytest.raises(TimeoutError), d.within(1):\n        time.sleep(50)\n"
+        "    with d.within(20):\n        pass\n    time.sleep(50)\n"
+    )
+    done = run_pytest(tmp_path, source)
+    assert "did not end within 3 s" in done.stdout
+
+
 def test_a_run_that_is_told_to_end_stops_what_its_fixtures_started(tmp_path: Path) -> None:
     source = (
         "import os, pathlib, pytest, signal, time\nhere = pathlib.Path(__file__).parent\n"
