@@ -13,6 +13,7 @@ from servers.domain import credentials, references, service_account
 from servers.domain.credential_parts import Parts
 from servers.domain.issuers import Expected
 from servers.enums import CredentialKind
+from servers.secret import Secret
 from sessions.client.authorization import Authorization, AuthorizationSettings, Grant, IdentityProvider
 from sessions.domain import client_document
 from sessions.domain.lifecycle import storable
@@ -104,6 +105,9 @@ class ReferredToken:
         self._known.learn_values(found.secrets)
         return found.text
 
+    def learn_assertion(self, made_of_it: str) -> None:
+        self._known.learn_values([Secret(made_of_it)])
+
 
 def account_authorization(
     launch: Launch, spec: HttpSpec | WebSocketSpec, account: Parts, db: Database, redactor: Redactor
@@ -139,9 +143,8 @@ def _given(account: Parts, redactor: Redactor) -> dict[str, Any]:
     token, details = ReferredToken(account.details["token"], redactor), account.details
     if account.kind == CredentialKind.WORKLOAD:
         return {"workload_token": token}
-    provider = IdentityProvider(
-        details["provider"], details["provider_client"], token, account.secret("provider_secret")
-    )
+    place, client = details["provider"], details["provider_client"]
+    provider = IdentityProvider(place, client, token, account.secret("provider_secret"), token.learn_assertion)
     return {"identity_provider": provider}
 
 

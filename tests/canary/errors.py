@@ -34,6 +34,9 @@ def refused_forms(world: World) -> list[bytes]:
         ("/credentials/add/?kind=certificate", own | {"name": "C", "certificate": a_certificate()[0], "key": other_key}),
         ("/credentials/add/?kind=service_account", own | account | {"secret": VALUE, "key": ""}),
         ("/credentials/add/?kind=service_account", own | account | {"secret": "", "key": other_key, "issuer": "none"}),
+        ("/credentials/add/?kind=workload", own | account | {"name": "W", "token": VALUE}),
+        ("/credentials/add/?kind=enterprise", own | account | {"name": "N", "token": VALUE, "provider": "none"}),
+        ("/credentials/add/?kind=enterprise", own | account | {"provider_secret": VALUE, "secret": other_key}),
         ("/servers/add/", rows | server | {"url": "https://mcp.example.com/mcp"}),
         ("/servers/import/", {"text": '{"mcpServers": {"x": {"env": {"API_TOKEN": "' + VALUE + '"}'}),
     ]  # fmt: skip

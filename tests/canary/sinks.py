@@ -19,7 +19,7 @@ from tests.tools import postgres
 from tests.tools.stack import Stack
 
 LINKS = re.compile(r'href="(/[^"#]*)"')
-MOST_PAGES = 600
+MOST_PAGES = 800
 
 
 # --- pages and what is downloaded ------------------------------------------------------------------------------------

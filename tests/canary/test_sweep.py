@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.canary import errors, sinks
+from tests.canary import errors, federated, sinks
 from tests.canary.encodings import Searcher
 from tests.canary.plants import planted
 from tests.canary.world import (
@@ -27,7 +27,8 @@ from tests.e2e.sockets import asked, ended, greeted
 from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(400)]
-CALLED = ("environment", "neighbour", "protected", "by-secret", "by-key")
+BY_THEMSELVES = ("by-secret", "by-key", *federated.SLUGS)
+CALLED = ("environment", "neighbour", "protected", *BY_THEMSELVES)
 TRIED = """SELECT COUNT(*) AS n FROM mcp_sessions_mcpsession WHERE state = 'ready' OR fault != ''"""
 
 
@@ -43,7 +44,7 @@ def neighbours(stack: Stack) -> bytes:
 async def told(made: World) -> list[str]:
     """Uids of calls whose answers hold what the server was given."""
     tools = {"environment": ("tell", "err", "fail"), "neighbour": ("tell",), "protected": ("echo_token",)}
-    tools |= dict.fromkeys(("by-secret", "by-key"), ("echo_token",))
+    tools |= dict.fromkeys(BY_THEMSELVES, ("echo_token",))
     orders = [(slug, tool) for slug in CALLED for tool in tools[slug]]
     uids = []
     async with greeted(made.stack, made.visitor) as live:
@@ -108,8 +109,8 @@ def test_the_search_finds_each_leak_and_then_there_is_none(stack: Stack, tmp_pat
         }
         search = Searcher(made.secrets)
         hits = {sink: search.hits(data) for sink, data in swept.items()}
-        assert {"account", "account key", "proof key"} < made.secrets.keys()
-        assert len(made.secrets) >= 12
+        assert {"account", "account key", "proof key", "token of workload", "token of enterprise"} < made.secrets.keys()
+        assert sum("given to" in name for name in made.secrets) >= 5, "tokens of each, and an assertion"
         print(json.dumps({sink: len(data) for sink, data in swept.items()}))
         shown = {sink: search.around(data) for sink, data in swept.items()}
         assert {sink: found for sink, found in hits.items() if found} == {}, shown

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+from tests.canary import federated
 from tests.canary.careless import SCENARIOS, Careless
 from tests.e2e import signing_in
 from tests.e2e.sockets import Visitor
@@ -31,6 +32,7 @@ SECRETS = {
     "file": 'canary-file"9a0c&77d1<e3',
     "client": "canary-client/20f4+b96e13",
     "account": "canary-account/81be+4d20a9",
+    "provider": federated.PROVIDER_SECRET,
     "import": "canary-import/e8d1+05ab77",
     "refused": "canary-refused/aa07+31d9c4",
 }
@@ -56,6 +58,7 @@ class World:
     #: two more, whose authorization servers know a service account each: by a secret, and by a key
     accounts: tuple[str, ...]
     account_key: rsa.RSAPrivateKey
+    federated: list[federated.Federated]
     secrets: dict[str, str] = field(default_factory=lambda: dict(SECRETS))
 
     def uid(self, slug: str) -> str:
@@ -83,9 +86,9 @@ def world(stack: Stack, folder: Path) -> Iterator[World]:
     by_key = {"PROTECTED_ACCOUNT": "robot:", "PROTECTED_ACCOUNT_KEY": public_pem(key)}
     peers = [_protected(log, **environment) for environment in ({"PROTECTED_DPOP": "1"}, by_secret, by_key)]
     try:
-        with Careless() as stranger, Careless(stranger.url) as careless:
+        with Careless() as stranger, Careless(stranger.url) as careless, federated.federated(folder, log) as trusting:
             protected, *accounts = (peer.url for peer in peers)
-            made = World(stack, Visitor(stack), careless, stranger, protected, tuple(accounts), key)
+            made = World(stack, Visitor(stack), careless, stranger, protected, tuple(accounts), key, trusting)
             _register(made, folder)
             yield made
     finally:
@@ -115,6 +118,7 @@ def _register(made: World, folder: Path) -> None:
         ("--name=Protected", f"--url={made.protected}"),
         ("--name=By secret", f"--url={made.accounts[0]}", "--disabled"),
         ("--name=By key", f"--url={made.accounts[1]}", "--disabled"),
+        *((f"--name={each.slug}", f"--url={each.url}", "--disabled") for each in made.federated),
         ("--name=Encrypted", "--disabled", f"--url=https://127.0.0.1:{made.careless.server_address[1]}/mcp"),
     ]
     orders += [_behind_url(made, name) for name in SCENARIOS]
@@ -154,6 +158,7 @@ def fill_the_vault(made: World) -> None:
     made.post("/credentials/for/encrypted/", credential=_sealed(made, "certificate", name="Certificate", **secured))
     made.post("/servers/encrypted/enable/")
     _give_accounts(made)
+    _give_federated(made)
     ring = json.loads((made.stack.data_dir / "keyring.json").read_text())
     made.secrets["ring"] = ring["keys"][ring["current"]]
     made.secrets["installation"] = (made.stack.data_dir / "secret_key").read_text().strip()
@@ -168,6 +173,14 @@ def _give_accounts(made: World) -> None:
         account = {"name": slug, "client": "robot", "issuer": url.removesuffix("/mcp"), "url": url}
         made.post(f"/credentials/for/{slug}/", credential=_sealed(made, "service_account", **account, **proof))
         made.post(f"/servers/{slug}/enable/")
+
+
+def _give_federated(made: World) -> None:
+    """What others signed lies in files."""
+    for each in made.federated:
+        made.secrets[f"token of {each.slug}"] = each.token
+        made.post(f"/credentials/for/{each.slug}/", credential=_sealed(made, each.slug, **each.entered()))
+        made.post(f"/servers/{each.slug}/enable/")
 
 
 def _sealed(made: World, kind: str, **data: str) -> str:
@@ -227,6 +240,8 @@ def sign_in(made: World) -> None:
 def know_the_tokens_of_accounts(made: World) -> None:
     for slug, url in zip(("by-secret", "by-key"), made.accounts, strict=True):
         made.secrets[f"access {slug}"] = next(token for token in _tokens(url) if "access" in token)
+    for each in made.federated:
+        made.secrets |= {f"{number} given to {each.slug}": token for number, token in enumerate(_tokens(each.url))}
 
 
 def _tokens(url: str) -> list[str]:

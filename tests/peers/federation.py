@@ -10,6 +10,7 @@ import os
 import secrets
 import time
 from typing import Any
+from urllib.parse import quote_plus
 
 import jwt
 from starlette.datastructures import FormData
@@ -26,7 +27,10 @@ class Federation:
     def __init__(self, issuer: str) -> None:
         self._issuer, self._key = issuer, os.environ["PROTECTED_ISSUER_KEY"]
         self._provider_key = secrets.token_hex(32)
-        pair = f"{_CLIENT_THERE}:{os.environ.get('PROTECTED_PROVIDER_SECRET', '')}"
+        #: the assertions that the provider gave
+        self.given: list[str] = []
+        # RFC 6749 section 2.3.1: both are encoded as form fields first
+        pair = f"{_CLIENT_THERE}:{quote_plus(os.environ.get('PROTECTED_PROVIDER_SECRET', ''))}"
         self._authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
 
     def asserted(self, form: FormData) -> str:
@@ -47,7 +51,8 @@ class Federation:
             return ""
         now = int(time.time())
         told = {"sub": said["sub"], "aud": self._issuer, "client_id": _CLIENT, "iat": now, "exp": now + 60}
-        return jwt.encode(told, self._provider_key, "HS256", {"typ": "oauth-id-jag+jwt"})
+        self.given.append(jwt.encode(told, self._provider_key, "HS256", {"typ": "oauth-id-jag+jwt"}))
+        return self.given[-1]
 
     @staticmethod
     def _read(token: str, key: str, algorithm: str, audience: str) -> dict[str, Any]:

@@ -55,7 +55,10 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.access: dict[str, AccessToken] = {}
         self.refresh: dict[str, RefreshToken] = {}
         self.account: Account
-        self.federation: Federation
+        self.federation: Federation | None = None
+
+    def assertions(self) -> list[str]:
+        return self.federation.given if self.federation else []
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -121,6 +124,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         return JSONResponse(token.model_dump(exclude_none=True, exclude={"refresh_token"}))
 
     async def asserted_token(self, request: Request) -> JSONResponse:
+        assert self.federation
         form = await request.form()
         whom = self.federation.asserted(form)
         note("assertion", whom=whom)
@@ -130,6 +134,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         return JSONResponse(token.model_dump(exclude_none=True, exclude={"refresh_token"}))
 
     async def exchanged_token(self, request: Request) -> JSONResponse:
+        assert self.federation
         assertion = self.federation.exchanged(request, await request.form())
         note("exchange", given=str(bool(assertion)))
         if not assertion:
@@ -214,8 +219,8 @@ def build(port: int, provider: Provider) -> MCPServer:
 
     @server.tool()
     async def echo_token() -> str:
-        """Gives away the token that it was called with, as no server should."""
-        return "seen: " + ", ".join(provider.access)
+        """Gives away the tokens that it knows, as no server should."""
+        return "seen: " + ", ".join([*provider.access, *provider.assertions()])
 
     return server
 
@@ -238,7 +243,7 @@ def main() -> None:
 
     async def tokens(request: Request) -> JSONResponse:
         """All that are valid now, for a test that looks for them elsewhere."""
-        return JSONResponse([*provider.access, *provider.refresh])
+        return JSONResponse([*provider.access, *provider.refresh, *provider.assertions()])
 
     async def client(request: Request) -> JSONResponse:
         """A client that is registered by hand."""

@@ -193,4 +193,6 @@ def _exchanged(settings: AuthorizationSettings, grant: Grant, signer: Signer, id
     answer = yield from tokens.ask(there, fields, signer)
     if answer.issued not in ("", ID_JAG):
         raise AuthorizationError("The identity provider gave another kind of token than the one that was asked for.")
+    if provider.on_assertion is not None:
+        provider.on_assertion(answer.access_token)
     return answer.access_token

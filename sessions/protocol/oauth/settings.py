@@ -19,6 +19,8 @@ class IdentityProvider:
     client_id: str
     id_token: TokenSource = field(repr=False)
     client_secret: str = field(default="", repr=False)
+    #: hears each assertion that the provider gives, before it is sent
+    on_assertion: Callable[[str], None] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

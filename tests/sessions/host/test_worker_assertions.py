@@ -11,6 +11,7 @@ from django.contrib.auth import get_user_model
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
+from servers.audit import payloads
 from servers.domain import credentials
 from servers.domain.credential_board import board
 from servers.domain.credential_parts import Parts
@@ -22,8 +23,9 @@ from sessions.models import ConnectionEvent, LogLine, McpSession
 from tests.peers.peers import free_port, start_peer
 from tests.sessions.host.conftest import StartWorker
 from tests.sessions.host.harness import WorkerProcess, eventually
+from tests.sessions.host.make import make_call
 from tests.sessions.host.test_worker_service_account import registered_with
-from tests.sessions.host.test_worker_sign_in import Protected, called, session_in
+from tests.sessions.host.test_worker_sign_in import Protected, called, ended, session_in
 
 pytestmark = [pytest.mark.integration, pytest.mark.deadline(300)]
 SECRET = "canary-provider-90c3"
@@ -135,5 +137,7 @@ def test_an_id_token_is_exchanged_at_its_provider_for_each_token_of_the_server(
     protected.control("expire")
     assert called(session, "Ada").state == CallState.SUCCEEDED
     assert (protected.events("exchange"), protected.details("assertion", "whom")) == (3, ["ada@example.com"] * 2)
+    told = payloads.read(ended(make_call(session, "echo_token")).result)
+    assert "seen: [redacted], [redacted], [redacted]" in told, "a token, and each assertion that it was given for"
     kept = everything_kept(worker)
     assert not [word for word in (token, "canary-provider", "canary-access") if word in kept]

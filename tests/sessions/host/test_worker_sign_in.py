@@ -100,7 +100,10 @@ def signed_in(ada: Client, server: Server, **client: str) -> dict[str, str]:
 
 
 def called(session: McpSession, name: str) -> Call:
-    call = make_call(session, "greet", name=name)
+    return ended(make_call(session, "greet", name=name))
+
+
+def ended(call: Call) -> Call:
     ring(call)
     return eventually(
         lambda: Call.objects.filter(pk=call.pk).exclude(state__in=[CallState.REQUESTED, CallState.SENT]).first(), 30

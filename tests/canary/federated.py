@@ -1,0 +1,64 @@
+"""Servers whose tokens are got for tokens that others signed: a platform, or an identity provider."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from joserfc import jwt
+from joserfc.jwk import ECKey
+
+from tests.peers.peers import free_port, start_peer
+
+SLUGS = ("workload", "enterprise")
+PROVIDER_SECRET = "canary-provider/6d20+f1b847"
+_CLIENT_THERE = "robot-there"
+_LIFE = 3600
+
+
+@dataclass
+class Federated:
+    """`slug`: of the server, and the kind of its credential. `token`: the text of the file that the credential names."""
+
+    slug: str
+    url: str
+    file: Path
+    token: str = ""
+
+    @property
+    def issuer(self) -> str:
+        return self.url.removesuffix("/mcp")
+
+    def entered(self) -> dict[str, str]:
+        own = {"name": self.slug, "client": "robot", "issuer": self.issuer, "url": self.url}
+        own["token"] = f"${{file:{self.file}}}"
+        if self.slug == "workload":
+            return own
+        provider = {"provider": f"{self.issuer}/provider/token", "provider_client": _CLIENT_THERE}
+        return own | provider | {"provider_secret": PROVIDER_SECRET, "secret": ""}
+
+    def sign(self, key: ECKey) -> None:
+        now = int(time.time())
+        audience = self.issuer if self.slug == "workload" else _CLIENT_THERE
+        claims = {"iss": "https://platform", "sub": "canary", "aud": audience, "iat": now, "exp": now + _LIFE}
+        self.token = jwt.encode({"alg": "ES256"}, claims, key)
+        self.file.write_text(self.token)
+
+
+@contextmanager
+def federated(folder: Path, log: Path) -> Iterator[list[Federated]]:
+    """One of each kind; `folder` is one that the operator offers for references."""
+    key = ECKey.generate_key("P-256")
+    public = key.public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    env = {"PROTECTED_LOG": str(log), "PROTECTED_ISSUER_KEY": public, "PROTECTED_PROVIDER_SECRET": PROVIDER_SECRET}
+    peers = [start_peer("protected", port=free_port(), env=env) for _ in SLUGS]
+    try:
+        made = [Federated(slug, peer.url, folder / slug) for slug, peer in zip(SLUGS, peers, strict=True)]
+        for each in made:
+            each.sign(key)
+        yield made
+    finally:
+        for peer in peers:
+            peer.kill()
