@@ -96,7 +96,8 @@ def watched_context(browser: Browser, base_url: str, **options: Any) -> Iterator
 
 
 def _close(context: BrowserContext) -> None:
-    """Chromium has been seen never to answer this; by then the test has found out what it wanted to know."""
+    """Chromium never answers this when a page of the window is just being replaced by the next one. By then the test has
+    found out what it wanted to know."""
     try:
         with within(CLOSING_SECONDS):
             context.close()
