@@ -1,21 +1,18 @@
 """Servers whose tokens are got for tokens that others signed: a platform, or an identity provider."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from joserfc import jwt
 from joserfc.jwk import ECKey
 
+from tests.peers import token_issuer
 from tests.peers.peers import free_port, start_peer
 
 SLUGS = ("workload", "enterprise")
 PROVIDER_SECRET = "canary-provider/6d20+f1b847"
 _CLIENT_THERE = "robot-there"
-_LIFE = 3600
 
 
 @dataclass
@@ -40,10 +37,7 @@ class Federated:
         return own | provider | {"provider_secret": PROVIDER_SECRET, "secret": ""}
 
     def sign(self, key: ECKey) -> None:
-        now = int(time.time())
-        audience = self.issuer if self.slug == "workload" else _CLIENT_THERE
-        claims = {"iss": "https://platform", "sub": "canary", "aud": audience, "iat": now, "exp": now + _LIFE}
-        self.token = jwt.encode({"alg": "ES256"}, claims, key)
+        self.token = token_issuer.signed(key, self.issuer if self.slug == "workload" else _CLIENT_THERE)
         self.file.write_text(self.token)
 
 
@@ -51,8 +45,7 @@ class Federated:
 def federated(folder: Path, log: Path) -> Iterator[list[Federated]]:
     """One of each kind; `folder` is one that the operator offers for references."""
     key = ECKey.generate_key("P-256")
-    public = key.public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-    env = {"PROTECTED_LOG": str(log), "PROTECTED_ISSUER_KEY": public, "PROTECTED_PROVIDER_SECRET": PROVIDER_SECRET}
+    env = token_issuer.environment(key, log, PROVIDER_SECRET)
     peers = [start_peer("protected", port=free_port(), env=env) for _ in SLUGS]
     try:
         made = [Federated(slug, peer.url, folder / slug) for slug, peer in zip(SLUGS, peers, strict=True)]

@@ -1,14 +1,10 @@
 """A server behind OAuth whose tokens are got for what others signed: a platform's token, or a person's ID token."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.contrib.auth import get_user_model
-from joserfc import jwt
 from joserfc.jwk import ECKey
 
 from servers.audit import payloads
@@ -20,6 +16,7 @@ from servers.models import Server
 from servers.secret import Secret
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import ConnectionEvent, LogLine, McpSession
+from tests.peers import token_issuer
 from tests.peers.peers import free_port, start_peer
 from tests.sessions.host.conftest import StartWorker
 from tests.sessions.host.harness import WorkerProcess, eventually
@@ -39,9 +36,7 @@ def key() -> ECKey:
 @pytest.fixture
 def protected(tmp_path: Path, key: ECKey) -> Iterator[Protected]:
     log = tmp_path / "protected.log"
-    public = key.public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-    env = {"PROTECTED_LOG": str(log), "PROTECTED_ISSUER_KEY": public, "PROTECTED_PROVIDER_SECRET": SECRET}
-    peer = start_peer("protected", port=free_port(), env=env)
+    peer = start_peer("protected", port=free_port(), env=token_issuer.environment(key, log, SECRET))
     yield Protected(peer.url, log)
     peer.kill()
 
@@ -62,9 +57,7 @@ def signed(tokens: Path, key: ECKey) -> Signed:
     """`signed(name, aud=…, seconds=…)`: the text of a token that is in the file of this name now."""
 
     def sign(name: str, aud: str, seconds: int = 600, **more: str) -> str:
-        now = int(time.time())
-        claims: dict[str, Any] = {"iss": "https://platform", "sub": "orders", "aud": aud, "iat": now, **more}
-        text = jwt.encode({"alg": "ES256"}, claims | {"exp": now + seconds}, key)
+        text = token_issuer.signed(key, aud, seconds, **more)
         (tokens / name).write_text(f"{text}\n")
         return text
 
