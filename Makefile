@@ -1,4 +1,4 @@
-# `make run` starts mcpadmin, `make test` and `make check` judge a change. Each does all its own set-up.
+# `make run` starts mcpadmin, `make test` and `make check` judge a change, `make test-all` a release. Each does all its own set-up.
 # Options are passed on by ARGS: make run ARGS="--port 9000", make test ARGS="-k audit".
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
@@ -6,7 +6,7 @@ ARGS ?=
 PY := .venv/bin/python
 export PYTHON
 
-.PHONY: help run test check docs screenshots bench conformance faults soak lock clean deps dev-deps
+.PHONY: help run test test-all check docs screenshots bench conformance faults soak lock clean deps dev-deps
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -16,6 +16,9 @@ run: deps ## start mcpadmin and print its address
 
 test: dev-deps ## unit, integration and browser tests, with all their set-up
 	@exec $(PY) tests/tools/run_tests.py $(ARGS)
+
+test-all: dev-deps ## the same with the tests marked `long`; when green, noted in tests/last_full_run.json
+	@exec $(PY) tests/tools/run_tests.py --all $(ARGS)
 
 check: dev-deps ## lint, types, import contracts, migrations, deployment settings, templates
 	@exec $(PY) tests/tools/run_checks.py $(ARGS)
@@ -47,7 +50,7 @@ lock: dev-deps ## write the lock files anew from pyproject.toml and tests/peers
 	@exec sh tests/tools/lock.sh $(ARGS)
 
 clean: ## remove all that can be made again; never the data directory
-	rm -rf .venv tests/peers/.venv-* tests/peers/node_modules tests/conformance/node_modules tests/peers/.setup-in-progress tests/.notes
+	rm -rf .venv tests/peers/.venv-* tests/peers/node_modules tests/conformance/node_modules tests/peers/.setup-in-progress tests/.notes tests/.prepared
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis tests/screenshots/out tests/e2e/out
 	find mcpadmin servers sessions tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

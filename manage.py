@@ -17,6 +17,10 @@ def adopt_data_dir(argv: list[str]) -> None:
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
     adopt_data_dir(sys.argv[1:])
+    if sys.argv[1:2] == ["up"]:
+        from mcpadmin.up.supervisor import main as up  # noqa: PLC0415 - other commands need none of it
+
+        sys.exit(up(sys.argv[2:]))
     from django.core.management import execute_from_command_line  # noqa: PLC0415 - after adopt_data_dir
 
     execute_from_command_line(sys.argv)

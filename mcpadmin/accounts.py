@@ -1,12 +1,31 @@
+"""Signing in: who may sign in, where the browser returns to, and what a page gets once its sign-in has expired.
+
+A request made by a script gets 401 instead of a redirect: the script signs the person in beside the page and repeats
+its request (static/js/sign-in.js). Only an address that answers GET is a valid place to return to.
+"""
+
+import inspect
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.views import LoginView
+from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.signals import user_login_failed
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.middleware.csrf import get_token
+from django.shortcuts import redirect, render
+from django.urls import Resolver404, resolve
+from django.views.csrf import csrf_failure as page_out_of_date
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+
+from mcpadmin import setup
 
 
 class ClosedSignup(DefaultAccountAdapter):
@@ -15,6 +34,10 @@ class ClosedSignup(DefaultAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
 
+    def is_safe_url(self, url: str) -> bool:
+        """Not after signing in either: an address that only answers POST would greet the person with 405."""
+        return super().is_safe_url(url) and answers_get(urlsplit(url).path)
+
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """A try that is refused unlooked at, after too many, is a failed sign-in too: the audit log has each of them."""
         try:
@@ -22,6 +45,91 @@ class ClosedSignup(DefaultAccountAdapter):
         except ValidationError:
             user_login_failed.send(__name__, credentials=credentials, request=request, reason="throttled")
             raise
+
+
+class SignIn(LoginView):
+    """Before the set-up no one can sign in: the page then points to the printed link."""
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        context = super().get_context_data(**kwargs)
+        if not setup.administrator_exists():
+            people = get_user_model()._default_manager.filter(is_active=True)
+            context |= {"setup_command": setup.COMMAND, "anyone": people.exists()}
+        return context
+
+
+class SignInRequired(LoginRequiredMiddleware):
+    def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> HttpResponse:
+        if sent_by_script(request):
+            return _not_done("Sign in, then send this again.", 401)
+        page = page_of(request)
+        login_url = self.get_login_url(view_func)
+        return redirect_to_login(page, login_url) if page else redirect(login_url)
+
+
+def sent_by_script(request: HttpRequest) -> bool:
+    """Our own modules and htmx name themselves; over https and on loopback the browser names every other fetch."""
+    headers = request.headers
+    named = headers.get("HX-Request") == "true" or headers.get("X-Requested-With") == "XMLHttpRequest"
+    return named or headers.get("Accept") == "application/json" or headers.get("Sec-Fetch-Dest") == "empty"
+
+
+def page_of(request: HttpRequest) -> str:
+    """The page that a request belongs to: its own address, the page that sent it, or the nearest one above; or none."""
+    if answers_get(request.path):
+        return request.get_full_path()
+    sender = urlsplit(request.headers.get("Referer", ""))
+    if sender.netloc == request.get_host() and answers_get(sender.path):
+        return sender._replace(scheme="", netloc="", fragment="").geturl()
+    above = request.path.rstrip("/")
+    while above := above.rpartition("/")[0]:
+        if answers_get(f"{above}/"):
+            return f"{above}/"
+    return ""
+
+
+def answers_get(path: str) -> bool:
+    """Django keeps the methods that a view allows in the closure of its decorator, and shows them nowhere else."""
+    try:
+        view: Any = resolve(path).func
+    except Resolver404:
+        return False
+    while view is not None:
+        if hasattr(view, "view_class"):
+            return hasattr(view.view_class, "get")
+        methods = (
+            inspect.getclosurevars(view).nonlocals.get("request_method_list") if inspect.isfunction(view) else None
+        )
+        if methods is not None and "GET" not in methods:
+            return False
+        view = getattr(view, "__wrapped__", None)
+    return True
+
+
+@never_cache
+@login_not_required
+@require_safe
+def browser_session(request: HttpRequest) -> JsonResponse:
+    """Who is signed in in this browser, and the token that its forms now need: signing in replaces the token."""
+    return JsonResponse({"user": request.user.pk, "csrf": get_token(request)})
+
+
+@require_safe
+def signed_in(request: HttpRequest) -> HttpResponse:
+    """Where a sign-in in its own tab ends: it notifies the page that waits for it."""
+    return render(request, "account/signed_in.html")
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A script renews its token and sends again once: a request that is refused here did nothing."""
+    if sent_by_script(request):
+        return _not_done("This page is out of date.", 403, **{"X-CSRF": "renew"})
+    return page_out_of_date(request, reason)
+
+
+def _not_done(words: str, status: int, **headers: str) -> HttpResponse:
+    """htmx would put the words in the place of what the person sees."""
+    return HttpResponse(words, status=status, content_type="text/plain", headers={"HX-Reswap": "none"} | headers)
 
 
 @login_not_required

@@ -1,6 +1,6 @@
 from importlib import import_module
 
-from celery.signals import beat_init, worker_ready
+from celery.signals import worker_ready
 from django.apps import AppConfig
 
 from mcpadmin.up import ready
@@ -19,4 +19,3 @@ class McpadminConfig(AppConfig):
         import_module("mcpadmin.diagnostics").install()
         if ready.prepare():
             worker_ready.connect(ready.announce)
-            beat_init.connect(ready.announce)

@@ -10,6 +10,7 @@ django_application = get_asgi_application()
 # After Django's own start: both read models and settings.
 from mcpadmin import collector  # noqa: E402  # after Django's own start
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
+from mcpadmin.up import database, ready  # noqa: E402  # after Django's own start
 from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start
 
 application = ProtocolTypeRouter(
@@ -19,3 +20,5 @@ application = ProtocolTypeRouter(
     }
 )
 collector.settle()
+ready.announce_when_serving(application)
+ready.on_ended_worker(database.worker_ended)

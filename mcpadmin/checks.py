@@ -16,7 +16,7 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
 
 @register(TAG)
 def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
-    return [*_redis(), *_exposure(), *_keys(), *_consistency(), *_limits()]
+    return [*_redis(), *_exposure(), *_keys(), *_consistency(), *_limits(), *_outbound_proxy()]
 
 
 def _redis() -> Iterator[CheckMessage]:
@@ -25,7 +25,7 @@ def _redis() -> Iterator[CheckMessage]:
         return
     if not url.password:
         yield Error(
-            f"REDIS_URL names the host {url.hostname} and no password: whoever reaches it can give orders to the workers.",
+            f"REDIS_URL names the host {url.hostname} and no password: anyone who can reach it can control the workers.",
             hint="Set a password or an ACL user there and put it into REDIS_URL (rediss://user:password@host:6379/0).",
             id="mcpadmin.E001",
         )
@@ -127,6 +127,16 @@ def _limits() -> Iterator[CheckMessage]:
                 hint="Correct it, or unset it for the default.",
                 id="mcpadmin.E010",
             )
+
+
+def _outbound_proxy() -> Iterator[CheckMessage]:
+    proxy = _split(settings.OUTBOUND_PROXY)
+    if settings.OUTBOUND_PROXY and (proxy.scheme != "http" or not proxy.hostname or proxy.path not in ("", "/")):
+        yield Error(  # without its value, which may hold a password
+            "MCPADMIN_OUTBOUND_PROXY is no address of an HTTP proxy.",
+            hint="Write it as http://host:port or http://user:password@host:port",
+            id="mcpadmin.E014",
+        )
 
 
 def _split(url: str) -> SplitResult:

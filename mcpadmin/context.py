@@ -1,7 +1,22 @@
+from typing import Any
+
 from django.conf import settings
 from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+
+from servers.instance import held as held_instance
+from servers.instance import reason
 
 
-def instance(request: HttpRequest) -> dict[str, str]:
+def instance(request: HttpRequest) -> dict[str, Any]:
     """What every page shows of this installation."""
-    return {"instance_name": settings.INSTANCE_NAME}
+    return {"instance_name": settings.INSTANCE_NAME, "instance_hold": SimpleLazyObject(lambda: _hold(request))}
+
+
+def _hold(request: HttpRequest) -> dict[str, str]:
+    """Why no session is opened, for administrators; {} when it is all right."""
+    user = getattr(request, "user", None)
+    if user is None or not user.is_authenticated or not user.is_superuser:
+        return {}
+    held = held_instance()
+    return {} if held is None else {"reason": reason(held.place, held.found)}

@@ -14,8 +14,8 @@ log = structlog.get_logger("mcpadmin.diagnostics")
 
 
 def holdings() -> dict[str, int]:
-    """Counts of this process now. Descriptors and children are -1 where /proc does not tell."""
-    # Only a walk over all objects finds the tasks of every loop; asyncio itself tells of one loop at a time.
+    """Current counts of this process. Descriptors and children are -1 where /proc does not show them."""
+    # Only a walk over all objects finds the tasks of every loop; asyncio itself reports one loop at a time.
     # By type, since a proxy whose object is gone raises when it is asked for its class.
     tasks = sum(issubclass(type(found), asyncio.Task) and not found.done() for found in gc.get_objects())
     return {
@@ -44,9 +44,9 @@ def _children() -> int:
 def install() -> None:
     """Only in the main thread, where Python allows handlers; elsewhere (a server inside a test) it does nothing."""
     if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGUSR2"):
-        signal.signal(signal.SIGUSR2, _tell)
+        signal.signal(signal.SIGUSR2, _log_holdings)
 
 
-def _tell(number: int, frame: FrameType | None) -> None:
+def _log_holdings(number: int, frame: FrameType | None) -> None:
     # Not in the handler itself: the interrupted thread may hold the lock of the log.
     threading.Thread(target=lambda: log.warning("holdings", pid=os.getpid(), **holdings()), daemon=True).start()

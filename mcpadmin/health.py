@@ -32,15 +32,15 @@ async def healthz(request: HttpRequest) -> HttpResponse:
 @login_not_required
 async def readyz(request: HttpRequest) -> JsonResponse:
     names = list(CHECKS)
-    verdicts = await asyncio.gather(*(_judge(name) for name in names))
+    verdicts = await asyncio.gather(*(_check(name) for name in names))
     parts = dict(zip(names, verdicts, strict=True))
     ready = all(verdict == "ok" for verdict in verdicts)
     headers = {"Cache-Control": "no-store"}
     return JsonResponse({"ready": ready, "parts": parts}, status=200 if ready else 503, headers=headers)
 
 
-async def _judge(name: str) -> str:
-    """ "ok", "failed" or "timeout"; the reason goes to the log, never to whoever asks."""
+async def _check(name: str) -> str:
+    """ "ok", "failed" or "timeout"; the reason goes to the log, never to the caller."""
     work = asyncio.get_running_loop().run_in_executor(_threads, _with_own_connection, CHECKS[name])
     try:
         return "ok" if await asyncio.wait_for(work, BUDGET_SECONDS) else "failed"
@@ -73,7 +73,7 @@ def _redis_answers() -> bool:
 def _a_worker_is_alive() -> bool:
     """By the database's clock, as the heartbeat is written."""
     oldest = Now() - timedelta(seconds=settings.STALE_SECONDS)
-    return Worker.objects.filter(heartbeat_at__gt=oldest).exists()
+    return Worker.objects.filter(ended_at=None, heartbeat_at__gt=oldest).exists()
 
 
 def _migrations_are_applied() -> bool:

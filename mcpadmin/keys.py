@@ -38,6 +38,6 @@ def read_or_create_secret_key(path: Path) -> str:
 
 
 def ensure_keyring(path: Path) -> None:
-    """A new ring where none exists. Whether it fits the database is judged by `servers.crypto.missing_keys`."""
+    """A new key ring where none exists. `servers.crypto.missing_keys` checks whether it fits the database."""
     if not path.exists():
         _create(path, _new_keyring())

@@ -11,11 +11,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import kombu.exceptions
+import redis.exceptions
 import structlog
 from django.conf import settings
 from structlog.typing import EventDict, Processor
 
 from mcpadmin.redaction import MASK, is_secret_name, redact
+from sessions.hints import outage
 
 MAX_TEXT = 16_384
 _MAX_DEPTH = 6
@@ -23,11 +26,30 @@ _MAX_DEPTH = 6
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 # Libraries that write each request's full URL, or one line a beat, at INFO.
+#: whose reports of a lost Redis are made one line
+_OF_REDIS = (
+    "channels_redis",
+    "celery.worker.consumer",
+    "celery.worker.request",  # an acknowledgement that got lost; the task is delivered again and finds its job done
+    "celery.beat",
+    "kombu",
+    "redis",
+    "sessions.hints",
+)
+_REDIS_ERRORS = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, kombu.exceptions.OperationalError)
+#: Celery's words without an exception
+_CONNECTED = ("Connected to ", "Skipping prefetch count reduction")
+_RECONNECTING = (
+    "consumer: Cannot connect to",
+    "consumer: Connection to broker lost",
+    "beat: Connection error",
+    "Connection to broker lost",
+)
 _QUIET = ("httpx", "httpcore", "daphne", "asyncio", "aiohttp", "celery.beat", "celery.utils.functional", "kombu")
 
 
 def redact_event(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Every value of the event, nested ones included; a value under a telling name goes whole."""
+    """Every value of the event, nested ones included; a value under a name that suggests a secret is masked whole."""
     return {name: MASK if is_secret_name(name) else _clean(value, 0) for name, value in event.items()}
 
 
@@ -53,6 +75,39 @@ def escape_controls(_logger: object, _method: str, event: EventDict) -> EventDic
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
+
+
+class Calm(logging.Filter):
+    """No traceback where one adds nothing: for a refused request, and while Redis is down, which libraries report at
+    each attempt of each part (see sessions.hints.outage for the one line about it)."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("django.") and getattr(record, "status_code", 500) < 500:
+            record.exc_info = record.exc_text = None
+            return True
+        if record.name.startswith("celery.worker.consumer") and record.getMessage().startswith(_CONNECTED):
+            return False  # said at each start and after each outage
+        problem = _redis_problem(record.exc_info[1] if record.exc_info else None)
+        if problem is None and not record.getMessage().startswith(_RECONNECTING):
+            return True
+        if not record.name.startswith(_OF_REDIS) and problem is None:
+            return True
+        outage.noticed(problem or "ConnectionError")
+        if record.name.startswith(_OF_REDIS):
+            return False
+        record.exc_info = record.exc_text = None
+        return True
+
+
+def _redis_problem(problem: BaseException | None) -> BaseException | None:
+    """The error of Redis that is, or led to, `problem`."""
+    seen: set[int] = set()
+    while problem is not None and id(problem) not in seen:
+        if isinstance(problem, _REDIS_ERRORS):
+            return problem
+        seen.add(id(problem))
+        problem = problem.__cause__ or problem.__context__
+    return None
 
 
 class SafeFormatter(structlog.stdlib.ProcessorFormatter):
@@ -107,7 +162,8 @@ def configure(_config: Mapping[str, Any] | None = None) -> None:
                     "foreign_pre_chain": _SHARED,
                 }
             },
-            "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "safe"}},
+            "filters": {"calm": {"()": Calm}},
+            "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "safe", "filters": ["calm"]}},
             "root": {"handlers": ["stderr"], "level": settings.LOG_LEVEL},
             "loggers": {
                 "django": {"handlers": [], "level": "INFO", "propagate": True},
@@ -116,6 +172,7 @@ def configure(_config: Mapping[str, Any] | None = None) -> None:
             },
         }
     )
+    logging.captureWarnings(True)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

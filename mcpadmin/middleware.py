@@ -5,11 +5,13 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import structlog
 from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.http.request import split_domain_port
 from django.http.response import HttpResponseBase
 
 from mcpadmin import health
@@ -20,17 +22,18 @@ log = structlog.get_logger("mcpadmin.request")
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 _FEATURES = """accelerometer camera display-capture geolocation gyroscope magnetometer microphone midi payment
     publickey-credentials-get screen-wake-lock serial usb xr-spatial-tracking"""
+# What proxies say of the connection in front of them: its scheme, or "on".
+_TLS_HINTS = ("X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme", "X-Url-Scheme", "Forwarded", "CF-Visitor")
+_TLS_SWITCHES = ("X-Forwarded-Ssl", "Front-End-Https")
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 HEADERS = {
     "Permissions-Policy": ", ".join(f"{feature}=()" for feature in _FEATURES.split()),
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
 
-class RequestContextMiddleware:
-    """Sets `request.request_id` and `request.client_ip`, binds both to the logs, and writes the access log.
-
-    Health probes are answered here, before the check of the Host header: a load balancer asks by address.
-    """
+class _SyncAndAsync:
+    """Middleware that is called as its `get_response` is."""
 
     sync_capable = True
     async_capable = True
@@ -39,6 +42,13 @@ class RequestContextMiddleware:
         self.get_response = get_response
         if iscoroutinefunction(get_response):
             markcoroutinefunction(self)
+
+
+class RequestContextMiddleware(_SyncAndAsync):
+    """Sets `request.request_id` and `request.client_ip`, binds both to the logs, and writes the access log.
+
+    Health probes are answered here, before the check of the Host header: a load balancer asks by address.
+    """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if iscoroutinefunction(self):
@@ -81,7 +91,7 @@ def _finish(request: HttpRequest, response: HttpResponseBase, started: float) ->
 
 
 def _log(request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
-    user = getattr(request, "_cached_user", None)  # request.user would cost a query where nobody asked for it
+    user = getattr(request, "_cached_user", None)  # request.user would cost a query where nothing asked for it
     log.info(
         "request",
         method=request.method,
@@ -96,6 +106,42 @@ def _log(request: HttpRequest, response: HttpResponseBase, seconds: float) -> No
 def request_id(request: HttpRequest) -> str:
     given = request.headers.get("X-Request-ID", "")
     return given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+class SecureCookieMiddleware(_SyncAndAsync):
+    """Marks cookies Secure, unless the browser itself uses plain http: Safari would drop them.
+
+    Where PUBLIC_URL is https, the settings mark them all. Where it is http, an unconfigured proxy may still terminate
+    TLS in front: any hint of one counts, since a needless mark only costs the sign-in of a forged request.
+    """
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        if iscoroutinefunction(self):
+            return self._answer(request)
+        return _with_secure_cookies(request, self.get_response(request))
+
+    async def _answer(self, request: HttpRequest) -> HttpResponseBase:
+        return _with_secure_cookies(request, await self.get_response(request))
+
+
+def _with_secure_cookies(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    if response.cookies and not plain_http(request):
+        for cookie in response.cookies.values():
+            cookie["secure"] = True
+    return response
+
+
+def plain_http(request: HttpRequest) -> bool:
+    """Whether nothing says that the browser speaks TLS, and the host is one that is served without: loopback or ours."""
+    if request.is_secure() or request.headers.get("Origin", "").lower().startswith("https:"):
+        return False
+    if any("https" in request.headers.get(name, "").lower() for name in _TLS_HINTS):
+        return False
+    if any(request.headers.get(name, "").strip().lower() == "on" for name in _TLS_SWITCHES):
+        return False
+    public = urlsplit(settings.PUBLIC_URL)
+    host = split_domain_port(request.get_host())[0].strip("[]")
+    return host in _LOOPBACK or (public.scheme == "http" and host == public.hostname)
 
 
 def client_ip(request: HttpRequest) -> str:

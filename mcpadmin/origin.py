@@ -1,7 +1,7 @@
-"""The door of every websocket: only pages of this very site may open one (security W1).
+"""The origin check of every websocket: only pages of this site may open one.
 
-Browsers send cookies with a cross-site handshake, so the Origin header is the only thing that tells our pages from
-others'. A missing one is refused: no browser leaves it out.
+Browsers send cookies with a cross-site handshake, so only the Origin header distinguishes our pages from those of
+other sites. A missing header is refused: every browser sends it.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -82,8 +82,8 @@ def _scheme(scope: Scope) -> str:
     if settings.SECURE_PROXY_SSL_HEADER:
         name, secure_value = settings.SECURE_PROXY_SSL_HEADER
         header = name.removeprefix("HTTP_").replace("_", "-").lower().encode()
-        told = _values(scope, header)
-        return "https" if told and told[0].split(",")[0].strip() == secure_value else "http"
+        forwarded = _values(scope, header)
+        return "https" if forwarded and forwarded[0].split(",")[0].strip() == secure_value else "http"
     return "https" if scope.get("scheme") == "wss" else "http"
 
 

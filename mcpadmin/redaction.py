@@ -29,7 +29,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """`text` without live secrets, values beside a telling name, passwords in URLs and set-up tokens."""
+    """`text` without live secrets, values beside a name that suggests a secret, passwords in URLs and set-up tokens."""
     return mask_named(_needles(frozenset(live_values())).mask(text))
 
 

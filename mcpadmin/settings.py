@@ -7,8 +7,8 @@ from urllib.parse import unquote, urlsplit
 
 import environ
 
-from mcpadmin import keys
-from mcpadmin.up import socket_path
+from mcpadmin import __version__, keys
+from mcpadmin.up import valkey
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
@@ -16,12 +16,13 @@ env = environ.Env()
 # --- where things live -------------------------------------------------------------------------------------------
 DATA_DIR = Path(env.str("MCPADMIN_DATA_DIR", default=str(BASE_DIR / "data"))).resolve()
 PUBLIC_URL = env.str("MCPADMIN_PUBLIC_URL", default="http://127.0.0.1:8000").rstrip("/")
+VERSION = __version__
 INSTANCE_NAME = env.str("MCPADMIN_INSTANCE_NAME", default="mcpadmin")
 
 # --- keys --------------------------------------------------------------------------------------------------------
 KEYRING_FILE = Path(env.str("MCPADMIN_KEYRING_FILE", default=str(DATA_DIR / "keyring.json")))
-KEYRING = env.str("MCPADMIN_KEYRING", default="")  # the ring itself, where no file can be kept
-KEYRING_COMMAND = env.str("MCPADMIN_KEYRING_COMMAND", default="")  # prints the ring: for a KMS or a secret manager
+KEYRING = env.str("MCPADMIN_KEYRING", default="")  # the key ring itself, where no file can be kept
+KEYRING_COMMAND = env.str("MCPADMIN_KEYRING_COMMAND", default="")  # prints the key ring: for a KMS or a secret manager
 KEY_PROBLEM = ""  # read by mcpadmin.checks and `up`, which turn it into one clear line
 try:
     SECRET_KEY = env.str("MCPADMIN_SECRET_KEY", default="") or keys.read_or_create_secret_key(DATA_DIR / "secret_key")
@@ -47,21 +48,25 @@ if _https and TRUSTED_PROXIES:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_SSL_REDIRECT = _https
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = _https
-SECURE_HSTS_PRELOAD = _https
+# For this host alone: covering subdomains, or the browsers' preload list, is an explicit choice of the operator.
+SECURE_HSTS_INCLUDE_SUBDOMAINS = _https and env.bool("MCPADMIN_HSTS_SUBDOMAINS", default=False)
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # which want both for everybody
+SECURE_HSTS_PRELOAD = _https and env.bool("MCPADMIN_HSTS_PRELOAD", default=False)
 # Not "no-referrer": Chromium then sends "Origin: null" with forms, which the CSRF check refuses.
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 # Load balancers and `up` ask for these over plain http.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
-# Browsers take Secure cookies on a loopback http origin (measured in Chromium 156), never on a plain LAN address.
 _loopback = _public.hostname in {"127.0.0.1", "localhost", "::1"}
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https or _loopback
+# Safari takes no Secure cookie over http, not even on loopback. Where PUBLIC_URL is http, mcpadmin.middleware marks the
+# cookies of every request that came through TLS all the same.
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SESSION_COOKIE_NAME = "__Host-session" if SESSION_COOKIE_SECURE else "mcpadmin_session"
 CSRF_COOKIE_NAME = "__Host-csrf" if CSRF_COOKIE_SECURE else "mcpadmin_csrf"
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = env.int("MCPADMIN_SESSION_SECONDS", default=8 * 3600)
 SESSION_SAVE_EVERY_REQUEST = False
+CSRF_FAILURE_VIEW = "mcpadmin.accounts.csrf_failure"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 # An uploaded file may hold secrets: it stays in memory and is never spooled to a disk in clear.
@@ -69,7 +74,6 @@ FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000  # a generated tool form of 2,000 nodes with its "send" boxes
 
 INSTALLED_APPS = [
-    "daphne",
     "mcpadmin",
     "servers",
     "sessions",
@@ -89,11 +93,12 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "mcpadmin.middleware.SecureCookieMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "mcpadmin.accounts.SignInRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -113,6 +118,16 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "mcpadmin.context.instance",
             ],
+            # A feature's tags live in the feature's folder, not in a `templatetags` package.
+            "libraries": {
+                "kit": "servers.kit.tags",
+                "calls": "sessions.calls.tags",
+                "catalog": "sessions.catalog.tags",
+                "inbox": "sessions.inbox.tags",
+                "mcp": "sessions.calls.words",
+                "connection": "sessions.overview.tags",
+                "subscriptions": "sessions.subscriptions.tags",
+            },
         },
     },
 ]
@@ -174,7 +189,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Redis: broker, channel layer, cache -------------------------------------------------------------------------
 VALKEY_DIR = DATA_DIR / "valkey"
-VALKEY_SOCKET = Path(env.str("MCPADMIN_VALKEY_SOCKET", default=str(socket_path.recorded(VALKEY_DIR))))
+VALKEY_SOCKET = Path(env.str("MCPADMIN_VALKEY_SOCKET", default=str(valkey.recorded_socket(VALKEY_DIR))))
 REDIS_URL = env.str("REDIS_URL", default="")
 _redis_url = REDIS_URL or f"unix://{VALKEY_SOCKET}"
 # kombu spells the address of a unix socket in its own way
@@ -207,6 +222,8 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {
     "housekeeping": {"task": "sessions.housekeeping", "schedule": 300.0, "options": {"expires": 240}},
+    # Daily: each message asks whether a day is over, so that one that is lost costs an hour and not a day.
+    "audit-verification": {"task": "servers.verify_audit_log", "schedule": 3600.0, "options": {"expires": 3000}},
 }
 # Measured by default: a dead Redis blocks a publish for 6 s, a hung one for ever. A publish is a hint, so it fails fast.
 CELERY_BROKER_TRANSPORT_OPTIONS = {
@@ -230,6 +247,10 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "overview"
+ACCOUNT_FORMS = {
+    "login": "mcpadmin.account_forms.SignInForm",
+    "change_password": "mcpadmin.account_forms.PasswordForm",
+}
 ACCOUNT_ADAPTER = "mcpadmin.accounts.ClosedSignup"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
@@ -242,14 +263,16 @@ ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
 TIME_SCALE = env.float("MCPADMIN_TIME_SCALE", default=1.0)  # 0.1: everything below that waits, ten times faster
 HEARTBEAT_SECONDS = TIME_SCALE * env.float("MCPADMIN_HEARTBEAT_SECONDS", default=3.0)
 STALE_SECONDS = TIME_SCALE * env.float("MCPADMIN_STALE_SECONDS", default=10.0)
+# How many workers start together: each leaves the others their share of the sessions.
+WORKERS = env.int("MCPADMIN_WORKERS", default=1)
 DRAIN_SECONDS = env.float("MCPADMIN_DRAIN_SECONDS", default=30.0)
 # Questions of servers in the inbox: how long a person has, how many of one server wait at once, how many a minute.
 INBOX_SECONDS = env.float("MCPADMIN_INBOX_SECONDS", default=600.0)
 INBOX_OPEN = env.int("MCPADMIN_INBOX_OPEN", default=4)
 INBOX_PER_MINUTE = env.int("MCPADMIN_INBOX_PER_MINUTE", default=10)
-# A subscribed resource whose server does not tell of changes is read this often; 0: never.
+# How often to read a subscribed resource whose server does not report changes; 0: never.
 RESOURCE_POLL_SECONDS = TIME_SCALE * env.float("MCPADMIN_RESOURCE_POLL_SECONDS", default=60.0)
-# What one stdio server may use with all its children, before it is ended and started anew; 0: no limit.
+# What one stdio server may use, with all its children, before it is stopped and restarted; 0: no limit.
 STDIO_MEMORY_MIB = env.int("MCPADMIN_STDIO_MEMORY_MIB", default=4096)
 STDIO_PROCESSES = env.int("MCPADMIN_STDIO_PROCESSES", default=300)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
@@ -258,9 +281,13 @@ WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 TRIES_PER_MINUTE = env.int("MCPADMIN_TRIES_PER_MINUTE", default=10)
 SOCKETS_PER_USER = env.int("MCPADMIN_SOCKETS_PER_USER", default=10)
 INLINE_PAYLOAD_BYTES = 64 * 1024
+RECONNECT_EARLY_CEILING_SECONDS = TIME_SCALE * env.float("MCPADMIN_RECONNECT_EARLY_CEILING_SECONDS", default=8.0)
+RECONNECT_EARLY_MINUTES = TIME_SCALE * env.float("MCPADMIN_RECONNECT_EARLY_MINUTES", default=5.0)
 RECONNECT_CEILING_SECONDS = TIME_SCALE * env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)
 ALLOW_LOOPBACK = env.bool("MCPADMIN_ALLOW_LOOPBACK", default=_loopback)
 ALLOWED_NETWORKS = env.list("MCPADMIN_ALLOWED_NETWORKS", default=[])
+OUTBOUND_PROXY = env.str("MCPADMIN_OUTBOUND_PROXY", default="")
+OUTBOUND_PROXY_EXCEPT = env.list("MCPADMIN_OUTBOUND_PROXY_EXCEPT", default=[])
 # Where a credential may travel over plain http, as host:port. Loopback always may.
 #: own identities of people at one server, hence sessions beside the shared one
 PERSONAL_SESSIONS = env.int("MCPADMIN_PERSONAL_SESSIONS", default=100)
@@ -268,8 +295,10 @@ PLAIN_HTTP_HOSTS = env.list("MCPADMIN_PLAIN_HTTP_HOSTS", default=[])
 # What ${NAME} and ${file:/path} in headers and variables may name: patterns of variables of the worker, and folders.
 REFERENCE_VARIABLES = env.list("MCPADMIN_REFERENCE_VARIABLES", default=["MCP_*"])
 REFERENCE_FOLDERS = env.list("MCPADMIN_REFERENCE_FOLDERS", default=["/run/secrets"])
+# Variables of the worker, by pattern, that every stdio server gets: proxies, certificates, package managers.
+INHERITED_VARIABLES = env.list("MCPADMIN_INHERITED_VARIABLES", default=[])
 
-# What a server may send. The names are those of sessions/protocol/limits.py, whose defaults these are; a registration
+# What a server may send. The names are those of sessions/mcp/core/limits.py, whose defaults these are; a registration
 # may set its own.
 _KIB, _MIB = 1024, 1024 * 1024
 LIMITS = {
@@ -295,7 +324,7 @@ LIMITS = {
 }
 
 # Run by the interpreter of the worker, from the folder that holds this package.
-DEMO_COMMAND = [sys.executable, "-m", "mcpadmin.demo_server"]
+DEMO_COMMAND = [sys.executable, str(BASE_DIR / "mcpadmin" / "demo_server")]
 
 # --- language, time, logs ----------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en"

@@ -40,7 +40,7 @@ _LOCK_ID = 7_230_001
 
 
 class AdministratorExists(Exception):
-    """Someone was faster."""
+    """Another request created one first."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Refusal:
 
 
 _NEW_LINK = "Print a new one on the machine that runs mcpadmin, or start it again:"
-_COMMAND = "python manage.py setup_link"
+COMMAND = "python manage.py setup_link"
 USED = Refusal(410, "This link has been used", "An administrator exists already.", sign_in=True)
-EXPIRED = Refusal(410, "This link has expired", f"Set-up links work for 24 hours. {_NEW_LINK}", _COMMAND)
-INVALID = Refusal(404, "This link is not valid", f"It was cut short or belongs elsewhere. {_NEW_LINK}", _COMMAND)
+EXPIRED = Refusal(410, "This link has expired", f"Set-up links work for 24 hours. {_NEW_LINK}", COMMAND)
+INVALID = Refusal(404, "This link is not valid", f"It was cut short or belongs elsewhere. {_NEW_LINK}", COMMAND)
 LIMITED = Refusal(429, "Too many attempts", "Wait ten minutes, then open the link again.")
 UNCOUNTED = Refusal(
     503, "Set-up has to wait", "Redis does not answer; open the link again once mcpadmin reports it ready."
@@ -76,6 +76,10 @@ class AdministratorForm(BaseUserCreationForm):
         self.fields["email"].widget.attrs["autocomplete"] = "email"
         self.fields["password1"].help_text = " ".join(password_validators_help_texts())
         self.fields["password2"].help_text = ""
+
+    def validate_password_for_user(self, user: Any, *_: str) -> None:
+        """Django says at the repetition what is wrong with the password."""
+        super().validate_password_for_user(user, "password1")
 
 
 def administrator_exists() -> bool:
@@ -100,7 +104,7 @@ def first_administrator(request: HttpRequest, token: str) -> HttpResponse:
             user = create_administrator(form, request)
         except AdministratorExists:
             return _refuse(request, USED)
-        # It also gives the browser session a new key: whoever planted one before holds nothing.
+        # It also gives the browser session a new key: one planted beforehand is worthless.
         login(request, user, backend=settings.AUTHENTICATION_BACKENDS[0])
         return redirect("/")
     return render(request, "mcpadmin/setup.html", {"form": form}, status=422 if form.errors else 200)
@@ -140,7 +144,7 @@ def _refusal(request: HttpRequest, token: str) -> Refusal | None:
 
 
 def _limit(request: HttpRequest) -> Refusal | None:
-    """Attempts are counted by address. While Redis cannot count nobody is let in; signing in needs it too."""
+    """Counts attempts by address. While Redis cannot count, no one gets in; signing in needs it too."""
     key = f"setup:{client_ip(request)}"
     try:
         cache.add(key, 0, ATTEMPTS_SECONDS)

@@ -13,7 +13,7 @@ class HashedStorage(CompressedManifestStaticFilesStorage):
     support_js_module_import_aggregation = True
 
     def url_converter(self, name: str, *rest: Any, **more: Any) -> Callable[[re.Match[str]], str]:
-        """Only our own modules: third-party scripts name files that nobody ships (source maps, bare specifiers)."""
+        """Only our own modules: third-party scripts name files that are not shipped (source maps, bare specifiers)."""
         foreign = name.endswith(".js") and not name.startswith("js/")
         return (lambda found: found[0]) if foreign else super().url_converter(name, *rest, **more)
 

@@ -1,19 +1,25 @@
 from django.urls import include, path
 
 from mcpadmin import accounts, health, setup
-from servers.urls import credential_patterns
+from servers.urls import credential_patterns, job_patterns
+from servers.views.instance import release
 
 handler403 = "servers.views.denied.permission_denied"
 
 urlpatterns = [
+    path("instance/release/", release, name="release_instance"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("setup/<str:token>/", setup.first_administrator, name="setup"),
     # No mail is sent: the pages of allauth that would are not reachable.
     path("accounts/password/reset/", accounts.forgotten_password),
     path("accounts/email/", accounts.forgotten_password),
+    path("accounts/login/", accounts.SignIn.as_view(), name="account_login"),
+    path("accounts/session/", accounts.browser_session, name="browser_session"),
+    path("accounts/signed-in/", accounts.signed_in, name="signed_in"),
     path("accounts/", include("allauth.urls")),
     path("audit/", include("servers.urls")),
     path("credentials/", include((credential_patterns, "credentials"))),
+    path("jobs/", include((job_patterns, "jobs"))),
     path("", include("sessions.urls")),
 ]

@@ -7,6 +7,7 @@ that is visible raises Denied, which `servers.views.denied` writes into the audi
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
@@ -25,14 +26,17 @@ _RIGHTS = {
     "change_server": "change servers",
     "delete_server": "delete servers",
     "call_tool": "call tools",
-    "answer_question": "answer questions of servers",
+    "answer_question": "answer server requests",
     "manage_subscription": "subscribe to resources",
     "view_payload": "read arguments and results",
     "view_auditevent": "read the audit log",
     "manage_stdio": "register commands that run on the workers",
     "verify_chain": "verify the audit chain",
+    "view_backgroundjob": "see background jobs",
     "view_credential": "see credentials",
     "manage_credential": "manage credentials",
+    # No permission of this name exists, so it cannot be granted: only superusers have it.
+    "administer": "administer this installation",
 }
 _SHORT = {"view": "view_server", "add": "add_server", "change": "change_server", "delete": "delete_server"}
 
@@ -41,7 +45,7 @@ class Denied(PermissionDenied):
     """A right is lacking. `right` is its codename; `recorded` becomes true once the audit log has it."""
 
     def __init__(self, right: str, server: Server | None = None) -> None:
-        super().__init__(f"You may not {_RIGHTS[right]}. Ask an administrator for the right.")
+        super().__init__(f"You don't have permission to {_RIGHTS[right]}. Ask an administrator for access.")
         self.right = right
         self.server = server
         self.recorded = False
@@ -66,6 +70,19 @@ def rights(user: User) -> dict[str, bool]:
     return {codename: may(user, codename) for codename in _RIGHTS}
 
 
+def administrators(most: int = 3) -> list[str]:
+    """Names of those who can grant a right, for the page of a user who lacks it."""
+    found = get_user_model()._default_manager.filter(is_superuser=True, is_active=True).order_by("date_joined", "pk")
+    return [user.get_username() for user in found[:most]]
+
+
+def lacking(right: str) -> str:
+    """What a person without `right` reads in place of the button."""
+    names = administrators()
+    who = f"Ask an administrator for it: {', '.join(names)}." if names else "Ask an administrator for it."
+    return f"You don't have permission to {_RIGHTS[right]}. {who}"
+
+
 def visible_servers(user: User) -> QuerySet[Server]:
     """Archived ones included."""
     servers = Server.objects.all()
@@ -83,7 +100,7 @@ def server_by_uid(user: User, uid: UUID, right: str = "view") -> Server:
 
 def _with_right(user: User, server: Server | None, right: str) -> Server:
     if server is None:
-        raise Http404("There is no such server, or you may not see it.")
+        raise Http404("This server does not exist, or you don't have access to it.")
     if right != "view":
         require(user, right, server)
     return seen_by(user, server)
@@ -95,7 +112,7 @@ def seen_by(user: User, server: Server) -> Server:
     return server
 
 
-# --- identities: the one place that says who somebody is to a server ---------------------------------------------------
+# --- identities: the one place that says which identity a user has at a server ----------------------------------------
 def own_identities(user: User) -> QuerySet[Identity]:
     """Those that are in use: a server that speaks as one for all passes them over."""
     return Identity.objects.filter(user_id=user.pk, kind=IdentityKind.PERSONAL, ended_at=None)
@@ -125,7 +142,7 @@ def sees_personal(user: User) -> bool:
 
 
 def seen_of_people(user: User, personal: Q, own: Q) -> Q:
-    """Rows that are nobody's own, or this user's, or anybody's for who sees them all."""
+    """Shared rows and this user's own; all rows for a user who may see everyone's."""
     return Q() if sees_personal(user) else ~personal | own
 
 

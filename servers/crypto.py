@@ -1,10 +1,10 @@
-"""Sealing of secrets at rest: AES-256-GCM under a data key of each value's own, which a key of the ring wraps.
+"""Sealing of secrets at rest: AES-256-GCM under a data key per value, which a key of the key ring wraps.
 
 A sealed value is a format byte, the wrapped data key (nonce and ciphertext) and the value (nonce and ciphertext). The
-value is bound to table, row and field by the associated data, and its data key to these and to the ring's key, so a copy
-in any other place does not open. A rotation wraps the data key anew and leaves the value as it is.
+value is bound to table, row and field by the associated data, and its data key to these and to the wrapping key, so a
+copy in any other place does not open. A rotation re-wraps the data key and leaves the value unchanged.
 
-Format 1, of earlier versions, has no data key: it still opens, and a rotation seals it anew.
+Format 1, of earlier versions, has no data key: it still opens, and a rotation reseals it.
 """
 
 import os
@@ -19,15 +19,16 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.apps import apps
 from django.utils.crypto import salted_hmac
 
-from servers.keyring import KEY_BYTES, KeyRingMissing, SealError, UnknownKey, ring
+from servers import keyring
+from servers.keyring import KEY_BYTES, KeyringMissing, SealError, UnknownKey
 from servers.secret import Secret
 
-__all__ = ["KeyRingMissing", "SealBroken", "SealError", "UnknownKey", "open_sealed", "seal"]
+__all__ = ["KeyringMissing", "SealBroken", "SealError", "UnknownKey", "open_sealed", "seal"]
 
 _DIRECT, _ENVELOPE = b"\x01", b"\x02"
 _NONCE_BYTES, _TAG_BYTES = 12, 16
 _WRAPPED_BYTES = _NONCE_BYTES + KEY_BYTES + _TAG_BYTES
-#: a shorter value could be found again by trying all of its kind (security.md K6)
+#: a shorter value could be found again by trying all of its kind
 _FINGERPRINTED_LENGTH = 8
 
 
@@ -45,20 +46,20 @@ def seal(value: str, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
 
 def open_sealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -> Secret:
     data = bytes(sealed)  # PostgreSQL hands out memoryviews
-    ring().cipher(key_id)  # a key that is gone is said before anything else
+    keyring.load().cipher(key_id)  # a key that is gone is said before anything else
     try:
         return Secret(_opened(data, key_id, table, uid, field).decode())
     except InvalidTag as exc:
         raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
 
 
-def sealed_anew(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
-    """The same value under the ring's current key. A value in an envelope is not opened for it."""
+def resealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
+    """The same value under the current key of the key ring. A value in an envelope is not opened for it."""
     data = bytes(sealed)
     if data[:1] != _ENVELOPE:
         opened = open_sealed(data, key_id=key_id, table=table, uid=uid, field=field)
         return seal(opened.reveal(), table=table, uid=uid, field=field)
-    ring().cipher(key_id)
+    keyring.load().cipher(key_id)
     try:
         wrapped, new_id = _wrap(_data_key(data, key_id, table, uid, field), table, uid, field)
     except InvalidTag as exc:
@@ -67,7 +68,7 @@ def sealed_anew(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str
 
 
 def fingerprint(value: str) -> str:
-    """Tells two values apart, and nothing else: keyed by the installation's secret key, which is no key of the ring."""
+    """Only distinguishes two values: keyed by the installation's secret key, which is not in the key ring."""
     if len(value) < _FINGERPRINTED_LENGTH:
         return "short"
     return salted_hmac("mcpadmin.fingerprint", value, algorithm="sha256").hexdigest()[:8]
@@ -75,7 +76,7 @@ def fingerprint(value: str) -> str:
 
 def _opened(data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
     if data[:1] == _DIRECT and len(data) > 1 + _NONCE_BYTES:
-        return _decrypted(ring().cipher(key_id), data[1:], f"{table}:{uid}:{field}:{key_id}".encode())
+        return _decrypted(keyring.load().cipher(key_id), data[1:], f"{table}:{uid}:{field}:{key_id}".encode())
     if data[:1] != _ENVELOPE or len(data) <= 1 + _WRAPPED_BYTES + _NONCE_BYTES:
         raise SealBroken(f"The sealed {field} of {table} {uid} has an unknown format.")
     data_key = _data_key(data, key_id, table, uid, field)
@@ -83,11 +84,13 @@ def _opened(data: bytes, key_id: str, table: str, uid: UUID, field: str) -> byte
 
 
 def _data_key(data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
-    return _decrypted(ring().cipher(key_id), data[1 : 1 + _WRAPPED_BYTES], _key_place(table, uid, field, key_id))
+    return _decrypted(
+        keyring.load().cipher(key_id), data[1 : 1 + _WRAPPED_BYTES], _key_place(table, uid, field, key_id)
+    )
 
 
 def _wrap(data_key: bytes, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
-    now = ring()
+    now = keyring.load()
     place = _key_place(table, uid, field, now.current)
     return _encrypted(now.cipher(now.current), data_key, place), now.current
 
@@ -142,8 +145,8 @@ def sealed_fields() -> Iterator[SealedField]:
 
 
 def missing_keys() -> list[str]:
-    """Ids of keys that rows were sealed with and that the ring lacks. Raises KeyRingMissing without a readable ring."""
+    """Ids of keys that rows need and the key ring lacks. Raises KeyringMissing without a readable key ring."""
     used: set[str] = set()
     for place in sealed_fields():
         used.update(place.rows().values_list(place.key_field, flat=True).distinct())
-    return sorted(used - ring().ciphers.keys())
+    return sorted(used - keyring.load().ciphers.keys())

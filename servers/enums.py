@@ -47,7 +47,7 @@ class CredentialKind(TextChoices):
     HEADER = "header", "HTTP header"
     BASIC = "basic", "User name and password"
     ENVIRONMENT = "environment", "Environment variable"
-    CERTIFICATE = "certificate", "Client certificate"
+    CERTIFICATE = "certificate", "Client certificate or private CA"
     OAUTH = "oauth", "OAuth sign-in"
     SERVICE_ACCOUNT = "service_account", "Service account"
     WORKLOAD = "workload", "Workload identity"
@@ -55,12 +55,12 @@ class CredentialKind(TextChoices):
 
     @property
     def fetches_tokens(self) -> bool:
-        """Each session gets tokens of its own with it; nobody signs in."""
+        """Each session gets its own tokens with it; no one signs in."""
         return self in (CredentialKind.SERVICE_ACCOUNT, CredentialKind.WORKLOAD, CredentialKind.ENTERPRISE)
 
     @property
     def by_reference(self) -> bool:
-        """It begins with a token that somebody else signed, which the worker reads anew each time."""
+        """It is based on a token signed by a third party, which the worker reads again each time."""
         return self in (CredentialKind.WORKLOAD, CredentialKind.ENTERPRISE)
 
 
@@ -73,8 +73,8 @@ class SignsInAs(TextChoices):
     """Under which identities of a server there are sessions. An admin declares the shared one."""
 
     SHARED = "shared", "One shared identity"
-    EITHER = "either", "Own credential, else the shared one"
-    PERSONAL = "personal", "Only with an own credential"
+    EITHER = "either", "Own credential, or the shared one"
+    PERSONAL = "personal", "Own credential required"
 
 
 class DefinitionKind(TextChoices):
@@ -85,14 +85,14 @@ class DefinitionKind(TextChoices):
 
 
 class DefinitionChange(TextChoices):
-    """What a new version means for whoever uses the definition."""
+    """What a new version means for those who use the definition."""
 
     FIRST = "first", "First seen"
     COMPATIBLE = "compatible", "Compatible"
     BREAKING = "breaking", "Breaking"
-    WORDS = "words", "Words only"
+    WORDS = "words", "Descriptions only"
     REMOVED = "removed", "Removed"
-    RETURNED = "returned", "Back again"
+    RETURNED = "returned", "Restored"
 
 
 class PayloadKind(TextChoices):
@@ -108,7 +108,7 @@ class SignInState(TextChoices):
     """requested, preparing, ready (the browser may go), answered (it came back), finishing, then an end."""
 
     REQUESTED = "requested", "Waiting for a worker"
-    PREPARING = "preparing", "Asking the server"
+    PREPARING = "preparing", "Contacting the server"
     READY = "ready", "Ready to sign in"
     ANSWERED = "answered", "Signed in, waiting for a worker"
     FINISHING = "finishing", "Fetching the token"
@@ -119,6 +119,22 @@ class SignInState(TextChoices):
 class DraftState(TextChoices):
     REQUESTED = "requested", "Waiting for a worker"
     RUNNING = "running", "Running"
+    SUCCEEDED = "succeeded", "Succeeded"
+    FAILED = "failed", "Failed"
+
+
+class JobKind(TextChoices):
+    HOUSEKEEPING = "housekeeping", "Housekeeping"
+    VERIFICATION = "verification", "Audit log verification"
+    ROTATION = "rotation", "Key rotation"
+
+
+class JobState(TextChoices):
+    """An interrupted job lost its worker and is retried; it is over only as succeeded or failed."""
+
+    QUEUED = "queued", "Queued"
+    RUNNING = "running", "Running"
+    INTERRUPTED = "interrupted", "Interrupted"
     SUCCEEDED = "succeeded", "Succeeded"
     FAILED = "failed", "Failed"
 
@@ -150,13 +166,13 @@ class AuditAction(TextChoices):
     CREDENTIAL_CREATE = "server:credential:create", "Credential added"
     CREDENTIAL_REPLACE = "server:credential:replace", "Credential replaced"
     CREDENTIAL_DELETE = "server:credential:delete", "Credential deleted"
-    CREDENTIAL_ATTACH = "server:credential:attach", "Credential used for a server"
-    CREDENTIAL_DETACH = "server:credential:detach", "Credential no longer used"
-    CREDENTIAL_BLANK = "server:credential:blank", "Credential blanked: the server moved"
-    SIGN_IN_BEGIN = "server:credential:sign_in", "Sign-in to a server begun"
-    SIGN_IN_END = "server:credential:signed_in", "Sign-in to a server ended"
-    IDENTITY_CREATE = "server:identity:create", "Own identity begun"
-    IDENTITY_END = "server:identity:end", "Own identity given up"
+    CREDENTIAL_ATTACH = "server:credential:attach", "Credential attached to server"
+    CREDENTIAL_DETACH = "server:credential:detach", "Credential detached from server"
+    CREDENTIAL_BLANK = "server:credential:blank", "Credential removed: server address changed"
+    SIGN_IN_BEGIN = "server:credential:sign_in", "Server sign-in started"
+    SIGN_IN_END = "server:credential:signed_in", "Server sign-in completed"
+    IDENTITY_CREATE = "server:identity:create", "Personal identity created"
+    IDENTITY_END = "server:identity:end", "Personal identity removed"
     KEYS_ROTATE = "server:credential:rotate", "Keys rotated"
     CONNECTION_TEST = "server:connection:test", "Connection tested"
     SESSION_OPEN = "server:session:open", "Session requested"
@@ -171,11 +187,15 @@ class AuditAction(TextChoices):
     SUBSCRIPTION_CHANGE = "server:subscription:change", "Subscription changed"
     SUBSCRIPTION_END = "server:subscription:end", "Unsubscribed"
     SUBSCRIPTION_DELETE = "server:subscription:delete", "Subscription deleted"
-    WEBHOOK_FAIL = "server:webhook:fail", "Webhook given up"
-    QUESTION_RECEIVE = "inbox:question:receive", "Question received"
-    QUESTION_TAKE = "inbox:question:take", "Question taken"
-    QUESTION_ANSWER = "inbox:question:answer", "Question answered"
-    QUESTION_END = "inbox:question:end", "Question ended"
+    WEBHOOK_FAIL = "server:webhook:fail", "Webhook delivery failed"
+    QUESTION_RECEIVE = "inbox:question:receive", "Server request received"
+    QUESTION_TAKE = "inbox:question:take", "Server request assigned"
+    QUESTION_ANSWER = "inbox:question:answer", "Server request answered"
+    QUESTION_END = "inbox:question:end", "Server request closed"
+    INSTANCE_HOLD = "instance:copy:hold", "Instance put on hold"
+    INSTANCE_RELEASE = "instance:copy:release", "Instance released"
+    JOB_REQUEST = "instance:job:request", "Background job requested"
+    AUDIT_VERIFY = "instance:audit:verify", "Audit log verified"
     CALL_REQUEST = "call:tool:request", "Call requested"
     CALL_SEND = "call:tool:send", "Call sent"
     CALL_FINISH = "call:tool:finish", "Call finished"

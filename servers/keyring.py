@@ -5,9 +5,9 @@ or a secret manager), the environment (MCPADMIN_KEYRING), a file (MCPADMIN_KEYRI
 {"current": "k1", "keys": {"k1": "<32 bytes in base64>"}}.
 
     SealError
-    ├── KeyRingMissing   no readable ring
-    ├── UnknownKey       the ring lacks the key that a row was sealed with
-    └── SealBroken       (servers.crypto) a ciphertext that does not open where it stands
+    ├── KeyringMissing   no readable key ring
+    ├── UnknownKey       the key ring lacks the key that a row was sealed with
+    └── SealBroken       (servers.crypto) a ciphertext that does not open in its place
 """
 
 import json
@@ -34,7 +34,7 @@ class SealError(Exception):
     """A secret cannot be sealed or opened. The message is fit for a page: it holds no key and no value."""
 
 
-class KeyRingMissing(SealError):
+class KeyringMissing(SealError):
     pass
 
 
@@ -49,7 +49,7 @@ class Source(Enum):
 
 
 @dataclass(frozen=True, repr=False)
-class Ring:
+class Keyring:
     current: str
     ciphers: Mapping[str, AESGCM]
 
@@ -62,7 +62,7 @@ class Ring:
             ) from None
 
 
-_cached: tuple[object, Ring] | None = None
+_cached: tuple[object, Keyring] | None = None
 _guard = threading.Lock()
 
 
@@ -72,8 +72,8 @@ def source() -> Source:
     return Source.ENVIRONMENT if settings.KEYRING else Source.FILE
 
 
-def ring() -> Ring:
-    """The ring as it is now: a replaced file, and what the command says after a minute, are noticed."""
+def load() -> Keyring:
+    """The current key ring: notices a replaced file, and within a minute a changed output of the command."""
     global _cached
     with _guard:
         version = _version()
@@ -83,7 +83,7 @@ def ring() -> Ring:
 
 
 def described() -> str:
-    """The ring in words for a message; never its content."""
+    """A description of the key ring for messages; never its content."""
     words = {
         Source.COMMAND: "from MCPADMIN_KEYRING_COMMAND",
         Source.ENVIRONMENT: "in MCPADMIN_KEYRING",
@@ -93,7 +93,7 @@ def described() -> str:
 
 
 def _version() -> object:
-    """What changes when the ring may have changed."""
+    """A value that changes when the key ring may have changed."""
     kind = source()
     if kind is Source.ENVIRONMENT:
         return kind, settings.KEYRING
@@ -103,7 +103,7 @@ def _version() -> object:
     try:
         stat = path.stat()
     except OSError as exc:
-        raise KeyRingMissing(f"The key ring {path} cannot be read: {exc.strerror}.") from exc
+        raise KeyringMissing(f"The key ring {path} cannot be read: {exc.strerror}.") from exc
     return path, stat.st_mtime_ns, stat.st_ino, stat.st_size
 
 
@@ -118,7 +118,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, ValueError) as exc:
-        raise KeyRingMissing(f"The key ring {path} cannot be read ({type(exc).__name__}).") from None
+        raise KeyringMissing(f"The key ring {path} cannot be read ({type(exc).__name__}).") from None
 
 
 def _printed(command: str) -> str:
@@ -128,20 +128,20 @@ def _printed(command: str) -> str:
             shlex.split(command), capture_output=True, text=True, timeout=_COMMAND_TIMEOUT
         )
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
-        raise KeyRingMissing(f"{described()} cannot be read: the command failed ({type(exc).__name__}).") from None
+        raise KeyringMissing(f"{described()} cannot be read: the command failed ({type(exc).__name__}).") from None
     if done.returncode:
-        raise KeyRingMissing(f"{described()} cannot be read: the command ended with {done.returncode}.")
+        raise KeyringMissing(f"{described()} cannot be read: the command ended with {done.returncode}.")
     return done.stdout
 
 
-def parse(text: str, words: str) -> Ring:
-    """Raises KeyRingMissing, which quotes nothing of `text`."""
+def parse(text: str, words: str) -> Keyring:
+    """Raises KeyringMissing, which quotes nothing of `text`."""
     try:
         document = json.loads(text)
         keys = {str(key_id): b64decode(key, validate=True) for key_id, key in document["keys"].items()}
         current = str(document["current"])
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise KeyRingMissing(f"{words} is damaged ({type(exc).__name__}).") from None
+        raise KeyringMissing(f"{words} is damaged ({type(exc).__name__}).") from None
     if current not in keys or any(len(key) != KEY_BYTES for key in keys.values()):
-        raise KeyRingMissing(f"{words} is damaged: it needs 32-byte keys and a current one.")
-    return Ring(current, {key_id: AESGCM(key) for key_id, key in keys.items()})
+        raise KeyringMissing(f"{words} is damaged: it needs 32-byte keys and a current one.")
+    return Keyring(current, {key_id: AESGCM(key) for key_id, key in keys.items()})

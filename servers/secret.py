@@ -12,7 +12,7 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
-#: shorter values occur in every text by chance; masking them would tell what they are
+#: shorter values occur in every text by chance; masking them would reveal what they are
 MIN_LENGTH = 4
 
 _live: "weakref.WeakSet[Secret]" = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""What this app tells whoever listens, sent after commit; `sessions` listens, `servers` does not know it."""
+"""Signals of this app, sent after commit; `sessions` listens, `servers` does not know it."""
 
 from django.dispatch import Signal
 
@@ -8,3 +8,4 @@ server_changed = Signal()  # server_uid: UUID, change: AuditAction, reconnect: b
 sign_in_asked = Signal()  # sign_in_uid: UUID, label: str (of the worker that must do its next step)
 identity_ended = Signal()  # identity_id: int; in the transaction that ends it, each answer counts what it ended
 draft_changed = Signal()  # draft_uid: UUID
+job_changed = Signal()  # of some background job: its state or its progress

@@ -1,13 +1,13 @@
-"""The audit log, mounted at /audit/, and the credentials, mounted at /credentials/."""
+"""The audit log, mounted at /audit/, the credentials, at /credentials/, and the background jobs, at /jobs/."""
 
 from django.urls import path
 
-from servers.views import audit, credentials, issuer
+from servers.views import audit, credentials, issuer, jobs
 
 app_name = "audit"
 urlpatterns = [
     path("", audit.index, name="list"),
-    path("verify/", audit.verify_newest, name="verify"),
+    path("verify/", audit.verify_all, name="verify"),
     path("<int:seq>/", audit.detail, name="detail"),
 ]
 
@@ -20,4 +20,9 @@ credential_patterns = [
     path("for/<slug:slug>/", credentials.attach, name="attach"),
     path("for/<slug:slug>/<uuid:uid>/remove/", credentials.detach, name="detach"),
     path("for/<slug:slug>/issuer/", issuer.expect, name="issuer"),
+]
+
+job_patterns = [
+    path("", jobs.index, name="list"),
+    path("rotate-keys/", jobs.rotate_keys, name="rotate_keys"),
 ]

@@ -5,7 +5,7 @@ from django.apps import AppConfig
 
 class SessionsConfig(AppConfig):
     name = "sessions"
-    label = "mcp_sessions"  # django.contrib.sessions owns the label "sessions"
+    label = "mcp_sessions"  # django.contrib.sessions uses the label "sessions"
     verbose_name = "MCP sessions"
 
     def ready(self) -> None:

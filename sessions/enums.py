@@ -1,10 +1,10 @@
-"""The closed vocabularies of this app. Values are stored and appear in exports: never rename one."""
+"""The enumerations of this app. Values are stored and appear in exports, so never rename one."""
 
 from django.db.models import TextChoices
 
 
 class SessionState(TextChoices):
-    """The five states of the protocol core, the same in both eras."""
+    """The five states of the protocol core, which are the same in both eras."""
 
     DISCONNECTED = "disconnected", "Disconnected"
     CONNECTING = "connecting", "Connecting"
@@ -14,11 +14,11 @@ class SessionState(TextChoices):
 
 
 class SessionCondition(TextChoices):
-    """Why a session is not where it should be."""
+    """Why a session is not in its desired state."""
 
     NONE = "none", ""
     WAITING_WORKER = "waiting_worker", "Waiting for a worker"
-    BACKING_OFF = "backing_off", "Waiting before the next try"
+    BACKING_OFF = "backing_off", "Retrying"
     NEEDS_AUTH = "needs_auth", "Needs authorization"
     INCOMPATIBLE = "incompatible", "Incompatible"
     PAUSED = "paused", "Paused"
@@ -55,7 +55,7 @@ class QuestionKind(TextChoices):
 
 
 class QuestionState(TextChoices):
-    """Of an item of the inbox. Everything but open is final."""
+    """The state of an item of the inbox. Every state except OPEN is final."""
 
     OPEN = "open", "Waiting for an answer"
     ACCEPTED = "accepted", "Answered"
@@ -66,7 +66,7 @@ class QuestionState(TextChoices):
 
 
 class SubscriptionState(TextChoices):
-    """Where the order stands at the server."""
+    """The state of a subscription at the server."""
 
     WAITING = "waiting", "Waiting for the session"
     REQUESTED = "requested", "Requested"
@@ -81,15 +81,15 @@ class VersionCause(TextChoices):
 
     SUBSCRIBED = "subscribed", "First read"
     UPDATED = "updated", "Update"
-    AFTER_GAP = "after_gap", "Read after a gap"
-    ASKED = "asked", "Read by hand"
-    POLLED = "polled", "Read by turns"
+    AFTER_GAP = "after_gap", "Read after gap"
+    ASKED = "asked", "Manual read"
+    POLLED = "polled", "Polled"
 
 
 class DeliveryState(TextChoices):
-    PENDING = "pending", "Waiting to be sent"
+    PENDING = "pending", "Pending"
     DELIVERED = "delivered", "Delivered"
-    GIVEN_UP = "given_up", "Given up"
+    GIVEN_UP = "given_up", "Failed"
 
 
 class LogSource(TextChoices):

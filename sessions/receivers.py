@@ -1,6 +1,6 @@
-"""Listens to what `servers` and the accounts tell, and passes it on: to pages as hints, to workers as orders.
+"""Receives signals from `servers` and the accounts, and forwards them: to pages as hints, to workers as commands.
 
-Imported once by the app's ready().
+The app's ready() imports this module once.
 """
 
 from functools import partial
@@ -15,42 +15,51 @@ from django.db import transaction
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete
 from django.dispatch import receiver
 
+from servers.audit.writer import after_batches
 from servers.enums import AuditAction
 from servers.models import Server
-from servers.signals import audit_recorded, draft_changed, identity_ended, server_changed, sign_in_asked
-from sessions import bus
-from sessions.domain import commands, orders, tickets
+from servers.signals import audit_recorded, draft_changed, identity_ended, job_changed, server_changed, sign_in_asked
+from sessions import hints
+from sessions.connections import commands
+from sessions.housekeeping import changed_registrations
+from sessions.live import tickets
 
 User = get_user_model()
+after_batches(hints.send_inline)
 _SIGN_IN_ONLY = frozenset({"last_login"})
 
 
 @receiver(audit_recorded)
 def _audit_moved(seqs: range, **_: Any) -> None:
     if seqs:
-        bus.publish(bus.AUDIT, seqs[-1], "event", patient=True)
+        hints.publish(hints.AUDIT, seqs[-1], "event", patient=True)
 
 
 @receiver(server_changed)
 def _server_moved(
     server_uid: UUID, change: AuditAction, reconnect: bool = False, identity_id: int | None = None, **_: Any
 ) -> None:
-    orders.registration_changed(server_uid, change, reconnect=reconnect, identity_id=identity_id)
+    changed_registrations.registration_changed(server_uid, change, reconnect=reconnect, identity_id=identity_id)
 
 
 @receiver(identity_ended)
 def _identity_goes(identity_id: int, **_: Any) -> int:
-    return orders.identity_ended(identity_id)
+    return changed_registrations.identity_ended(identity_id)
 
 
 @receiver(pre_delete, sender=Server)
 def _server_goes(instance: Server, **_: Any) -> None:
-    orders.before_delete(instance)
+    changed_registrations.before_delete(instance)
 
 
 @receiver(draft_changed)
 def _draft_moved(draft_uid: UUID, **_: Any) -> None:
-    bus.draft_changed(draft_uid)
+    hints.draft_changed(draft_uid)
+
+
+@receiver(job_changed)
+def _job_moved(**_: Any) -> None:
+    hints.jobs_changed()
 
 
 @receiver(sign_in_asked)
@@ -61,49 +70,50 @@ def _sign_in_waits(sign_in_uid: UUID, label: str, **_: Any) -> None:
 # --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------
 @receiver(user_logged_out)
 def _signed_out(user: Any, request: Any, **_: Any) -> None:
-    """Sent before the session's row is deleted, so the hint names it: judging the row now would still find it."""
+    """Django sends this signal before it deletes the session's row, so the hint names the session: a check of the row
+    would still find it now."""
     key = getattr(getattr(request, "session", None), "session_key", None)
     if user is not None and key:
-        bus.user_changed(user.pk, ended=tickets.fingerprint(key))
+        hints.user_changed(user.pk, ended=tickets.fingerprint(key))
 
 
 @receiver(account.password_changed)
 @receiver(account.password_set)
 @receiver(account.password_reset)
 def _password_changed(user: Any, **_: Any) -> None:
-    _judge_again(user.pk)
+    _recheck_rights(user.pk)
 
 
 @receiver(post_save, sender=User)
 def _user_saved(instance: Any, created: bool, update_fields: Any = None, **_: Any) -> None:
     if not created and not (update_fields and set(update_fields) <= _SIGN_IN_ONLY):
-        _judge_again(instance.pk)
+        _recheck_rights(instance.pk)
         if not instance.is_active:
-            transaction.on_commit(partial(orders.user_left, instance.pk), robust=True)
+            transaction.on_commit(partial(changed_registrations.user_left, instance.pk), robust=True)
 
 
 @receiver(pre_delete, sender=User)
 def _user_goes(instance: Any, **_: Any) -> None:
-    orders.before_user_delete(instance.pk)
+    changed_registrations.before_user_delete(instance.pk)
 
 
 @receiver(post_delete, sender=User)
 def _user_deleted(instance: Any, **_: Any) -> None:
-    _judge_again(instance.pk)
+    _recheck_rights(instance.pk)
 
 
 @receiver(m2m_changed, sender=User.groups.through)
 @receiver(m2m_changed, sender=User.user_permissions.through)
 def _rights_of_user_changed(instance: Any, action: str, reverse: bool, **_: Any) -> None:
     if action.startswith("post_"):
-        _judge_again(None if reverse else instance.pk)
+        _recheck_rights(None if reverse else instance.pk)
 
 
 @receiver(m2m_changed, sender=Group.permissions.through)
 def _rights_of_group_changed(action: str, **_: Any) -> None:
     if action.startswith("post_"):
-        _judge_again(None)
+        _recheck_rights(None)
 
 
-def _judge_again(user_id: int | None) -> None:
-    transaction.on_commit(lambda: bus.user_changed(user_id), robust=True)
+def _recheck_rights(user_id: int | None) -> None:
+    transaction.on_commit(lambda: hints.user_changed(user_id), robust=True)

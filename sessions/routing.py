@@ -1,5 +1,5 @@
 from django.urls import path
 
-from sessions.consumers.live import LiveConsumer
+from sessions.live.consumer import LiveConsumer
 
 websocket_urlpatterns = [path("ws/", LiveConsumer.as_asgi())]

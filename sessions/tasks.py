@@ -1,16 +1,86 @@
-"""Celery tasks, by explicit names. What people ask of a session's host is no task: it stands in a row, and a ring (see
-sessions.bus) has the host look at it."""
+"""Celery tasks, with explicit names. User requests to a session host are not tasks: they are rows, and a wake-up (see
+sessions.hints) makes the host read them."""
+
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 from celery import shared_task
+from celery.signals import worker_ready, worker_shutting_down
+from django.conf import settings
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
 
-from servers.domain.drafts import purge_drafts
-from sessions.domain import retention
-from sessions.host.log_ring import trim_all
+from servers import keyring
+from servers.enums import JobKind
+from servers.jobs import requesting, running, work
+from servers.jobs.lifecycle import Outcome, counted
+from servers.keyring import Source
+from servers.keyring_file import has_next_key
+from servers.registration.drafts import purge_drafts
+from sessions.host.log_store import trim_all
+from sessions.models import Worker
+from sessions.subscriptions import retention
+
+
+@shared_task(name=requesting.RUN_TASK)
+def run_job(uid: str) -> None:
+    running.run(uid)
 
 
 @shared_task(name="sessions.housekeeping")
 def housekeeping() -> None:
-    """What only age makes due; two schedulers do no harm."""
-    purge_drafts()
-    trim_all()
-    retention.trim_all()
+    """Request the scheduled cleanup, and recover jobs that lost their worker or message. Two schedulers do no harm."""
+    requesting.recover()
+    if job := requesting.request_scheduled(JobKind.HOUSEKEEPING):
+        running.run(str(job.uid))
+
+
+@shared_task(name="servers.verify_audit_log")
+def verify_audit_log() -> None:
+    """Runs at most once a day, however often it is called."""
+    if job := requesting.request_scheduled(JobKind.VERIFICATION, requesting.DAY):
+        running.run(str(job.uid))
+
+
+@shared_task(name="servers.recover_jobs")
+def recover_jobs() -> None:
+    requesting.recover()
+
+
+@worker_ready.connect
+def _recover_at_start(**_signal: object) -> None:
+    """Recover jobs that the last worker handed back or whose message the broker lost. Housekeeping repeats this."""
+    with suppress(OperationalError, RedisError, OSError):
+        recover_jobs.apply_async(retry=False, expires=60)
+
+
+@worker_shutting_down.connect
+def _stop_jobs(**_signal: object) -> None:
+    running.stop()
+
+
+def _housekeeping(progress: running.Progress) -> Outcome:
+    drafts = purge_drafts()
+    progress(1, 3)
+    logs = trim_all(partial(progress, 1, 3))
+    progress(2, 3)
+    versions = retention.trim_all(partial(progress, 2, 3))
+    found = {"draft": drafts, "log": logs, "version": versions}
+    words = [counted(count, noun) for noun, count in found.items() if count]
+    return Outcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)
+
+
+def _rotate_keys(progress: running.Progress) -> Outcome:
+    """A new key in the key ring file of one machine would lock the other machines' workers out of all secrets."""
+    machines = Worker.objects.living().values_list("machine", flat=True).distinct()
+    if keyring.source() is Source.FILE and len(machines) > 1 and not has_next_key(Path(settings.KEYRING_FILE)):
+        return Outcome(
+            False,
+            "Workers run on several machines. Run manage.py rotate_keys --prepare, copy the key ring to each, and try again.",
+        )
+    return work.rotate_keys(progress)
+
+
+running.does(JobKind.HOUSEKEEPING, _housekeeping)
+running.does(JobKind.ROTATION, _rotate_keys)

@@ -1,4 +1,4 @@
-"""Every page and action around servers, sessions and calls. Mounted at the root."""
+"""URLs of all pages and actions for servers, sessions and calls. Mounted at the root."""
 
 from django.urls import include, path
 
@@ -42,7 +42,9 @@ server_patterns = [
     path("<slug:slug>/prompts/", prompts.page, name="prompts"),
     path("<slug:slug>/prompts/get/", prompts.get, name="get_prompt"),
     path("<slug:slug>/definitions/<slug:kind>/", definitions.history, name="definition"),
+    path("<slug:slug>/icons/<slug:digest>/", servers.icon, name="icon"),
     path("<slug:slug>/logs/", catalog.logs, name="logs"),
+    path("<slug:slug>/logs/level/", verbs.log_level, name="log_level"),
     path("<slug:slug>/history/", catalog.history, name="history"),
     path("<slug:slug>/settings/", registration.edit, name="settings"),
     path("<slug:slug>/info/", servers.info, name="info"),
@@ -64,6 +66,7 @@ server_patterns = [
     path("<slug:slug>/retry/", verbs.retry, name="retry"),
     path("<slug:slug>/pause/", verbs.pause, name="pause"),
     path("<slug:slug>/resume/", verbs.resume, name="resume"),
+    path("<slug:slug>/legacy/", verbs.legacy, name="legacy"),
     path("<slug:slug>/enable/", verbs.enable, name="enable"),
     path("<slug:slug>/disable/", verbs.disable, name="disable"),
     path("<slug:slug>/archive/", verbs.archive, name="archive"),
@@ -76,6 +79,7 @@ call_patterns = [
     path("<uuid:uid>/card/", calls.card, name="card"),
     path("<uuid:uid>/result.json", calls.result, name="result"),
     path("<uuid:uid>/values.json", completion.values, name="values"),
+    path("<uuid:uid>/structured.json", calls.structured, name="structured"),
     path("<uuid:uid>/contents/<int:position>/", calls.content, name="content"),
     path("<uuid:uid>/cancel/", calls.cancel, name="cancel"),
     path("<uuid:uid>/repeat/", calls.repeat, name="repeat"),

@@ -1,16 +1,17 @@
-"""Fixtures and habits of all tests. The fixtures themselves live in tests/tools/, one file a subject."""
+"""Configuration of all tests. The fixtures live in tests/tools/, one file per subject."""
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-# No test may depend on how fast the machine is.
+# No test may depend on the speed of the machine.
 hypothesis_settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("any machine")
 
 pytest_plugins = [
     "tests.tools.deadline",
     "tests.tools.notes",
+    "tests.tools.database",
     "tests.tools.valkey",
     "tests.tools.postgres",
     "tests.tools.stack",
@@ -27,7 +28,7 @@ MARKS_OF_FIXTURES = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test is marked by the fixtures it uses; what uses none of them is a unit test unless it says otherwise."""
+    """Mark each test by the fixtures it uses. One that uses none is a unit test unless it is marked otherwise."""
     for item in items:
         used = MARKS_OF_FIXTURES.keys() & set(getattr(item, "fixturenames", ()))
         for fixture in used:
@@ -38,5 +39,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def argon2(settings: object) -> None:
-    """The product's own password hasher instead of the fast one."""
+    """Use the product's password hasher instead of the fast one."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]

@@ -1,6 +1,6 @@
-"""The product's own settings with what tests must not share or wait for.
+"""The product's settings, minus what tests must not share or wait for.
 
-The data directory is a fresh one for each process, so parallel test processes never meet.
+Each process has a fresh data directory, so parallel test processes never collide.
 """
 
 import atexit
@@ -20,17 +20,28 @@ def _remove_data_dir() -> None:
 atexit.register(_remove_data_dir)
 for _name in [name for name in os.environ if name.startswith("MCPADMIN_")]:
     del os.environ[_name]
-# What a developer's shell exports must not decide what the tests run against, nor be written to by them.
+# Variables exported by a developer's shell must not decide what the tests run against, nor may tests write to it.
 os.environ.pop("REDIS_URL", None)
 os.environ.pop("DATABASE_URL", None)
 os.environ["MCPADMIN_DATA_DIR"] = _data_dir
 
-from mcpadmin.settings import *  # noqa: E402, F403 - Django's way to override settings; only after the environment is ours
-from mcpadmin.settings import DATA_DIR, DATABASES  # noqa: E402 - as above
+from mcpadmin import settings as _product  # noqa: E402 - as above
+from mcpadmin.settings import *  # noqa: E402, F403 - Django's way to override settings; after the environment is clean
 
-# In a file: writer and reader threads have connections of their own, which an in-memory database would not share.
-DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}
-# Argon2 takes 50 ms by design; tests of signing in ask for it by the fixture `argon2`.
+# Its command `flush` replaces Django's between tests; see there.
+INSTALLED_APPS = ["tests.tools", *_product.INSTALLED_APPS]
+_database = _product.DATABASES["default"]
+DATABASES = {
+    "default": _database
+    | {
+        # A file: writer and reader threads use separate connections, which an in-memory database would not share.
+        "TEST": {"NAME": str(_product.DATA_DIR / "test.sqlite3")},
+        # Test rows need not survive a power cut. Processes that a test starts keep the product's setting.
+        "OPTIONS": _database["OPTIONS"]
+        | {"init_command": _database["OPTIONS"]["init_command"].replace("synchronous=FULL", "synchronous=OFF")},
+    }
+}
+# Argon2 takes 50 ms by design. Sign-in tests request it with the fixture `argon2`.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-# Throttling counts in the cache; tests that need the real one ask for the fixture `valkey`.
+# Throttling counts in the cache. Tests that need the real cache request the fixture `valkey`.
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "tests"}}

@@ -1,4 +1,4 @@
-"""The demo server over real pipes, judged line by line and by the official SDK's client."""
+"""The demo server works over real pipes: checked line by line, and with the official SDK's client."""
 
 import json
 import struct
@@ -25,7 +25,7 @@ META = {
 
 
 class Conversation:
-    """Lines to and from one demo server; `heard` keeps the notifications that came before an answer."""
+    """Lines to and from one demo server. `heard` keeps the notifications that preceded a response."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -52,7 +52,7 @@ class Conversation:
         return message
 
     def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The whole answer to a request."""
+        """Send a request and return the whole response."""
         self._next_id += 1
         self.send(method, params, id=self._next_id)
         return self.answer_to(self._next_id)
@@ -205,14 +205,14 @@ def test_a_cancelled_call_gets_no_answer_and_stops(legacy: Conversation) -> None
         "tools/call", {"name": "countdown", "arguments": {"start": 60, "pause": 0.02}, "_meta": meta}, id="slow"
     )
     while legacy.read().get("method") != "notifications/progress":
-        pass  # the call runs for certain once it has told something
+        pass  # the first progress proves that the call runs
     legacy.send("notifications/cancelled", {"requestId": "slow"})
-    # Longer than the pause between two steps: a call that went on would be heard before this answer.
+    # This takes longer than one step of the cancelled call, whose progress would arrive before this response.
     legacy.call("countdown", start=10, pause=0.03)
     after = [
         heard for heard in legacy.heard if heard.get("id") == "slow" or heard.get("method") == "notifications/progress"
     ]
-    assert len(after) <= 1  # a step may have been under way when the cancellation arrived
+    assert len(after) <= 1  # a step may already have been running when the cancellation arrived
 
 
 def test_a_slow_call_holds_up_no_other_request(legacy: Conversation) -> None:

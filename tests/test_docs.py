@@ -1,18 +1,21 @@
-"""The documents tell the truth about what can be checked: settings, commands, files."""
+"""The documents are correct about what can be checked: settings, commands, files."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from servers.credentials.references import resolve
+from servers.registration.forms.server import ServerForm
+
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = (ROOT / "mcpadmin" / "settings.py").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
-# Read by the command `up` itself, for the default of an option.
-READ_ELSEWHERE = {"MCPADMIN_HOST"}
+# The command `up` reads these itself, for the default of an option.
+READ_ELSEWHERE = {"MCPADMIN_HOST", "MCPADMIN_WEB_PROCESSES"}
 PAGES = ["architecture", "articles-and-specification", "configuration", "error-codes", "protocol"]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{page}.md" for page in PAGES)]
-DOCUMENTS += ["sessions/protocol/README.md"]
+DOCUMENTS += ["sessions/mcp/README.md"]
 
 
 def settings_read() -> set[str]:
@@ -29,16 +32,26 @@ def test_every_setting_is_documented_and_every_documented_setting_is_read() -> N
 
 
 def test_what_is_said_to_be_read_elsewhere_is_read_there() -> None:
-    source = (ROOT / "mcpadmin" / "management" / "commands" / "up.py").read_text()
+    source = (ROOT / "mcpadmin" / "up" / "options.py").read_text()
     assert [name for name in READ_ELSEWHERE if name not in source] == []
 
 
 def test_every_option_of_up_is_documented() -> None:
-    source = (ROOT / "mcpadmin" / "management" / "commands" / "up.py").read_text()
+    source = (ROOT / "mcpadmin" / "up" / "options.py").read_text()
     options = re.findall(r"add_argument\(\s*\"--([a-z-]+)\"", source)
-    spelled = {"browser": "no-browser"}  # its useful half
+    spelled = {"browser": "no-browser"}  # documented in its useful form
     assert options
     assert [name for name in options if f"`--{spelled.get(name, name)}" not in CONFIGURATION] == []
+
+
+def test_the_escape_of_a_reference_is_named_wherever_references_are_explained() -> None:
+    assert [resolve(text).text for text in ("$${", "$${NAME}")] == ["${", "${NAME}"]
+    explained = [
+        CONFIGURATION,
+        (ROOT / "docs" / "importing.md").read_text(),
+        str(ServerForm.base_fields["arguments"].help_text),
+    ]
+    assert [text[:40] for text in explained if "${NAME}" not in text or "$${" not in text] == []
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -50,7 +63,7 @@ def test_every_link_to_a_file_leads_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_path_in_code_quotes_exists(name: str) -> None:
-    """Only whole paths below a folder of ours; patterns with < > * … are prose."""
+    """Checks only whole paths below our folders. Patterns with < > * … are prose."""
     paths = re.findall(
         r"`((?:mcpadmin|servers|sessions|tests|docs|templates|static)/[\w./-]*)`", (ROOT / name).read_text()
     )

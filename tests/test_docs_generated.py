@@ -1,10 +1,10 @@
-"""What the documents take from the code is what the code says now."""
+"""The generated parts of the documents match the code."""
 
 import re
 
 import pytest
 
-from sessions.protocol import state, tasks, versions
+from sessions.mcp.core import state, tasks, versions
 from tests.tools import generate_docs
 
 PAGES = {name: (generate_docs.ROOT / name).read_text() for name in generate_docs.PAGES}
@@ -49,3 +49,10 @@ def test_every_limit_and_every_state_of_a_task_is_on_the_page() -> None:
 def test_every_shown_limit_has_words() -> None:
     rows = [line.split(" | ") for line in generate_docs.bounds().splitlines()[2:]]
     assert all(len(row) == 3 and len(row[2]) > 10 for row in rows)
+
+
+def test_every_folder_that_answers_where_something_is_exists_and_says_what_it_is_for() -> None:
+    answers = PAGES["docs/architecture.md"].split("### Where is")[1].split("\n## ")[0]
+    folders = re.findall(r"^\| [^|]+ \| `([\w/]+)/` \|$", answers, re.MULTILINE)
+    assert len(folders) == 22
+    assert [one for one in folders if not generate_docs.about(generate_docs.ROOT / one / "__init__.py")] == []

@@ -1,6 +1,6 @@
-"""Every road of the URLconf, with nobody signed in, without a CSRF token, and with too few rights.
+"""Every route of the URLconf refuses visitors who are not signed in, lack a CSRF token or lack a right.
 
-The list of routes is read from the URLconf, so a new one is judged without being named here.
+The list of routes comes from the URLconf, so a new route is tested without being named here.
 """
 
 import json
@@ -19,16 +19,16 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor
-from servers.domain import drafts
-from servers.domain.catalog import store_listing
+from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
 from servers.models import AuditEvent, Server, ServerDraft
+from servers.registration import drafts
 from sessions.enums import CallState, QuestionKind
 from sessions.models import Call, McpSession, Question
+from tests.servers.cast import over_stdio
 from tests.servers.conftest import person
-from tests.servers.domain.cast import over_stdio
 from tests.sessions.host.make import make_call, make_session
-from tests.sessions.subscription_rows import add_version, make_subscription
+from tests.sessions.subscriptions.rows import add_version, make_subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,6 +43,7 @@ SAMPLES = {
     "<int:position>": "0",
     "<int:number>": "1",
     "<slug:kind>": "tool",
+    "<slug:digest>": "0" * 64,
 }
 ARGUMENT, RESULT, DRAFTED = "argument-nobody-may-read", "result-nobody-may-read", "draft-nobody-may-read"
 ASKED = "question-nobody-may-read"
@@ -85,7 +86,7 @@ CLOSED = [route for route in ROUTES if route.name not in OPEN_TO_ALL]
 
 @pytest.fixture(autouse=True)
 def _a_writer_of_its_own() -> Iterator[None]:
-    """The writer thread keeps a connection; the next test may have another database."""
+    """The writer thread keeps a connection, and the next test may use another database."""
     yield
     writing.reset()
 
@@ -97,7 +98,7 @@ def admin(db: None) -> Any:
 
 @pytest.fixture
 def world(admin: Any) -> Call:
-    """A server with a tool, a finished call of somebody else, its event in the chain, and somebody else's draft."""
+    """A server with a tool, another user's finished call, its event in the chain, and another user's draft."""
     session: McpSession = make_session("orders")
     listing = [{"name": "echo", "inputSchema": {"type": "object"}}]
     store_listing(session.server, DefinitionKind.TOOL, listing, session.state_since)
@@ -106,6 +107,7 @@ def world(admin: Any) -> Call:
     ended = {"finished_at": session.state_since, "error_message": RESULT, "schema_violation": RESULT}
     told = {"state": CallState.RPC_ERROR, "error_data": RESULT, "progress_message": RESULT}
     Call.objects.filter(pk=call.pk).update(uid=UID, result=result, user=admin, **ended, **told)
+    session.server.icons.create(digest="0" * 64, mime="image/png", data=b"icon", expires_at=session.state_since)
     draft = drafts.create_draft(Actor.of_user(admin), admin, over_stdio(command=DRAFTED))
     ServerDraft.objects.filter(pk=draft.pk).update(uid=UID)
     add_version(make_subscription(session, uid=UID), RESULT)
@@ -114,7 +116,7 @@ def world(admin: Any) -> Call:
 
 
 def _ask(session: McpSession) -> None:
-    """A question of the server that waits in the inbox."""
+    """A request of the server that waits in the inbox."""
     asked = {"mode": "form", "message": ASKED, "requestedSchema": {"type": "object", "properties": {}}}
     Question.objects.create(
         uid=UID,
@@ -160,7 +162,7 @@ def leaks(answer: Any) -> list[str]:
 
 
 # --- too few rights --------------------------------------------------------------------------------------------------
-# What somebody with the named rights gets: (route, method) -> the right that is lacking. All other roads are open.
+# The responses to a user with the given rights: (route, method) -> the missing right. All other routes are open.
 LOOKS = {
     ("servers:add", "get"): "add_server",
     ("servers:add", "post"): "add_server",
@@ -178,7 +180,15 @@ LOOKS = {
     ("servers:restore", "post"): "change_server",
     ("servers:delete", "get"): "delete_server",
     ("servers:delete", "post"): "delete_server",
+    ("servers:legacy", "get"): "change_server",
+    ("servers:legacy", "post"): "change_server",
+    ("release_instance", "post"): "administer",
+    ("jobs:list", "get"): "view_backgroundjob",
+    ("jobs:rotate_keys", "get"): "administer",
+    ("jobs:rotate_keys", "post"): "administer",
     ("calls:result", "get"): "view_payload",
+    ("calls:content", "get"): "view_payload",
+    ("calls:structured", "get"): "view_payload",
     ("calls:repeat", "post"): "view_payload",
     ("servers:subscribe", "post"): "manage_subscription",
     ("subscriptions:end", "post"): "manage_subscription",
@@ -223,6 +233,7 @@ CALLS_TOO = {
     ("servers:reconnect", "post"): "call_tool",
     ("servers:refresh", "post"): "call_tool",
     ("servers:retry", "post"): "call_tool",
+    ("servers:log_level", "post"): "call_tool",
     ("servers:pause", "post"): "call_tool",
     ("servers:resume", "post"): "call_tool",
     ("calls:cancel", "post"): "call_tool",
@@ -232,9 +243,9 @@ CALLS_TOO = {
     ("servers:own_credential", "post"): "call_tool",
 }
 NAMED = {"servers:call": "?tool=echo", "servers:tool_form": "?tool=echo", "servers:definition": "?key=echo"}
-# Somebody else's draft does not exist for others; a call of a tool has no completion's values and no contents.
-HIDDEN = {"servers:test_progress", "servers:expand", "calls:values", "calls:content"}
-# Without what an authorization server brings it is nobody's way back.
+# Other users' drafts are hidden (404). A tool call has no completion values.
+HIDDEN = {"servers:test_progress", "servers:expand", "calls:values"}
+# Without the parameters of an authorization server's redirect, the request matches no sign-in.
 FORGED = {("sign_in_callback", "get")}
 
 

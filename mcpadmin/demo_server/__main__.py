@@ -1,7 +1,11 @@
 import sys
+from pathlib import Path
 
+if not __package__:  # started by path, which works from any working directory
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from mcpadmin.demo_server.rpc import Outlet
 from mcpadmin.demo_server.server import Server
-from mcpadmin.demo_server.wire import Outlet
 
 
 def main() -> None:

@@ -1,8 +1,6 @@
-"""What differs between the revisions that open with `initialize` and 2026-07-28, which has `_meta` instead."""
+"""The differences between the revisions that open with `initialize` and 2026-07-28, which uses `_meta` instead."""
 
 from typing import Any
-
-from mcpadmin.demo_server.errors import INVALID_PARAMS, INVALID_REQUEST, UNSUPPORTED_PROTOCOL_VERSION, RpcError
 
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = ("2026-07-28",)
@@ -26,13 +24,13 @@ def capabilities(modern: bool) -> dict[str, Any]:
         "resources": {"subscribe": True, "listChanged": False},
         "prompts": {"listChanged": False},
         "completions": {},
-        # Modern clients ask for log messages in each request instead of switching them on.
+        # Modern clients request log messages per request, with `_meta`, so there is no logging capability.
         **({} if modern else {"logging": {}}),
     }
 
 
 def initialize(params: dict[str, Any]) -> dict[str, Any]:
-    """The legacy handshake: the version that the client asked for when we speak it, else our newest legacy one."""
+    """The legacy handshake: the revision that the client requested if we support it, otherwise our newest legacy one."""
     asked = params.get("protocolVersion")
     return {
         "protocolVersion": asked if asked in LEGACY else LEGACY[-1],
@@ -50,20 +48,6 @@ def discover() -> dict[str, Any]:
         "ttlMs": 60_000,
         "cacheScope": "public",
     }
-
-
-def modern_version(params: dict[str, Any]) -> str:
-    """The revision that a request names in `_meta`. Raises RpcError when it is missing or not ours."""
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or VERSION_KEY not in meta:
-        raise RpcError(INVALID_REQUEST, f"Send initialize first, or name {VERSION_KEY} in params._meta.")
-    version = meta[VERSION_KEY]
-    if version not in MODERN:
-        details = {"supported": list(MODERN), "requested": version}
-        raise RpcError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", details)
-    if not isinstance(meta.get(CAPABILITIES_KEY), dict):
-        raise RpcError(INVALID_PARAMS, f"params._meta lacks {CAPABILITIES_KEY}.")
-    return str(version)
 
 
 def modern_result(result: dict[str, Any]) -> dict[str, Any]:

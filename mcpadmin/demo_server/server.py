@@ -1,25 +1,26 @@
-"""From a message to its answer: which method, in which era, in which thread."""
+"""Dispatches each message: selects its era, its method and its thread."""
 
 import threading
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from mcpadmin.demo_server import eras
-from mcpadmin.demo_server.call import Call, checked_level
-from mcpadmin.demo_server.errors import (
+from mcpadmin.demo_server.prompts import PROMPTS, Prompts
+from mcpadmin.demo_server.resources import RESOURCES, TEMPLATES, Resources, Store, Watch
+from mcpadmin.demo_server.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    Call,
     Cancelled,
+    Outlet,
     RpcError,
+    checked_level,
+    messages,
 )
-from mcpadmin.demo_server.notes import Store
-from mcpadmin.demo_server.prompts import Prompts
-from mcpadmin.demo_server.resources import RESOURCES, TEMPLATES, Resources
-from mcpadmin.demo_server.tools import Tools
-from mcpadmin.demo_server.watch import Watch
-from mcpadmin.demo_server.wire import Outlet, messages
+from mcpadmin.demo_server.tools import TOOLS, Tools
 
 Handler = Callable[[Call], dict[str, Any]]
 MAX_RUNNING = 32
@@ -37,11 +38,11 @@ class Server:
         store = Store()
         self._tools, resources, prompts = Tools(store), Resources(store), Prompts(store)
         shared: dict[str, Handler] = {
-            "tools/list": lambda call: _catalogue("tools", self._tools.definitions(), call),
+            "tools/list": lambda call: _catalogue("tools", [tool.definition for tool in TOOLS.values()], call),
             "resources/list": lambda call: _catalogue("resources", RESOURCES, call),
             "resources/templates/list": lambda call: _catalogue("resourceTemplates", TEMPLATES, call),
             "resources/read": resources.read,
-            "prompts/list": lambda call: _catalogue("prompts", prompts.definitions(), call),
+            "prompts/list": lambda call: _catalogue("prompts", [*PROMPTS.values()], call),
             "prompts/get": prompts.get,
             "completion/complete": prompts.complete,
         }
@@ -49,12 +50,12 @@ class Server:
         self._legacy = shared | {
             "ping": lambda call: {},
             "logging/setLevel": self._set_level,
-            "resources/subscribe": self._subscribe,
-            "resources/unsubscribe": self._unsubscribe,
+            "resources/subscribe": self._watch.subscribe,
+            "resources/unsubscribe": self._watch.unsubscribe,
         }
 
     def serve(self, stream: BinaryIO) -> None:
-        """Until the client closes its end; calls that still run are given up, as their answer has no reader."""
+        """Serve until the client closes its end, then cancel the running calls: nothing can read their responses."""
         for message in messages(stream, self._outlet):
             if "id" in message and "method" in message:
                 self._request(message["id"], message["method"], message.get("params", {}))
@@ -81,20 +82,17 @@ class Server:
         if method == "ping" and not self._legacy_version and "_meta" not in params:  # legacy, before initialize
             self._outlet.answer(request_id, {})
             return
-        version = self._legacy_version or eras.modern_version(params)
+        version = self._legacy_version or _modern_version(params)
         call = Call(self._outlet, request_id, params, version=version, log_level=self._log_level)
         if method == "tools/call":
             self._start(call)
         elif method == "subscriptions/listen" and call.modern:
             self._watch.listen(request_id, params)
         else:
-            self._answer(call, self._handler(method, call))
-
-    def _handler(self, method: str, call: Call) -> Handler:
-        handler = (self._modern if call.modern else self._legacy).get(method)
-        if handler is None:
-            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
-        return handler
+            handler = (self._modern if call.modern else self._legacy).get(method)
+            if handler is None:
+                raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
+            self._answer(call, handler)
 
     def _answer(self, call: Call, handler: Handler) -> None:
         try:
@@ -102,15 +100,15 @@ class Server:
         except RpcError as error:
             self._outlet.refuse(call.id, error)
         except Cancelled:
-            pass  # the specification wants no answer to a request that was taken back
-        except Exception as problem:  # a bug here must not end the conversation: it is the answer
+            pass  # the specification wants no response to a cancelled request
+        except Exception as problem:  # report a bug here to the client; it must not end the session
             self._outlet.refuse(call.id, RpcError(INTERNAL_ERROR, f"Internal error: {type(problem).__name__}"))
         else:
             if not call.is_cancelled:
                 self._outlet.answer(call.id, eras.modern_result(result) if call.modern else result)
 
     def _start(self, call: Call) -> None:
-        """Tools run in threads of their own: a slow one holds up nobody and can be cancelled."""
+        """Run each tool in its own thread, so that a slow one blocks no other and can be cancelled."""
         with self._lock:
             if call.id in self._running:
                 raise RpcError(INVALID_REQUEST, "This id belongs to a call that still runs.")
@@ -127,11 +125,11 @@ class Server:
                 del self._running[call.id]
 
     def _notification(self, method: Any, params: Any) -> None:
-        if method == "notifications/cancelled" and isinstance(params, dict):
-            self._cancel(params.get("requestId"))
-
-    def _cancel(self, request_id: Any) -> None:
-        if not isinstance(request_id, (str, int)) or self._watch.end_listen(request_id):
+        """Handle a cancellation. Ignore every other notification."""
+        request_id = params.get("requestId") if isinstance(params, dict) else None
+        if method != "notifications/cancelled" or not isinstance(request_id, (str, int)):
+            return
+        if self._watch.end_listen(request_id):
             return
         with self._lock:
             call = self._running.get(request_id)
@@ -142,18 +140,24 @@ class Server:
         self._log_level = checked_level(call.params.get("level"))
         return {}
 
-    def _subscribe(self, call: Call) -> dict[str, Any]:
-        self._watch.subscribe(call.text("uri"))
-        return {}
-
-    def _unsubscribe(self, call: Call) -> dict[str, Any]:
-        self._watch.unsubscribe(call.text("uri"))
-        return {}
-
 
 def _catalogue(kind: str, items: list[dict[str, Any]], call: Call) -> dict[str, Any]:
-    """One page holds everything, so every cursor is one that we never gave out."""
+    """All items fit on one page and we never issue a cursor, so every cursor is invalid."""
     if "cursor" in call.params:
         raise RpcError(INVALID_PARAMS, "Invalid cursor")
     result: dict[str, Any] = {kind: items}
     return result | {"ttlMs": CATALOGUE_TTL_MS, "cacheScope": "public"} if call.modern else result
+
+
+def _modern_version(params: dict[str, Any]) -> str:
+    """Return the revision named in the request's `_meta`. Raises RpcError when it is missing or unsupported."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or eras.VERSION_KEY not in meta:
+        raise RpcError(INVALID_REQUEST, f"Send initialize first, or name {eras.VERSION_KEY} in params._meta.")
+    version = meta[eras.VERSION_KEY]
+    if version not in eras.MODERN:
+        details = {"supported": list(eras.MODERN), "requested": version}
+        raise RpcError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", details)
+    if not isinstance(meta.get(eras.CAPABILITIES_KEY), dict):
+        raise RpcError(INVALID_PARAMS, f"params._meta lacks {eras.CAPABILITIES_KEY}.")
+    return str(version)

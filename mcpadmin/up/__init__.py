@@ -1,9 +1,12 @@
-"""`manage.py up`: one supervisor for the embedded Valkey, the web server, the workers and beat.
+"""`manage.py up`: one supervisor for the embedded Valkey, the web processes, the workers and beat.
 
-    options -> ground, lock, listener -> valkey -> database | assets -> web | workers | beat -> set-up link, URL
+    options -> preflight (data directory, lock, listening socket) -> valkey | `manage.py prepare` -> web | workers | beat
 
-- before anything starts: `ground`, `lock`, `listener`, `socket_path`; what fails there is a `problems.StartProblem`
-- what is run: `parts` (command lines), `valkey`, `readiness` (asked from outside), `ready` (said by the part itself)
-- how it is kept: `process` (spawn, reap) < `child` (one process) < `keeper` (one part) < `family` (all) < `supervisor`
-- after a SIGKILL of `up`: every part dies by its death signal; `guard` (talked to by `sentry`) removes the files
+- in the process of `up`, small and without Django: `options` (and `StartProblem`, which every failed start raises),
+  `preflight`, `process` (spawn, read, reap one child; the output of `up`), `supervisor` (the parts, their restarts, the
+  run)
+- `valkey`: the command line of the embedded server and the path of its socket, which the settings of every process need
+- in a child, with Django: `database` and `assets`, run by `manage.py prepare`; `database.worker_ended` in a web process
+- in each part: `ready`, which announces to `up` that the part serves
+- after a SIGKILL of `up`: its death signal kills every part; `orphan_guard`, a separate script, removes the files
 """

@@ -1,4 +1,4 @@
-"""Static files with hashes in their names, compressed, collected once after each change of their sources."""
+"""Static files with hashed names, compressed, collected once after each change of their sources."""
 
 import hashlib
 import shutil
@@ -15,7 +15,9 @@ MANIFEST = "staticfiles.json"
 
 
 def collect() -> int:
-    """The number of files collected; 0 when the last collection still fits. A broken one never replaces a whole one."""
+    """Collect the files and return their number; 0 when the last collection is up to date.
+
+    Builds in a draft directory, so a failed collection never replaces a complete one."""
     root = Path(settings.STATIC_ROOT)
     found = {path: storage for finder in get_finders() for path, storage in finder.list([])}
     fingerprint = _fingerprint(found)

@@ -1,23 +1,45 @@
-"""The database's part of the start: migrations, the key ring against what it sealed, whether an administrator exists."""
+"""The start-up steps that need Django: checks, migrations, key ring. Run by `manage.py prepare`."""
 
+from pathlib import Path
+
+import structlog
 from django.conf import settings
+from django.core.checks import ERROR, run_checks
 from django.core.management import call_command
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, transaction
 from django.db.migrations.executor import MigrationExecutor
 
+from mcpadmin.checks import TAG
 from mcpadmin.setup import administrator_exists
-from mcpadmin.up.problems import StartProblem
+from mcpadmin.up.options import StartProblem
+from servers import instance
+from servers.audit.record import record_many
 from servers.crypto import SealError, missing_keys
 from servers.keyring import described
+from sessions.housekeeping import dead_workers
+from sessions.housekeeping.machine import machine_id
+
+log = structlog.get_logger("mcpadmin.up")
+
+
+def check_installation(data_dir: Path) -> None:
+    """Raise StartProblem for the first error of mcpadmin.checks. Set looser key files to mode 600."""
+    if problem := next((found for found in run_checks(tags=[TAG]) if found.level >= ERROR), None):
+        raise StartProblem(problem.msg, problem.hint or "")
+    for path in (data_dir / "secret_key", Path(settings.KEYRING_FILE)):
+        if path.exists() and path.stat().st_mode & 0o077:
+            path.chmod(0o600)
 
 
 def bring_up_to_date() -> int:
-    """Apply what is unapplied; the number of migrations applied. The connection is closed afterwards."""
+    """Apply pending migrations and return their number. Closes all connections afterwards."""
     try:
         count = len(unapplied())
         if count:
             call_command("migrate", interactive=False, verbosity=0)
         _check_keyring()
+        with transaction.atomic():
+            record_many(instance.check())
     except DatabaseError as problem:
         raise _unreachable(problem) from problem
     finally:
@@ -33,6 +55,27 @@ def unapplied() -> list[object]:
 def needs_administrator() -> bool:
     try:
         return not administrator_exists()
+    finally:
+        connections.close_all()
+
+
+def why_held() -> str:
+    """Return why workers open no session, or "" when they may."""
+    try:
+        row = instance.held()
+        return "" if row is None else instance.reason(row.place, row.found)
+    finally:
+        connections.close_all()
+
+
+def worker_ended(node: str, pid: int) -> None:
+    """Record that `up` reaped one of our workers. Pages show it at once, and other workers take over without waiting
+    for its heartbeat to go stale."""
+    try:
+        with transaction.atomic():
+            dead_workers.process_ended(node, machine_id(), pid)
+    except DatabaseError as problem:  # the next worker to start, or another one, notices
+        log.warning("the end of a worker could not be recorded", node=node, problem=type(problem).__name__)
     finally:
         connections.close_all()
 

@@ -1,42 +1,81 @@
+"""The command line of `manage.py up`, without Django, so that the supervisor process stays small."""
+
 import os
 import re
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from mcpadmin.up.problems import StartProblem
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where each is reached from this machine
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how to reach each from this machine
+ROOT = Path(__file__).resolve().parents[2]
+HELP = "Run mcpadmin: the web server, the workers, beat and (unless REDIS_URL is set) an embedded Valkey."
+
+
+class StartProblem(Exception):
+    """`up` cannot start or continue. The text is one line: what is wrong, then what to do about it."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what.rstrip('.')}. {remedy}")
+        self.what, self.remedy = what, remedy
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--host", default=os.environ.get("MCPADMIN_HOST", "127.0.0.1"), help="address to listen on (%(default)s)"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (%(default)s); 0 takes a free one")
+    parser.add_argument(
+        "--web-processes",
+        type=int,
+        default=os.environ.get("MCPADMIN_WEB_PROCESSES", "1"),
+        help="number of web processes on that port (%(default)s)",
+    )
+    parser.add_argument("--workers", type=int, default=1, help="number of worker processes (%(default)s)")
+    parser.add_argument(
+        "--label", action="append", metavar="LABEL", help="label that the workers carry; may be given again"
+    )
+    parser.add_argument("--data-dir", help=f"where all data lives ({data_dir(None)})")
+    parser.add_argument("--browser", action=BooleanOptionalAction, default=True, help="open the page in a browser")
+
+
+def data_dir(given: str | None) -> Path:
+    return Path(given or os.environ.get("MCPADMIN_DATA_DIR") or ROOT / "data").resolve()
 
 
 @dataclass(frozen=True)
 class Options:
     host: str
-    port: int  # 0 asks the system for a free one
+    port: int  # 0 lets the system choose a free one
     workers: int
     data_dir: Path
     browser: bool
     labels: tuple[str, ...] = ()
+    web_processes: int = 1
 
     @classmethod
-    def parse(cls, given: dict[str, Any], data_dir: Path) -> "Options":
-        if not 0 <= given["port"] <= 65_535:
-            raise StartProblem(f"{given['port']} is no port number", "Give --port a number from 1 to 65535.")
-        if not 1 <= given["workers"] <= 64:
-            raise StartProblem(f"{given['workers']} workers cannot be run", "Give --workers a number from 1 to 64.")
-        if wrong := [label for label in given.get("label") or [] if not LABEL.fullmatch(label)]:
+    def parse(cls, given: Namespace) -> "Options":
+        if not 0 <= given.port <= 65_535:
+            raise StartProblem(f"{given.port} is no port number", "Give --port a number from 1 to 65535.")
+        if not 1 <= given.web_processes <= 64:
+            raise StartProblem(
+                f"{given.web_processes} web processes cannot be run", "Give --web-processes a number from 1 to 64."
+            )
+        if not 1 <= given.workers <= 64:
+            raise StartProblem(f"{given.workers} workers cannot be run", "Give --workers a number from 1 to 64.")
+        if wrong := [label for label in given.label or [] if not LABEL.fullmatch(label)]:
             raise StartProblem(
                 f"{wrong[0]!r} is no label", "Give --label letters, digits, dots, hyphens and underscores."
             )
         return cls(
-            host=given["host"].strip("[]"),
-            port=given["port"],
-            workers=given["workers"],
-            data_dir=data_dir,
-            browser=given["browser"] and _has_display(),
-            labels=tuple(given.get("label") or ()),
+            host=given.host.strip("[]"),
+            port=given.port,
+            workers=given.workers,
+            data_dir=data_dir(given.data_dir),
+            browser=given.browser and _has_display(),
+            labels=tuple(given.label or ()),
+            web_processes=given.web_processes,
         )
 
 
@@ -47,6 +86,6 @@ def _has_display() -> bool:
 
 
 def url_of(host: str, port: int) -> str:
-    """The address a browser on this machine uses; a wildcard host is reached by loopback."""
+    """The URL for a browser on this machine. It reaches a wildcard host through loopback."""
     name = WILDCARDS.get(host, host)
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"

@@ -1,48 +1,279 @@
-"""The course of one `up`: bring the parts up in order, keep them, stop them in order."""
+"""What `up` runs: the command line of each part, its restarts, the group of its children, a run from start to stop."""
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from time import monotonic
 
-from django.conf import settings
+from mcpadmin.up import preflight, process, ready, valkey
+from mcpadmin.up.options import HELP, LOOPBACK, ROOT, Options, StartProblem, add_arguments, url_of
+from mcpadmin.up.orphan_guard import OrphanGuard
+from mcpadmin.up.process import Child, Output, Part
 
-from mcpadmin import setup
-from mcpadmin.up import assets, database, listener, lock, parts, process, socket_path
-from mcpadmin.up.clock import since_command
-from mcpadmin.up.family import Family
-from mcpadmin.up.keeper import Keeper
-from mcpadmin.up.options import LOOPBACK, Options, url_of
-from mcpadmin.up.output import Output
-from mcpadmin.up.parts import Part
-from mcpadmin.up.problems import StartProblem
-from mcpadmin.up.sentry import Sentry
-from mcpadmin.up.threads import in_daemon_thread
-
+_IMPORTED = time.monotonic()
+DRAIN_SECONDS = 7.0
+FIRST_DELAY = 0.5
+CEILING = 30.0
+# A part that ran this long was healthy: its next death resets the backoff.
+WELL_SECONDS = 60.0
+# A part that dies this often before it ever served will not recover.
+MAX_FALSE_STARTS = 4
+# Report a start that takes longer than this.
+SLOW_SECONDS = 30.0
+SWEEP_SECONDS = 5.0
+# The total for all parts, so that `up` ends within 10 s even on a loaded machine. LAST_SECONDS of it stay reserved for
+# Valkey, which stops last.
+STOP_SECONDS = 8.6
+LAST_SECONDS = 0.7
 STOP_ORDER = ("web", "beat", "worker", "valkey")
 
 
+def valkey_part(directory: Path, socket_file: Path) -> Part:
+    argv = tuple(valkey.arguments(directory, socket_file))
+    return Part("valkey", "valkey", argv, 0.8, probe=partial(valkey.answers, socket_file))
+
+
+def preparing_part() -> Part:
+    """A job that ends on its own. It needs Django, which would cost `up` 60 MB for as long as it runs."""
+    return Part("up", "up", (sys.executable, str(ROOT / "manage.py"), "prepare"), 0.5)
+
+
+def web_parts(count: int, listening: int, reports: int) -> list[Part]:
+    """All web processes accept from the same listening socket."""
+    names = ["web"] if count == 1 else [f"web{number}" for number in range(1, count + 1)]
+    # An IPv6 socket works too: daphne assumes an address family for `--fd`, but uses it only to name the peers.
+    options_of_daphne = f"--fd {listening} -v 0 --no-server-name --application-close-timeout 2"
+    argv = (sys.executable, "-m", "daphne", *options_of_daphne.split(), "mcpadmin.asgi:application")
+    env = {ready.REPORTS_VARIABLE: str(reports)}
+    return [Part(name, "web", argv, 0.9, (listening, reports), env=env) for name in names]
+
+
+def worker_parts(count: int) -> list[Part]:
+    names = ["worker"] if count == 1 else [f"worker-{number}" for number in range(1, count + 1)]
+    words = "-A mcpadmin.worker worker --pool threads --without-gossip --without-mingle -l INFO -n"
+    # `prepare` has already checked the installation. Django's own checks would load every page into the worker.
+    env = {"CELERY_SKIP_CHECKS": "true"}
+    return [
+        Part(name, "worker", (*_celery(), *words.split(), node_of(name)), DRAIN_SECONDS + 0.4, env=env)
+        for name in names
+    ]
+
+
+def node_of(name: str) -> str:
+    """The Celery node name of the part `name` (worker, worker-2)."""
+    return f"worker{name.partition('-')[2] or 1}@{socket.gethostname()}"
+
+
+def beat_part(data_dir: Path) -> Part:
+    directory = data_dir / "beat"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    words = ["-A", "mcpadmin.beat", "beat", "-l", "INFO", "-s"]
+    return Part("beat", "beat", (*_celery(), *words, str(directory / "schedule")), 0.5)
+
+
+def _celery() -> tuple[str, ...]:
+    """Suppress Celery's warning about root: `up` prints its own, which names the consequence."""
+    quiet = "ignore:You're running the worker with superuser"
+    return (sys.executable, "-W", quiet, "-m", "celery", "-q", "--no-color")
+
+
+def environment(options: Options, public_url: str, socket_file: Path, on_terminal: bool) -> dict[str, str]:
+    """The environment that lets each part find the others."""
+    env = dict(os.environ)
+    env["MCPADMIN_DATA_DIR"] = str(options.data_dir)
+    env["MCPADMIN_VALKEY_SOCKET"] = str(socket_file)
+    env["MCPADMIN_PUBLIC_URL"] = public_url
+    env["MCPADMIN_WORKERS"] = str(options.workers)
+    env["MCPADMIN_DRAIN_SECONDS"] = str(DRAIN_SECONDS)
+    env["PYTHONUNBUFFERED"] = "1"
+    if options.labels:
+        env["MCPADMIN_WORKER_LABELS"] = ",".join(options.labels)
+    env.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
+    if on_terminal and env.get("MCPADMIN_LOG_FORMAT", "auto") == "auto":
+        env["MCPADMIN_LOG_FORMAT"] = "plain"
+    return env
+
+
+class PartSupervisor:
+    """Keeps one part running: starts it, reports when it is ready, restarts it with backoff when it dies."""
+
+    def __init__(self, part: Part, env: Mapping[str, str], output: Output, on_start: Callable[[int], None]) -> None:
+        self.part, self._env, self._output, self._on_start = part, env, output, on_start
+        self.child: Child | None = None
+        self.first_ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deaths = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep(), name=f"keep {self.part.name}")
+        self._task.add_done_callback(self._give_up)
+
+    def _give_up(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (problem := task.exception()) and not self.first_ready.done():
+            self.first_ready.set_exception(problem)
+
+    async def _keep(self) -> None:
+        while True:
+            child = self.child = Child(self.part, self._env, self._output)
+            self._on_start(child.pid)
+            waiting = asyncio.create_task(self._say_ready(child))
+            status = await asyncio.shield(child.exited)  # a stop cancels this task, but not the future it waits for
+            waiting.cancel()
+            await asyncio.sleep(self._after_death(child, status))
+
+    async def _say_ready(self, child: Child) -> None:
+        task = asyncio.ensure_future(child.ready())
+        try:
+            await asyncio.wait_for(asyncio.shield(task), SLOW_SECONDS)
+        except TimeoutError:
+            self._output.say(f"{self.part.name} is not ready after {SLOW_SECONDS:.0f} s; still waiting")
+            await task
+        finally:
+            task.cancel()
+        again = " again" if self.first_ready.done() else ""
+        self._output.say(f"{self.part.name} ready{again} in {time.monotonic() - child.started:.2f} s")
+        if not self.first_ready.done():
+            self.first_ready.set_result(None)
+
+    def _after_death(self, child: Child, status: int) -> float:
+        """Report the death and return the delay before the next start."""
+        if time.monotonic() - child.started > WELL_SECONDS:
+            self._deaths = 0
+        self._deaths += 1
+        report = f"{self.part.name} {process.describe_exit(status)}"
+        last = " / ".join(child.last_lines()[-3:])
+        if not self.first_ready.done() and self._deaths >= MAX_FALSE_STARTS:
+            raise StartProblem(
+                f"{report} {self._deaths} times without becoming ready", f"Its last words: {last or '(none)'}"
+            )
+        delay = min(CEILING, FIRST_DELAY * 2 ** (self._deaths - 1))
+        self._output.say(
+            f"{report}; starting it again in {delay:.1f} s" + (f"; its last words: {last}" if last else "")
+        )
+        return delay
+
+    async def stop(self, at_most: float, hurry: asyncio.Event) -> None:
+        if self._task:
+            self._task.cancel()
+        if self.child:
+            await self.child.stop(min(self.part.grace, at_most), hurry)
+
+
+class ProcessGroup:
+    """Every child of `up`: reaps those that exit, notifies their supervisor, kills orphans inherited from a dead part."""
+
+    def __init__(self, guard: OrphanGuard, on_end: Callable[[Part, int], None]) -> None:
+        """`on_end` is called with each part that ended and its pid."""
+        self.part_supervisors: list[PartSupervisor] = []
+        self._jobs: dict[int, Child] = {}
+        self.outsiders: set[int] = set()  # started by us but not supervised (the browser)
+        self._guard, self._on_end = guard, on_end
+        self._loop = asyncio.get_running_loop()
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        self._sweep()
+
+    def _children(self) -> dict[int, PartSupervisor]:
+        return {
+            part_supervisor.child.pid: part_supervisor
+            for part_supervisor in self.part_supervisors
+            if part_supervisor.child
+        }
+
+    def _reap(self) -> None:
+        children = self._children()
+        for pid, status in process.reap():
+            if pid == self._guard.pid:
+                self._guard.revive(status)
+            elif pid in children:
+                self._end(children[pid], pid, status)
+            elif pid in self._jobs:
+                self._guard.ended(pid)
+                self._jobs.pop(pid).ended(status)
+            self.outsiders.discard(pid)
+
+    def _end(self, part_supervisor: PartSupervisor, pid: int, status: int) -> None:
+        process.kill_group(pid, signal.SIGKILL)  # processes it left in its group
+        self._guard.ended(pid)
+        if part_supervisor.child:
+            part_supervisor.child.ended(status)
+        self._on_end(part_supervisor.part, pid)
+        self._kill_adopted()
+
+    def _sweep(self) -> None:
+        """A stdio server's grandchild may be reparented to us while its worker lives on. No signal reports that."""
+        self._kill_adopted()
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _kill_adopted(self) -> list[int]:
+        known = {*self._children(), *self._jobs, self._guard.pid, *self.outsiders}
+        orphans = process.adopted(known)
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return orphans
+
+    async def run(self, part: Part, env: Mapping[str, str], output: Output) -> Child:
+        """Run a job: a child that ends on its own. `stop` ends it too."""
+        child = Child(part, env, output)
+        self._jobs[child.pid] = child
+        self._guard.started(child.pid)
+        await asyncio.shield(child.exited)
+        return child
+
+    async def stop(self, order: Iterable[str], hurry: asyncio.Event) -> None:
+        deadline = time.monotonic() + STOP_SECONDS
+        await asyncio.gather(*(job.stop(job.part.grace, hurry) for job in list(self._jobs.values())))
+        for role in order:
+            stage = [part_supervisor for part_supervisor in self.part_supervisors if part_supervisor.part.role == role]
+            reserve = 0 if role == "valkey" else LAST_SECONDS
+            at_most = max(0.1, deadline - reserve - time.monotonic())
+            await asyncio.gather(*(part_supervisor.stop(at_most, hurry) for part_supervisor in stage))
+        self._loop.remove_signal_handler(signal.SIGCHLD)
+        if self._sweeping:
+            self._sweeping.cancel()
+        await self._reap_adopted()
+
+    async def _reap_adopted(self) -> None:
+        """Reap until two rounds in a row find nothing, or for 1 s: the orphans of a killed orphan reach us a moment
+        later."""
+        deadline, quiet = time.monotonic() + 1.0, 0
+        while quiet < 2 and time.monotonic() < deadline:
+            quiet = 0 if self._kill_adopted() else quiet + 1
+            await asyncio.sleep(0.01)
+            list(process.reap())
+
+
 class Supervisor:
-    """Holds the lock and the listening socket already when `run` is called; gives both back when it returns."""
+    """One run of `up`: start the parts in order, keep them running, stop them in order.
+
+    Owns the lock and the listening socket when `run` is called and releases both before it returns."""
 
     def __init__(self, options: Options, output: Output, lock_descriptor: int, listening: socket.socket) -> None:
         self._options, self._output, self._lock, self._listening = options, output, lock_descriptor, listening
         self._port = listening.getsockname()[1]
         self._url = os.environ.get("MCPADMIN_PUBLIC_URL", "").rstrip("/") or url_of(options.host, self._port)
-        self._valkey_dir = Path(settings.VALKEY_DIR)
-        self._embedded = not settings.REDIS_URL
+        self._valkey_dir = options.data_dir / "valkey"
+        self._embedded = not os.environ.get("REDIS_URL")
+        self._reports, self._reporting = os.pipe()
+        os.set_blocking(self._reporting, False)
 
     async def run(self) -> None:
-        """Returns after an orderly stop; raises StartProblem when the start fails."""
+        """Returns after an orderly stop. Raises StartProblem when the start fails."""
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
         self._catch_signals()
         process.become_subreaper()
-        self._sentry = Sentry(self._options.data_dir, self._valkey_dir, self._lock)
-        self._family = Family(self._sentry)
+        self._guard = OrphanGuard(self._options.data_dir / preflight.LOCK, self._valkey_dir, self._lock)
+        self._children = ProcessGroup(self._guard, self._part_ended)
         bringing_up = asyncio.create_task(self._bring_up())
         stopping = asyncio.create_task(self._stop.wait())
         try:
@@ -58,7 +289,7 @@ class Supervisor:
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         heard = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asked for a life after the terminal
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: keep running after the terminal closes
             heard.append(signal.SIGHUP)
         for number in heard:
             loop.add_signal_handler(number, self._on_signal, number)
@@ -71,62 +302,68 @@ class Supervisor:
         self._output.say(f"{signal.Signals(number).name}: stopping (once more stops at once)")
         self._stop.set()
 
+    def _part_ended(self, part: Part, pid: int) -> None:
+        """Report a worker's end to the web processes. If none runs, the next one to start reads it from the pipe."""
+        if part.role == "worker" and not self._stop.is_set():
+            try:
+                os.write(self._reporting, f"{node_of(part.name)} {pid}\n".encode())
+            except BlockingIOError:  # the next worker to start, or another one, notices
+                self._output.say(f"the end of {part.name} could not be recorded")
+
     async def _bring_up(self) -> None:
-        socket_file = await self._prepare_valkey()
-        self._env = parts.environment(self._options, self._url, socket_file, os.isatty(1))
-        if self._embedded:
-            await self._start(parts.valkey_part(self._valkey_dir, socket_file))
-        await self._prepare_files()
-        web = parts.web_part(self._options, self._listening.fileno(), self._port)
-        rest = [*parts.worker_parts(self._options.workers), parts.beat_part(self._options.data_dir)]
-        await self._start(web, *rest)
-        await self._welcome()
+        socket_file = self._choose_socket()
+        self._env = environment(self._options, self._url, socket_file, os.isatty(1))
+        embedded = [valkey_part(self._valkey_dir, socket_file)] if self._embedded else []
+        _, prepared = await asyncio.gather(self._start(*embedded), self._prepare())
+        web = web_parts(self._options.web_processes, self._listening.fileno(), self._reports)
+        rest = [*worker_parts(self._options.workers), beat_part(self._options.data_dir)]
+        await self._start(*web, *rest)
+        self._welcome(prepared)
 
-    async def _prepare_valkey(self) -> Path:
+    def _choose_socket(self) -> Path:
         if not self._embedded:
-            return Path(settings.VALKEY_SOCKET)
+            return Path(os.environ.get("MCPADMIN_VALKEY_SOCKET") or valkey.recorded_socket(self._valkey_dir))
         self._valkey_dir.mkdir(mode=0o700, exist_ok=True)
-        return socket_path.choose(self._valkey_dir)
+        return valkey.choose_socket(self._valkey_dir)
 
-    async def _prepare_files(self) -> None:
-        await asyncio.gather(self._prepare_database(), self._prepare_assets())
-
-    async def _prepare_database(self) -> None:
-        begin = monotonic()
-        count = await in_daemon_thread(database.bring_up_to_date)
-        done = f"{count} migrations applied" if count else "nothing to migrate"
-        self._output.say(f"database ready in {monotonic() - begin:.2f} s ({done})")
-
-    async def _prepare_assets(self) -> None:
-        begin = monotonic()
-        if files := await in_daemon_thread(assets.collect):
-            self._output.say(f"static files ready in {monotonic() - begin:.2f} s ({files} collected)")
+    async def _prepare(self) -> dict[str, str]:
+        """Run `manage.py prepare` and return its findings."""
+        job = await self._children.run(preparing_part(), self._env, self._output)
+        found = json.loads(job.said or b"{}")
+        if "problem" in found:
+            raise StartProblem(*found["problem"])
+        if job.exited.result() != 0 or not job.said:
+            last = " / ".join(job.last_lines()[-3:])
+            end = process.describe_exit(job.exited.result())
+            raise StartProblem(f"the preparation {end}", f"Its last words: {last or '(none)'}")
+        return found  # type: ignore[no-any-return]  # written by mcpadmin/management/commands/prepare.py
 
     async def _start(self, *what: Part) -> None:
-        keepers = [Keeper(part, self._env, self._output, self._sentry.started) for part in what]
-        self._family.keepers += keepers
-        for keeper in keepers:
-            keeper.start()
-        await asyncio.gather(*(keeper.first_ready for keeper in keepers))
+        part_supervisors = [PartSupervisor(part, self._env, self._output, self._guard.started) for part in what]
+        self._children.part_supervisors += part_supervisors
+        for part_supervisor in part_supervisors:
+            part_supervisor.start()
+        await asyncio.gather(*(part_supervisor.first_ready for part_supervisor in part_supervisors))
 
-    async def _welcome(self) -> None:
-        self._warn_of_root()
-        self._warn_of_the_network()
-        if await in_daemon_thread(database.needs_administrator):
+    def _welcome(self, prepared: dict[str, str]) -> None:
+        self._warn()
+        if why := prepared["held"]:
+            self._output.say(
+                f"on hold, no session is opened: {why} Release it on the page, or with manage.py release_instance"
+            )
+        if link := prepared["setup_link"]:
             self._output.say("no administrator exists yet; create the first one here (works once, for 24 hours):")
-            self._output.say(f"  {setup.link(self._url)}")
-        lock.note(self._lock, self._url)
-        self._output.say(f"mcpadmin is ready after {since_command():.1f} s: {self._url}")
+            self._output.say(f"  {link}")
+        preflight.note_url(self._lock, self._url)
+        self._output.say(f"mcpadmin is ready after {_since_command():.1f} s: {self._url}")
         if self._options.browser:
-            self._family.outsiders.add(_open_browser(self._url))
+            self._children.outsiders.add(_open_browser(self._url))
 
-    def _warn_of_root(self) -> None:
+    def _warn(self) -> None:
         if os.geteuid() == 0:
             self._output.say(
                 "warning: this runs as root, and so does each registered command; give mcpadmin a user of its own"
             )
-
-    def _warn_of_the_network(self) -> None:
         if self._options.host in LOOPBACK:
             return
         if not self._url.startswith("https://"):
@@ -139,35 +376,61 @@ class Supervisor:
             )
 
     async def _shut_down(self) -> None:
-        await self._family.stop(STOP_ORDER, self._hurry)
+        await self._children.stop(STOP_ORDER, self._hurry)
         self._listening.close()
+        os.close(self._reports)
+        os.close(self._reporting)
         if self._embedded and self._valkey_dir.exists():
-            socket_path.forget(self._valkey_dir)
-        self._sentry.dismiss()
-        lock.release(self._options.data_dir, self._lock)
+            valkey.forget_socket(self._valkey_dir)
+        self._guard.dismiss()
+        preflight.release_lock(self._options.data_dir, self._lock)
+
+
+def _since_command() -> float:
+    """Seconds since the command was typed, including Python's own start."""
+    try:
+        with open("/proc/self/stat") as file:
+            started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, AttributeError):
+        return time.monotonic() - _IMPORTED
 
 
 def _open_browser(url: str) -> int:
-    """As a process of its own: a text browser must not take the terminal, a graphical one must outlive us."""
+    """Use a separate process: a text browser must not take over the terminal, a graphical one must outlive us."""
     env = {**os.environ, process.KEEP_MARKER: "1"}
     quiet = subprocess.DEVNULL
     argv = [sys.executable, "-m", "webbrowser", url]
-    return subprocess.Popen(  # noqa: S603 - our own words, no shell
+    return subprocess.Popen(  # noqa: S603 - fixed arguments, no shell
         argv, env=env, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
     ).pid
 
 
 def supervise(options: Options) -> None:
-    """Everything from the lock to the last part's end. Raises StartProblem."""
-    lock_descriptor = lock.acquire(options.data_dir)
-    output = Output()
+    """Run everything from taking the lock to the end of the last part. Raises StartProblem."""
+    lock_descriptor = preflight.acquire_lock(options.data_dir)
+    output = Output(as_json=os.environ.get("MCPADMIN_LOG_FORMAT") == "json")
     try:
-        listening = listener.listen(options.host, options.port)
+        listening = preflight.listen(options.host, options.port)
     except StartProblem:
-        lock.release(options.data_dir, lock_descriptor)
+        preflight.release_lock(options.data_dir, lock_descriptor)
         raise
     try:
         asyncio.run(Supervisor(options, output, lock_descriptor, listening).run())
         output.say("stopped")
     finally:
         output.close()
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = ArgumentParser(prog="manage.py up", description=HELP)
+    add_arguments(parser)
+    try:
+        preflight.check_python()
+        options = Options.parse(parser.parse_args(arguments))
+        preflight.prepare_data_dir(options.data_dir)
+        supervise(options)
+    except StartProblem as problem:
+        sys.stderr.write(f"mcpadmin cannot run: {problem}\n")
+        return 1
+    return 0

@@ -13,7 +13,7 @@ NPM_SECONDS = 180
 
 
 class VendorError(Exception):
-    """Something about a vendored file is not as vendor.toml or the lock says; the text tells what to do."""
+    """A vendored file does not match vendor.toml or the lock; the text says what to do."""
 
 
 def unpack(package: Package, into: Path) -> Path:

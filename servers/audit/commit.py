@@ -52,7 +52,7 @@ def commit(batch: list[Work[Any]]) -> list[Any]:
     try:
         transaction.on_commit(
             lambda: committed.append(True)
-        )  # first of all hooks: tells a failed commit from a failed hook
+        )  # runs before all other hooks: distinguishes a failed commit from a failed hook
         results = _run(batch)
     except BaseException as exc:  # whatever ends the batch, it is rolled back before it is raised again
         block.__exit__(type(exc), exc, exc.__traceback__)
@@ -60,7 +60,7 @@ def commit(batch: list[Work[Any]]) -> list[Any]:
     try:
         with _down():
             block.__exit__(None, None, None)
-    except Exception:  # after the commit, a hook's error must not undo what the callers are told
+    except Exception:  # after the commit, a hook's error must not change what the callers get
         if not committed:
             raise
         log.exception("a hook after the commit failed")
@@ -118,7 +118,7 @@ def broken(used: Any) -> bool:
 def fail(batch: list[Work[Any]], cause: BaseException | None) -> None:
     log.error("the audit log cannot be written", works=len(batch), problem=str(cause)[:300])
     for work in batch:
-        problem = AuditUnavailable("The audit log cannot be written, so this was not done. Try again in a moment.")
+        problem = AuditUnavailable("The audit log is not available, so nothing was changed. Try again in a moment.")
         problem.__cause__ = cause
         settle(work, problem)
 

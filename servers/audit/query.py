@@ -1,11 +1,15 @@
 """Reading the log: filters that stand in the URL, pages by key, and rows for those who catch up."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
+from django.core.exceptions import EmptyResultSet
+from django.db import connection
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
@@ -24,6 +28,7 @@ GROUPS = {
     "credentials": ("Credentials", ("server:credential:",)),
     "servers": ("Servers", ("server:",)),
     "sign-in": ("Sign-in and passwords", ("account:session:", "account:password:")),
+    "instance": ("Instance", ("instance:",)),
     "rights": ("Accounts and rights", ("account:",)),
 }
 _TONES = {
@@ -72,12 +77,25 @@ class Filters:
     def __bool__(self) -> bool:
         return any(getattr(self, item.name) for item in fields(self))
 
+    def text_form(self) -> str:
+        """As a query string, in one spelling for the same filters."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        words = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
+        return urlencode({name: value for name, value in words.items() if value})
+
     def apply(self, events: QuerySet[AuditEvent]) -> QuerySet[AuditEvent]:
         return events.filter(self._kind(), self._server(), self._text(), **self._exact())
 
+    def arms(self, events: QuerySet[AuditEvent]) -> list[QuerySet[AuditEvent]]:
+        """The same events in parts, each of which one index returns in order: one part per action of a group."""
+        if not self.kind or self.kind in AuditAction.values:
+            return [self.apply(events)]
+        rest = replace(self, kind="").apply(events)
+        return [rest.filter(action=action) for action in actions_of(self.kind)]
+
     def _exact(self) -> dict[str, Any]:
-        wanted = {"actor_name": self.user, "outcome": self.outcome, "at__gte": self.since, "at__lte": self.until}
-        return {lookup: value for lookup, value in wanted.items() if value}
+        lookups = {"actor_name": self.user, "outcome": self.outcome, "at__gte": self.since, "at__lte": self.until}
+        return {lookup: value for lookup, value in lookups.items() if value}
 
     def _kind(self) -> Q:
         if not self.kind:
@@ -135,24 +153,62 @@ class Page:
         return self.events[0].seq if self.events else 0
 
 
-def page(events: QuerySet[AuditEvent], before: int | None = None, after: int | None = None) -> Page:
+def page(
+    events: QuerySet[AuditEvent], filters: Filters | None = None, before: int | None = None, after: int | None = None
+) -> Page:
     """One page by key: no OFFSET and no COUNT, so the millionth page costs what the first does."""
+    arms = (filters or Filters()).arms(events)
     if after is not None:
-        rows = list(events.filter(seq__gt=after).order_by("seq")[: PAGE_SIZE + 1])
+        rows = _first([arm.filter(seq__gt=after) for arm in arms], "seq", PAGE_SIZE + 1)
         shown = rows[:PAGE_SIZE][::-1]
         newer = shown[0].seq if len(rows) > PAGE_SIZE else None
-        older = shown[-1].seq if shown and events.filter(seq__lte=after).exists() else None
+        older = shown[-1].seq if shown and _any([arm.filter(seq__lte=after) for arm in arms]) else None
         return Page(shown, newer, older)
-    bounded = events if before is None else events.filter(seq__lt=before)
-    rows = list(bounded.order_by("-seq")[: PAGE_SIZE + 1])
+    bounded = arms if before is None else [arm.filter(seq__lt=before) for arm in arms]
+    rows = _first(bounded, "-seq", PAGE_SIZE + 1)
     shown = rows[:PAGE_SIZE]
-    newer = shown[0].seq if before is not None and shown and events.filter(seq__gt=shown[0].seq).exists() else None
+    moved = before is not None and shown
+    newer = shown[0].seq if moved and _any([arm.filter(seq__gt=shown[0].seq) for arm in arms]) else None
     return Page(shown, newer, shown[-1].seq if len(rows) > PAGE_SIZE else None)
 
 
-def rows_after(seq: int, limit: int = CATCH_UP_LIMIT) -> list[AuditEvent]:
-    """What a reader who has seen `seq` has missed, oldest first, at most `limit`."""
-    return list(AuditEvent.objects.filter(seq__gt=seq).order_by("seq")[:limit])
+def _first(arms: list[QuerySet[AuditEvent]], order: str, count: int) -> list[AuditEvent]:
+    """The first `count` of all arms in `order`. Each arm has its own limit: with "action IN (…)" both databases read
+    and sort every event of all these actions before the first row."""
+    if len(arms) == 1:
+        return list(arms[0].order_by(order)[:count])
+    seqs = _union([arm.order_by(order).values("seq")[:count] for arm in arms])
+    found = AuditEvent.objects.filter(seq__in=sorted(seqs, reverse=order.startswith("-"))[:count])
+    return list(found.order_by(order))
+
+
+def _any(arms: list[QuerySet[AuditEvent]]) -> bool:
+    return bool(_first(arms, "seq", 1))
+
+
+def _union(arms: list[QuerySet[Any, Any]]) -> list[int]:
+    """Django refuses a LIMIT inside of a union on SQLite, which takes it in a sub-query."""
+    parts, values = [], []
+    for arm in arms:
+        with suppress(EmptyResultSet):
+            sql, given = arm.query.sql_with_params()
+            parts.append(f"SELECT seq FROM ({sql}) part")  # noqa: S608  # the ORM's own SQL, with parameters
+            values += given
+    if not parts:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(parts), values)
+        return [int(row[0]) for row in cursor.fetchall()]
+
+
+def rows_after(
+    seq: int, limit: int = CATCH_UP_LIMIT, filters: Filters | None = None, until: int | None = None
+) -> list[AuditEvent]:
+    """What a reader who has seen `seq` has missed up to `until`, oldest first, at most `limit`."""
+    events = AuditEvent.objects.filter(seq__gt=seq)
+    if until is not None:
+        events = events.filter(seq__lte=until)
+    return list((filters.apply(events) if filters else events).order_by("seq")[:limit])
 
 
 def head_seq() -> int:

@@ -19,8 +19,8 @@ from django.db import connection, transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
-from servers.audit.canonical import canonical, clean, sha256
 from servers.enums import AuditAction, AuditOutcome
+from servers.json.canonical import canonical, clean, sha256
 from servers.models import AuditEvent, AuditHead, Server
 from servers.signals import audit_recorded
 
@@ -53,7 +53,7 @@ class Actor:
 
     @classmethod
     def current(cls) -> "Actor":
-        """Whoever sent the request that is being answered; outside of a request the product itself."""
+        """The user of the current request; outside of a request, the product itself."""
         request = current_request.get()
         return SYSTEM if request is None else cls.of(request)
 

@@ -22,20 +22,22 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, TypeVar
 
+import structlog
 from django.db import connection, transaction
 
 from servers.audit.acts import Trail, audited
 from servers.audit.commit import Abandoned, AuditUnavailable, Down, Work, broken, commit, fail, settle
 from servers.audit.record import Event
 
-__all__ = ["AuditUnavailable", "Trail", "Writer", "WriterBusy", "audited", "reset", "writer"]
+__all__ = ["AuditUnavailable", "Trail", "Writer", "WriterBusy", "after_batches", "audited", "reset", "writer"]
 
+log = structlog.get_logger("mcpadmin.audit")
 T = TypeVar("T")
 QUEUE_LIMIT = 2_000
 BATCH_LIMIT = 256
 #: a commit that has begun cannot be taken back: how long a caller whose time is over still waits for it
 COMMIT_GRACE_SECONDS = 3.0
-#: works that nobody waits for (log lines) are taken up when nothing else waits, or after this time
+#: writes that no caller waits for (log lines) run when nothing else is queued, or after this time
 SPARE_SECONDS = 0.5
 #: SQLite is not fair: without a pause, a process that commits back to back starves every other writer for seconds
 FAIRNESS_SECONDS = 0.001
@@ -53,6 +55,7 @@ class Writer:
         self._spare: deque[Work[Any]] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._wake_at: float | None = None
 
     # --- for callers ----------------------------------------------------------------------------------------------
     def submit(
@@ -72,7 +75,7 @@ class Writer:
             if self._stopping:
                 raise WriterBusy("This process is stopping.")
             if len(self._queue) + len(self._urgent) + len(self._spare) >= QUEUE_LIMIT:
-                raise WriterBusy("Too many changes wait for the audit log.")
+                raise WriterBusy("Too many changes are waiting for the audit log.")
             (self._urgent if urgent else self._spare if spare else self._queue).append(work)
             self._ensure_thread()
             self._condition.notify()
@@ -134,17 +137,21 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while batch := self._next():
+            while (batch := self._next()) is not None:
                 self._flush(batch)
+                again = _run_follow_up()
+                self._wake_at = None if again is None else time.monotonic() + again
                 if connection.vendor == "sqlite" and self._waits():
                     time.sleep(FAIRNESS_SECONDS)
         finally:
             connection.close()
 
-    def _next(self) -> list[Work[Any]]:
-        """Waits; empty when the writer stops and nothing is left."""
+    def _next(self) -> list[Work[Any]] | None:
+        """Waits. None when the writer stops and nothing is left; empty when only the follow-up is due."""
         with self._condition:
-            self._condition.wait_for(lambda: self._waits() or self._stopping)
+            seconds = None if self._wake_at is None else max(0.0, self._wake_at - time.monotonic())
+            if self._condition.wait_for(lambda: self._waits() or self._stopping, seconds) and not self._waits():
+                return None
             batch: list[Work[Any]] = []
             while (self._urgent or self._queue) and len(batch) < BATCH_LIMIT:
                 batch.append((self._urgent or self._queue).popleft())
@@ -183,8 +190,30 @@ class Writer:
 
 
 def _too_late(*, known: bool = True) -> AuditUnavailable:
-    end = ", so this was not done. Try again." if known else ". Look whether this was done before you try again."
+    end = (
+        ", so nothing was changed. Try again." if known else ". Check whether the change was made before trying again."
+    )
     return AuditUnavailable(f"The audit log could not be written in time{end}")
+
+
+# --- after each batch ---------------------------------------------------------------------------------------------------
+FollowUp = Callable[[], float | None]
+_follow_up: FollowUp | None = None
+
+
+def after_batches(job: FollowUp) -> None:
+    """Have `job` run in the writer's thread after each batch, when its callers have their results. It returns in how many
+    seconds it wants to run again at the latest, None: after the next batch. It must not block."""
+    global _follow_up
+    _follow_up = job
+
+
+def _run_follow_up() -> float | None:
+    try:
+        return _follow_up() if _follow_up is not None else None
+    except Exception:  # the thread serves every caller: a follow-up that fails may not end it
+        log.exception("audit.follow_up_failed")
+        return None
 
 
 # --- one a process ----------------------------------------------------------------------------------------------------

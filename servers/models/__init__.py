@@ -1,8 +1,13 @@
+"""The tables of servers, credentials, definitions and the audit log."""
+
 from servers.models.audit import AuditEvent, AuditHead
 from servers.models.catalog import Definition, DefinitionVersion
 from servers.models.credential import Credential, CredentialUse
 from servers.models.draft import ServerDraft
+from servers.models.icon import Icon
 from servers.models.identity import Identity
+from servers.models.instance import Instance
+from servers.models.job import BackgroundJob
 from servers.models.payload import Payload
 from servers.models.server import Server, ServerValue
 from servers.models.sign_in import SignIn
@@ -10,11 +15,14 @@ from servers.models.sign_in import SignIn
 __all__ = [
     "AuditEvent",
     "AuditHead",
+    "BackgroundJob",
     "Credential",
     "CredentialUse",
     "Definition",
     "DefinitionVersion",
+    "Icon",
     "Identity",
+    "Instance",
     "Payload",
     "Server",
     "ServerDraft",

@@ -13,7 +13,7 @@ class Definition(models.Model):
     identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="definitions")
     kind = models.CharField(max_length=20, choices=DefinitionKind)
     key = models.TextField()  # a tool's or prompt's name, a resource's URI, a template's URI template
-    title = models.TextField(blank=True)
+    title = models.TextField(blank=True)  # of a resource or template without one: its name
     description = models.TextField(blank=True)
     position = models.PositiveIntegerField()
     body = models.TextField()

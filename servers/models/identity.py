@@ -8,9 +8,9 @@ from servers.models.server import Server
 
 
 class Identity(models.Model):
-    """Who we are to a server: the credential a session speaks with. One upstream session is never shared by two.
+    """Who we are to a server: the credential a session uses. Two identities never share one upstream session.
 
-    A personal one is its `user`'s alone: nobody else's call goes through its session.
+    A personal one belongs to its `user` only: no one else's call goes through its session.
     """
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
@@ -22,7 +22,7 @@ class Identity(models.Model):
     )
     declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     # what the server's last demand for a sign-in named: {"metadata_url": "", "scopes": []}; of the shared one also
-    # {"expected": …}, an admin's choice: see domain/issuers.py
+    # {"expected": …}, an admin's choice: see servers/credentials/issuers.py
     challenge = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)  # of a personal one: given up, its history is kept

@@ -1,3 +1,4 @@
+import shlex
 import uuid
 from typing import Any
 
@@ -48,8 +49,8 @@ class Server(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
 
-    #: of a row that was read for somebody (see access.identity_key): whose session and lists are meant. The key of an
-    #: identity, 0 where they have none yet; None means the shared one
+    #: on a row that was read for a user (see access.identity_key): whose session and lists are meant. The key of an
+    #: identity, 0 where the user has none yet; None means the shared one
     seen_as: int | None = None
 
     class Meta:
@@ -57,7 +58,7 @@ class Server(models.Model):
         permissions = [
             ("manage_stdio", "May register commands that run on the workers"),
             ("call_tool", "May call tools"),
-            ("answer_question", "May answer questions of servers"),
+            ("answer_question", "May answer server requests"),
             ("manage_subscription", "May subscribe to resources"),
             ("view_payload", "May read arguments and results of calls"),
         ]
@@ -66,7 +67,7 @@ class Server(models.Model):
         return self.name
 
     @property
-    def seen_through(self) -> dict[str, Any]:
+    def identity_filter(self) -> dict[str, Any]:
         """A filter for rows of an identity (sessions, definitions, ...): those that `seen_as` means."""
         if self.seen_as is not None:
             return {"identity_id": self.seen_as}
@@ -74,13 +75,13 @@ class Server(models.Model):
 
     @property
     def unencrypted(self) -> bool:
-        """Whoever sits on the way can read along; the pages say so."""
+        """Anyone on the network path can read the traffic; the pages say so."""
         return self.transport != TransportKind.STDIO and self.url.lower().startswith(("http:", "ws:"))
 
     @property
     def endpoint(self) -> str:
-        """The command line or URL, as lists show it."""
-        return self.url if self.transport != TransportKind.STDIO else " ".join([self.command, *self.arguments])
+        """The URL, or the command line as a shell reads it."""
+        return self.url if self.transport != TransportKind.STDIO else shlex.join([self.command, *self.arguments])
 
 
 class ServerValue(models.Model):

@@ -19,6 +19,7 @@ from servers.validators.commands import (
     validate_command,
     validate_working_directory,
 )
+from servers.validators.launchers import asks_before_installing, launcher
 from servers.validators.limits import LIMITS, validate_limit, validate_limits
 from servers.validators.naming import (
     RESERVED_SLUGS,
@@ -47,11 +48,13 @@ __all__ = [
     "RESERVED_SLUGS",
     "TIMES",
     "Root",
+    "asks_before_installing",
     "holds_secret",
     "is_encrypted",
     "is_loopback",
     "is_reference",
     "is_secret_parameter",
+    "launcher",
     "looks_like_token",
     "looks_secret",
     "masked_url",

@@ -23,8 +23,8 @@ def split_url(url: str) -> SplitResult:
         _ = parts.port  # raises for what is no port
     except ValueError as exc:
         # The parser quotes what it cannot read, which may be a password.
-        what = "its port is not a number up to 65535" if "ort" in str(exc)[:5] else "its host cannot be read"
-        raise ValidationError(f"This is no URL: {what}.", code="url") from None
+        what = "its port is not a number up to 65535" if "ort" in str(exc)[:5] else "the host is not valid"
+        raise ValidationError(f"Invalid URL: {what}.", code="url") from None
     return parts
 
 
@@ -32,7 +32,7 @@ def validate_url(url: str) -> None:
     """Of a server behind HTTP, whichever transport it speaks there."""
     parts = _readable(url)
     if parts.scheme.lower() in _WEBSOCKET_PORTS:
-        raise ValidationError("ws:// and wss:// belong to the transport WebSocket. Choose it above.", code="scheme")
+        raise ValidationError("For ws:// and wss:// URLs, choose the WebSocket transport.", code="scheme")
     if parts.scheme.lower() not in _HTTP_PORTS:
         raise ValidationError("Start the URL with http:// or https://.", code="scheme")
     _check_parts(url, parts, "https://mcp.example.com/mcp")
@@ -52,23 +52,25 @@ def url_rule(transport: str) -> Callable[[str], None]:
 
 def _readable(url: str) -> SplitResult:
     if CONTROL.search(url) or " " in url or "\t" in url:
-        raise ValidationError("A URL has no blanks or line breaks. Write a blank as %20.", code="url")
+        raise ValidationError("A URL cannot contain spaces or line breaks. Write a space as %20.", code="url")
     parts = split_url(url)
     scheme, mark, _ = url.partition("://")
     if "${" in (scheme if mark else url[:2]) + parts.netloc:
-        message = "A reference may stand in the path and the query. Write scheme, host and port out: what is sent there is bound to them."
+        message = "References are allowed only in the path and query. Write out scheme, host and port."
         raise ValidationError(message, code="reference")
     return parts
 
 
 def _check_parts(url: str, parts: SplitResult, example: str) -> None:
     if not parts.hostname:
-        raise ValidationError(f"The URL names no host. Write it like {example}.", code="host")
+        raise ValidationError(f"The URL has no host. Example: {example}.", code="host")
     if parts.username is not None or parts.password is not None:
-        message = "Take the user name and password out of the URL and put them in a header: it is sealed, a URL is not."
+        message = (
+            "Move the user name and password from the URL to a header: headers are stored encrypted, URLs are not."
+        )
         raise ValidationError(message, code="userinfo")
     if parts.fragment or url.endswith("#"):
-        raise ValidationError("Leave out the part after #: it is never sent to a server.", code="fragment")
+        raise ValidationError("Remove the part after #: it is never sent to a server.", code="fragment")
 
 
 def origin(url: str) -> tuple[str, str, int]:

@@ -10,7 +10,7 @@ RESERVED_SLUGS = frozenset({"add", "demo", "test", "import", "export", "new"})
 
 def validate_slug(slug: str) -> None:
     if slug in RESERVED_SLUGS:
-        raise ValidationError(f"“{slug}” is a word of our own addresses. Choose another short name.", code="reserved")
+        raise ValidationError(f"“{slug}” is reserved. Choose another short name.", code="reserved")
 
 
 def validate_tags(tags: list[str]) -> None:
@@ -23,7 +23,7 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}\Z")
 
 def validate_worker_label(label: str) -> None:
     if label and not _LABEL.match(label):
-        words = "At most 60 letters, digits, dots, hyphens and underscores; it begins with a letter or digit."
+        words = "At most 60 letters, digits, dots, hyphens and underscores, starting with a letter or digit."
         raise ValidationError(words, code="label")
 
 

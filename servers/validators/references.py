@@ -2,7 +2,8 @@
 
 import re
 
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*|file:[^{}\x00-\x1f]{1,500})\}")
+# after `$$`, which begins a literal `${`, there is none
+_REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*|file:[^{}\x00-\x1f]{1,500})\}")
 
 
 def references(text: str) -> list[str]:

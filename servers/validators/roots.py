@@ -29,7 +29,7 @@ def validate_root_uri(uri: str) -> None:
     if len(uri) > MAX_URI_LENGTH:
         raise ValidationError(f"At most {MAX_URI_LENGTH:,} characters.", code="length")
     if CONTROL.search(uri) or " " in uri or "\t" in uri or not uri.isascii() or _BROKEN_ESCAPE.search(uri):
-        message = "Write blanks and letters beyond ASCII as in %20, and % itself as %25; or enter the plain path."
+        message = "Percent-encode spaces and non-ASCII letters (%20), and % as %25; or enter the plain path."
         raise ValidationError(message, code="uri")
     _validate_parts(uri)
 
@@ -38,22 +38,22 @@ def _validate_parts(uri: str) -> None:
     try:
         parts = urlsplit(uri)
     except ValueError as exc:
-        raise ValidationError(f"This is no URI: {exc}.", code="uri") from exc
+        raise ValidationError(f"Invalid URI: {exc}.", code="uri") from exc
     if parts.scheme.lower() != "file":
-        raise ValidationError("A root is a file URI. Start it with file:///.", code="scheme")
+        raise ValidationError("A root must be a file URI, starting with file:///.", code="scheme")
     if not uri.startswith("file:///"):
-        raise ValidationError("Write three slashes and the whole path: file:///srv/data.", code="path")
+        raise ValidationError("Use three slashes and an absolute path: file:///srv/data.", code="path")
     if parts.query or parts.fragment or uri[-1] in "?#":
-        raise ValidationError("A root has no part after ? or #. Write them as %3F and %23.", code="uri")
+        raise ValidationError("A root cannot contain ? or #. Write them as %3F and %23.", code="uri")
     if ".." in unquote(parts.path).split("/"):
-        raise ValidationError("Write the path without “..”: a server is told one plain folder.", code="path")
+        raise ValidationError("Enter the path without “..”.", code="path")
 
 
 def validate_root_name(name: str) -> None:
     if len(name) > MAX_NAME_LENGTH:
         raise ValidationError(f"At most {MAX_NAME_LENGTH} characters.", code="length")
     if CONTROL.search(name) or "\t" in name:
-        raise ValidationError("A name is one line without control characters.", code="name")
+        raise ValidationError("A name must be one line without control characters.", code="name")
 
 
 def validate_roots(roots: Sequence[Root]) -> None:
@@ -64,4 +64,4 @@ def validate_roots(roots: Sequence[Root]) -> None:
         validate_root_name(root["name"])
     uris = [root["uri"] for root in roots]
     if doubles := {uri for uri in uris if uris.count(uri) > 1}:
-        raise ValidationError(f"{min(doubles)} is given twice.", code="double")
+        raise ValidationError(f"{min(doubles)} is listed twice.", code="double")

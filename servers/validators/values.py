@@ -45,34 +45,34 @@ _OWN_HEADERS = frozenset(
 
 def validate_header_name(name: str) -> None:
     if not _TOKEN.fullmatch(name):
-        message = f"“{name}” is no header name: letters, digits and hyphens only, without the colon."
+        message = f"“{name}” is not a valid header name: use only letters, digits and hyphens, without the colon."
         raise ValidationError(message, code="header_name")
     if name.lower() in _OWN_HEADERS:
-        raise ValidationError(f"{name} is set by mcpadmin itself on each request. Remove this row.", code="own_header")
+        raise ValidationError(f"{name} is set by mcpadmin on each request. Remove this row.", code="own_header")
 
 
 def validate_header_value(value: str) -> None:
     if CONTROL.search(value):
-        raise ValidationError("A header value is one line without control characters.", code="header_value")
+        raise ValidationError("A header value must be one line without control characters.", code="header_value")
     if value != value.strip():
-        raise ValidationError("Remove the blanks around the value.", code="header_value")
+        raise ValidationError("Remove leading and trailing spaces.", code="header_value")
     try:
         value.encode("ascii")
     except UnicodeEncodeError as exc:
-        message = "A header value has ASCII characters only. Encode others, for example as %E2%82%AC."
+        message = "A header value can contain only ASCII characters. Encode others, for example as %E2%82%AC."
         raise ValidationError(message, code="header_value") from exc
     _validate_length(value)
 
 
 def validate_variable_name(name: str) -> None:
     if not _VARIABLE.fullmatch(name):
-        message = f"“{name}” is no variable name: letters, digits and _, not starting with a digit."
+        message = f"“{name}” is not a valid variable name: use letters, digits and _, not starting with a digit."
         raise ValidationError(message, code="variable_name")
 
 
 def validate_variable_value(value: str) -> None:
     if "\0" in value:
-        raise ValidationError("A variable cannot hold a NUL character.", code="variable_value")
+        raise ValidationError("A variable cannot contain a NUL character.", code="variable_value")
     _validate_length(value)
 
 

@@ -1,0 +1,1 @@
+"""One file for each page about servers, credentials and the audit log."""

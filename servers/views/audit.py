@@ -7,18 +7,18 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.audit import payloads, query
-from servers.audit.verify import Verdict, verify, verify_last
-from servers.enums import PayloadKind
-from servers.forms import AuditFilterForm
+from servers.audit.record import Actor
+from servers.audit.verify import Verdict, verify
+from servers.enums import JobKind, PayloadKind
+from servers.jobs import board, requesting
+from servers.kit.filters import ignored
 from servers.models import AuditEvent, Payload
+from servers.registration.forms import AuditFilterForm
 
-VERIFIED = 1_000
-_SESSION_KEY = "audit_verdict"
 _TREE_BYTES = 512 * 1024
 
 
@@ -27,45 +27,50 @@ def index(request: HttpRequest) -> HttpResponse:
     events = access.audit_events(request.user)
     form = AuditFilterForm(request.GET)
     before, after = _number(request, "before"), _number(request, "after")
-    page = query.page(form.filters.apply(events), before, after)
+    head = (
+        query.head_seq() if form.filters else 0
+    )  # before the rows: an event in between then shows twice and is never missed
+    page = query.page(events, form.filters, before, after)
     first = before is None and after is None
+    topic = f"audit?{form.filters.text_form()}" if form.filters else "audit"
     context = {
         "nav": "audit",
         "form": form,
         "filtered": bool(form.filters),
+        "ignored_filters": ignored(request.GET, {name: getattr(form.filters, name) for name in form.fields}),
         "active_filters": _active(request, form),
         "page": page,
         "rows": [query.event_row(event) for event in page.events],
-        "live": first and not form.filters,
-        "count_live": first and bool(form.filters),
-        "head": page.newest_seq if not form.filters else query.head_seq(),
-        "verdict": request.session.get(_SESSION_KEY),
-        "may_verify": access.may(request.user, "verify_chain"),
+        "live": first and bool(page.events),
+        "count_live": not first or not page.events,
+        "first": first,
+        "topic": topic,
+        "head": max(head, page.newest_seq),
+        "verification": board.verification() if access.may(request.user, "verify_chain") else None,
         "selected": _selected(request, events),
     }
-    return render(request, "servers/audit/list.html", context)
+    return render(request, "audit/list.html", context)
 
 
 @require_safe
 def detail(request: HttpRequest, seq: int) -> HttpResponse:
     event = access.audit_events(request.user).filter(seq=seq).first()
     if event is None:
-        raise Http404("There is no event of this number.")
-    return render(request, "servers/audit/detail.html", {"nav": "audit", "selected": _shown(request, event)})
+        raise Http404("This event does not exist.")
+    return render(request, "audit/detail.html", {"nav": "audit", "selected": _shown(request, event)})
 
 
 @require_POST
-def verify_newest(request: HttpRequest) -> HttpResponse:
+def verify_all(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view_auditevent")
-    access.require(request.user, "verify_chain")
-    verdict = verify_last(VERIFIED)
-    request.session[_SESSION_KEY] = {"ok": verdict.ok, "at": timezone.now().isoformat(), "reason": verdict.reason}
-    if verdict.ok:
-        messages.success(request, f"The chain holds: the newest {verdict.checked:,} events were verified.")
+    try:
+        job = requesting.request(JobKind.VERIFICATION, request.user, Actor.of(request))
+    except requesting.Busy as busy:
+        messages.warning(request, str(busy))
     else:
-        messages.error(
-            request, f"The chain is broken. {verdict.reason} Run “manage.py verify_audit” for the whole chain."
-        )
+        job.refresh_from_db()
+        if job.detail:
+            messages.warning(request, job.detail)
     return redirect("audit:list")
 
 
@@ -136,7 +141,7 @@ def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPay
     if not named:
         return []
     if not access.may_read_payloads(request.user):
-        missing = "You may not read arguments and results. Ask an administrator for the right."
+        missing = "You don't have permission to view arguments and results. Ask an administrator for access."
         return [ShownPayload(_title(name), digest, missing=missing) for digest, name in named.items()]
     stored = {row.digest: row for row in Payload.objects.filter(digest__in=named)}
     return [_payload(_title(name), digest, stored.get(digest)) for digest, name in named.items()]
@@ -148,7 +153,7 @@ def _title(name: str) -> str:
 
 def _payload(title: str, digest: str, row: Payload | None) -> ShownPayload:
     if row is None:
-        return ShownPayload(title, digest, missing="Not stored any more.", intact=False)
+        return ShownPayload(title, digest, missing="No longer stored.", intact=False)
     text = payloads.read(row)
     if text is None:
         return ShownPayload(title, digest, size=row.size, missing=f"Erased {row.erased_at:%Y-%m-%d %H:%M} UTC.")

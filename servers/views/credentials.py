@@ -1,6 +1,6 @@
-"""Credentials as pages: a board of how they fare, one credential, adding, replacing, deleting, and their use by servers.
+"""Credential pages: a board of their state, one credential, adding, replacing, deleting, and their use by servers.
 
-No page holds a value. A box that was filled in and refused comes back empty.
+No page holds a value. A field that was filled in and refused is redisplayed empty.
 """
 
 from typing import Any
@@ -15,12 +15,12 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.audit.record import Actor
+from servers.credentials import board as reading
+from servers.credentials import vault
+from servers.credentials.forms.credential import ENTERED, CredentialForm, shown_details
+from servers.credentials.kinds import Parts
 from servers.crypto import SealError
-from servers.domain import credential_board as reading
-from servers.domain import credentials
-from servers.domain.credential_parts import Parts
 from servers.enums import CredentialKind, TransportKind
-from servers.forms.credential import ENTERED, CredentialForm, shown_details
 from servers.models import Credential, Server
 
 _STARTED_WITH = {True: CredentialKind.ENVIRONMENT, False: CredentialKind.BEARER}
@@ -30,7 +30,7 @@ def credential_for(request: HttpRequest, uid: UUID, right: str = "view_credentia
     access.require(request.user, "view_credential")
     found = Credential.objects.filter(uid=uid).first()
     if found is None:
-        raise Http404("There is no such credential.")
+        raise Http404("This credential does not exist.")
     access.require(request.user, right)
     return found
 
@@ -40,12 +40,12 @@ def board(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view_credential")
     rows = reading.board(access.visible_servers(request.user))
     context = {"nav": "credentials", "rows": rows, "rights": access.rights(request.user)}
-    return render(request, "servers/credentials/board.html", context)
+    return render(request, "credentials/board.html", context)
 
 
 @require_safe
 def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
-    return render(request, "servers/credentials/detail.html", _detail(request, credential_for(request, uid)))
+    return render(request, "credentials/detail.html", _detail(request, credential_for(request, uid)))
 
 
 def _detail(request: HttpRequest, credential: Credential) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _detail(request: HttpRequest, credential: Credential) -> dict[str, Any]:
 
 
 def _replaceable(credential: Credential) -> bool:
-    """Somebody's own is entered by that person, at the server."""
+    """A personal one is entered by its owner, at the server."""
     return credential.kind in ENTERED and credential.owner_id is None
 
 
@@ -69,11 +69,11 @@ def _replaceable(credential: Credential) -> bool:
 def add(request: HttpRequest) -> HttpResponse:
     """`?kind=` chooses the boxes; `?server=` is the one that uses it at once."""
     access.require(request.user, "manage_credential")
-    server = _wanted_server(request)
+    server = _requested_server(request)
     kind = _kind(request, server)
     form = CredentialForm(kind, request.POST if request.method == "POST" else None, url=server.url if server else "")
     if request.method == "POST" and form.is_valid() and (made := _created(request, form)) is not None:
-        messages.success(request, f"{made.name} is sealed. It can be replaced, never shown.")
+        messages.success(request, f"{made.name} is stored encrypted. It can be replaced but is never shown.")
         return _attached(request, server, made) if server else redirect("credentials:detail", made.uid)
     context = {
         "nav": "credentials",
@@ -83,18 +83,18 @@ def add(request: HttpRequest) -> HttpResponse:
         "server": server,
         "rights": access.rights(request.user),
     }
-    return render(request, "servers/credentials/add.html", context, status=422 if form.errors else 200)
+    return render(request, "credentials/add.html", context, status=422 if form.errors else 200)
 
 
-def _wanted_server(request: HttpRequest) -> Server | None:
+def _requested_server(request: HttpRequest) -> Server | None:
     slug = request.GET.get("server", "")
     return access.server_for(request.user, slug, "change") if slug else None
 
 
 def _kind(request: HttpRequest, server: Server | None) -> CredentialKind:
-    wanted, offered = request.GET.get("kind", ""), _kinds(server)
+    requested, offered = request.GET.get("kind", ""), _kinds(server)
     local = server is not None and server.transport == TransportKind.STDIO
-    return CredentialKind(wanted) if wanted in offered else _STARTED_WITH[local]
+    return CredentialKind(requested) if requested in offered else _STARTED_WITH[local]
 
 
 def _kinds(server: Server | None) -> list[CredentialKind]:
@@ -109,7 +109,7 @@ def _created(request: HttpRequest, form: CredentialForm) -> Credential | None:
     parts = Parts(form.kind, form.details(), form.secrets())
     name, url = form.cleaned_data["name"], form.cleaned_data.get("url", "")
     try:
-        return credentials.create(Actor.of(request), request.user, name, parts, url)
+        return vault.create(Actor.of(request), request.user, name, parts, url)
     except ValidationError as problem:
         form.refuse(problem)
     except SealError as problem:
@@ -122,19 +122,19 @@ def _created(request: HttpRequest, form: CredentialForm) -> Credential | None:
 def replace(request: HttpRequest, uid: UUID) -> HttpResponse:
     credential = credential_for(request, uid, "manage_credential")
     if not _replaceable(credential):
-        raise Http404("This credential is replaced by whoever signed in or entered it as their own.")
+        raise Http404("Only the user who added this credential can replace it.")
     form = CredentialForm(credential.kind, request.POST, stored=credential.details)
     if form.is_valid():
         try:
             parts = Parts(form.kind, form.details(), form.secrets())
-            credentials.replace(Actor.of(request), request.user, credential, parts)
+            vault.replace(Actor.of(request), request.user, credential, parts)
         except (ValidationError, SealError) as problem:
             form.refuse(problem if isinstance(problem, ValidationError) else ValidationError(str(problem)))
         else:
             messages.success(request, f"{credential.name} is replaced. Sessions that use it reconnect.")
             return redirect("credentials:detail", credential.uid)
     context = _detail(request, credential) | {"form": form}
-    return render(request, "servers/credentials/detail.html", context, status=422)
+    return render(request, "credentials/detail.html", context, status=422)
 
 
 @require_http_methods(["GET", "POST"])
@@ -142,10 +142,10 @@ def delete(request: HttpRequest, uid: UUID) -> HttpResponse:
     """GET asks and names the servers that use it; POST deletes."""
     credential = credential_for(request, uid, "manage_credential")
     if request.method == "POST":
-        credentials.delete(Actor.of(request), request.user, credential)
+        vault.delete(Actor.of(request), request.user, credential)
         messages.success(request, f"{credential.name} is deleted.")
         return redirect("credentials:list")
-    return render(request, "servers/credentials/delete.html", _detail(request, credential))
+    return render(request, "credentials/delete.html", _detail(request, credential))
 
 
 # --- use by a server -----------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def delete(request: HttpRequest, uid: UUID) -> HttpResponse:
 def attach(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
     uid = request.POST.get("credential", "")
-    credential = next((row for row in credentials.attachable(server) if str(row.uid) == uid), None)
+    credential = next((row for row in vault.attachable(server) if str(row.uid) == uid), None)
     if credential is None:
         messages.error(request, "Choose a credential of this server's address.")
         return redirect("servers:settings", server.slug)
@@ -162,11 +162,11 @@ def attach(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _attached(request: HttpRequest, server: Server, credential: Credential) -> HttpResponse:
     try:
-        credentials.attach(Actor.of(request), request.user, server, credential)
+        vault.attach(Actor.of(request), request.user, server, credential)
     except ValidationError as problem:
         messages.error(request, " ".join(problem.messages))
     else:
-        messages.success(request, f"{server.name} uses {credential.name} from its next connection on.")
+        messages.success(request, f"{server.name} will use {credential.name} from its next connection.")
     return redirect("servers:settings", server.slug)
 
 
@@ -174,6 +174,6 @@ def _attached(request: HttpRequest, server: Server, credential: Credential) -> H
 def detach(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
     credential = credential_for(request, uid)
-    credentials.detach(Actor.of(request), request.user, server, credential)
+    vault.detach(Actor.of(request), request.user, server, credential)
     messages.success(request, f"{server.name} no longer uses {credential.name}.")
     return redirect("servers:settings", server.slug)

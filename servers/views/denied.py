@@ -5,7 +5,7 @@ from django.views import defaults
 
 from servers.access import Denied
 from servers.audit.record import Actor
-from servers.domain.rights import record_denial
+from servers.rights import record_denial
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:

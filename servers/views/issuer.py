@@ -8,8 +8,8 @@ from django.views.decorators.http import require_http_methods
 
 from servers import access
 from servers.audit.record import Actor
-from servers.domain import issuers
-from servers.forms.issuer import IssuerForm
+from servers.credentials import issuers
+from servers.credentials.forms.issuer import IssuerForm
 from servers.models import Server
 
 
@@ -20,13 +20,13 @@ def expect(request: HttpRequest, slug: str) -> HttpResponse:
     access.require(request.user, "manage_credential", server)
     if "forget" in request.POST:
         issuers.forget(Actor.of(request), request.user, server)
-        messages.success(request, f"{server.name} expects the issuer that it names again.")
+        messages.success(request, f"{server.name} expects the issuer it names again.")
         return redirect("servers:settings", server.slug)
     form = IssuerForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and _set(request, server, form):
         return redirect("servers:settings", server.slug)
     context = {"nav": "servers", "server": server, "form": form, "expected": issuers.expected(server)}
-    return render(request, "servers/credentials/issuer.html", context, status=422 if form.errors else 200)
+    return render(request, "credentials/issuer.html", context, status=422 if form.errors else 200)
 
 
 def _set(request: HttpRequest, server: Server, form: IssuerForm) -> bool:

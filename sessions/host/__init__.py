@@ -2,6 +2,6 @@
 
 boot -> loop -> service (inbox, tick) -> one supervisor a session -> live (client, catalogue, calls)
 
-The loop never touches the ORM: `db` reads through a few threads and writes through the audit writer. What a message
-orders stands in a row too, so a lost message costs at most one tick.
+The loop never touches the ORM: `db` reads through a few threads and writes through the audit writer. Whatever a message
+asks for is in a row too, so a lost message costs at most one tick.
 """

@@ -1,4 +1,4 @@
-"""Who gets tokens without a person: service accounts, workload identities, enterprise-managed authorization."""
+"""Tokens without a person: service accounts, workload identities, enterprise-managed authorization."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -9,23 +9,23 @@ from typing import Any
 
 from django.utils import timezone
 
-from servers.domain import credentials, references, service_account
-from servers.domain.credential_parts import Parts
-from servers.domain.issuers import Expected
+from servers.credentials import references, service_account, vault
+from servers.credentials.issuers import Expected
+from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind
 from servers.secret import Secret
-from sessions.client.authorization import Authorization, AuthorizationSettings, Grant, IdentityProvider
-from sessions.domain import client_document
-from sessions.domain.lifecycle import storable
+from sessions.connections import client_document
+from sessions.connections.lifecycle import storable
 from sessions.host.db import Database
 from sessions.host.known_tokens import Known
 from sessions.host.launch import Launch
 from sessions.host.redaction import Redactor
-from sessions.protocol.errors import AuthorizationError, McpError
-from sessions.protocol.oauth.challenges import Demand
-from sessions.protocol.oauth.settings import ExpectedIssuer, Flow
-from sessions.transports.authorization_http import AuthorizationHttp
-from sessions.transports.registry import HttpSpec, WebSocketSpec
+from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, IdentityProvider
+from sessions.mcp.core.errors import AuthorizationError, McpError
+from sessions.mcp.oauth.challenges import Demand
+from sessions.mcp.oauth.settings import ExpectedIssuer, Flow
+from sessions.mcp.transports.authorization_http import AuthorizationHttp
+from sessions.mcp.transports.registry import HttpSpec, WebSocketSpec
 
 _FAULT_CHARS = 300
 _FLOWS: dict[CredentialKind, Flow] = {
@@ -36,10 +36,10 @@ _FLOWS: dict[CredentialKind, Flow] = {
 
 
 class MemoryStore:
-    """The tokens that one session got, as long as it lives; `told` hears of each new one."""
+    """The tokens of one session, kept in memory while it lives. Calls `on_token` for each new access token."""
 
-    def __init__(self, redactor: Redactor, told: Callable[[], None]) -> None:
-        self._told = told
+    def __init__(self, redactor: Redactor, on_token: Callable[[], None]) -> None:
+        self._on_token = on_token
         self._known, self._lock = Known(redactor), asyncio.Lock()
         self._grant: Grant | None = None
 
@@ -49,7 +49,7 @@ class MemoryStore:
     async def save(self, grant: Grant) -> None:
         self._known.learn(grant)
         if grant.signed_in and (self._grant is None or grant.access_token != self._grant.access_token):
-            self._told()
+            self._on_token()
         self._grant = grant
 
     @asynccontextmanager
@@ -58,41 +58,41 @@ class MemoryStore:
             yield
 
 
-class Told:
-    """How the credential fares, for the board of credentials. Never waits: it is worth a line there."""
+class TokenOutcome:
+    """Records on the credentials board whether the credential works. It never waits."""
 
     def __init__(self, db: Database, row: tuple[int, int], redactor: Redactor) -> None:
         self._db, self._row, self._redactor = db, row, redactor
 
     def __call__(self, fault: str = "") -> None:
         words = storable(self._redactor.text(fault), _FAULT_CHARS)
-        self._db.post(partial(credentials.token_had, *self._row, timezone.now(), words))
+        self._db.post(partial(vault.token_had, *self._row, timezone.now(), words))
 
 
 class AccountAuthorization(Authorization):
-    """Notes why there was no token."""
+    """Records why no token could be obtained."""
 
-    def tell(self, told: Told) -> "AccountAuthorization":
-        self._told = told
+    def report_to(self, report: TokenOutcome) -> "AccountAuthorization":
+        self._report = report
         return self
 
     async def renewed(self, sent: int) -> bool:
         try:
             return await super().renewed(sent)
         except McpError as error:
-            self._told(error.detail)
+            self._report(error.detail)
             raise
 
     async def authorized(self, sent: int, demand: Demand) -> bool:
         try:
             return await super().authorized(sent, demand)
         except McpError as error:
-            self._told(error.detail)
+            self._report(error.detail)
             raise
 
 
 class ReferredToken:
-    """The token that somebody else signed, read each time that one is needed: whoever renews it tells nobody."""
+    """A token signed by another party. Read each time it is needed, because no event reports its renewal."""
 
     def __init__(self, text: str, redactor: Redactor) -> None:
         self._text, self._known = text, Known(redactor)
@@ -112,11 +112,11 @@ class ReferredToken:
 def account_authorization(
     launch: Launch, spec: HttpSpec | WebSocketSpec, account: Parts, db: Database, redactor: Redactor
 ) -> Authorization:
-    """Its tokens are got anew by each session and are in no row: there is nothing to renew them with but the account."""
-    told = Told(db, launch.account_row, redactor)
+    """Each session gets its own tokens. They are in no row: only the account can renew them."""
+    outcome = TokenOutcome(db, launch.account_row, redactor)
     settings = replace(_settings(spec.url, account, launch.expected), **_given(account, redactor))
-    made = AccountAuthorization(settings, MemoryStore(redactor, told), AuthorizationHttp(spec.policy))
-    return made.tell(told)
+    made = AccountAuthorization(settings, MemoryStore(redactor, outcome), AuthorizationHttp(spec.policy))
+    return made.report_to(outcome)
 
 
 def _settings(url: str, account: Parts, allowed: Expected | None) -> AuthorizationSettings:
@@ -137,7 +137,7 @@ def _settings(url: str, account: Parts, allowed: Expected | None) -> Authorizati
 
 
 def _given(account: Parts, redactor: Redactor) -> dict[str, Any]:
-    """Where the token comes from that somebody else signed."""
+    """The settings for a token that another party signed."""
     if not account.kind.by_reference:
         return {}
     token, details = ReferredToken(account.details["token"], redactor), account.details

@@ -1,4 +1,5 @@
-"""Authorization of a session: the grant in rows, as what `sessions.client.authorization` asks for."""
+"""The authorization of a session: the grant in the database, in the form that `sessions.mcp.client.authorization`
+expects."""
 
 import asyncio
 import json
@@ -9,22 +10,22 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from servers.credentials import grants
+from servers.credentials.issuers import Expected
 from servers.crypto import SealError
-from servers.domain import grants
-from servers.domain.issuers import Expected
 from servers.secret import Secret
-from sessions.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
-from sessions.domain import client_document
+from sessions.connections import client_document
 from sessions.host.accounts import account_authorization, expected_issuer
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.known_tokens import Known
 from sessions.host.launch import Launch
 from sessions.host.redaction import Redactor
-from sessions.protocol.errors import Fault, McpError, TransportError
-from sessions.protocol.oauth.challenges import Demand
-from sessions.transports.authorization_http import AuthorizationHttp
-from sessions.transports.egress import Policy
-from sessions.transports.registry import StdioSpec
+from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
+from sessions.mcp.core.errors import Fault, McpError, TransportError
+from sessions.mcp.oauth.challenges import Demand
+from sessions.mcp.transports.authorization_http import AuthorizationHttp
+from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.registry import StdioSpec
 
 HOLD_SECONDS = 30.0
 _ASK_AGAIN_SECONDS = 0.1
@@ -48,7 +49,7 @@ class RowStore:
         return grant
 
     async def save(self, grant: Grant) -> None:
-        """Waits for the database as long as it takes: the token before may be worthless already."""
+        """Waits for the database as long as it takes: the previous token may already be invalid."""
         self._known.learn(grant)
         text = Secret(json.dumps(grant.to_data()))
         try:
@@ -58,7 +59,7 @@ class RowStore:
 
     @asynccontextmanager
     async def refreshing(self) -> AsyncIterator[None]:
-        """Each holder is another one, also two of the same process."""
+        """Hold the refresh lock. Each caller is a separate holder, even within one process."""
         holder = uuid4()
         try:
             async with asyncio.timeout(HOLD_SECONDS):
@@ -69,11 +70,11 @@ class RowStore:
         try:
             yield
         finally:
-            self._db.post(partial(grants.let_go, holder))
+            self._db.post(partial(grants.release, holder))
 
 
 class HeldAuthorization(Authorization):
-    """Notes what the server named when it asked for a person, so that the sign-in begins with it."""
+    """Records the challenge of a server that requires a sign-in, so that the sign-in starts with it."""
 
     def remember(self, db: Database, identity: int) -> "HeldAuthorization":
         self._note = lambda url, scopes: db.post(partial(grants.challenged, identity, url, scopes))
@@ -88,7 +89,8 @@ class HeldAuthorization(Authorization):
 
 
 def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
-    """`launch` with whoever gets its tokens; a local process, and a server with a header of its own, need nobody."""
+    """`launch` with its source of tokens. A local process, and a server with its own Authorization header, need
+    none."""
     if isinstance(launch.spec, StdioSpec):
         return launch
     if any(name.lower() == "authorization" for name in launch.spec.headers()):
@@ -108,13 +110,14 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
 def for_sign_in(
     url: str, identity: int, db: Database, policy: Policy, client: dict[str, Any], expected: Expected | None = None
 ) -> Authorization:
-    """To prepare and finish a person's journey; `client`: id and secret where they were registered by hand."""
+    """To prepare and finish a person's sign-in. `client`: id and secret if the client was registered by hand."""
     store = RowStore(db, identity, Redactor())
     return Authorization(replace(settings_for(url, expected), **client), store, AuthorizationHttp(policy))
 
 
 def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSettings:
-    """An instance that others reach by https serves a document that says who it is; others register where they can."""
+    """An instance reachable over https serves a client metadata document. Others use dynamic registration where the
+    server has it."""
     return AuthorizationSettings(
         server_url=url,
         redirect_uri=client_document.callback(),
@@ -125,7 +128,7 @@ def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSet
 
 
 def _shown(grant: Grant) -> dict[str, Any]:
-    """What the pages may show of it."""
+    """The parts of the grant that the pages may show."""
     return {
         "issuer": grant.issuer,
         "generation": grant.generation,

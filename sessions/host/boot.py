@@ -1,6 +1,6 @@
-"""How a Celery worker comes to a session host: a step of the worker, so a lost broker ends no session.
+"""Starts the session host as a step of the Celery worker, so a lost broker ends no session.
 
-This module is imported before Django is set up, so it imports nothing of ours that needs models.
+Celery imports this module before Django is set up, so it imports nothing of ours that needs models.
 """
 
 import resource
@@ -15,12 +15,12 @@ log = structlog.get_logger(__name__)
 
 
 def more_descriptors() -> None:
-    """As many as the system lets us have, within reason: a session takes two to four, and 1,024 is a common default."""
+    """Raise the limit of open files, up to DESCRIPTORS: a session takes two to four, and 1,024 is a common default."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, DESCRIPTORS)
-    if now != resource.RLIM_INFINITY and now < wanted:
+    limit = DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, DESCRIPTORS)
+    if now != resource.RLIM_INFINITY and now < limit:
         with suppress(ValueError, OSError):  # some systems have a lower limit of their own
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
 
 
 class HostStep(bootsteps.StartStopStep):

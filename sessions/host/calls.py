@@ -1,4 +1,5 @@
-"""Calls: claim, send, outcome. Each message or tick only names a row; a row is sent at most once, whatever is repeated."""
+"""Calls: claim, send, outcome. Wake-ups and ticks only name a row. The claim makes sure that a row named twice is sent
+once."""
 
 import asyncio
 from collections import Counter
@@ -8,17 +9,17 @@ from uuid import UUID
 
 import structlog
 
-from sessions.domain import claims
-from sessions.domain.claims import Order, Outcome
-from sessions.domain.operations import words_of
+from sessions.calls import claims
+from sessions.calls.claims import Outcome, PendingCall
+from sessions.calls.operations import words_of
 from sessions.host import operations, outcomes
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.live import Live
 from sessions.host.operations import Raw, Request
 from sessions.host.progress import Progress
 from sessions.host.spool import Kept, Spool
-from sessions.protocol.errors import Fault, McpError, NotReady
-from sessions.protocol.methods import TOOLS_CALL
+from sessions.mcp.core.errors import Fault, McpError, NotReady
+from sessions.mcp.core.methods import TOOLS_CALL
 
 INBOX_LIMIT = 1_000
 log = structlog.get_logger(__name__)
@@ -26,7 +27,7 @@ FindSession = Callable[[int], Live | None]
 
 
 class Calls:
-    """All calls that this worker has in its hands, from the first look at the row to the committed outcome."""
+    """The calls this worker is handling, from the first read of the row to the committed outcome."""
 
     def __init__(self, db: Database, find: FindSession, counters: "Counter[str]", spool: Spool) -> None:
         self._db, self._find, self._counters, self._spool = db, find, counters, spool
@@ -35,7 +36,8 @@ class Calls:
         self.closed = False
 
     def accept(self, uid: UUID, session_id: int) -> None:
-        """Look at the row of a call that waits for this session. Full means dropped: the tick finds the row again."""
+        """Start handling a call that waits for this session. When the queue is full the call is dropped: the tick finds
+        its row again."""
         if self.closed or uid in self._running:
             return
         if len(self._running) >= INBOX_LIMIT:
@@ -55,7 +57,7 @@ class Calls:
         return set(self._running)
 
     async def settle(self, seconds: float) -> None:
-        """Wait until every outcome is committed, or the time is over."""
+        """Wait up to `seconds` for every outcome to be committed."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=max(0.0, seconds))
 
@@ -64,7 +66,7 @@ class Calls:
             await run.carry()
         except DatabaseAway:
             self._counters["database_away"] += 1
-        except Exception:  # a fault of ours in one call must not end the others; the tick ends the row
+        except Exception:  # a bug of ours in one call must not end the others; the tick ends the row
             log.exception("host.call_failed", call=str(run.uid))
         finally:
             del self._running[run.uid]
@@ -79,7 +81,7 @@ class CallRun:
         self._words = ""
 
     def cancel(self, words: str = "") -> None:
-        """Ends the request at the server as its era wants it; an answer that came first counts."""
+        """Cancel the request, which the client reports to the server. A response that arrived first counts."""
         self._cancelled, self._words = True, words
         if self._sending is not None:
             self._sending.cancel()
@@ -91,26 +93,26 @@ class CallRun:
         async with live.slot(self) as admitted:
             if not admitted or not live.accepting or self._cancelled:
                 return
-            if taken := await self._db.write(partial(claims.take, self.uid, live.hold), claims.taken_events):
-                await self._answer(taken.order, live)
+            if taken := await self._db.write(partial(claims.take, self.uid, live.lease), claims.taken_events):
+                await self._answer(taken.call, live)
 
-    async def _answer(self, order: Order, live: Live) -> None:
+    async def _answer(self, call: PendingCall, live: Live) -> None:
         try:
-            outcome = await self._perform(order, live)
-        except Exception as exc:  # the row is claimed: whatever went wrong on our side, it needs its end
+            outcome = await self._perform(call, live)
+        except Exception as exc:  # the row is claimed: whatever went wrong on our side, it needs a final state
             log.exception("host.call_broke", call=str(self.uid))
-            outcome = outcomes.of_fault_of_ours(exc, words_of(order.method).unsure)
-        keep = partial(self._spool.keep, Kept(order, live.hold, outcome))
-        await self._db.persist(partial(claims.finish, order, live.hold, outcome), list, keep)
-        await self._spool.done(order.uid)
+            outcome = outcomes.of_fault_of_ours(exc, words_of(call.method).unsure)
+        keep = partial(self._spool.keep, Kept(call, live.lease, outcome))
+        await self._db.persist(partial(claims.finish, call, live.lease, outcome), list, keep)
+        await self._spool.done(call.uid)
 
-    async def _perform(self, order: Order, live: Live) -> Outcome:
-        sender, unsure = operations.sender_of(order.method), words_of(order.method).unsure
-        progress = Progress(self._db, order, live.hold, live.redactor)
+    async def _perform(self, call: PendingCall, live: Live) -> Outcome:
+        sender, unsure = operations.sender_of(call.method), words_of(call.method).unsure
+        progress = Progress(self._db, call, live.lease, live.redactor)
         try:
-            raw = await self._send(sender, Request(order, live, progress, partial(self._before_send, order, live)))
+            raw = await self._send(sender, Request(call, live, progress, partial(self._before_send, call, live)))
         except McpError as error:
-            if error.fault is Fault.UNAUTHORIZED:
+            if error.fault in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
                 live.suspect(error)
             return outcomes.of_error(error, live.redactor, unsure)
         except asyncio.CancelledError:
@@ -119,8 +121,8 @@ class CallRun:
             return outcomes.cancelled(self._words, unsure)
         finally:
             progress.close()
-        violation = await sender.violation(order, raw)
-        return outcomes.of_result(raw, live.redactor, violation, tool=order.method == TOOLS_CALL)
+        violation = await sender.violation(call, raw)
+        return outcomes.of_result(raw, live.redactor, violation, tool=call.method == TOOLS_CALL)
 
     async def _send(self, sender: operations.Sender, request: Request) -> Raw:
         self._sending = asyncio.create_task(sender.send(request))
@@ -128,13 +130,13 @@ class CallRun:
             self._sending.cancel()
         return await self._sending
 
-    async def _before_send(self, order: Order, live: Live, number: int, reason: str) -> None:
-        """The first attempt was committed with the claim; each further one is committed before its bytes leave."""
+    async def _before_send(self, call: PendingCall, live: Live, number: int, reason: str) -> None:
+        """The claim already committed the first attempt. Each further attempt is committed before its bytes leave."""
         if number == 1:
             return
         try:
-            recorded = await self._db.write(partial(claims.attempt, order, live.hold, number, reason), list)
+            recorded = await self._db.write(partial(claims.attempt, call, live.lease, number, reason), list)
         except DatabaseAway as exc:
-            raise NotReady("A further attempt could not be recorded, so it was not made.") from exc
+            raise NotReady("Another attempt could not be recorded, so it was not made.") from exc
         if not recorded:
-            raise NotReady("The call was ended meanwhile, so it was not sent again.")
+            raise NotReady("The call had already ended, so it was not sent again.")

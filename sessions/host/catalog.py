@@ -1,11 +1,12 @@
-"""Keeps the stored lists of a server's tools, resources, templates and prompts as the server has them now.
+"""Keeps the stored lists of a server's tools, resources, templates and prompts up to date.
 
-Read when the session opens, when a person asks, list by list when the server tells of a change, and when what was read
-has grown stale by the server's own hints (modern only).
+Lists are read when the session opens, when a person asks, and one by one when the server reports a change. A list that
+is stale by the server's own TTL (modern only) is read again too.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,26 +16,32 @@ from django.conf import settings
 from django.utils import timezone
 
 from servers.audit.record import Event
-from servers.domain.catalog import Counts, kinds_known, read_listing, store
-from servers.domain.listing import Listing as Described
+from servers.definitions.listing import Listing as Described
+from servers.definitions.versions import Counts, kinds_known, read_listing, store
 from servers.enums import DefinitionKind
 from servers.models import Identity
-from sessions.client import Client
-from sessions.domain import catalog_reading, lifecycle
-from sessions.domain.catalog_reading import PLURALS, Note
-from sessions.domain.lifecycle import Hold
+from sessions.catalog import reading
+from sessions.catalog.reading import PLURALS, Note
+from sessions.connections import lifecycle
+from sessions.connections.lifecycle import Lease
+from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.ending import end
+from sessions.host.icons import Icons
 from sessions.host.redaction import Redactor
-from sessions.protocol.errors import Fault, McpError
-from sessions.protocol.events import ListKind
-from sessions.protocol.results import Listing
+from sessions.mcp.client import Client
+from sessions.mcp.core.errors import Fault, McpError
+from sessions.mcp.core.events import ListKind
+from sessions.mcp.core.results import Listing
 
 #: a server that adds ten tools sends ten notifications
 DEBOUNCE_SECONDS = 0.3
-INTERVAL_SECONDS = 5.0
+#: reads that may follow each other at once, and seconds between reads in the long run, for a server that changes its
+#: lists all the time
+BURST, INTERVAL_SECONDS = 5, 5.0
+#: the longest interval, for a server that reports changes but has none (some gateways do so with each request)
+LONGEST_INTERVAL_SECONDS = 300.0
 READ_SECONDS = 300.0
-#: a server that calls its lists stale at once is still not asked all the time
+#: the shortest time between refreshes, even if the server declares its lists stale at once
 REFRESH_SECONDS = 30.0
 #: after a list that could not be read
 RETRY_SECONDS = 300.0
@@ -44,38 +51,71 @@ _KINDS = {
     ListKind.RESOURCES: (
         DefinitionKind.RESOURCE,
         DefinitionKind.RESOURCE_TEMPLATE,
-    ),  # templates have no word of their own
+    ),  # no separate list_changed notification exists for templates
     ListKind.RESOURCE_TEMPLATES: (DefinitionKind.RESOURCE_TEMPLATE,),
     ListKind.PROMPTS: (DefinitionKind.PROMPT,),
 }
 
 
+class Allowance:
+    """Up to `burst` reads at once, then one per `interval` seconds; all times are of one clock. After `burst` reads in
+    a row without changes the pauses double, up to `longest` seconds."""
+
+    def __init__(self, burst: int, interval: float, longest: float) -> None:
+        self._burst, self._interval, self._longest = burst, interval, longest
+        self.refill()
+
+    def refill(self) -> None:
+        self._paid_until = self._last = float("-inf")
+        self._unchanged_reads = 0
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next read may start."""
+        apart = (
+            self._interval * 2.0 ** min(self._unchanged_reads - self._burst, 16)
+            if self._unchanged_reads >= self._burst
+            else 0.0
+        )
+        earliest = max(self._paid_until - (self._burst - 1) * self._interval, self._last + min(apart, self._longest))
+        return max(0.0, earliest - now)
+
+    def take(self, now: float) -> None:
+        self._paid_until, self._last = max(self._paid_until, now) + self._interval, now
+
+    def found(self, *, news: bool) -> None:
+        self._unchanged_reads = 0 if news else self._unchanged_reads + 1
+
+
 class Catalog:
-    def __init__(self, db: Database, hold: Hold, client: Client, redactor: Redactor) -> None:
-        self._db, self._hold, self._client, self._redactor = db, hold, client, redactor
+    def __init__(self, db: Database, lease: Lease, client: Client, redactor: Redactor) -> None:
+        self._db, self._lease, self._client, self._redactor = db, lease, client, redactor
+        self._icons = Icons(db, lease)
         self._opened = False
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._wanted: set[DefinitionKind] = set()
+        self._pending: set[DefinitionKind] = set()
         self._stale_at: dict[DefinitionKind, float] = {}
         self._notes: dict[DefinitionKind, Note] = {}
-        self._not_before = 0.0
+        self._allowance = Allowance(BURST, INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS)
         self._known: Collection[DefinitionKind] = DefinitionKind
+        self._asked = asyncio.Event()
         self.order = 0
 
     def opened(self, order: int) -> None:
-        """Read everything now. `order`: the wish to refresh that this fulfils."""
+        """Read everything now. `order` is the number of the refresh request that this fulfils."""
         self._opened = True
-        self.want(order)
+        self.refresh(order)
 
-    def want(self, order: int) -> None:
-        """A person asked: at once, unless a reading is under way; then once more after it."""
+    def refresh(self, order: int) -> None:
+        """A person asked: read everything now. This ends the pause before a read that waits; a running one is followed
+        by another."""
         self.order = max(self.order, order)
-        self._not_before = 0.0
+        self._allowance.refill()
+        self._asked.set()
         self._start(DefinitionKind, 0.0)
 
     def changed(self, kind: ListKind | None = None) -> None:
-        """The server says that a list changed; None: any of them may have."""
+        """The server reported that a list changed; None means that any list may have."""
         self._start(DefinitionKind if kind is None else _KINDS[kind], DEBOUNCE_SECONDS)
 
     async def close(self) -> None:
@@ -83,37 +123,44 @@ class Catalog:
         if self._timer is not None:
             self._timer.cancel()
         task, self._task = self._task, None
-        await end(task)
+        await cancel_all(task)
+        await self._icons.close()
 
     def _start(self, kinds: Iterable[DefinitionKind], delay: float) -> None:
-        self._wanted |= set(kinds)
+        self._pending |= set(kinds)
         if self._task is None and self._opened:
             self._task = asyncio.create_task(self._run(delay))
 
     async def _run(self, delay: float) -> None:
         clock = asyncio.get_running_loop().time
-        while self._wanted:
-            await asyncio.sleep(max(delay, self._not_before - clock()))
-            kinds, self._wanted = self._wanted, set()
-            self._not_before = clock() + INTERVAL_SECONDS
+        while self._pending:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), max(delay, self._allowance.wait(clock())))
+            self._asked.clear()
+            kinds, self._pending = self._pending, set()
+            self._allowance.take(clock())
             try:
-                await self._read([kind for kind in DefinitionKind if kind in kinds], self.order)
-            except Exception:  # a fault of ours must not leave the lists as they are for ever
-                log.exception("host.catalog_failed", session=str(self._hold.session_uid))
+                news = await self._read([kind for kind in DefinitionKind if kind in kinds], self.order)
+                self._allowance.found(news=news)
+            except Exception:  # a bug of ours must not stop all further reads of the lists
+                log.exception("host.catalog_failed", session=str(self._lease.session_uid))
             delay = DEBOUNCE_SECONDS
         self._task = None
 
-    async def _read(self, kinds: list[DefinitionKind], order: int) -> None:
+    async def _read(self, kinds: list[DefinitionKind], order: int) -> bool:
+        """Whether any of these lists differs from the stored one."""
         self._known = await self._kinds_known()
         for kind in kinds:
-            self._notes[kind] = await self._noted(kind)
+            self._notes[kind] = await self._read_list(kind)
         stale_at = self._await_staleness()
-        note = partial(catalog_reading.note, self._hold, order, dict(self._notes), kinds, stale_at)
+        note = partial(reading.note, self._lease, order, dict(self._notes), kinds, stale_at)
         await self._db.persist(note)
+        self._icons.look()
+        return any(bool(self._notes[kind].counts) for kind in kinds)
 
     # --- one list ----------------------------------------------------------------------------------------------------
-    async def _noted(self, kind: DefinitionKind) -> Note:
-        """Read and store one list. When it could not be read, what is stored stays."""
+    async def _read_list(self, kind: DefinitionKind) -> Note:
+        """Read and store one list. If it cannot be read, the stored one stays."""
         self._stale_at.pop(kind, None)
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -130,13 +177,13 @@ class Catalog:
         return Note(timezone.now(), counts, warnings=tuple(listing.warnings), cut=cut)
 
     def _failed(self, kind: DefinitionKind, words: str) -> Note:
-        """A list that was cut before is still the cut one."""
+        """A list that was truncated at its last good read still counts as truncated."""
         self._stale_at[kind] = asyncio.get_running_loop().time() + RETRY_SECONDS * settings.TIME_SCALE
         before = self._notes.get(kind)
         return Note(timezone.now(), problem=words, cut=before.cut if before else None)
 
     async def _stored(self, kind: DefinitionKind, listing: Listing) -> Counts:
-        """Compared in a reader's thread, so that the writer has little to do, and nothing where nothing changed."""
+        """Compares in a reader thread to keep work off the writer thread, which writes only if something changed."""
         if not listing.items and kind not in self._known:
             return Counts()
         items = self._redactor.value(listing.items)
@@ -153,33 +200,33 @@ class Catalog:
             return None
 
     async def _kinds_known(self) -> Collection[DefinitionKind]:
-        """Of which rows are stored; of the others an empty list is no news."""
+        """The kinds that have stored rows. For any other kind an empty list is no change."""
         try:
-            return await self._db.read(partial(kinds_known, self._hold.identity_id))
+            return await self._db.read(partial(kinds_known, self._lease.identity_id))
         except DatabaseAway:
             return DefinitionKind
 
     def _store(self, kind: DefinitionKind, items: list[dict[str, object]], described: Described | None) -> Counts:
-        """Nothing when the session is not ours any more."""
-        known = lifecycle.held(self._hold).values_list("catalog_counts", flat=True).first()
+        """Stores nothing if the session is no longer ours."""
+        known = lifecycle.held(self._lease).values_list("catalog_counts", flat=True).first()
         if known is None:
             return Counts()
         identity = self._identity()
         counts = store(identity, described or read_listing(identity, kind, items), timezone.now())
         if counts:
-            lifecycle.announce(self._hold.server_uid, "catalog")
-        return replace(counts, first=counts.first and not catalog_reading.was_read(known, kind))
+            lifecycle.announce(self._lease.server_uid, "catalog")
+        return replace(counts, first=counts.first and not reading.was_read(known, kind))
 
     def _events(self, kind: DefinitionKind, counts: Counts) -> list[Event]:
-        """What a server offers at first is no change."""
-        return [catalog_reading.change_event(self._hold, kind, counts)] if counts and not counts.first else []
+        """The first list that a server offers is not a change."""
+        return [reading.change_event(self._lease, kind, counts)] if counts and not counts.first else []
 
     def _identity(self) -> Identity:
-        """For its relations alone; a row that is gone took the session with it."""
-        return Identity(pk=self._hold.identity_id, server_id=self._hold.server_id)
+        """Not loaded, only used for its relations. If the row were deleted, the session would be gone too."""
+        return Identity(pk=self._lease.identity_id, server_id=self._lease.server_id)
 
     def _ask(self, kind: DefinitionKind) -> Callable[[], Awaitable[Listing]]:
-        """How each kind is asked for; the client itself asks for nothing that was not declared."""
+        """The client itself sends no request for a capability that the server did not declare."""
         client = self._client
         return {
             DefinitionKind.TOOL: client.list_tools,
@@ -188,9 +235,9 @@ class Catalog:
             DefinitionKind.PROMPT: client.list_prompts,
         }[kind]
 
-    # --- staleness -----------------------------------------------------------------------------------------------------
+    # --- staleness ----------------------------------------------------------------------------------------------------
     def _await_staleness(self) -> datetime | None:
-        """Wake up when the first list grows stale; that moment for the row."""
+        """Schedule the refresh of the list that goes stale first, and return that time for the row."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -207,6 +254,6 @@ class Catalog:
 
 
 def _cut(listing: Listing) -> tuple[str, str]:
-    """Why the list was not read to its end: the fault, and the client's own words."""
-    fault = listing.limited_by or Fault.INVALID_RESULT  # without a limit it was a cursor that is none
+    """Why the list was not read to its end: the fault and the client's own message."""
+    fault = listing.limited_by or Fault.INVALID_RESULT  # truncated without a limit: the server sent an invalid cursor
     return str(fault), listing.warnings[-1] if listing.warnings else ""

@@ -1,4 +1,4 @@
-"""The loop's way to the database: reads by a few threads of our own, writes by the process's one writer thread."""
+"""The loop's access to the database: reads in a few threads of our own, writes in the process's one writer thread."""
 
 import asyncio
 import queue
@@ -25,11 +25,11 @@ log = structlog.get_logger(__name__)
 
 
 class DatabaseAway(Exception):
-    """The database did not take or give it in time."""
+    """The database did not complete the read or write in time."""
 
 
 class Readers:
-    """A few threads, each with a connection of its own that it closes itself."""
+    """A few threads. Each has its own connection and closes it itself."""
 
     def __init__(self, count: int = READERS) -> None:
         self._jobs: queue.Queue[tuple[Future[Any], Callable[[], Any]] | None] = queue.Queue(READ_LIMIT)
@@ -65,9 +65,9 @@ def _run(future: "Future[Any]", job: Callable[[], Any]) -> None:
     try:
         future.set_result(job())
     except (DatabaseError, InterfaceError) as exc:
-        connections.close_all()  # it may be broken; the next job opens another
+        connections.close_all()  # the connection may be broken; the next job opens another
         future.set_exception(exc)
-    except BaseException as exc:  # whatever it is, it belongs to the coroutine that waits
+    except BaseException as exc:  # whatever it is, the waiting coroutine handles it
         future.set_exception(exc)
 
 
@@ -78,7 +78,7 @@ class Database:
     async def read(self, job: Callable[[], T]) -> T:
         """Run `job` in a reader thread. Raises DatabaseAway."""
         try:
-            async with asyncio.timeout(READ_SECONDS):  # not wait_for: it swallows a cancellation that meets the answer
+            async with asyncio.timeout(READ_SECONDS):  # not wait_for: it can lose a cancellation at the end
                 return await asyncio.wrap_future(self._readers.submit(job))
         except (*_REFUSALS, TimeoutError) as exc:
             raise DatabaseAway(str(exc)) from exc
@@ -86,7 +86,7 @@ class Database:
     async def write(
         self, fn: Callable[[], T], events: Events | None = None, *, urgent: bool = False, spare: bool = False
     ) -> T:
-        """Commit once. Raises DatabaseAway; then it may still have been committed."""
+        """Commit once. Raises DatabaseAway, but the write may still have been committed then."""
         try:
             future = writer().submit(fn, events, urgent=urgent, spare=spare)
             async with asyncio.timeout(WRITE_SECONDS):
@@ -97,9 +97,8 @@ class Database:
     async def persist(
         self, fn: Callable[[], T], events: Events | None = None, on_away: Callable[[], Awaitable[None]] | None = None
     ) -> T:
-        """Commit, waiting for the database as long as it takes. `fn` must bear to be repeated.
-
-        `on_away` is awaited when the first try fails.
+        """Commit, waiting for the database as long as it takes. `fn` must be safe to repeat. `on_away` is awaited when
+        the first try fails.
         """
         for attempt in range(1_000_000):
             try:
@@ -112,7 +111,7 @@ class Database:
         raise DatabaseAway("given up")
 
     def post(self, fn: Callable[[], object]) -> None:
-        """Commit when there is time; lost without a word when the writer is busy (progress, latency)."""
+        """Commit when there is time. Silently dropped when the writer is busy (progress, latency)."""
         try:
             writer().submit(fn)
         except AuditUnavailable:

@@ -1,14 +1,14 @@
-"""What a session's row keeps of the opening: what the server is, and what was found out about the way to it."""
+"""What a session's row keeps of the handshake: what the server is, and how it was reached."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 from django.utils import timezone
 
-from sessions.domain.lifecycle import Greeting
+from sessions.connections.lifecycle import Greeting
 from sessions.host.redaction import Redactor
-from sessions.protocol.memory import Remembered
-from sessions.protocol.results import Connected
+from sessions.mcp.core.memory import Remembered
+from sessions.mcp.core.results import Connected
 
 
 def greeting_of(connected: Connected, redactor: Redactor) -> Greeting:
@@ -29,5 +29,5 @@ def greeting_of(connected: Connected, redactor: Redactor) -> Greeting:
 
 
 def _kept(remember: Remembered | None, redactor: Redactor) -> dict[str, Any]:
-    """Nothing when the server put a credential into the URL that it sent us to: such a URL is not stored."""
+    """Empty if the server put a credential into the URL that it redirected us to: such a URL is not stored."""
     return {} if remember is None or redactor.text(remember.url) != remember.url else remember.wire()

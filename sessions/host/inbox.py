@@ -1,7 +1,8 @@
-"""The questions of one server that wait for a person: each a row of the inbox, and here the wait for its answer.
+"""The server requests of one session that wait for a person. Each is a row of the inbox; the coroutine here waits for
+its answer.
 
-What a person answers stands in the row; a ring or the tick makes us read it. When nobody waits any more (the server took
-its question back, the call or the connection is over) the row ends as withdrawn, and never stays open unnoticed.
+The answer is stored in the row; a wake-up or the tick makes the host read it. When the answer is no longer needed (the
+server withdrew its request, the call or the connection ended), the row ends as withdrawn.
 """
 
 import asyncio
@@ -15,30 +16,30 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from sessions.client.answers import Answer
-from sessions.domain import inbox_read, questions
-from sessions.domain.claims import Order
-from sessions.domain.inbox_read import Settled
-from sessions.domain.lifecycle import Hold
-from sessions.domain.questions import Asking
+from sessions.calls.claims import PendingCall
+from sessions.connections.lifecycle import Lease
 from sessions.enums import QuestionState
-from sessions.host import asking
+from sessions.host import server_requests
 from sessions.host.db import Database
 from sessions.host.launch import Launch
 from sessions.host.logs import ServerLog
 from sessions.host.redaction import Redactor
-from sessions.protocol import asked as rules
-from sessions.protocol.asked import Asked, Gone
-from sessions.protocol.flow import TokenBucket
+from sessions.inbox import questions, reads
+from sessions.inbox.questions import NewQuestion
+from sessions.inbox.reads import Settled
+from sessions.mcp.client.answers import Answer
+from sessions.mcp.core import asked as rules
+from sessions.mcp.core.asked import Asked, Gone
+from sessions.mcp.core.flow import TokenBucket
 
 MINUTE = 60.0
 CLOSE_SECONDS = 3.0
 _GONE: Final[Mapping[str, str]] = {
-    Gone.WITHDRAWN: "The server took its question back.",
-    Gone.CONNECTION_OVER: "The connection to the server ended before there was an answer.",
+    Gone.WITHDRAWN: "The server withdrew the request.",
+    Gone.CONNECTION_OVER: "The connection closed before anyone answered.",
 }
-_CALL_OVER: Final = "The call ended before there was an answer."
-_VISITED: Final = "The server says that the visit is over."
+_CALL_OVER: Final = "The call ended before anyone answered."
+_VISITED: Final = "The server reported that the visit is complete."
 
 
 @dataclass(eq=False)
@@ -49,33 +50,34 @@ class _Wait:
 
 
 class Inbox:
-    """Of one open session."""
+    """The inbox of one open session."""
 
-    def __init__(self, db: Database, hold: Hold, launch: Launch, log: ServerLog, redactor: Redactor) -> None:
-        self._db, self._hold, self._launch, self._log, self._redactor = db, hold, launch, log, redactor
+    def __init__(self, db: Database, lease: Lease, launch: Launch, log: ServerLog, redactor: Redactor) -> None:
+        self._db, self._lease, self._launch, self._log, self._redactor = db, lease, launch, log, redactor
         self._waits: dict[UUID, _Wait] = {}
         self._writes: set[asyncio.Task[None]] = set()
         self._bucket = TokenBucket(settings.INBOX_PER_MINUTE / MINUTE, settings.INBOX_PER_MINUTE)
-        self._complained_at = float("-inf")
+        self._refusal_logged_at = float("-inf")
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """Who answers what, for the client: what is switched off is not even declared."""
-        switched = {rules.SAMPLE: self._launch.answers_sampling, rules.ELICIT: self._launch.answers_elicitation}
-        return {method: self.answer for method, on in switched.items() if on}
+        """The handler of each request method, for the client."""
+        return dict.fromkeys(server_requests.answered(self._launch), self.answer)
 
     @property
     def uids(self) -> list[UUID]:
         return list(self._waits)
 
-    # --- one question --------------------------------------------------------------------------------------------------
+    # --- one question -------------------------------------------------------------------------------------------------
     async def answer(self, asked: Asked) -> Mapping[str, Any]:
-        """Wait for a person. Raises Refused; ends with CancelledError when nobody wants the answer any more."""
-        order = asked.tag if isinstance(asked.tag, Order) else None
-        made = asking.asking_of(asked, order, self._redactor, settings.INBOX_SECONDS, self._launch.timeouts.total)
+        """Wait for a person. Raises Refused; ends with CancelledError when the answer is no longer needed."""
+        call = asked.tag if isinstance(asked.tag, PendingCall) else None
+        made = server_requests.new_question(
+            asked, call, self._redactor, settings.INBOX_SECONDS, self._launch.timeouts.total
+        )
         self._admit()
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        wait = self._waits[made.uid] = _Wait(asyncio.current_task(), future, order.uid if order else None)
+        wait = self._waits[made.uid] = _Wait(asyncio.current_task(), future, call.uid if call else None)
         try:
             settled = await self._settled(made, wait)
         except asyncio.CancelledError as gone:
@@ -83,48 +85,59 @@ class Inbox:
             raise
         finally:
             del self._waits[made.uid]
-        if settled is not None and asking.by_person(settled):
+        if settled is not None and server_requests.by_person(settled):
             self._spawn(self._db.persist(partial(questions.delivered, made.uid)))
-        return asking.told(asked, settled)
+        return server_requests.answer_params(asked, settled)
 
     def _admit(self) -> None:
-        """Raises Refused beyond what people can look at."""
+        """Raises Refused for more requests than people can handle."""
         now = asyncio.get_running_loop().time()
-        if len(self._waits) >= settings.INBOX_OPEN:
-            self._complain(now, f"{settings.INBOX_OPEN} of its questions wait in the inbox already")
+        most, per_minute = settings.INBOX_OPEN, settings.INBOX_PER_MINUTE
+        if len(self._waits) >= most:
+            why = f"{most} requests from this server are already waiting in the inbox, which is the limit"
+            remedy = f"Answer those first. An operator can raise the limit with MCPADMIN_INBOX_OPEN (now {most})."
         elif not self._bucket.allow(now):
-            self._complain(now, f"it asked more than {settings.INBOX_PER_MINUTE} in a minute")
+            why = f"this server sent more than {per_minute} requests in a minute, which is the limit"
+            remedy = (
+                f"Try again later. An operator can raise the limit with MCPADMIN_INBOX_PER_MINUTE (now {per_minute})."
+            )
         else:
             return
-        raise rules.Refused(message="Too many questions wait for a person. Ask again later.")
+        self._log_refusal(now, f"{why}. {remedy}")
+        raise rules.Refused(message=f"Too many requests: {why}. {remedy}")
 
-    def _complain(self, now: float, why: str) -> None:
-        """Once a minute, however often it asks."""
-        if now - self._complained_at >= MINUTE:
-            self._complained_at = now
-            self._log.host(f"Refused a question of the server: {why}.", "warning")
+    def _log_refusal(self, now: float, words: str) -> None:
+        """At most one line a minute, however often the server asks."""
+        if now - self._refusal_logged_at >= MINUTE:
+            self._refusal_logged_at = now
+            self._log.host(f"Refused a server request: {words}", "warning")
 
-    async def _settled(self, made: Asking, wait: _Wait) -> Settled | None:
-        """None when nobody could be asked."""
-        row = await self._db.persist(partial(questions.receive, made, self._hold), questions.received)
+    async def _settled(self, made: NewQuestion, wait: _Wait) -> Settled | None:
+        """Returns None when the request could not be put into the inbox."""
+        received = partial(questions.received, refused=bool(made.refused))
+        row = await self._db.persist(partial(questions.receive, made, self._lease), received)
         if row is None:
             return None
-        self._log.host("The server asks a question; it waits in the inbox.", "notice")
+        if made.refused:
+            self._log.host(f"Declined a server request: {made.refused}", "warning")
+            return Settled(made.uid, QuestionState.DECLINED, None)
+        self._log.host("Server request received; it is waiting in the inbox.", "notice")
         return await self._until_over(made.uid, wait, row.expires_at)
 
     async def _until_over(self, uid: UUID, wait: _Wait, ends: datetime) -> Settled:
-        """People may give it more time meanwhile. Not by `timeout`, which would cancel the future of the answer."""
+        """People may extend the deadline meanwhile. asyncio.timeout() is unsuitable: it would cancel the future of the
+        answer."""
         while True:
             await asyncio.wait({wait.answer}, timeout=(ends - timezone.now()).total_seconds())
             if wait.answer.done():
                 return wait.answer.result()
-            found, _ = await self._db.persist(partial(questions.expire, uid), lambda told: told[1])
+            found, _ = await self._db.persist(partial(questions.expire, uid), lambda answer_params: answer_params[1])
             if isinstance(found, Settled):
                 return found
             ends = found
 
     def call_over(self, call_uid: UUID) -> None:
-        """The call has its end: what the server asked for its sake is given up, and the server told so."""
+        """The call has ended: withdraw the requests that the server made for it, and answer the server."""
         for uid, wait in self._waits.items():
             if wait.call_uid == call_uid and not wait.answer.done():
                 wait.answer.set_result(Settled(uid, QuestionState.WITHDRAWN, None))
@@ -137,11 +150,11 @@ class Inbox:
             end = partial(questions.withdraw, uid, _GONE.get(why, _CALL_OVER))
         await self._db.persist(end, list)
 
-    # --- answers -------------------------------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------------------------------
     async def look(self) -> None:
         """Read the rows again. Raises DatabaseAway."""
         if uids := self.uids:
-            self.take(await self._db.read(partial(inbox_read.settled, uids)))
+            self.take(await self._db.read(partial(reads.settled, uids)))
 
     def take(self, found: list[Settled]) -> None:
         for settled in found:
@@ -149,9 +162,10 @@ class Inbox:
             if wait is not None and not wait.answer.done():
                 wait.answer.set_result(settled)
 
-    # --- the end -------------------------------------------------------------------------------------------------------
+    # --- the end ------------------------------------------------------------------------------------------------------
     async def close(self) -> None:
-        """After the client: nobody waits any more. What cannot be written now is ended by whoever finds the row."""
+        """Called after the client is closed: no request is answered any more. Rows that cannot be updated now are ended
+        by the process that finds them."""
         waiting = {wait.task for wait in self._waits.values() if wait.task is not None}
         for task in waiting:
             task.cancel(Gone.CONNECTION_OVER)

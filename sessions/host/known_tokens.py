@@ -1,17 +1,17 @@
-"""Tokens as they come and go while a session lives: pages and logs must never show one."""
+"""Keeps the changing tokens of a session out of pages and logs."""
 
 from collections.abc import Iterable
 
 from servers.secret import Secret
-from sessions.client.authorization import Grant
 from sessions.host.redaction import Redactor
+from sessions.mcp.client.authorization import Grant
 
-#: live values of one session that the filter of the logs knows: those of the newest tokens
+#: the log filter knows this many values per session, the newest ones
 _KEPT = 12
 
 
 class Known:
-    """What is in the grants of one session is known to the redaction, and stays known while this lives."""
+    """The redactor learns every value of a session's grants. The newest ones are kept alive for the log filter."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor

@@ -1,11 +1,14 @@
-"""From a registration to something that can be opened. Secrets are opened here, in a worker, right before a connect."""
+"""From a registration to something that can be opened. Secrets are opened here, in a worker, right before
+connecting."""
 
+import re
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
+from pathlib import Path
 from typing import Literal, cast
 from uuid import UUID
 
@@ -13,37 +16,52 @@ from django.conf import settings
 from django.utils import timezone
 
 from servers.audit.writer import AuditUnavailable, writer
+from servers.configuration import Registration
+from servers.credentials import issuers
+from servers.credentials import vault as credentials
+from servers.credentials.issuers import Expected
+from servers.credentials.kinds import Parts
+from servers.credentials.references import has_reference
 from servers.crypto import SealError
-from servers.domain import credentials, issuers
-from servers.domain.credential_parts import Parts
-from servers.domain.drafts import open_draft, vault_of
-from servers.domain.form_data import Registration
-from servers.domain.issuers import Expected
-from servers.domain.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
-from servers.domain.references import has_reference
 from servers.enums import ConnectionPolicy, IdentityKind, TransportKind
 from servers.models import Server, ServerDraft
+from servers.registration.drafts import open_draft, vault_of
+from servers.registration.inherited import inherited, secrets_of
+from servers.registration.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
 from servers.secret import Secret
-from sessions.domain import watches
-from sessions.domain.lifecycle import Failure
-from sessions.host.orders import Roots, roots_of
+from servers.validators import launcher
+from sessions.connections.lifecycle import Failure
+from sessions.connections.starting import held_up
+from sessions.host import directories
+from sessions.host.desired_state import Roots, roots_of
+from sessions.mcp.core.capabilities import Implementation
+from sessions.mcp.core.errors import Fault
+from sessions.mcp.core.limits import KIB, Limits
+from sessions.mcp.core.memory import Remembered, recalled
+from sessions.mcp.core.results import Timeouts
+from sessions.mcp.transports.egress import Allow, Policy
+from sessions.mcp.transports.proxy import Proxy
+from sessions.mcp.transports.registry import HttpKind, HttpSpec, Spec, StdioSpec, WebSocketSpec
+from sessions.mcp.transports.tls import client_context
 from sessions.models import McpSession
-from sessions.protocol.capabilities import Implementation
-from sessions.protocol.limits import KIB, Limits
-from sessions.protocol.memory import Remembered, recalled
-from sessions.protocol.results import Timeouts
-from sessions.transports.egress import Allow, Policy
-from sessions.transports.registry import HttpKind, HttpSpec, Spec, StdioSpec, WebSocketSpec
-from sessions.transports.tls import client_context
+from sessions.subscriptions import watches
 
 Values = Mapping[str, str | Secret]
-#: faults of a launch that no further try can mend: a person has to act first
+#: faults of a launch that no retry can fix: a person has to act first
 NEEDS_CREDENTIAL = ("credential_needed", "not_encrypted")
-PROBE_SECONDS = 10.0
+#: After this time without an answer to the probe, the client sends `initialize` as well. That does no harm, and a
+#: server that never answers unknown requests costs this wait at each start.
+PROBE_SECONDS = 5.0
+#: the minimum connect time-out for a launcher that installs its server first
+INSTALL_SECONDS = 120.0
 ON_DEMAND_IDLE_SECONDS = 60.0
 EVENT_BURST_SECONDS = 5
-#: a peer that hangs is found after one idle time and two unanswered pings
+#: between two updates of a credential's time of last use
+STAMP_SECONDS = 600.0
+#: a hanging peer is detected after one idle time and two unanswered pings
 KEEPALIVE_IDLE_SECONDS, KEEPALIVE_ANSWER_SECONDS = 15.0, 10.0
+#: headers that carry a credential even if not marked as secret
+_CREDENTIAL_HEADER = re.compile(r"auth|key|token|cookie|secret", re.IGNORECASE)
 _HTTP_KINDS: dict[str, HttpKind] = {
     TransportKind.AUTO_HTTP: "auto",
     TransportKind.STREAMABLE_HTTP: "streamable_http",
@@ -52,7 +70,7 @@ _HTTP_KINDS: dict[str, HttpKind] = {
 
 
 class LaunchProblem(Exception):
-    """The registration cannot be opened as it stands; a person has to change something."""
+    """The registration cannot be opened as it is; a person has to change something."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -61,7 +79,8 @@ class LaunchProblem(Exception):
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything that one connection needs. Holds secrets: lives as long as the connection, never in a row or a log."""
+    """Everything that one connection needs. Contains secrets: lives as long as the connection, never in a row or a
+    log."""
 
     spec: Spec = field(repr=False)
     limits: Limits
@@ -78,25 +97,27 @@ class Launch:
     remembered: Remembered | None = None
     answers_sampling: bool = True
     answers_elicitation: bool = True
-    #: the order to watch (see McpSession.watch_requested) up to which nothing was subscribed; -1 when something was
+    #: of a stdio server: reasons why it may be slow to start
+    hints: tuple[str, ...] = ()
+    #: no resource was subscribed up to this number of McpSession.watch_requested; -1 if one was
     unwatched: int = -1
 
     @property
+    def is_child(self) -> bool:
+        return isinstance(self.spec, StdioSpec)
+
+    @property
     def connect_seconds(self) -> float:
-        """The longest that opening may take: connecting, then the handshake."""
+        """The longest time that opening may take: connecting, then the handshake."""
         return self.timeouts.connect + self.timeouts.initialize + 5.0
 
 
-@cache
 def client_info() -> Implementation:
-    try:
-        return Implementation("mcpadmin", version("mcpadmin"), "mcpadmin")
-    except PackageNotFoundError:  # run from a checkout that was never installed
-        return Implementation("mcpadmin", "0", "mcpadmin")
+    return Implementation("mcpadmin", settings.VERSION, "mcpadmin")
 
 
 def load(session_id: int) -> Launch:
-    """Read a session's server and open its secrets. In a reader thread. Raises LaunchProblem."""
+    """Read a session's server and open its secrets. Call in a reader thread. Raises LaunchProblem."""
     sessions = McpSession.objects.select_related("server", "identity").annotate(watched=watches.WATCHED)
     session = sessions.get(pk=session_id)
     server = session.server
@@ -104,7 +125,8 @@ def load(session_id: int) -> Launch:
         values = launch_values(server, session.identity)
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
-    _stamp(values)
+    person = session.identity.uid if session.identity.kind == IdentityKind.PERSONAL else None
+    values = _placed(server, values, partial(directories.of_session, server.uid, person))
     launch = _launch(server, values, recalled(session.remembered))
     identity = None if has_reference(server.url) else session.identity_id
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
@@ -114,25 +136,52 @@ def load(session_id: int) -> Launch:
     return launch if session.watched else replace(launch, unwatched=session.watch_requested)
 
 
-def _stamp(values: LaunchValues) -> None:
-    """When they were used last: worth a line on a page, never a wait."""
-    if values.used or values.used_rows:
+class Stamp:
+    """Records when the credentials of a connection were last sent. It never waits, since the time is only shown on a
+    page.
+
+    Called for each request with whether a token was sent too; writes at most once in STAMP_SECONDS."""
+
+    def __init__(self, values: LaunchValues) -> None:
+        self._values = values
+        self._next: dict[bool, float] = {}
+
+    def __call__(self, token: bool) -> None:
+        now = time.monotonic()
+        used = (*self._values.used, *(self._values.used_for_tokens if token else ()))
+        if now < self._next.get(token, 0.0) or not (used or self._values.used_rows):
+            return
+        self._next[token] = now + STAMP_SECONDS
         with suppress(AuditUnavailable):
-            writer().submit(partial(credentials.used, values.used, values.used_rows, timezone.now()))
+            writer().submit(partial(credentials.used, used, self._values.used_rows, timezone.now()))
 
 
 def load_draft(uid: UUID) -> Launch:
-    """Open a sealed draft. In a reader thread. Raises LaunchProblem."""
+    """Open a sealed draft. Call in a reader thread. Raises LaunchProblem."""
     try:
         draft = ServerDraft.objects.get(uid=uid)
         registration, vault = open_draft(draft), vault_of(draft)
         values = draft_launch_values(registration, vault)
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
-    _stamp(values)
     identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None
+    values = _placed(registration, values, partial(directories.of_draft, uid))
     launch = _launch(registration, values)
     return replace(launch, identity=identity, account=values.account, account_row=values.account_row)
+
+
+def _placed(source: Server | Registration, values: LaunchValues, private: Callable[[], Path]) -> LaunchValues:
+    """Set the working directory of a stdio server: the one in its registration, or else a private one."""
+    if source.transport != TransportKind.STDIO or values.reached.working_directory:
+        return values
+    try:
+        directory = str(private())
+    except OSError as problem:
+        words = (
+            f"The private working directory of the server could not be made: {problem.strerror}: {problem.filename}."
+        )
+        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from None
+    return replace(values, reached=replace(values.reached, working_directory=directory))
 
 
 def _unopened(exc: SealError | NotLaunchable) -> LaunchProblem:
@@ -142,11 +191,11 @@ def _unopened(exc: SealError | NotLaunchable) -> LaunchProblem:
 
 def _launch(source: Server | Registration, values: LaunchValues, remembered: Remembered | None = None) -> Launch:
     limits = limits_of(source.limits)
-    connect = float(source.connect_timeout_seconds)
+    connect = connect_seconds(source)
     timeouts = Timeouts(
         connect=connect,
         probe=min(PROBE_SECONDS, connect),
-        probe_cap=connect,
+        silence=connect,
         initialize=connect,
         request=float(source.request_timeout_seconds),
         tool=float(source.request_timeout_seconds),
@@ -161,12 +210,19 @@ def _launch(source: Server | Registration, values: LaunchValues, remembered: Rem
         era=cast(Literal["auto", "legacy", "modern"], str(source.era)),
         policy=str(source.connection_policy),
         idle_seconds=_idle_seconds(source),
-        secrets=_secrets(values),
+        secrets=(*_secrets(values), *secrets_of(inherited())),
         roots=roots_of(source),
         remembered=remembered,
         answers_sampling=source.answers_sampling,
         answers_elicitation=source.answers_elicitation,
+        hints=held_up(source.command, source.arguments) if source.transport == TransportKind.STDIO else (),
     )
+
+
+def connect_seconds(source: Server | Registration) -> float:
+    seconds = float(source.connect_timeout_seconds)
+    installs = source.transport == TransportKind.STDIO and launcher(source.command, source.arguments)
+    return max(seconds, INSTALL_SECONDS) if installs else seconds
 
 
 def _secrets(values: LaunchValues) -> tuple[Secret, ...]:
@@ -175,7 +231,8 @@ def _secrets(values: LaunchValues) -> tuple[Secret, ...]:
 
 
 def limits_of(overrides: Mapping[str, int]) -> Limits:
-    """The instance's limits with those of one server. What carries a message is never smaller than the message."""
+    """The instance's limits with the overrides of one server. Whatever carries a message is never smaller than the
+    message."""
     given = {**settings.LIMITS, **overrides}
     size = given["message_bytes"]
     given["inflated_bytes"] = max(given["inflated_bytes"], size)
@@ -188,8 +245,8 @@ def limits_of(overrides: Mapping[str, int]) -> Limits:
 
 
 def _idle_seconds(source: Server | Registration) -> float:
-    """How long a session may be unused before it is closed; infinite for one that is always on, which only that of the
-    shared identity is."""
+    """How long a session may stay unused before it is closed. Infinite for one that is always on; `load` allows that
+    for the shared identity only."""
     if source.connection_policy == ConnectionPolicy.ON_DEMAND:
         return ON_DEMAND_IDLE_SECONDS
     if source.connection_policy == ConnectionPolicy.IDLE_TIMEOUT:
@@ -198,23 +255,30 @@ def _idle_seconds(source: Server | Registration) -> float:
 
 
 def _spec(source: Server | Registration, values: LaunchValues, limits: Limits, connect: float) -> Spec:
+    stamp = Stamp(values)
     if source.transport == TransportKind.STDIO:
+
+        def environment() -> dict[str, str]:
+            stamp(False)
+            return inherited() | _revealed(values.environment)
+
         return StdioSpec(
             command=source.command,
             args=values.reached.arguments,
-            cwd=values.reached.working_directory or None,
-            env=lambda: _revealed(values.environment),
+            cwd=values.reached.working_directory,
+            env=environment,
             limits=limits,
         )
     headers, policy, tls = partial(_revealed, values.headers), egress_policy(), _tls(values.certificate)
+    carries = values.carries_secret or any(_CREDENTIAL_HEADER.search(name) for name in values.headers)
     if source.transport == TransportKind.WEBSOCKET:
-        return WebSocketSpec(values.reached.url, headers, policy, limits, connect, tls)
+        return WebSocketSpec(values.reached.url, headers, policy, limits, connect, tls, carries, sent=stamp)
     kind = _HTTP_KINDS[source.transport]
-    return HttpSpec(values.reached.url, headers, policy, limits, connect, tls, kind=kind)
+    return HttpSpec(values.reached.url, headers, policy, limits, connect, tls, carries, sent=stamp, kind=kind)
 
 
 def _tls(given: Certificate | None) -> ssl.SSLContext | None:
-    """None: the context that the process shares."""
+    """None selects the process's shared context."""
     if given is None:
         return None
     try:
@@ -230,4 +294,5 @@ def _revealed(values: Values) -> dict[str, str]:
 
 def egress_policy() -> Policy:
     allow = tuple(map(Allow.parsed, settings.ALLOWED_NETWORKS))
-    return Policy(allow_loopback=settings.ALLOW_LOOPBACK, allow=allow)
+    proxy = Proxy.parsed(settings.OUTBOUND_PROXY, settings.OUTBOUND_PROXY_EXCEPT)
+    return Policy(allow_loopback=settings.ALLOW_LOOPBACK, allow=allow, proxy=proxy)

@@ -1,7 +1,7 @@
-"""One open session: its client, its lists, its log and the calls in flight."""
+"""One open session: its client, its lists, its log and its calls in flight."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
@@ -9,23 +9,25 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from sessions.domain import claims, lifecycle
-from sessions.domain.lifecycle import Failure, Hold
+from sessions.calls import claims
+from sessions.connections import lifecycle
+from sessions.connections.lifecycle import Failure, Lease
 from sessions.host import outcomes
 from sessions.host.authorization import authorized
+from sessions.host.cancelling import cancel_all
 from sessions.host.catalog import Catalog
 from sessions.host.db import Database
+from sessions.host.desired_state import Roots
 from sessions.host.inbox import Inbox
 from sessions.host.launch import Launch
 from sessions.host.logs import ServerLog
 from sessions.host.opening import Diagnosis, make_client, roots_for
-from sessions.host.orders import Roots
 from sessions.host.redaction import Redactor
 from sessions.host.spoken import Spoken
 from sessions.host.watching import Watching
-from sessions.protocol.capabilities import declares
-from sessions.protocol.errors import Fault, McpError, TransportError
-from sessions.protocol.events import (
+from sessions.mcp.core.capabilities import declares
+from sessions.mcp.core.errors import Fault, McpError, TransportError
+from sessions.mcp.core.events import (
     DiagnosticLine,
     Event,
     EventsDropped,
@@ -34,26 +36,27 @@ from sessions.protocol.events import (
     LateAnswer,
     ListChanged,
     LogMessage,
+    NotDelivered,
     ProtocolViolation,
     RequestRefused,
     ResourceUpdated,
     StateChanged,
 )
-from sessions.protocol.methods import LIST_CHANGED, TOOLS_CALL
-from sessions.protocol.results import Connected
-from sessions.protocol.state import State
-from sessions.protocol.versions import Era
+from sessions.mcp.core.methods import LIST_CHANGED, TOOLS_CALL
+from sessions.mcp.core.results import Connected
+from sessions.mcp.core.state import State
+from sessions.mcp.core.versions import Era
 
 CONCURRENCY = 16
-#: calls of one session that wait for a slot; more stay in their rows until the next tick
+#: calls of one session that may wait for a slot; more stay in their rows until the next tick
 LINE_LIMIT = 256
 CLOSE_SECONDS = 15.0
-#: the least severe messages that modern servers are asked for
+#: the lowest level requested from modern servers, unless a person chose one
 LOG_LEVEL = "info"
-PING_SECONDS, PING_AFTER_SECONDS = 10.0, 1.0  # not beside the lists of its opening: it would measure those
-#: most handshakes are over before a page could show them: their row is not written twice
+PING_SECONDS, PING_AFTER_SECONDS = 10.0, 1.0  # not while the lists are being read: that would distort the latency
+#: most handshakes end before a page could show them: then the row is not written for them
 HANDSHAKE_SECONDS = 1.0
-USE_NOTED_SECONDS = 10.0
+USE_RECORDED_SECONDS = 10.0
 
 
 class Run(Protocol):
@@ -65,26 +68,26 @@ class Run(Protocol):
 
 
 class Live:
-    """`on_room` is called when calls that found the waiting line full may come again; `on_change` when a watched
-    resource has a new version."""
+    """`on_room` is called when calls that found the queue full may be tried again, `on_change` when a watched resource
+    has a new version."""
 
     def __init__(
         self,
         db: Database,
-        hold: Hold,
+        lease: Lease,
         launch: Launch,
         log: ServerLog,
         on_room: Callable[[], None],
         on_change: Callable[[], None],
     ) -> None:
-        self.hold, self.launch, self.log = hold, launch, log
+        self.lease, self.launch, self.log = lease, launch, log
         self.redactor = Redactor(launch.secrets)
-        self.diagnosis = Diagnosis(self.redactor, step="handshake")
+        self.diagnosis = Diagnosis(self.redactor, step="handshake", hints=launch.hints)
         self.spoken = Spoken(log, self.redactor, self.diagnosis)
-        self.inbox = Inbox(db, hold, launch, log, self.redactor)
+        self.inbox = Inbox(db, lease, launch, log, self.redactor)
         self.client = make_client(authorized(launch, db, self.redactor), self._on_event, self.inbox.answers)
-        self.catalog = Catalog(db, hold, self.client, self.redactor)
-        self.watching = Watching(db, hold, self.client, self.redactor, log, on_change, launch.unwatched)
+        self.catalog = Catalog(db, lease, self.client, self.redactor)
+        self.watching = Watching(db, lease, self.client, self.redactor, log, on_change, launch.unwatched)
         self.runs: set[Run] = set()
         self.accepting = False
         self.over: asyncio.Future[McpError | None] = asyncio.get_running_loop().create_future()
@@ -94,33 +97,42 @@ class Live:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._idle_since = self._note_use_at = self._now()
-        self._missed_changes = self.modern = False
+        self._idle_since = self._record_use_at = self._now()
+        self._missed_changes = self.modern = self._logs = False
+        self._log_level = ""
 
     # --- opening and closing -------------------------------------------------------------------------------------
     async def open(self) -> Connected:
-        """Raises McpError; never takes longer than the launch allows."""
+        """Raises McpError. Never takes longer than the launch allows."""
+        shown = asyncio.create_task(self.diagnosis.show_start(self._show_start)) if self.launch.is_child else None
         try:
             async with asyncio.timeout(self.launch.connect_seconds):
                 connected = await self.client.connect()
         except TimeoutError as exc:
             words = f"The session was not open after {self.launch.connect_seconds:.0f} s."
             raise TransportError(Fault.TIMEOUT, words, may_have_run=False) from exc
+        finally:
+            await cancel_all(shown)
         self.client.closed.add_done_callback(lambda future: self._end(future.result()))
         return connected
 
-    def serve(self, connected: Connected, refresh_order: int, watch_order: int) -> None:
-        """The session is ready and said so in its row: take calls, read the lists, watch resources."""
+    def _show_start(self, tail: str, hints: Sequence[str]) -> None:
+        self._db.post(partial(lifecycle.starting, self.lease, tail))
+
+    def serve(self, connected: Connected, refresh_order: int, watch_order: int, log_level: str = "") -> None:
+        """The session is ready and its row says so: accept calls, read the lists, watch resources."""
         self.accepting = True
         self.diagnosis.step = ""
         self.modern = connected.era is Era.MODERN
         self._idle_since = self._now()
+        self._logs = declares(connected.server_capabilities, "logging")
+        self._log_level = log_level
         self.catalog.opened(refresh_order)
         self._spawn(self._measure())
         self._spawn(self._ask_for_news(connected, watch_order))
 
     async def close(self) -> None:
-        """End the connection and everything that depends on it; calls in flight hear it from the client."""
+        """End the connection and everything that depends on it. The client ends the calls in flight with an error."""
         self.accepting = False
         self._end(None)
         try:
@@ -134,7 +146,7 @@ class Live:
         await self.watching.close()
 
     def suspect(self, error: McpError) -> None:
-        """A call learned that the session is of no more use (its credential was refused)."""
+        """A call showed that the session is no longer usable, for example because its credential was refused."""
         self._end(error)
 
     def failure(self, error: McpError | None) -> Failure:
@@ -146,36 +158,52 @@ class Live:
         if not self.over.done():
             self.over.set_result(error)
 
-    # --- what the server is told -------------------------------------------------------------------------------------
+    # --- to the server -----------------------------------------------------------------------------------------------
     def take_roots(self, roots: Roots) -> None:
-        """What the registration says now. A server that was promised to be told hears of a change."""
+        """Take over the registration's roots. A server that was promised notifications is notified of a change."""
         if roots != self._roots:
             self._roots = roots
-            self._spawn(self._tell_roots(roots))
+            self._spawn(self._notify_roots(roots))
 
-    async def _tell_roots(self, roots: Roots) -> None:
+    async def _notify_roots(self, roots: Roots) -> None:
         try:
             known = await self.client.set_roots(roots_for(roots))
         except McpError as error:
-            self.log.host(self.redactor.text(f"The server could not be told of its roots: {error.detail}"), "warning")
+            self.log.host(
+                self.redactor.text(f"The server could not be notified of its roots: {error.detail}"), "warning"
+            )
             return
-        late = " This session began without any: the server learns of them when it reconnects."
+        late = " This session opened without roots; they are declared when it reconnects."
         self.log.host(f"Roots changed: {len(roots)} now.{'' if known or not roots else late}")
 
     async def _ask_for_news(self, connected: Connected, watch_order: int) -> None:
-        """A modern server writes to the log and tells of changed lists only when it is asked to; a legacy one does
-        both by itself."""
-        try:
-            if self.modern and declares(connected.server_capabilities, "logging"):
-                await self.client.set_log_level(LOG_LEVEL)
-        except McpError as error:
-            self.log.host(self.redactor.text(f"The log level was not set: {error.detail}"), "notice")
+        """A modern server sends log messages and list changes only on request; a legacy one sends both unasked."""
+        if self._log_level or self.modern:
+            await self._ask_log_level(self._log_level)
         self.watching.serve(watch_order, tuple(LIST_CHANGED.values()) if self.modern else ())
+
+    def take_log_level(self, level: str) -> None:
+        """Take over the level that a person chose on the Logs tab."""
+        if level != self._log_level:
+            self._log_level = level
+            self._spawn(self._ask_log_level(level))
+
+    async def _ask_log_level(self, level: str) -> None:
+        """A legacy server without a chosen level sends its default, and no request can restore that."""
+        if not self._logs or not (level or self.modern):
+            return
+        try:
+            await self.client.set_log_level(level or LOG_LEVEL)
+        except McpError as error:
+            self.log.host(self.redactor.text(f"The server rejected the log level: {error.detail}"), "warning")
+            return
+        if level:
+            self.log.host(f"The server was asked for log messages of level {level} and above.")
 
     # --- calls -----------------------------------------------------------------------------------------------------
     @asynccontextmanager
     async def slot(self, run: Run) -> AsyncIterator[bool]:
-        """A place among the calls in flight; yields False when the waiting line is full."""
+        """A slot for a call in flight. Yields False when the queue is full."""
         if len(self.runs) >= CONCURRENCY + LINE_LIMIT:
             self._turned_away = True
             yield False
@@ -197,13 +225,13 @@ class Live:
             self._on_room()
         if not self.runs:
             self._quiet.set()
-            if self._idle_since >= self._note_use_at:  # not after each call: the next one's commits would wait for it
-                self._note_use_at = self._idle_since + USE_NOTED_SECONDS
-                self._db.post(partial(lifecycle.used, self.hold, timezone.now()))
+            if self._idle_since >= self._record_use_at:  # not after each call: the next one's commits would wait
+                self._record_use_at = self._idle_since + USE_RECORDED_SECONDS
+                self._db.post(partial(lifecycle.used, self.lease, timezone.now()))
 
     def idle_left(self) -> float | None:
-        """Seconds until the session counts as unused; None when it never does."""
-        if self.launch.idle_seconds == float("inf") or self.watching.wanted:
+        """Seconds until the session counts as idle. None if it never does."""
+        if self.launch.idle_seconds == float("inf") or self.watching.needs_session:
             return None
         return self.launch.idle_seconds if self.runs else self._idle_since + self.launch.idle_seconds - self._now()
 
@@ -211,7 +239,7 @@ class Live:
         self._idle_since = self._now()
 
     async def quiet(self, seconds: float) -> bool:
-        """Wait until no call is in flight. False when some are left."""
+        """Wait until no call is in flight. Returns False if some remain."""
         try:
             async with asyncio.timeout(max(0.0, seconds)):
                 await self._quiet.wait()
@@ -223,15 +251,15 @@ class Live:
         for run in list(self.runs):
             run.cancel(words)
 
-    # --- what the server tells ---------------------------------------------------------------------------------------
+    # --- from the server ---------------------------------------------------------------------------------------------
     def _on_event(self, event: Event) -> None:
-        """Called from the client's reader: returns at once."""
+        """Called from the client's reader. Must not block."""
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
 
     def _late_answer(self, event: LateAnswer) -> None:
-        if isinstance(event.tag, claims.Order):
+        if isinstance(event.tag, claims.PendingCall):
             self._spawn(self._keep_late(event.tag, event))
 
     def _dropped(self, event: EventsDropped) -> None:
@@ -242,36 +270,36 @@ class Live:
         self.catalog.changed(event.kind)
 
     def _following(self, event: Following) -> None:
-        """After a gap the lists are read again: nothing of it is replayed."""
-        self.watching.heard(event)
+        """After a gap the lists are read again, because servers do not replay missed notifications."""
+        self.watching.received(event)
         if self._missed_changes:
             self._missed_changes = False
             self.catalog.changed()
 
     def _following_lost(self, event: FollowingLost) -> None:
         self._missed_changes = True
-        self.watching.heard(event)
-        self.log.host(self.redactor.text(f"The server does not tell of changes for now: {event.reason}"), "notice")
+        self.watching.received(event)
+        self.log.host(self.redactor.text(f"Not listening for changes: {event.reason}"), "notice")
 
     def _state_changed(self, event: StateChanged) -> None:
-        """While it is ready, a server may forget its wire session; the client takes a new one by itself."""
+        """A ready server may lose its wire session. The client then opens a new one by itself."""
         if event.new is State.INITIALIZING:
             asyncio.get_running_loop().call_later(0 if self.accepting else HANDSHAKE_SECONDS, self._show_handshake)
             if self.accepting:
-                self.log.host("The server forgot the session; taking a new one.", "notice")
+                self.log.host("The server lost the session; opening a new one.", "notice")
         elif self.accepting and event.new is State.READY:
-            self._db.post(partial(lifecycle.ready_again, self.hold))
+            self._db.post(partial(lifecycle.ready_again, self.lease))
 
     def _show_handshake(self) -> None:
         if self.client.state is State.INITIALIZING:
-            self._db.post(partial(lifecycle.initializing, self.hold))
+            self._db.post(partial(lifecycle.initializing, self.lease))
 
-    async def _keep_late(self, order: claims.Order, event: LateAnswer) -> None:
+    async def _keep_late(self, call: claims.PendingCall, event: LateAnswer) -> None:
         if event.result is not None:
-            outcome = outcomes.of_result(event.result, self.redactor, tool=order.method == TOOLS_CALL)
+            outcome = outcomes.of_result(event.result, self.redactor, tool=call.method == TOOLS_CALL)
         else:
             outcome = outcomes.of_error_object(event.error or {}, self.redactor)
-        await self._db.persist(partial(claims.late, order, self.hold, outcome), list)
+        await self._db.persist(partial(claims.late, call, self.lease, outcome), list)
 
     async def _measure(self) -> None:
         await asyncio.sleep(PING_AFTER_SECONDS)
@@ -279,7 +307,7 @@ class Live:
             seconds = await self.client.ping(timeout=PING_SECONDS)
         except McpError:
             return  # the client's keep-alive judges the connection; this is only a number for the page
-        self._db.post(partial(lifecycle.measured, self.hold, round(seconds * 1000, 2)))
+        self._db.post(partial(lifecycle.measured, self.lease, round(seconds * 1000, 2)))
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)
@@ -295,6 +323,7 @@ _HANDLERS: dict[type, Callable[[Live, Any], None]] = {
     LogMessage: lambda live, event: live.spoken.log_message(event),
     DiagnosticLine: lambda live, event: live.spoken.diagnostic(event),
     LateAnswer: Live._late_answer,
+    NotDelivered: lambda live, event: live.spoken.not_delivered(event),
     ProtocolViolation: lambda live, event: live.spoken.violation(event),
     RequestRefused: lambda live, event: live.spoken.refused(event),
     EventsDropped: Live._dropped,

@@ -1,4 +1,4 @@
-"""Lines of a server's log before they have their numbers."""
+"""Lines of a server's log before they are numbered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from sessions.domain.lifecycle import storable
+from sessions.connections.lifecycle import storable
 from sessions.enums import LogSource
 from sessions.models import LogLine
 
@@ -24,9 +24,9 @@ class Line:
     call_uid: UUID | None = None
     at: datetime = field(default_factory=timezone.now)
 
-    def row(self, ring: Mapping[str, int | None], seq: int) -> LogLine:
+    def row(self, log_key: Mapping[str, int | None], seq: int) -> LogLine:
         return LogLine(
-            **ring,
+            **log_key,
             seq=seq,
             at=self.at,
             source=self.source,
@@ -39,8 +39,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Lines on their way to the ring; `shed` were dropped before them, which `told` says in a line of its own."""
+    """Lines on their way to the database. `shed` lines were dropped before them; `to_write` are `lines` plus the line
+    that says so."""
 
     lines: list[Line]
     shed: int
-    told: list[Line]
+    to_write: list[Line]

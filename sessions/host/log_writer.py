@@ -1,8 +1,9 @@
-"""Carries the lines of all sessions of a host to the database, a bounded batch at a time, after everything else.
+"""Writes the log lines of all sessions of a host, in bounded batches, with the lowest priority.
 
-A call waits for the writer thread and for the database's one write lock. So log lines go in one small transaction at a
-time, which the writer takes up when nothing else waits, and then rest: they get at most a share of its time. A server
-that says more than its part of a batch keeps the rest in memory, and sheds what does not fit there.
+Calls wait for the writer thread and for the database's one write lock. So log lines are written in one small
+transaction at a time, when nothing else waits. A pause after each batch limits their share of the writer's time.
+
+A server that logs more than its part of a batch keeps the rest in memory. Lines that do not fit there are dropped.
 """
 
 import asyncio
@@ -12,12 +13,12 @@ from typing import Protocol
 
 import structlog
 
-from sessions.domain.lifecycle import Hold
+from sessions.connections.lifecycle import Lease
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.log_line import Taken
-from sessions.host.log_ring import append_all
+from sessions.host.log_store import append_all
 
-#: lines in one transaction, and how many of them one server may have
+#: lines per transaction, and how many of them may come from one server
 BATCH_LINES = 200
 SERVER_LINES = 100
 #: between two batches: at least this long, and REST times as long as the last one took, up to a limit
@@ -30,8 +31,8 @@ log = structlog.get_logger(__name__)
 class Source(Protocol):
     """The log of one session."""
 
-    hold: Hold
-    #: done when the lines that are on their way are written, or back
+    lease: Lease
+    #: done when the lines under way are written or put back
     under_way: asyncio.Future[None] | None
 
     @property
@@ -43,20 +44,20 @@ class Source(Protocol):
 class LogWriter:
     def __init__(self, db: Database) -> None:
         self._db = db
-        #: logs with lines that wait, in the order of their turns
+        #: logs with waiting lines, in the order of their turns
         self._waiting: dict[Source, None] = {}
         self._task: asyncio.Task[None] | None = None
         #: loop time before which nothing is written
         self._rests_until = 0.0
 
     def wake(self, source: Source) -> None:
-        """From the loop; never waits."""
+        """Call from the loop. Never waits."""
         self._waiting.setdefault(source)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="write log lines")
 
     async def finish(self, source: Source) -> None:
-        """Write all that waits of this log, now: its session is about to be given back."""
+        """Write all waiting lines of this log now: its session is about to be released."""
         self._waiting.pop(source, None)
         while source.under_way is not None:
             await asyncio.wait({source.under_way})
@@ -74,7 +75,7 @@ class LogWriter:
         self._task = None
 
     def _batch(self) -> dict[Source, Taken]:
-        """By turns: who has more than his part comes last next time."""
+        """Logs take turns: one with more than its share comes last next time."""
         batch: dict[Source, Taken] = {}
         room = BATCH_LINES
         for source in list(self._waiting):
@@ -86,21 +87,21 @@ class LogWriter:
         return batch
 
     async def _write(self, batch: Mapping[Source, Taken], *, spare: bool) -> None:
-        """Also to its end when whoever waits here is cancelled: the lines belong to nobody else any more."""
+        """Completes even if the caller is cancelled: the lines have no other owner any more."""
         writing = asyncio.ensure_future(self._written(batch, spare=spare))
         for source in batch:
             source.under_way = writing
         await asyncio.shield(writing)
 
     async def _written(self, batch: Mapping[Source, Taken], *, spare: bool) -> None:
-        told = [(source.hold, taken.told) for source, taken in batch.items() if taken.told]
+        batches = [(source.lease, taken.to_write) for source, taken in batch.items() if taken.to_write]
         try:
-            await self._db.write(partial(append_all, told), spare=spare)
+            await self._db.write(partial(append_all, batches), spare=spare)
         except DatabaseAway:
             for source, taken in batch.items():
                 source.put_back(taken)
         except Exception:  # one bad line must not silence the logs of all other servers
-            log.exception("host.log_lines_lost", lines=sum(len(lines) for _, lines in told))
+            log.exception("host.log_lines_lost", lines=sum(len(lines) for _, lines in batches))
         finally:
             for source in batch:
                 source.under_way = None

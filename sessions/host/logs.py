@@ -1,27 +1,27 @@
-"""The log of a session that this worker holds: its notifications, its stderr and what the host did.
+"""The log of a session that this worker owns: server notifications, stderr and what the host did.
 
-Nothing here waits. What a server sends faster than the log takes is shed, oldest first, and the exact number of lines
-shed stands in the log itself: since the line before, and in all.
+Nothing here waits. If a server logs faster than lines are written, the oldest lines are dropped. The log itself states
+the exact number of dropped lines: since the previous such line, and in all.
 """
 
 import asyncio
 from collections import deque
 
-from sessions.domain.lifecycle import Hold
+from sessions.connections.lifecycle import Lease
 from sessions.enums import LogSource
 from sessions.host.log_line import Line, Taken
 from sessions.host.log_writer import LogWriter
 
 __all__ = ["Line", "ServerLog"]
 
-#: a server may say so much at once (when it starts) without losing a line
+#: a server may log this many lines at once, for example at its start, without losing one
 PENDING_LIMIT = 1_000
 
 
 class ServerLog:
-    def __init__(self, writer: LogWriter, hold: Hold) -> None:
-        self.hold = hold
-        #: done when the lines that are on their way are written, or back
+    def __init__(self, writer: LogWriter, lease: Lease) -> None:
+        self.lease = lease
+        #: done when the lines under way are written or put back
         self.under_way: asyncio.Future[None] | None = None
         self._writer = writer
         self._pending: deque[Line] = deque()
@@ -34,16 +34,16 @@ class ServerLog:
         self._writer.wake(self)
 
     def host(self, text: str, level: str = "info") -> None:
-        """A line of our own."""
+        """Add a line from the host itself."""
         self.add(Line(LogSource.HOST, level, text))
 
     def shed(self, count: int) -> None:
-        """`count` lines were dropped before they came here."""
+        """`count` lines were dropped before they reached this log."""
         self._shed += count
         self._writer.wake(self)
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write the waiting lines."""
         await self._writer.finish(self)
 
     # --- for the writer ----------------------------------------------------------------------------------------------
@@ -52,15 +52,15 @@ class ServerLog:
         return bool(self._pending or self._shed)
 
     def take(self, most: int | None = None) -> Taken:
-        """The oldest lines; all of them without `most`."""
+        """Take the oldest lines, up to `most`; without it all of them."""
         count = len(self._pending) if most is None else min(most, len(self._pending))
         lines = [self._pending.popleft() for _ in range(count)]
         shed, self._shed = self._shed, 0
         self._shed_before += shed
-        return Taken(lines, shed, [*self._confession(shed, lines), *lines])
+        return Taken(lines, shed, [*self._shed_notice(shed, lines), *lines])
 
     def put_back(self, taken: Taken) -> None:
-        """They could not be written."""
+        """Put back lines that could not be written."""
         self._shed_before -= taken.shed
         self._shed += taken.shed
         self._pending.extendleft(reversed(taken.lines))
@@ -71,12 +71,12 @@ class ServerLog:
             self._pending.popleft()
             self._shed += 1
 
-    def _confession(self, shed: int, lines: list[Line]) -> list[Line]:
+    def _shed_notice(self, shed: int, lines: list[Line]) -> list[Line]:
         if not shed:
             return []
         words = "1 line was" if shed == 1 else f"{shed} lines were"
-        text = f"{words} dropped: the server sent more than the log takes."
+        text = f"{words} dropped: the server exceeded the log rate limit."
         if self._shed_before > shed:
             text += f" {self._shed_before} in all since this worker took the session."
-        said = Line(LogSource.HOST, "warning", text)
-        return [said if not lines else Line(said.source, said.level, text, at=lines[0].at)]
+        notice = Line(LogSource.HOST, "warning", text)
+        return [notice if not lines else Line(notice.source, notice.level, text, at=lines[0].at)]

@@ -1,32 +1,35 @@
 """The thread of the host: one asyncio loop from the worker's start to its end.
 
-Children are spawned from this thread only: the signal that ends them with us follows the thread that forked them.
+Only this thread spawns children: the kernel sends their parent-death signal when the thread that forked them ends.
 """
 
 import asyncio
 import threading
 import uuid
+from contextlib import suppress
 
 import structlog
 from django.conf import settings
 
+from servers import instance
 from servers.audit.writer import writer
-from sessions import bus
-from sessions.domain import ownership
+from sessions import hints
+from sessions.host import directories
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.machine import incarnation
 from sessions.host.processes import Processes
 from sessions.host.service import Host
 from sessions.host.tick import Tick
-from sessions.transports.stdio import isolation, prepare_loop
+from sessions.housekeeping import dead_workers
+from sessions.housekeeping.machine import incarnation
+from sessions.mcp.transports.stdio import isolation, prepare_loop
 
-#: after the drain: the last writes, and what a stubborn child takes
+#: after the drain: for the last writes and for children that are slow to end
 GRACE_SECONDS = 3.0
 log = structlog.get_logger(__name__)
 
 
 class HostThread:
-    """What a worker starts and stops. `uid` names this life of the process, and its bell."""
+    """What a worker starts and stops. `uid` identifies this run of the process, and its group for wake-ups."""
 
     def __init__(self, node: str) -> None:
         self.uid = uuid.uuid4()
@@ -42,7 +45,7 @@ class HostThread:
         self._started.wait(10)
 
     def stop(self, drain: bool = True) -> bool:
-        """Drain and end; False when the thread did not end in time (its children end with the process)."""
+        """Drain and end. False if the thread did not end in time; its children end with the process."""
         loop = self._loop
         if loop is None or not self._thread.is_alive():
             return True
@@ -50,7 +53,7 @@ class HostThread:
         try:
             loop.call_soon_threadsafe(self._stop.set)
         except RuntimeError:
-            return True  # it ended by itself
+            return True  # the loop has already ended
         self._thread.join(self._drain_seconds + GRACE_SECONDS)
         return not self._thread.is_alive()
 
@@ -60,7 +63,7 @@ class HostThread:
                 self._loop = runner.get_loop()
                 prepare_loop(self._loop)
                 runner.run(self._serve())
-        except Exception:  # the thread's last line: without it the worker would run on without a host unseen
+        except Exception:  # the last resort: without it the worker would run on without a host unnoticed
             log.exception("host.ended_by_fault")
         finally:
             self._started.set()
@@ -69,12 +72,14 @@ class HostThread:
         kept = await isolation()
         me = incarnation(self.uid, self._node, list(settings.WORKER_LABELS), str(kept))
         db = Database()
+        await self._check_instance(db)
         host = Host(me, db)
         tick = Tick(host)
-        # what was rung before it listens, the tick finds
-        listening = asyncio.create_task(bus.Listener(bus.bell_of(self.uid), host.accept, lambda: None).run())
+        # the tick finds whatever wake-ups asked for before we listened
+        listening = asyncio.create_task(hints.Listener(hints.worker_group(self.uid), host.accept, lambda: None).run())
         beating = asyncio.create_task(tick.run())
         sampling = asyncio.create_task(Processes(db, host.live_sessions).run())
+        tidying = asyncio.create_task(self._tidied(db))
         self._started.set()
         log.info("host.started", worker=str(self.uid), node=self._node, isolation=str(kept))
         try:
@@ -85,16 +90,29 @@ class HostThread:
             listening.cancel()
             beating.cancel()
             sampling.cancel()
-            await self._farewell(db)
+            tidying.cancel()
+            await self._deregister(db)
             db.stop()
         log.info("host.stopped", worker=str(self.uid), counters=dict(host.counters))
 
-    async def _farewell(self, db: Database) -> None:
+    async def _tidied(self, db: Database) -> None:
+        with suppress(DatabaseAway):
+            await db.read(directories.remove_deleted)
+
+    async def _check_instance(self, db: Database) -> None:
+        """Runs before the first session opens: a copy of another installation opens none."""
         try:
-            await db.write(lambda: ownership.farewell(self.uid))
+            for event in await db.write(instance.check, list):
+                log.warning("host.instance", action=str(event.action), reason=event.details["reason"])
+        except DatabaseAway as exc:  # without the database nothing can be claimed; `up` and the next worker check again
+            log.warning("host.instance_not_checked", problem=str(exc)[:200])
+
+    async def _deregister(self, db: Database) -> None:
+        try:
+            await db.write(lambda: dead_workers.deregister(self.uid))
         except DatabaseAway as exc:
             log.warning("host.farewell_failed", problem=str(exc)[:200])
 
     def forget(self) -> None:
-        """The last waiting writes. In the worker's main thread, after `stop`."""
+        """Finish the last waiting writes. Call in the worker's main thread, after `stop`."""
         writer().stop()

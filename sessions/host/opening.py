@@ -1,22 +1,25 @@
-"""A client for one launch, and what a failure to open or hold it looks like on a page."""
+"""Creates the client for a launch, and describes why it could not be opened or was lost."""
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
-from sessions.client import Client
-from sessions.client.answers import Answer
-from sessions.domain.lifecycle import Failure
+from sessions.connections.lifecycle import Failure
+from sessions.connections.starting import HELD_UP_AFTER, SHOWN_AFTER
+from sessions.host.desired_state import Roots
 from sessions.host.launch import Launch, client_info
-from sessions.host.orders import Roots
 from sessions.host.redaction import Redactor
-from sessions.protocol.asked import Root
-from sessions.protocol.errors import Fault, McpError, TransportError
-from sessions.protocol.events import DiagnosticLine, Event
-from sessions.transports.registry import open_transport
+from sessions.mcp.client import Client
+from sessions.mcp.client.answers import Answer
+from sessions.mcp.core.asked import Root
+from sessions.mcp.core.errors import Fault, McpError, TransportError
+from sessions.mcp.core.events import DiagnosticLine, Event
+from sessions.mcp.transports.registry import open_transport
 
 TAIL_LINES = 40
-#: faults that can only have happened before the handshake
+#: faults that can only happen before the handshake
 _EARLIER: dict[str, str] = {
     Fault.COMMAND_NOT_FOUND: "resolve",
     Fault.DNS_FAILED: "resolve",
@@ -30,7 +33,7 @@ _EARLIER: dict[str, str] = {
 def make_client(
     launch: Launch, on_event: Callable[[Event], None], answers: Mapping[str, Answer] | None = None
 ) -> Client:
-    """`answers`: who answers the server's questions, by method; the others are not declared."""
+    """`answers` maps the methods of server requests to their handlers. Other methods are not declared."""
     return Client(
         partial(open_transport, launch.spec),
         client_info=client_info(),
@@ -49,25 +52,44 @@ def roots_for(roots: Roots) -> tuple[Root, ...]:
 
 
 class Diagnosis:
-    """Collects what helps to explain a failure: the step that was under way and the last words of the child."""
+    """Collects what helps to explain a failure: the current step and the child's last output. `hints`: possible causes
+    of a silence."""
 
-    def __init__(self, redactor: Redactor, step: str = "") -> None:
-        self._redactor = redactor
+    def __init__(self, redactor: Redactor, step: str = "", hints: Sequence[str] = ()) -> None:
+        self._redactor, self.hints = redactor, tuple(hints)
+        #: set by each line
+        self.line_received = asyncio.Event()
         self._lines: deque[str] = deque(maxlen=TAIL_LINES)
         self.step = step
 
-    def hear(self, event: DiagnosticLine) -> None:
+    def on_event(self, event: DiagnosticLine) -> None:
         self._lines.append(event.text)
+        self.line_received.set()
 
     @property
     def tail(self) -> str:
         return self._redactor.text("\n".join(self._lines))
 
+    async def show_start(self, show: Callable[[str, Sequence[str]], None]) -> None:
+        """Runs until cancelled. Passes on the child's stderr at most every SHOWN_AFTER seconds, and the hints after
+        HELD_UP_AFTER."""
+        loop = asyncio.get_running_loop()
+        held_up_at = loop.time() + HELD_UP_AFTER
+        while True:
+            await asyncio.sleep(SHOWN_AFTER)
+            held_up = loop.time() >= held_up_at
+            show(self.tail, self.hints if held_up else ())
+            self.line_received.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(None if held_up else held_up_at):
+                    await self.line_received.wait()
+
     def failure(self, error: McpError) -> Failure:
+        hints = self.hints if error.fault is Fault.TIMEOUT else ()
         tail = error.stderr_tail if isinstance(error, TransportError) and error.stderr_tail else ""
         return Failure(
             fault=error.fault,
-            detail=self._redactor.text(error.detail),
+            detail=self._redactor.text(" ".join((error.detail, *hints))),
             step=_EARLIER.get(error.fault, self.step) if self.step else "",
             stderr_tail=self._redactor.text(tail) or self.tail,
         )

@@ -1,4 +1,4 @@
-"""How each method is sent through the client, and how a result is judged that is not what its method promises."""
+"""How the client sends each method, and how a result is checked against what its method promises."""
 
 import json
 import secrets
@@ -6,82 +6,87 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessions.client import BeforeSend, OnProgress
-from sessions.domain.claims import Order
-from sessions.domain.operations import completion_reference
+from servers.schemas import checker
+from sessions.calls.claims import PendingCall
+from sessions.calls.operations import completion_reference
 from sessions.host.live import Live
 from sessions.host.outcomes import arguments_of
-from sessions.protocol import methods
-from sessions.schemas import checker
+from sessions.host.progress import Progress
+from sessions.mcp.client import BeforeSend
+from sessions.mcp.core import methods
+from sessions.mcp.core.tasks import TaskOptions, support_of
 
 Raw = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Request:
-    order: Order
+    call: PendingCall
     live: Live
-    on_progress: OnProgress
+    progress: Progress
     before_send: BeforeSend
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return arguments_of(self.order.arguments)
+        return arguments_of(self.call.arguments)
 
     @property
     def meta(self) -> dict[str, str] | None:
-        """W3C trace context (2026-07-28, `_meta`): the call's uid is the trace, so a server's own traces lead here."""
-        trace = {"traceparent": f"00-{self.order.uid.hex}-{secrets.token_hex(8)}-01"}
+        """W3C trace context (2026-07-28, `_meta`): the call's uid is the trace id, so a server's own traces lead
+        here."""
+        trace = {"traceparent": f"00-{self.call.uid.hex}-{secrets.token_hex(8)}-01"}
         return trace if self.live.modern else None
 
 
 @dataclass(frozen=True)
 class Sender:
-    """`violation`: how the result breaks what was promised, in words; empty when it does not."""
+    """`violation` returns how the result breaks the promise of its method, in words; empty if it does not."""
 
     send: Callable[[Request], Coroutine[Any, Any, Raw]]
-    violation: Callable[[Order, Raw], Awaitable[str]]
+    violation: Callable[[PendingCall, Raw], Awaitable[str]]
 
 
 def sender_of(method: str) -> Sender:
-    """Every method that `sessions.domain.operations` lets into the ledger has one."""
+    """Every method that `sessions.calls.operations` accepts has a sender."""
     return _SENDERS[method]
 
 
 async def _call_tool(request: Request) -> Raw:
-    order, timeouts = request.order, request.live.launch.timeouts
-    schema = _definition(order).get("inputSchema")
+    call, timeouts = request.call, request.live.launch.timeouts
+    tool = _definition(call)
+    schema = tool.get("inputSchema")
     result = await request.live.client.call_tool(
-        order.target,
+        call.target,
         request.arguments,
         timeout=timeouts.tool,
         total_timeout=timeouts.total,
-        on_progress=request.on_progress,
+        on_progress=request.progress,
         before_send=request.before_send,
         input_schema=schema if isinstance(schema, dict) else None,
-        tag=order,
+        tag=call,
         meta=request.meta,
+        task=TaskOptions(on_task=request.progress.task, support=support_of(tool) if tool else None, ask=call.as_task),
     )
     return result.raw
 
 
 async def _read_resource(request: Request) -> Raw:
     return await request.live.client.read_resource(
-        request.order.target,
-        on_progress=request.on_progress,
+        request.call.target,
+        on_progress=request.progress,
         before_send=request.before_send,
-        tag=request.order,
+        tag=request.call,
         meta=request.meta,
     )
 
 
 async def _get_prompt(request: Request) -> Raw:
     return await request.live.client.get_prompt(
-        request.order.target,
+        request.call.target,
         request.arguments,
-        on_progress=request.on_progress,
+        on_progress=request.progress,
         before_send=request.before_send,
-        tag=request.order,
+        tag=request.call,
         meta=request.meta,
     )
 
@@ -89,24 +94,24 @@ async def _get_prompt(request: Request) -> Raw:
 async def _complete(request: Request) -> Raw:
     asked = request.arguments
     return await request.live.client.complete(
-        completion_reference(request.order.target),
+        completion_reference(request.call.target),
         asked["argument"],
         asked.get("context"),
         before_send=request.before_send,
-        tag=request.order,
+        tag=request.call,
         meta=request.meta,
     )
 
 
 # --- what was promised -----------------------------------------------------------------------------------------------
-def _definition(order: Order) -> Mapping[str, Any]:
-    """The tool as the server described it last; empty when it is not in the list any more."""
-    body = json.loads(order.definition) if order.definition else {}
+def _definition(call: PendingCall) -> Mapping[str, Any]:
+    """The tool as the server last described it. Empty if it is no longer in the list."""
+    body = json.loads(call.definition) if call.definition else {}
     return body if isinstance(body, dict) else {}
 
 
-async def _breaks_schema(order: Order, raw: Raw) -> str:
-    schema = _definition(order).get("outputSchema")
+async def _breaks_schema(call: PendingCall, raw: Raw) -> str:
+    schema = _definition(call).get("outputSchema")
     if not isinstance(schema, dict) or raw.get("isError") is True:
         return ""
     if "structuredContent" not in raw:
@@ -115,21 +120,21 @@ async def _breaks_schema(order: Order, raw: Raw) -> str:
     return "\n".join(f"{where or '/'}: {' '.join(words)}" for where, words in verdict.errors.items())
 
 
-def _wants_list(*path: str) -> Callable[[Order, Raw], Awaitable[str]]:
-    """A result without its list is shown as what it is, and called what it is."""
+def _requires_list(*path: str) -> Callable[[PendingCall, Raw], Awaitable[str]]:
+    """A result without its list is still shown, with this violation."""
 
-    async def judge(order: Order, raw: Raw) -> str:
+    async def check(call: PendingCall, raw: Raw) -> str:
         value: Any = raw
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         return "" if isinstance(value, list) else f"The result has no list “{'.'.join(path)}”."
 
-    return judge
+    return check
 
 
 _SENDERS: Mapping[str, Sender] = {
     methods.TOOLS_CALL: Sender(_call_tool, _breaks_schema),
-    methods.RESOURCES_READ: Sender(_read_resource, _wants_list("contents")),
-    methods.PROMPTS_GET: Sender(_get_prompt, _wants_list("messages")),
-    methods.COMPLETE: Sender(_complete, _wants_list("completion", "values")),
+    methods.RESOURCES_READ: Sender(_read_resource, _requires_list("contents")),
+    methods.PROMPTS_GET: Sender(_get_prompt, _requires_list("messages")),
+    methods.COMPLETE: Sender(_complete, _requires_list("completion", "values")),
 }

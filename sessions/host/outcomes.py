@@ -1,26 +1,26 @@
-"""How a call ended, from what the client handed back or raised (decisions G1)."""
+"""How a call ended, from what the client returned or raised."""
 
 import json
 from typing import Any
 
-from sessions.domain.claims import Outcome
+from sessions.calls.claims import Outcome
 from sessions.enums import CallState
 from sessions.host.redaction import Redactor
-from sessions.protocol.errors import Fault, McpError, ProtocolError, RpcError
+from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 
 MAY_HAVE_RUN = "The tool may have run."
-# The server did say how it ends: nothing is left unknown but what the tool did until then.
+# The server did say how the call ends. Only what the tool did until then is unknown.
 _NO_ANSWER_TO_COME = {Fault.REDIRECTED, Fault.INPUT_REFUSED, Fault.TASK_CANCELLED}
 
 
 def of_result(raw: dict[str, Any], redactor: Redactor, violation: str = "", *, tool: bool = True) -> Outcome:
-    """Only a tool's result can say of itself that it is an error."""
+    """Only a tool result can declare itself an error."""
     state = CallState.TOOL_ERROR if tool and raw.get("isError") is True else CallState.SUCCEEDED
     return Outcome(state, redactor.json_text(raw), schema_violation=redactor.text(violation))
 
 
 def of_error(error: McpError, redactor: Redactor, unsure: str = MAY_HAVE_RUN) -> Outcome:
-    """`unsure` says what is left open where no answer came."""
+    """`unsure` says what is unknown when no answer came."""
     if isinstance(error, RpcError):
         return _rpc_error(error, redactor)
     if error.fault is Fault.CANCELLED:
@@ -29,20 +29,24 @@ def of_error(error: McpError, redactor: Redactor, unsure: str = MAY_HAVE_RUN) ->
     if not error.may_have_run:
         return Outcome(CallState.FAILED, fault=error.fault, detail=detail)
     if isinstance(error, ProtocolError) or error.fault in _NO_ANSWER_TO_COME:
-        return Outcome(CallState.FAILED, fault=error.fault, detail=_with_warning(detail, unsure))
-    return Outcome(CallState.OUTCOME_UNKNOWN, fault=error.fault, detail=_with_warning(detail, unsure))
+        return _unsure(CallState.FAILED, error.fault, detail, unsure)
+    return _unsure(CallState.OUTCOME_UNKNOWN, error.fault, detail, unsure)
 
 
 def cancelled(detail: str = "", unsure: str = MAY_HAVE_RUN) -> Outcome:
-    """After the claim: how far the server came is its own affair."""
-    words = _with_warning(detail or "Cancelled while it ran.", unsure)
-    return Outcome(CallState.CANCELLED, fault=Fault.CANCELLED, detail=words)
+    """Cancelled after the claim: how far the server got is unknown."""
+    return _unsure(CallState.CANCELLED, Fault.CANCELLED, detail or "Cancelled while it ran.", unsure)
 
 
 def of_fault_of_ours(exc: Exception, unsure: str = MAY_HAVE_RUN) -> Outcome:
-    """A bug on this side, after the claim: nobody can say whether the bytes left."""
-    words = f"mcpadmin failed while it ran this call ({type(exc).__name__}). {unsure}"
-    return Outcome(CallState.OUTCOME_UNKNOWN, fault="internal_error", detail=words)
+    """A bug on our side after the claim: whether the bytes left is unknown."""
+    words = f"mcpadmin failed while it ran this call ({type(exc).__name__})."
+    return _unsure(CallState.OUTCOME_UNKNOWN, "internal_error", words, unsure)
+
+
+def _unsure(state: CallState, fault: str, detail: str, unsure: str) -> Outcome:
+    """No usable answer came, and how far the server got is unknown."""
+    return Outcome(state, fault=fault, detail=_with_warning(detail, unsure), may_have_run=True)
 
 
 def _rpc_error(error: RpcError, redactor: Redactor) -> Outcome:
@@ -57,7 +61,7 @@ def _rpc_error(error: RpcError, redactor: Redactor) -> Outcome:
 
 
 def of_error_object(error: dict[str, Any], redactor: Redactor) -> Outcome:
-    """A JSON-RPC error object that came late. It is kept as the answer that it is."""
+    """A JSON-RPC error object that arrived late. It is kept unchanged."""
     return Outcome(CallState.RPC_ERROR, redactor.json_text({"error": error}))
 
 
@@ -71,6 +75,6 @@ def _with_warning(detail: str, unsure: str) -> str:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """The arguments as they were stored. Not by orjson, which turns integers beyond 64 bits into floats."""
+    """The arguments as stored. Not parsed by orjson, which turns integers beyond 64 bits into floats."""
     value = json.loads(text)
     return value if isinstance(value, dict) else {}

@@ -1,7 +1,8 @@
-"""*Test connection*: opens a sealed draft, walks the steps and closes everything again. Nothing is kept but the report."""
+"""*Test connection*: opens a sealed draft, runs the steps and closes everything again. Only the report is kept."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -14,31 +15,33 @@ from django.utils import timezone
 
 from servers.audit.record import Actor
 from servers.audit.record import Event as AuditEvent
-from servers.domain.drafts import update_draft
 from servers.enums import AuditAction, AuditOutcome, DraftState
 from servers.models import ServerDraft
+from servers.registration.drafts import update_draft
 from servers.signals import draft_changed
-from sessions.client import Client
-from sessions.domain.lifecycle import Failure, storable, storable_json
+from sessions.connections.lifecycle import Failure, storable, storable_json
+from sessions.host import directories, server_requests
 from sessions.host.authorization import authorized
+from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import Launch, LaunchProblem, load_draft
 from sessions.host.opening import Diagnosis, make_client
 from sessions.host.redaction import Redactor
-from sessions.protocol.errors import Fault, McpError, TransportError
-from sessions.protocol.events import DiagnosticLine, Event
-from sessions.protocol.results import Connected, Listing, Step
+from sessions.mcp.client import Client
+from sessions.mcp.core.errors import Fault, McpError, TransportError
+from sessions.mcp.core.events import DiagnosticLine, Event
+from sessions.mcp.core.results import Connected, Listing, Step
 
-#: on top of the draft's own connect time-out
+#: for the lists, on top of connecting
 EXTRA_SECONDS = 30.0
 CLOSE_SECONDS = 15.0
-DETAIL_CHARS = 2_000
+DETAIL_CHARS = 4_000
 Ask = Callable[[], Awaitable[Listing]]
 log = structlog.get_logger(__name__)
 
 
 def start(uid: UUID) -> bool:
-    """One test a draft, however often it is asked for."""
+    """Claim the test. True for one caller only, however often the test is requested."""
     waiting = ServerDraft.objects.filter(uid=uid, state=DraftState.REQUESTED, expires_at__gt=timezone.now())
     if not waiting.update(state=DraftState.RUNNING, version=F("version") + 1):
         return False
@@ -47,7 +50,7 @@ def start(uid: UUID) -> bool:
 
 
 def finish(uid: UUID, fields: dict[str, Any]) -> list[AuditEvent]:
-    """The draft's last change, and the event that says how the test ended."""
+    """The draft's last update, and the audit event with the result of the test."""
     if not update_draft(uid, **fields):
         return []
     draft = ServerDraft.objects.select_related("user").get(uid=uid)
@@ -81,24 +84,35 @@ class Probe:
             launch = await self._db.read(partial(load_draft, self._uid))
         except LaunchProblem as problem:
             return self._failed(problem.failure)
+        try:
+            return await self._verdict_of(launch)
+        finally:
+            with suppress(DatabaseAway):
+                await self._db.read(partial(directories.remove_draft, self._uid))
+
+    async def _verdict_of(self, launch: Launch) -> dict[str, Any]:
         self._redactor = Redactor(launch.secrets)
-        self._diagnosis = Diagnosis(self._redactor)
+        self._diagnosis = Diagnosis(self._redactor, hints=launch.hints)
         try:
             return {"state": DraftState.SUCCEEDED, "report": await self._tried(launch)}
         except McpError as error:
             return self._failed(self._diagnosis.failure(error))
 
     async def _tried(self, launch: Launch) -> dict[str, Any]:
-        client = make_client(authorized(launch, self._db, self._redactor), self._on_event)
-        seconds = launch.timeouts.connect + EXTRA_SECONDS
+        answers = dict.fromkeys(server_requests.answered(launch), server_requests.refuse)
+        client = make_client(authorized(launch, self._db, self._redactor), self._on_event, answers)
+        seconds = launch.connect_seconds + EXTRA_SECONDS
+        shown = asyncio.create_task(self._diagnosis.show_start(self._show_start)) if launch.is_child else None
         try:
             async with asyncio.timeout(seconds):
                 connected = await client.connect(self._on_step)
+                await cancel_all(shown)
                 return _report(connected, self._redactor, await self._listed(client))
         except TimeoutError as exc:
-            words = f"The test was not over after {seconds:.0f} s."
+            words = f"The test did not finish within {seconds:.0f} s."
             raise TransportError(Fault.TIMEOUT, words, may_have_run=False) from exc
         finally:
+            await cancel_all(shown)
             await self._closed(client)
 
     async def _closed(self, client: Client) -> None:
@@ -128,12 +142,22 @@ class Probe:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, DiagnosticLine):
-            self._diagnosis.hear(event)
+            self._diagnosis.on_event(event)
+
+    def _show_start(self, tail: str, hints: Sequence[str]) -> None:
+        """Show the child's stderr and the hints while a process has not answered yet."""
+        step = self._steps.get("handshake")
+        if step is not None and step["state"] == "started":
+            step["hints"] = list(hints)
+            fields = {"steps": list(self._steps.values()), "stderr_tail": storable(tail, 8_000)}
+            self._db.post(partial(update_draft, self._uid, **fields))
 
     def _note(self, name: str, state: str, seconds: float | None = None, detail: str = "") -> None:
         self._diagnosis.step = name
         words = storable(self._redactor.text(detail), DETAIL_CHARS)
         self._steps[name] = {"name": name, "state": state, "seconds": seconds, "detail": words}
+        if state == "started":
+            self._steps[name]["since"] = timezone.now().isoformat()
         self._db.post(partial(update_draft, self._uid, steps=list(self._steps.values())))
 
     def _failed(self, failure: Failure) -> dict[str, Any]:
@@ -157,7 +181,7 @@ class Probe:
 
 
 def _report(connected: Connected, redactor: Redactor, counts: dict[str, Any]) -> dict[str, Any]:
-    told = {
+    found = {
         "server_info": connected.server_info,
         "revision": connected.revision,
         "era": str(connected.era),
@@ -165,5 +189,5 @@ def _report(connected: Connected, redactor: Redactor, counts: dict[str, Any]) ->
         "decided_by": connected.decided_by,
         "instructions": connected.instructions,
     }
-    report: dict[str, Any] = storable_json(redactor.value(told))
+    report: dict[str, Any] = storable_json(redactor.value(found))
     return report | counts

@@ -1,13 +1,13 @@
-"""What the children of stdio sessions use: sampled off the loop, written only when it tells something new.
+"""What the children of stdio sessions use: sampled off the loop, written only on a noticeable change.
 
-One look at the process table serves all sessions of the worker. Names of processes are kept, never their arguments:
-those may hold secrets.
+One scan of the process table serves all sessions of the worker. Only process names are kept: arguments may contain
+secrets.
 """
 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,30 +18,30 @@ import psutil
 import structlog
 from django.conf import settings
 
-from sessions.domain import lifecycle
-from sessions.domain.process_page import excess, warnings
+from sessions.connections import lifecycle
+from sessions.connections.process_page import excess, warnings
 from sessions.host.db import Database
 from sessions.host.live import Live
-from sessions.protocol.errors import Fault, TransportError
+from sessions.mcp.core.errors import Fault, TransportError
 
 SAMPLE_SECONDS, QUIET_SECONDS, STALE_SECONDS = 5.0, 15.0, 60.0
 ROWS, DEPTH, NAME_CHARS = 20, 3, 60
-#: of one tree; what a server beyond that starts is counted only
+#: processes examined in one tree; further ones are only counted
 LOOKED_AT = 300
-#: what is written at once: a change of memory by this share, or of the CPU by as many points
+#: written at once: a change of memory by this share, or of the CPU by this many percentage points
 NEWS_SHARE, NEWS_POINTS = 0.1, 10.0
 log = structlog.get_logger(__name__)
 Usage = dict[str, Any]
 
 
 class Sampler:
-    """Takes the trees below some processes. In its own thread, the only one that uses it."""
+    """Measures the process trees below some roots. Only one thread, its own, uses it."""
 
     def __init__(self) -> None:
         self._cpu: dict[tuple[int, float], tuple[float, float]] = {}
 
     def take(self, roots: Iterable[int]) -> dict[int, Usage]:
-        """By root, without those that are gone."""
+        """The usage of each root, without roots that are gone."""
         below, before = _children(), self._cpu
         self._cpu = {}
         trees = {root: _tree(root, below) for root in roots}
@@ -69,7 +69,7 @@ class Sampler:
                     "began": began,
                 }
         except (psutil.Error, OSError):
-            return None  # it ended while it was looked at
+            return None  # it ended while being examined
         spent_before, then = before.get((pid, began), (spent, now - 1))
         self._cpu[pid, began] = (spent, now)
         return row | {"cpu": round(100 * max(0.0, spent - spent_before) / max(0.001, now - then), 1)}
@@ -114,12 +114,12 @@ def _summed(rows: list[Usage], count: int) -> Usage:
 
 
 @dataclass
-class _Told:
-    """What was written of one session last."""
+class _Published:
+    """What was last written for one session."""
 
     usage: Usage
     at: float = field(default_factory=time.monotonic)
-    warned: list[str] = field(default_factory=list)
+    warned: Set[str] = frozenset()
 
     def is_news(self, usage: Usage) -> bool:
         age, scale = time.monotonic() - self.at, settings.TIME_SCALE
@@ -133,14 +133,14 @@ class _Told:
 
 
 class Processes:
-    """`sessions` gives those that are open now."""
+    """`sessions` returns the sessions that are open now."""
 
     def __init__(self, db: Database, sessions: Callable[[], list[Live]]) -> None:
         self._db, self._sessions = db, sessions
-        self._told: dict[int, _Told] = {}
+        self._published: dict[int, _Published] = {}
         self._sampler = Sampler()
         self._thread = ThreadPoolExecutor(1, "host-processes")
-        self._thread.submit(int)  # starts the thread now: what the worker holds does not change later
+        self._thread.submit(int)  # starts the thread now, so that the worker's resources do not change later
 
     async def run(self) -> None:
         try:
@@ -155,28 +155,30 @@ class Processes:
         try:
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self._thread, self._sampler.take, list(lives)) if lives else {}
-        except Exception:  # numbers for a page: whatever the process table holds must not end the worker's sampling
+        except Exception:  # only numbers for a page: a bad process table must not end the sampling
             log.exception("host.sampling_failed")
             return
-        told = {live.hold.session_id: self._tell(live, found[pid]) for pid, live in lives.items() if pid in found}
-        self._told = told
+        published = {
+            live.lease.session_id: self._publish(live, found[pid]) for pid, live in lives.items() if pid in found
+        }
+        self._published = published
 
-    def _tell(self, live: Live, usage: Usage) -> _Told:
+    def _publish(self, live: Live, usage: Usage) -> _Published:
         if words := excess(usage["rss"], usage["count"]):
             live.suspect(TransportError(Fault.PROCESS_LIMIT, words, may_have_run=True))
         for row in usage["rows"]:
             row["name"] = live.redactor.text(row["name"])
-        before = self._told.get(live.hold.session_id)
-        warned = self._warn(live, usage, before.warned if before else [])
+        before = self._published.get(live.lease.session_id)
+        warned = self._warn(live, usage, before.warned if before else frozenset())
         if before is not None and not before.is_news(usage):
             before.warned = warned
             return before
-        self._db.post(partial(lifecycle.process, live.hold, usage))
-        return _Told(usage, warned=warned)
+        self._db.post(partial(lifecycle.process, live.lease, usage))
+        return _Published(usage, warned=warned)
 
-    def _warn(self, live: Live, usage: Usage, before: list[str]) -> list[str]:
-        """Said once, not each time the number moves."""
+    def _warn(self, live: Live, usage: Usage, before: Set[str]) -> Set[str]:
+        """Warns when a limit is newly exceeded, not each time the number changes."""
         now = warnings(usage["rss"], usage["count"])
-        if len(now) > len(before):
-            live.log.host(now[-1], "warning")
-        return now
+        for limit in now.keys() - before:
+            live.log.host(now[limit], "warning")
+        return now.keys()

@@ -1,28 +1,31 @@
-"""Progress of one call: only the newest counts. Pushed at most ten times a second, saved at most twice."""
+"""Progress of one call. Only the newest counts. Pushed at most ten times a second, saved at most twice."""
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from sessions import bus
-from sessions.domain import claims
-from sessions.domain.lifecycle import Hold
+from sessions import hints
+from sessions.calls import claims
+from sessions.connections.lifecycle import Lease
 from sessions.host.db import Database
 from sessions.host.redaction import Redactor
+from sessions.mcp.core.tasks import Status, TaskState
 
+#: shown while a task is not over
+_TASK_WORDS = {Status.WORKING: "Runs as a task.", Status.INPUT_REQUIRED: "The task is waiting for an answer."}
 PUSH_SECONDS = 0.1
 SAVE_SECONDS = 0.5
 
 
 class _Throttle:
-    """Runs `act` at once, then at most once an interval, always with the newest state."""
+    """Runs `act` at once, then at most once per interval, always with the newest state."""
 
     def __init__(self, seconds: float, act: Callable[[], None]) -> None:
         self._seconds, self._act = seconds, act
         self._timer: asyncio.TimerHandle | None = None
         self._again = False
 
-    def poke(self) -> None:
+    def trigger(self) -> None:
         if self._timer is not None:
             self._again = True
             return
@@ -30,33 +33,45 @@ class _Throttle:
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._over)
 
     def close(self) -> None:
+        """Run a waiting `act` now."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+        if self._again:
+            self._again = False
+            self._act()
 
     def _over(self) -> None:
         self._timer = None
         if self._again:
             self._again = False
-            self.poke()
+            self.trigger()
 
 
 class Progress:
-    def __init__(self, db: Database, order: claims.Order, hold: Hold, redactor: Redactor) -> None:
-        self._db, self._order, self._hold, self._redactor = db, order, hold, redactor
-        self._newest: tuple[float, float | None, str | None] = (0.0, None, None)
+    def __init__(self, db: Database, call: claims.PendingCall, lease: Lease, redactor: Redactor) -> None:
+        self._db, self._call, self._lease, self._redactor = db, call, lease, redactor
+        self._newest: tuple[float | None, float | None, str | None] = (None, None, None)
         self._throttles = (_Throttle(PUSH_SECONDS, self._push), _Throttle(SAVE_SECONDS, self._save))
 
-    def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+    def __call__(self, progress: float | None, total: float | None, message: str | None) -> None:
         self._newest = (progress, total, self._redactor.text(message) if message else message)
         for throttle in self._throttles:
-            throttle.poke()
+            throttle.trigger()
+
+    def task(self, state: TaskState) -> None:
+        """The call became a task: until it is over, its status is shown in place of progress messages."""
+        if not state.over:
+            done, total, _ = self._newest
+            self(done, total, " ".join(filter(None, (_TASK_WORDS[state.status], state.message))))
 
     def close(self) -> None:
+        """Call before the call's final state is written, so that the last progress is saved with the call."""
         for throttle in self._throttles:
             throttle.close()
 
     def _push(self) -> None:
-        bus.call_progress(self._order.uid, *self._newest)
+        hints.call_progress(self._call.uid, *self._newest)
 
     def _save(self) -> None:
-        self._db.post(partial(claims.progressed, self._order, self._hold, *self._newest))
+        self._db.post(partial(claims.progressed, self._call, self._lease, *self._newest))

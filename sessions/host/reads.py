@@ -1,6 +1,7 @@
-"""Reads of watched resources: one at a time a resource, a few at a time a session, none more often than its interval.
+"""Reads of watched resources: one at a time per resource, a few at a time per session, none more often than its
+interval.
 
-What is wanted while a read waits joins it; what is wanted while one is under way is one more read after it.
+A request that arrives while a read waits joins it. One that arrives while a read is running causes one more read.
 """
 
 import asyncio
@@ -12,42 +13,42 @@ from typing import Final
 import structlog
 
 from sessions.enums import VersionCause
-from sessions.protocol.backoff import Backoff
+from sessions.mcp.core.backoff import Backoff
 
 AT_ONCE: Final = 4
-#: seconds before a read that failed is tried again: at least, and at most
+#: seconds before a failed read is retried: minimum and maximum
 RETRY_FIRST: Final = 5.0
 RETRY_CEILING: Final = 600.0
-#: of two reasons for one read the lower one is told
+#: if a read has two reasons, the one with the lower rank is recorded
 _RANK: Final = {cause: rank for rank, cause in enumerate((VersionCause.AFTER_GAP, VersionCause.UPDATED))}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Why a read is wanted, and how many notifications it will answer."""
+class ReadReason:
+    """Why a read is requested, and how many notifications it covers."""
 
     cause: VersionCause
     events: int = 0
 
-    def joined(self, other: "Wish | None") -> "Wish":
+    def joined(self, other: "ReadReason | None") -> "ReadReason":
         if other is None:
             return self
-        first = min((self, other), key=lambda wish: _RANK.get(wish.cause, len(_RANK)))
-        return Wish(first.cause, self.events + other.events)
+        first = min((self, other), key=lambda reason: _RANK.get(reason.cause, len(_RANK)))
+        return ReadReason(first.cause, self.events + other.events)
 
 
 log = structlog.get_logger(__name__)
 
-#: reads a resource and keeps what it finds; False when that failed and is worth another try
-Read = Callable[[str, Wish], Awaitable[bool]]
+#: reads a resource and stores the result; False if that failed and should be retried
+Read = Callable[[str, ReadReason], Awaitable[bool]]
 
 
 @dataclass(slots=True, eq=False)
 class _Place:
     uri: str
     interval: float
-    wish: Wish | None = None
-    began: float = float("-inf")  # of the last read
+    reason: ReadReason | None = None
+    began: float = float("-inf")  # start of the last read
     due: float = float("-inf")
     news: asyncio.Event = field(default_factory=asyncio.Event)
     backoff: Backoff = field(default_factory=lambda: Backoff(RETRY_FIRST, RETRY_CEILING))
@@ -61,18 +62,18 @@ class Reads:
         self._places: dict[str, _Place] = {}
 
     def keep(self, intervals: Mapping[str, float]) -> None:
-        """These are the resources from now on, with the seconds between two reads of each."""
+        """Set the watched resources, each with its seconds between two reads."""
         for uri in self._places.keys() - intervals.keys():
             self._drop(self._places.pop(uri))
         for uri, interval in intervals.items():
             self._places.setdefault(uri, _Place(uri, interval)).interval = interval
 
-    def want(self, uri: str, wish: Wish) -> None:
+    def request(self, uri: str, reason: ReadReason) -> None:
         place = self._places.get(uri)
         if place is None:
             return
-        place.wish = wish.joined(place.wish)
-        place.due = min(place.due, place.began + place.interval)  # news do not wait for the retry of a failed read
+        place.reason = reason.joined(place.reason)
+        place.due = min(place.due, place.began + place.interval)  # does not wait for a failed read's retry
         place.news.set()
         if place.task is None:
             place.task = asyncio.create_task(self._run(place), name="read resource")
@@ -90,7 +91,7 @@ class Reads:
 
     async def _run(self, place: _Place) -> None:
         try:
-            while place.wish is not None:
+            while place.reason is not None:
                 await self._until_due(place)
                 async with self._slots:
                     await self._once(place)
@@ -107,22 +108,22 @@ class Reads:
 
     async def _once(self, place: _Place) -> None:
         clock = asyncio.get_running_loop().time
-        wish, place.wish = place.wish, None
-        if wish is None:
+        reason, place.reason = place.reason, None
+        if reason is None:
             return
         place.began = clock()
-        if await self._read_well(place.uri, wish):
+        if await self._read_well(place.uri, reason):
             place.backoff.reset()
             place.due = place.began + place.interval
             return
-        # What came meanwhile shortens the pause to the interval; the failure itself waits longer.
-        pause = place.interval if place.wish else max(place.interval, RETRY_FIRST, place.backoff.delay())
-        place.wish = wish.joined(place.wish)
+        # A notification that arrived meanwhile shortens the pause to the interval; a failure without one waits longer.
+        pause = place.interval if place.reason else max(place.interval, RETRY_FIRST, place.backoff.delay())
+        place.reason = reason.joined(place.reason)
         place.due = clock() + pause
 
-    async def _read_well(self, uri: str, wish: Wish) -> bool:
+    async def _read_well(self, uri: str, reason: ReadReason) -> bool:
         try:
-            return await self._read(uri, wish)
-        except Exception:  # a fault of ours in one read must not end the others unseen
+            return await self._read(uri, reason)
+        except Exception:  # a bug of ours in one read must not end the others unnoticed
             log.exception("host.resource_read_failed")
             return False

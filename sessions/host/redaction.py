@@ -1,4 +1,4 @@
-"""Taking a server's own secrets out of what it sends back, before anything is stored or shown."""
+"""Removes a server's own secrets from what it sends back, before anything is stored or shown."""
 
 import json
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ import orjson
 from servers.secret import MIN_LENGTH, Secret, variants
 
 MASK = "[redacted]"
-#: each is looked for in each text; a session that lives for months forgets the shortest forms of old tokens
+#: each text is searched for each form; a session that lives for months drops the shortest forms
 _MOST_FORMS = 2_000
 
 
@@ -19,11 +19,11 @@ class Redactor:
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         values = {form for secret in secrets for form in _values(secret.reveal())}
         found = {form for value in values for form in variants(value)}
-        #: longest first, so that a value that contains another goes whole
+        #: longest first, so that a value that contains another is masked as a whole
         self._forms = sorted(found, key=len, reverse=True)
 
     def learn(self, secrets: Iterable[Secret]) -> None:
-        """Values that became known later, such as a renewed token."""
+        """Add values that became known later, such as a renewed token."""
         values = {form for secret in secrets for form in _values(secret.reveal())}
         found = {form for value in values for form in variants(value)}
         self._forms = sorted(found.union(self._forms), key=len, reverse=True)[:_MOST_FORMS]
@@ -34,7 +34,7 @@ class Redactor:
         return text
 
     def json_text(self, value: Any) -> str:
-        """`value` as JSON text without the secrets. The tree is only walked when one of them occurs."""
+        """`value` as JSON text without the secrets. Walks the tree only if one of them occurs."""
         text = _dumped(value)
         return _dumped(self._walked(value)) if self._occurs(text) else text
 
@@ -60,7 +60,7 @@ def _values(value: str) -> list[str]:
 
 
 def _dumped(value: Any) -> str:
-    """orjson is much faster, but knows neither integers beyond 64 bits nor lone surrogates."""
+    """orjson is much faster, but supports neither integers beyond 64 bits nor lone surrogates."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:

@@ -1,4 +1,5 @@
-"""Our own lines in a server's log that the server can cause without end: the first at once, repeats as a number."""
+"""Our own lines in a server's log that the server can trigger without end: the first one at once, repeats as a
+count."""
 
 import asyncio
 from dataclasses import dataclass
@@ -6,7 +7,7 @@ from dataclasses import dataclass
 from sessions.host.logs import ServerLog
 
 EVERY_SECONDS = 10.0
-#: different lines that are told apart in one such time
+#: different lines that are counted separately in this time
 KINDS = 20
 
 
@@ -24,7 +25,6 @@ class Repeats:
         self._timer: asyncio.TimerHandle | None = None
 
     def say(self, text: str, level: str) -> None:
-        """Never waits."""
         if (said := self._said.get(text)) is not None:
             said.again += 1
         elif len(self._said) >= KINDS:
@@ -32,15 +32,15 @@ class Repeats:
         else:
             self._said[text] = _Said(level)
             self._log.host(text, level)
-            self._timer = self._timer or asyncio.get_running_loop().call_later(EVERY_SECONDS, self._tell)
+            self._timer = self._timer or asyncio.get_running_loop().call_later(EVERY_SECONDS, self._notify)
 
     def close(self) -> None:
-        """Tell what was not told yet."""
+        """Write the pending counts."""
         if self._timer is not None:
             self._timer.cancel()
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._timer = None
         for text, said in self._said.items():
             if said.again:

@@ -5,27 +5,37 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sessions.host.log_writer import LogWriter
+from sessions.host.pace import Ceilings
 
-#: sessions that may be opening at once: when a whole network comes back, not all servers start in one moment
+#: sessions that may be opening at once: when a whole network comes back, not all servers start at the same moment
 OPENING_AT_ONCE = 50
+#: attempts per second of all failing sessions together: each costs four statements of the one writer thread
+TRIES_A_SECOND = 25
 
 
 def _nobody() -> None:
-    """Told, and does nothing."""
+    """Do nothing."""
 
 
 @dataclass
 class Shared:
     logs: LogWriter
-    #: seconds between two tries at most
-    ceiling: float
-    #: told the id of a session that is ready, or has room again: its waiting calls may go
+    #: the longest pauses between two attempts
+    ceilings: Ceilings
+    #: called with the id of a session that is ready, or has room again: its waiting calls may be sent
     on_ready: Callable[[int], None]
-    #: told that a subscribed resource changed: its webhook may be due
+    #: called when a subscribed resource changed: its webhook may be due
     on_change: Callable[[], None] = field(default_factory=lambda: _nobody)
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OPENING_AT_ONCE))
     draining: bool = False
     drain_until: float = 0.0
+    #: number of sessions that wait for their next attempt
+    resting: int = 0
+
+    def least_pause(self) -> float:
+        """Lower limit, in seconds, of a session's longest pause, so that a thousand failing sessions leave room for
+        calls."""
+        return self.resting / TRIES_A_SECOND
 
     def drain(self, seconds: float) -> None:
         """From now on nothing is opened, and calls in flight have `seconds` to end."""

@@ -1,4 +1,4 @@
-"""The worker's part of a sign-in: finds the authorization server before, and fetches the token after."""
+"""The worker's part of a sign-in: discovers the authorization server before it, and fetches the token after it."""
 
 import asyncio
 from functools import partial
@@ -6,22 +6,22 @@ from uuid import UUID
 
 import structlog
 
+from servers.credentials import issuers, sign_ins
 from servers.crypto import SealError
-from servers.domain import issuers, sign_ins
 from servers.enums import SignInState
 from servers.models import SignIn
-from sessions.client.authorization import Authorization, Pending
 from sessions.host.authorization import for_sign_in
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import egress_policy
-from sessions.protocol.errors import McpError
+from sessions.mcp.client.authorization import Authorization, Pending
+from sessions.mcp.core.errors import McpError
 
 SECONDS = 60.0
 log = structlog.get_logger(__name__)
 
 
 async def run(db: Database, uid: UUID) -> None:
-    """The next step of a sign-in, whichever it is; nothing when another worker was faster."""
+    """Run the next step of a sign-in. Does nothing if another worker took it first."""
     try:
         row = await db.write(partial(sign_ins.take, uid))
     except DatabaseAway as exc:  # the page asks again
@@ -37,13 +37,13 @@ async def run(db: Database, uid: UUID) -> None:
     except SealError as problem:
         await _failed(db, row, str(problem))
     except TimeoutError:
-        await _failed(db, row, f"The authorization server was not done within {SECONDS:.0f} s.")
+        await _failed(db, row, f"The authorization server did not finish within {SECONDS:.0f} s.")
     except asyncio.CancelledError:
-        db.post(partial(sign_ins.failed, row, "The worker stopped meanwhile. Begin again."))
+        db.post(partial(sign_ins.failed, row, "The worker stopped. Start again."))
         raise
-    except Exception as exc:  # a fault of ours: said on the page, never a journey that stands still
+    except Exception as exc:  # a bug of ours: show it on the page, so the sign-in does not hang
         log.exception("host.sign_in_failed", sign_in=str(uid))
-        await _failed(db, row, f"mcpadmin failed ({type(exc).__name__}). Its own log has the details.")
+        await _failed(db, row, f"mcpadmin failed ({type(exc).__name__}). See its log for details.")
 
 
 async def _step(db: Database, row: SignIn) -> None:

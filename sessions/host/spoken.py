@@ -1,12 +1,13 @@
-"""What a server says, as lines of its log: messages, stderr, and what it does wrong. Called from the client's reader."""
+"""What a server says, as lines of its log: messages, stderr and protocol violations. Called from the client's
+reader."""
 
-from sessions.domain.claims import Order
+from sessions.calls.claims import PendingCall
 from sessions.enums import LogSource
 from sessions.host.logs import Line, ServerLog
 from sessions.host.opening import Diagnosis
 from sessions.host.redaction import Redactor
 from sessions.host.repeats import Repeats
-from sessions.protocol.events import DiagnosticLine, LogMessage, ProtocolViolation, RequestRefused
+from sessions.mcp.core.events import DiagnosticLine, LogMessage, NotDelivered, ProtocolViolation, RequestRefused
 
 
 class Spoken:
@@ -20,16 +21,19 @@ class Spoken:
     def log_message(self, event: LogMessage) -> None:
         redact = self._redactor
         text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
-        call_uid = event.tag.uid if isinstance(event.tag, Order) else None
+        call_uid = event.tag.uid if isinstance(event.tag, PendingCall) else None
         self._log.add(Line(LogSource.SERVER, event.level, text, redact.text(event.logger or ""), call_uid))
 
     def diagnostic(self, event: DiagnosticLine) -> None:
-        self._diagnosis.hear(event)
+        self._diagnosis.on_event(event)
         level = "info" if event.stream == "stderr" else "warning"
         self._log.add(Line(LogSource.STDERR, level, self._redactor.text(event.text), event.stream))
 
     def violation(self, event: ProtocolViolation) -> None:
         self._repeats.say(self._redactor.text(f"The server broke the protocol: {event.detail}"), "warning")
+
+    def not_delivered(self, event: NotDelivered) -> None:
+        self._repeats.say(self._redactor.text(event.detail), "notice")
 
     def refused(self, event: RequestRefused) -> None:
         words = f"Refused the server's request {event.method} ({event.code})."

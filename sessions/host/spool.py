@@ -1,7 +1,7 @@
-"""Results whose database is away, on this machine's disk until it takes them (decisions G25).
+"""Results on this machine's disk while the database is away.
 
-The worker itself writes a result to the database as soon as it can; its spool is read only when it did not live to do
-so. One file a worker, one JSON line a result, synchronised before anybody relies on it, at most LIMIT bytes.
+The worker itself writes a result to the database as soon as it can. Its spool is read only if the worker died before
+that. One file per worker, one JSON line per result, synced to disk before anything relies on it, at most LIMIT bytes.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from uuid import UUID
 import structlog
 
 from servers.audit.record import Actor, Event
-from sessions.domain import claims
-from sessions.domain.claims import Order, Outcome
-from sessions.domain.lifecycle import Hold
+from sessions.calls import claims
+from sessions.calls.claims import Outcome, PendingCall
+from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.db import Database, DatabaseAway
 from sessions.models import Worker
@@ -30,25 +30,26 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Kept:
-    """A call's end as it was spooled."""
+    """The outcome of a call as it was spooled."""
 
-    order: Order
-    hold: Hold
+    call: PendingCall
+    lease: Lease
     outcome: Outcome
 
+    # A file may be read by a worker of the version before: it knows call and lease as "order" and "hold".
     def line(self) -> bytes:
-        order = replace(self.order, arguments="", definition="")
-        parts = {"order": {**vars(order), "actor": vars(order.actor)}, "hold": vars(self.hold)}
+        call = replace(self.call, arguments="", definition="")
+        parts = {"order": {**vars(call), "actor": vars(call.actor)}, "hold": vars(self.lease)}
         return json.dumps(parts | {"outcome": vars(self.outcome)}, default=str).encode() + b"\n"
 
     @classmethod
     def of(cls, line: bytes) -> "Kept":
-        """Raises ValueError, KeyError or TypeError for a line that was cut or is not ours."""
+        """Raises ValueError, KeyError or TypeError for a line that is truncated or not ours."""
         read: dict[str, dict[str, Any]] = json.loads(line)
-        order, hold, outcome = read["order"], read["hold"], read["outcome"]
-        order |= {"uid": UUID(order["uid"]), "actor": Actor(**order["actor"])}
-        hold |= {name: UUID(hold[name]) for name in ("session_uid", "server_uid", "worker_uid")}
-        return cls(Order(**order), Hold(**hold), Outcome(**outcome | {"state": CallState(outcome["state"])}))
+        call, lease, outcome = read["order"], read["hold"], read["outcome"]
+        call |= {"uid": UUID(call["uid"]), "actor": Actor(**call["actor"])}
+        lease |= {name: UUID(lease[name]) for name in ("session_uid", "server_uid", "worker_uid")}
+        return cls(PendingCall(**call), Lease(**lease), Outcome(**outcome | {"state": CallState(outcome["state"])}))
 
 
 class Spool:
@@ -58,16 +59,16 @@ class Spool:
         self._order = asyncio.Lock()
 
     async def keep(self, kept: Kept) -> None:
-        """The database did not take it at the first try. A spool that cannot be written must not stop the second."""
-        self._waiting.add(kept.order.uid)
+        """The first write to the database failed. A spool that cannot be written must not prevent the next try."""
+        self._waiting.add(kept.call.uid)
         async with self._order:
             try:
                 await asyncio.to_thread(_append, self._path, kept.line())
             except OSError as problem:
-                log.warning("host.spool_not_written", call=str(kept.order.uid), problem=str(problem)[:200])
+                log.warning("host.spool_not_written", call=str(kept.call.uid), problem=str(problem)[:200])
 
     async def done(self, uid: UUID) -> None:
-        """The database has it. The file goes with the last of those that waited."""
+        """The database has the result. The file is removed with the last waiting result."""
         if uid in self._waiting:
             self._waiting.discard(uid)
             if not self._waiting:
@@ -87,9 +88,9 @@ def _append(path: Path, line: bytes) -> None:
         os.close(descriptor)
 
 
-# --- what a dead worker left --------------------------------------------------------------------------------------------
+# --- what a dead worker left ------------------------------------------------------------------------------------------
 def left_behind(directory: Path, me: UUID, dead: set[UUID]) -> list[Path]:
-    """Spools of workers that are `dead`, or that nobody knows any more. In a reader thread."""
+    """Spools of workers that are in `dead`, or that have no row any more. Call in a reader thread."""
     found = {path: uid for path in directory.glob("*.jsonl") if (uid := _uid(path)) not in (None, me)}
     living = set(Worker.objects.filter(uid__in=[uid for uid in found.values() if uid]).values_list("uid", flat=True))
     return [path for path, uid in found.items() if uid in dead or uid not in living]
@@ -103,7 +104,7 @@ def _uid(path: Path) -> UUID | None:
 
 
 async def merge(db: Database, paths: list[Path]) -> None:
-    """Give the calls their ends, or keep the results as late where somebody ended the calls meanwhile."""
+    """Write the outcomes of the calls. If a call already has a final state, the result is kept as a late one."""
     for path in paths:
         try:
             ends = await asyncio.to_thread(lambda path=path: list(_read(path)))
@@ -117,11 +118,11 @@ async def merge(db: Database, paths: list[Path]) -> None:
 
 
 def _finish(kept: Kept) -> list[Event]:
-    return claims.finish(kept.order, kept.hold, kept.outcome)
+    return claims.finish(kept.call, kept.lease, kept.outcome)
 
 
 def _read(path: Path) -> Iterator[Kept]:
-    """A line that was cut by the end of the machine is left out."""
+    """Skips a line that a crash of the machine cut off."""
     with path.open("rb") as lines:
         for line in lines:
             try:

@@ -1,132 +1,169 @@
-"""One task for each owned session: opens it, keeps it open, closes it as ordered, and never gives up by itself.
+"""One task per owned session: opens it, keeps it open, closes it on request, and never gives up by itself.
 
-Orders stand in the row and come by `ordered()`. Whatever is waited for, an order interrupts it. A write that finds
-somebody else's epoch in the row ends the supervisor without another word (Overtaken).
+The desired state is in the row and arrives through `desired_changed()`. A change of it interrupts every wait. A write
+that finds another owner's epoch in the row ends the supervisor silently (Overtaken).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.core.exceptions import ObjectDoesNotExist
 
 from servers.audit.record import Event
-from sessions import bus
-from sessions.domain import commands, lifecycle
-from sessions.domain.lifecycle import Failure, Hold
+from sessions import hints
+from sessions.connections import commands, lifecycle
+from sessions.connections.lifecycle import Failure, Lease
 from sessions.enums import SessionCondition
+from sessions.host import directories
+from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.ending import end
+from sessions.host.desired_state import DesiredState
 from sessions.host.greeting import greeting_of
 from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, load
 from sessions.host.live import Live
 from sessions.host.logs import ServerLog
-from sessions.host.orders import Orders
-from sessions.host.pace import Ending, Pace, retry_after
+from sessions.host.pace import ConnectionLoss, Pace, retry_after
 from sessions.host.shared import Shared
-from sessions.protocol.errors import Fault, McpError
-from sessions.protocol.results import Connected
+from sessions.mcp.core.errors import Fault, McpError
+from sessions.mcp.core.refusals import without_words
+from sessions.mcp.core.results import Connected
 
 CANCEL_SECONDS = 3.0
 SETTLE_SECONDS = 5.0
 LOG_EVERY_SECONDS = 60.0
 SAID_KEPT = 16
+WAITED_KEPT = 1_000
+#: minimum between two attempts, however many calls wait
+BETWEEN_TRIES_SECONDS = 1.0
 _NEEDS_PERSON: dict[str, SessionCondition] = {
     **dict.fromkeys(NEEDS_CREDENTIAL, SessionCondition.NEEDS_AUTH),
     **dict.fromkeys((Fault.UNAUTHORIZED, Fault.FORBIDDEN), SessionCondition.NEEDS_AUTH),
-    **dict.fromkeys((Fault.INSUFFICIENT_SCOPE, Fault.AUTHORIZATION_FAILED), SessionCondition.NEEDS_AUTH),
+    **dict.fromkeys(
+        (Fault.INSUFFICIENT_SCOPE, Fault.AUTHORIZATION_FAILED, Fault.KEY_NEEDED), SessionCondition.NEEDS_AUTH
+    ),
     Fault.INCOMPATIBLE_VERSION: SessionCondition.INCOMPATIBLE,
 }
+_OF_CONNECTIONS = (Fault.CONNECTION_REFUSED, Fault.CONNECTION_LOST, Fault.DNS_FAILED, Fault.TLS_FAILED, Fault.TIMEOUT)
 log = structlog.get_logger(__name__)
 
 
+def _happened(loss: ConnectionLoss) -> str:
+    """What failed. Only a failed connection is described as one."""
+    if loss.was_ready:
+        return "Connection lost" if loss.failure.fault in _OF_CONNECTIONS else "Session ended"
+    if loss.failure.fault in _OF_CONNECTIONS or loss.failure.step in ("resolve", "connect"):
+        return "Could not connect"
+    return "The session could not be opened"
+
+
 class Overtaken(Exception):
-    """Somebody else owns the session now."""
+    """Another worker owns the session now."""
 
 
 class Supervisor:
-    def __init__(self, hold: Hold, orders: Orders, db: Database, shared: Shared) -> None:
-        self.hold = hold
-        self.orders = orders
+    def __init__(self, lease: Lease, desired: DesiredState, db: Database, shared: Shared) -> None:
+        self.lease = lease
+        self.desired = desired
         self.live: Live | None = None
         self._db, self._shared = db, shared
-        self._log = ServerLog(shared.logs, hold)
-        self._pace = Pace(shared.ceiling)
+        self._log = ServerLog(shared.logs, lease)
+        self._pace = Pace(shared.ceilings, shared.least_pause)
+        self._tried_at = float("-inf")
+        #: calls that have already triggered an attempt
+        self._waited: set[UUID] = set()
+        self._try_now = False
+        #: waiting for the next scheduled attempt
+        self.resting = False
         self._news = asyncio.Event()
         self._overtaken = False
-        self._restarts = orders.restart_done
-        self._refreshes = orders.refresh_done
+        self._restarts = desired.restart_done
+        self._refreshes = desired.refresh_done
         self._said: dict[str, float] = {}
         self._idle_from = self._now()
         self._idle_seconds = float("inf")
 
     # --- for the service -------------------------------------------------------------------------------------------
-    def ordered(self, orders: Orders | None) -> None:
-        """What the row says now; None when it is not ours any more."""
-        news, self.orders = orders != self.orders, orders or self.orders
-        self._overtaken = orders is None or orders.epoch != self.hold.epoch
+    def desired_changed(self, desired: DesiredState | None) -> None:
+        """Take over the row's desired state; None if the session is no longer ours."""
+        news, self.desired = desired != self.desired, desired or self.desired
+        self._overtaken = desired is None or desired.epoch != self.lease.epoch
         if news or self._overtaken:
             self._news.set()
 
+    def call_waits(self, uid: UUID) -> None:
+        """A call waits for this session: attempt to connect now, once per call."""
+        if uid in self._waited:
+            return
+        if len(self._waited) >= WAITED_KEPT:
+            self._waited.clear()
+        self._waited.add(uid)
+        self._try_now = True
+        self._news.set()
+
     def look(self) -> None:
-        """Something that concerns every session changed: the worker drains."""
+        """Something changed that concerns every session: the worker drains."""
         self._news.set()
 
     async def run(self) -> None:
         try:
-            while self._wanted():
-                ending = await self._connection()
-                if ending is not None:
-                    await self._rest(ending)
+            while self._should_be_open():
+                loss = await self._connection()
+                if loss is not None:
+                    await self._rest(loss)
             await self._give_back()
         except Overtaken:
-            log.info("host.overtaken", session=str(self.hold.session_uid), epoch=self.hold.epoch)
+            log.info("host.overtaken", session=str(self.lease.session_uid), epoch=self.lease.epoch)
+            await self._remove_directory()
         finally:
             await self._log.close()
 
     # --- one connection --------------------------------------------------------------------------------------------
-    async def _connection(self) -> Ending | None:
-        """From connecting to closed; None when it was closed as ordered."""
-        self._restarts = self.orders.restart_requested
-        await self._must(partial(lifecycle.connecting, self.hold, self._pace.attempt, self._restarts))
+    async def _connection(self) -> ConnectionLoss | None:
+        """From connecting to closed. Returns None if the session was closed on request."""
+        self._restarts = self.desired.restart_requested
+        self._tried_at, self._try_now = self._now(), False
+        await self._must(partial(lifecycle.connecting, self.lease, self._pace.attempt, self._restarts))
         try:
             launch = await self._load()
         except LaunchProblem as problem:
-            return Ending(problem.failure)
+            return ConnectionLoss(problem.failure)
         self._idle_seconds = launch.idle_seconds
-        self._live = live = Live(self._db, self.hold, launch, self._log, self._call_room, self._shared.on_change)
+        self._live = live = Live(self._db, self.lease, launch, self._log, self._call_room, self._shared.on_change)
         try:
             connected = await self._opened(live)
             return None if connected is None else await self._serve(live, connected)
         except McpError as error:
-            return Ending(live.failure(error), retry_after=retry_after(error))
+            return ConnectionLoss(live.failure(error), retry_after=retry_after(error))
         except (Overtaken, DatabaseAway):
             raise
-        except Exception as exc:  # a fault of ours: shown on the page and tried again, never a silent stop
-            log.exception("host.connection_failed", session=str(self.hold.session_uid))
-            words = f"mcpadmin failed while it held this session ({type(exc).__name__}). Its own log has the details."
-            return Ending(Failure("internal_error", words))
+        except Exception as exc:  # a bug of ours: show it on the page and retry, never stop silently
+            log.exception("host.connection_failed", session=str(self.lease.session_uid))
+            words = f"mcpadmin failed while running this session ({type(exc).__name__}). See its log for details."
+            return ConnectionLoss(Failure("internal_error", words))
         finally:
             self.live = None
             await live.close()
 
     def _call_room(self) -> None:
-        self._shared.on_ready(self.hold.session_id)
+        self._shared.on_ready(self.lease.session_id)
 
     async def _load(self) -> Launch:
         while True:
             try:
-                return await self._db.read(partial(load, self.hold.session_id))
+                return await self._db.read(partial(load, self.lease.session_id))
             except DatabaseAway:
                 await asyncio.sleep(1.0)
             except ObjectDoesNotExist as exc:
                 raise Overtaken from exc
 
     async def _opened(self, live: Live) -> Connected | None:
-        """None when an order came first."""
+        """Returns None if the desired state changed first."""
         if not await self._interruptible(self._shared.gate.acquire()):
             await self._closed(live)
             return None
@@ -141,39 +178,40 @@ class Supervisor:
         connected = opening.result()
         greeting = greeting_of(connected, live.redactor)
         await self._must(
-            partial(lifecycle.ready, self.hold, greeting),
-            lambda ok: [lifecycle.ready_event(self.hold, greeting)] if ok else [],
+            partial(lifecycle.ready, self.lease, greeting),
+            lambda ok: [lifecycle.ready_event(self.lease, greeting)] if ok else [],
         )
-        self._say(f"Session ready: revision {connected.revision}, {connected.decided_by}")
+        self._say(f"Session ready: revision {connected.revision} ({connected.decided_by})")
         return connected
 
-    async def _serve(self, live: Live, connected: Connected) -> Ending | None:
+    async def _serve(self, live: Live, connected: Connected) -> ConnectionLoss | None:
         since = self._now()
-        self._refreshes = self.orders.refresh_requested
-        live.serve(connected, self._refreshes, self.orders.watch_requested)
+        self._refreshes = self.desired.refresh_requested
+        live.serve(connected, self._refreshes, self.desired.watch_requested, self.desired.log_level)
         self.live = live
-        self._shared.on_ready(self.hold.session_id)
+        self._shared.on_ready(self.lease.session_id)
         while not live.over.done():
             if self._interrupted() and not await self._resumed(live):
                 await self._closed(live)
                 return None
             self._pass_on_refresh(live)
-            live.watching.want(self.orders.watch_requested)
-            live.take_roots(self.orders.roots)
+            live.watching.subscriptions_changed(self.desired.watch_requested)
+            live.take_roots(self.desired.roots)
+            live.take_log_level(self.desired.log_level)
             await self._idle_or_news(live)
         error = live.over.result()
         await self._settled(live)
         self._pace.ready_for(self._now() - since)
         clean = getattr(error, "exit_code", None) == 0
-        return Ending(live.failure(error), was_ready=True, clean=clean, retry_after=retry_after(error))
+        return ConnectionLoss(live.failure(error), was_ready=True, clean=clean, retry_after=retry_after(error))
 
     def _pass_on_refresh(self, live: Live) -> None:
-        if self.orders.refresh_requested > self._refreshes:
-            self._refreshes = self.orders.refresh_requested
-            live.catalog.want(self._refreshes)
+        if self.desired.refresh_requested > self._refreshes:
+            self._refreshes = self.desired.refresh_requested
+            live.catalog.refresh(self._refreshes)
 
     async def _idle_or_news(self, live: Live) -> None:
-        """Wait for an order, the end of the connection, or the moment at which the session counts as unused."""
+        """Wait until the desired state changes, the connection ends, or the session counts as idle."""
         left = live.idle_left()
         if left is not None and left <= 0:
             await self._close_when_idle()
@@ -182,8 +220,9 @@ class Supervisor:
         await self._wait_for_news({live.over}, left)
 
     async def _resumed(self, live: Live) -> bool:
-        """Paused, or given to another worker: calls in flight end first, and the order may be taken back meanwhile."""
-        if self.orders.open:
+        """Handle a pause, or an assignment to another worker: wait for the calls in flight. Returns True if that
+        request is withdrawn meanwhile."""
+        if self.desired.open:
             return False
         self.live, live.accepting = None, False
         quiet = asyncio.ensure_future(live.quiet(live.launch.timeouts.total))
@@ -199,83 +238,96 @@ class Supervisor:
         return True
 
     def _winding_down(self) -> bool:
-        return self._interrupted() and self.orders.wanted and not self.orders.open and not self._shared.draining
+        return self._interrupted() and self.desired.requested and not self.desired.open and not self._shared.draining
 
     # --- ends --------------------------------------------------------------------------------------------------------
     async def _closed(self, live: Live) -> None:
-        """Close as ordered: calls are awaited when the worker drains, cancelled when the session shall be closed."""
+        """Close on request. When the worker drains it waits for the calls; when the session is no longer desired it
+        cancels them."""
         self.live = None
         if self._shared.draining:
             await live.quiet(self._shared.drain_left())
-        elif not self.orders.wanted:
+        elif not self.desired.requested:
             live.cancel_calls("Cancelled because the session was closed.")
             await live.quiet(CANCEL_SECONDS)
-        await self._must(partial(lifecycle.disconnecting, self.hold))
+        await self._must(partial(lifecycle.disconnecting, self.lease))
         await live.close()
         await live.quiet(SETTLE_SECONDS)
-        words = "Session closed: the worker stops." if self._shared.draining else self.orders.why_closed
-        await self._must(partial(lifecycle.disconnected, self.hold, words))
-        self._said.clear()  # what a person ordered is told from its beginning
+        words = "Session closed: the worker stops." if self._shared.draining else self.desired.why_closed
+        await self._must(partial(lifecycle.disconnected, self.lease, words))
+        self._said.clear()  # after a person's command, repeats are logged again
         self._say(words, always=True)
         self._pace.reset()
 
     async def _settled(self, live: Live) -> None:
-        """After a loss: the calls in flight learn it from the client and write their outcomes."""
+        """After a loss: the client ends the calls in flight with an error, and their outcomes are written."""
         self.live = None
         await live.close()
         await live.quiet(SETTLE_SECONDS)
 
-    async def _rest(self, ending: Ending) -> None:
-        """Show the failure, then wait: for the next try, or for a person where no try can help."""
-        failure = ending.failure
-        happened = "Connection lost" if ending.was_ready else "Could not connect"
-        self._say(f"{happened}: {failure.detail}", "error")
+    async def _rest(self, loss: ConnectionLoss) -> None:
+        """Show the failure, then wait: for the next attempt, or for a person if retrying cannot help."""
+        failure = loss.failure
+        self._say(f"{_happened(loss)}: {failure.detail}", "error")
         condition = _NEEDS_PERSON.get(failure.fault)
         if condition is not None:
-            await self._must(partial(lifecycle.waiting_for_person, self.hold, condition, failure), self._events(ending))
+            await self._must(partial(lifecycle.waiting_for_person, self.lease, condition, failure), self._events(loss))
             await self._until_interrupted(None)
             return
-        delay = self._pace.delay(ending)
-        told = partial(lifecycle.backing_off, self.hold, failure, delay, breaker_open=self._pace.breaker_open)
-        await self._must(told, self._events(ending))
+        delay = self._pace.delay(loss)
+        change = partial(lifecycle.backing_off, self.lease, failure, delay, breaker_open=self._pace.breaker_open)
+        await self._must(change, self._events(loss))
         if self._now() - self._idle_from > self._idle_seconds and await self._close_when_idle():
             return
-        await self._until_interrupted(delay)
+        self.resting = True
+        self._shared.resting += 1
+        try:
+            await self._until_interrupted(delay)
+        finally:
+            self.resting = False
+            self._shared.resting -= 1
 
-    def _events(self, ending: Ending) -> Callable[[bool], list[Event]]:
-        """A session that was ready and is not any more is worth an audit event; a try that failed is not."""
-        lost = [lifecycle.lost_event(self.hold, ending.failure)] if ending.was_ready else []
+    def _events(self, loss: ConnectionLoss) -> Callable[[bool], list[Event]]:
+        """The loss of a ready session is an audit event; a failed attempt is not."""
+        lost = [lifecycle.lost_event(self.lease, loss.failure)] if loss.was_ready else []
         return lambda changed: lost if changed else []
 
+    async def _remove_directory(self) -> None:
+        """For a deleted server. Anything left here is removed by the next worker that starts."""
+        with suppress(DatabaseAway):
+            await self._db.read(partial(directories.remove_if_deleted, self.lease.server_uid))
+
     async def _close_when_idle(self) -> bool:
-        """Take the wish for the session back, unless a call arrived meanwhile."""
+        """Withdraw the request for the session, unless a call arrived meanwhile."""
         try:
-            closed = await self._db.write(partial(lifecycle.close_when_idle, self.hold))
+            closed = await self._db.write(partial(lifecycle.close_when_idle, self.lease))
         except DatabaseAway:
             return False
         if closed:
-            self.orders = replace(self.orders, wanted=False, open=False, closed_by_wish=True, idle=True)
+            self.desired = replace(self.desired, requested=False, open=False, closed_by_request=True, idle=True)
         return closed
 
     async def _give_back(self) -> None:
-        await self._log.close()  # only an owner may write
-        await self._db.persist(partial(lifecycle.release, self.hold))
-        if self.orders.wanted and not self.orders.paused:
-            bus.later(partial(commands.summon, self.hold.session_uid, leaver=self.hold.worker_uid))
+        await self._log.close()  # only the owner may write to the log
+        await self._db.persist(partial(lifecycle.release, self.lease))
+        if self.desired.requested and not self.desired.paused:
+            hints.later(partial(commands.wake_owner, self.lease.session_uid, departing=self.lease.worker_uid))
 
-    # --- waiting -------------------------------------------------------------------------------------------------------
-    def _wanted(self) -> bool:
+    # --- waiting ------------------------------------------------------------------------------------------------------
+    def _should_be_open(self) -> bool:
         if self._overtaken:
             raise Overtaken
-        return self.orders.open and not self._shared.draining
+        return self.desired.open and not self._shared.draining
 
     def _interrupted(self) -> bool:
-        """An order ends what goes on: close, open anew, or drain."""
-        return not self._wanted() or self.orders.restart_requested > self._restarts
+        """Whether the desired state ends the current activity: close, reopen or drain."""
+        return not self._should_be_open() or self.desired.restart_requested > self._restarts
 
     async def _until_interrupted(self, seconds: float | None) -> None:
         end = None if seconds is None else self._now() + seconds
         while not self._interrupted():
+            if self._try_now and end is not None:
+                end = min(end, self._tried_at + BETWEEN_TRIES_SECONDS)
             left = None if end is None else end - self._now()
             if left is not None and left <= 0:
                 return
@@ -284,7 +336,7 @@ class Supervisor:
         self._idle_from = self._now()
 
     async def _interruptible(self, work: Awaitable[Any]) -> bool:
-        """Wait for `work`, which is cancelled when an order comes first. True when it ended by itself."""
+        """Wait for `work`; a change of the desired state cancels it. Returns True if it ended by itself."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -293,7 +345,7 @@ class Supervisor:
                 await self._wait_for_news({task}, None)
             return True
         finally:
-            await end(task)
+            await cancel_all(task)
 
     async def _wait_for_news(self, others: set[Any], seconds: float | None) -> None:
         news = asyncio.ensure_future(self._news.wait())
@@ -308,10 +360,12 @@ class Supervisor:
             raise Overtaken
 
     def _say(self, text: str, level: str = "info", *, always: bool = False) -> None:
-        """A line in the server's log; the same one at most once a minute, also of a server that comes and goes."""
-        said = self._said.get(text, float("-inf"))
+        """Add a line to the server's log; the same line at most once a minute, even if the session keeps
+        reconnecting."""
+        like = without_words(text)  # without quoted text, which a server may vary each time
+        said = self._said.get(like, float("-inf"))
         if always or self._now() - said >= LOG_EVERY_SECONDS:
-            self._said = dict(list(self._said.items())[-SAID_KEPT:]) | {text: self._now()}
+            self._said = dict(list(self._said.items())[-SAID_KEPT:]) | {like: self._now()}
             self._log.host(text, level)
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""The one clock of the host. Every HEARTBEAT_SECONDS: a sign of life, then everything that a lost message may have left.
+"""The host's one clock. Every HEARTBEAT_SECONDS: a heartbeat, then everything that a lost message may have left undone.
 
-Whether another worker is dead is judged by the database's clock, and only by one who has seen the database answer for
-a full stale period himself: after an outage every heartbeat is old.
+The database's clock decides whether another worker is dead. Only a worker that has seen the database answer for a full
+stale period may judge: after an outage every heartbeat is old.
 """
 
 import asyncio
@@ -14,24 +14,26 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from servers.domain import sign_ins
-from servers.domain.drafts import update_draft
+from servers.credentials import sign_ins
 from servers.enums import DraftState
 from servers.models import ServerDraft
-from sessions import bus
-from sessions.domain import claiming, claims, ownership
-from sessions.domain.ownership import Burial
+from servers.registration.drafts import update_draft
+from sessions import hints
+from sessions.calls import claims
+from sessions.connections import assignment
 from sessions.host import spool
+from sessions.host.cancelling import cancel_all
 from sessions.host.db import DatabaseAway
-from sessions.host.ending import end
-from sessions.host.machine import is_gone
-from sessions.host.orders import read_orders
+from sessions.host.desired_state import read_desired_states
 from sessions.host.service import Host
+from sessions.housekeeping import dead_workers
+from sessions.housekeeping.dead_workers import Reaped
+from sessions.housekeeping.machine import is_gone
 from sessions.models import Worker
 
-#: a test that runs longer lost its worker
+#: a test that runs longer has lost its worker
 TEST_GIVEN_UP = timedelta(minutes=10)
-#: seconds from the beginning of a full batch of claims to that of the next
+#: seconds from the start of one full batch of claims to the start of the next
 BETWEEN_CLAIMS = 1.0
 log = structlog.get_logger(__name__)
 
@@ -41,30 +43,43 @@ class Tick:
         self._host = host
         self._sweeping: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[None] | None = None
-        #: monotonic time since which every heartbeat was written; None while the database is away
+        #: monotonic time since which every heartbeat has been written; None while the database is away
         self._answering_since: float | None = None
         self._was_away = False
         self._closing = False
         self._beaten_at = time.time()
         self._orphans: set[int] = set()
+        self._woken: asyncio.Task[None] | None = None
+        host.look_for_dead = self.look_now
 
     async def run(self) -> None:
         while True:
             try:
                 await self._beat()
-            except Exception:  # without the next beats this worker counts as dead and does not know
+            except Exception:  # without further heartbeats this worker would count as dead and not know it
                 log.exception("host.beat_failed")
             await asyncio.sleep(settings.HEARTBEAT_SECONDS)
 
+    def look_now(self) -> None:
+        """Another worker was seen to end: clean up before the next tick."""
+        if not self._closing and (self._woken is None or self._woken.done()):
+            self._woken = asyncio.create_task(self._look_now())
+
+    async def _look_now(self) -> None:
+        if self._sweeping is not None:
+            await asyncio.wait({self._sweeping})
+        if not self._closing:
+            self._sweeping = asyncio.create_task(self._sweep())
+
     async def close(self) -> None:
-        """The worker drains: nothing is swept any more, and the others hear of it before their next look."""
+        """The worker drains: no more sweeps. A last heartbeat lets other workers know before their next look."""
         self._closing = True
         self._last_words = asyncio.create_task(self._beat())
-        await end(self._sweeping, self._claiming)
+        await cancel_all(self._woken, self._sweeping, self._claiming)
 
     async def _beat(self) -> None:
         host = self._host
-        beat = partial(ownership.heartbeat, host.me, draining=self._closing, sessions=len(host.supervisors))
+        beat = partial(dead_workers.heartbeat, host.me, draining=self._closing, sessions=len(host.supervisors))
         try:
             host.worker_id = await host.db.write(beat, urgent=True)
         except DatabaseAway as exc:
@@ -74,7 +89,7 @@ class Tick:
         if self._answering_since is None:
             self._answering_since = time.monotonic()
         host.may_claim = self._steady() or not self._was_away
-        bus.workers_changed()
+        hints.workers_changed()
         if not self._closing and (self._sweeping is None or self._sweeping.done()):
             self._sweeping = asyncio.create_task(self._sweep())
         if not self._closing and (self._claiming is None or self._claiming.done()):
@@ -86,13 +101,13 @@ class Tick:
         self._forget_answers()
 
     def _forget_answers(self) -> None:
-        """From now on the database has to answer for a full stale period before anything is judged or claimed."""
+        """From now on the database has to answer for a full stale period before we judge or claim."""
         self._answering_since = None
         self._was_away = True
         self._host.may_claim = False
 
     def _note_sleep(self) -> None:
-        """A machine that slept finds every heartbeat old, while the monotonic clock stood still."""
+        """After the machine slept every heartbeat is old, although the monotonic clock stood still meanwhile."""
         now, before = time.time(), self._beaten_at
         self._beaten_at = now
         if now - before >= settings.STALE_SECONDS:
@@ -103,11 +118,11 @@ class Tick:
         return since is not None and time.monotonic() - since >= settings.STALE_SECONDS
 
     async def _claim(self) -> None:
-        """A full batch is followed by another: a thousand sessions do not wait for twenty ticks."""
+        """Another batch follows a full one, so that a thousand sessions do not wait for twenty ticks."""
         try:
             while True:
                 following = time.monotonic() + BETWEEN_CLAIMS * settings.TIME_SCALE
-                if await self._host.claim(claiming.claim_some) < claiming.CLAIM_LIMIT:
+                if await self._host.claim(assignment.claim_some) < assignment.CLAIM_LIMIT:
                     return
                 await asyncio.sleep(max(0.0, following - time.monotonic()))
         except DatabaseAway:
@@ -117,9 +132,9 @@ class Tick:
 
     async def _sweep(self) -> None:
         try:
-            await self._end_what_the_dead_left()
-            await self._host.db.write(ownership.lapse, list)
-            await self._read_orders()
+            await self._reap_dead_workers()
+            await self._host.db.write(dead_workers.lapse, list)
+            await self._read_desired_states()
             await self._read_calls()
             await self._host.find_answers()
             await self._read_drafts()
@@ -130,38 +145,45 @@ class Tick:
         except Exception:  # one bad row must not stop the clock; the next tick tries again
             log.exception("host.tick_failed")
 
-    # --- dead workers --------------------------------------------------------------------------------------------------
-    async def _end_what_the_dead_left(self) -> None:
-        db, judge_stale = self._host.db, self._steady()
-        gone = [worker for worker in await db.read(partial(ownership.namesakes, self._host.me)) if is_gone(worker)]
+    # --- dead workers -------------------------------------------------------------------------------------------------
+    async def _reap_dead_workers(self) -> None:
+        db, include_stale = self._host.db, self._steady()
+        gone = [worker for worker in await db.read(partial(dead_workers.same_node, self._host.me)) if is_gone(worker)]
+        gone += await db.read(dead_workers.ended_workers)
         await self._merge_spools({worker.uid for worker in gone})
-        burial = await db.write(partial(_bury, gone, judge_stale), lambda found: found.events)
-        if burial.dead:
-            log.info("host.buried", workers=[str(uid) for uid in burial.dead], calls=len(burial.events))
+        reaped = await db.write(partial(_reap, gone, include_stale), lambda found: found.events)
+        if reaped.dead:
+            log.info("host.reaped", workers=[str(uid) for uid in reaped.dead], calls=len(reaped.events))
+            if self._claiming is not None:  # it may have looked before the sessions were free
+                await asyncio.wait({self._claiming})
+            if not self._closing:
+                self._claiming = asyncio.create_task(self._claim())
 
     async def _merge_spools(self, dead: set[UUID]) -> None:
-        """Before the burial: a result that was kept is the call's end, and not that nobody knows it."""
+        """Runs before dead workers are reaped: a spooled result is the call's outcome, instead of *outcome unknown*."""
         host = self._host
         paths = await host.db.read(partial(spool.left_behind, host.spool_directory, host.me.uid, dead))
         await spool.merge(host.db, paths)
 
-    # --- orders --------------------------------------------------------------------------------------------------------
-    async def _read_orders(self) -> None:
+    # --- desired state ------------------------------------------------------------------------------------------------
+    async def _read_desired_states(self) -> None:
         host = self._host
         if host.worker_id is None:
             return
         before = dict(host.supervisors)
-        found = await host.db.read(partial(read_orders, host.worker_id))
+        found = await host.db.read(partial(read_desired_states, host.worker_id))
         for session_id, supervisor in before.items():
-            supervisor.ordered(found.get(session_id))
+            supervisor.desired_changed(found.get(session_id))
         orphans = found.keys() - before.keys() - host.supervisors.keys()
         if twice := orphans & self._orphans:
-            await host.db.write(partial(ownership.disown, host.worker_id, twice))
+            await host.db.write(partial(dead_workers.disown, host.worker_id, twice))
         self._orphans = set(orphans)
 
     async def _read_calls(self) -> None:
         host = self._host
         await host.find_calls(host.ready_sessions())
+        if resting := host.resting_sessions():
+            await host.wake(resting)
         for uid in await host.db.read(partial(claims.cancelled_by_people, host.me.uid)):
             host.calls.cancel(uid)
         await host.db.write(partial(claims.end_strays, host.me.uid, host.calls.uids), list)
@@ -177,15 +199,15 @@ class Tick:
         await self._host.db.write(sign_ins.end_lost, list)
 
 
-def _bury(gone: list[Worker], judge_stale: bool) -> Burial:
+def _reap(gone: list[Worker], include_stale: bool) -> Reaped:
     dead = {worker.pk: worker for worker in gone}
-    if judge_stale:
-        dead |= {worker.pk: worker for worker in ownership.stale_workers()}
-    return ownership.bury(dead.values())
+    if include_stale:
+        dead |= {worker.pk: worker for worker in dead_workers.stale_workers()}
+    return dead_workers.reap(dead.values())
 
 
 def waiting_drafts(labels: list[str]) -> list[UUID]:
-    """Tests whose message was lost, or that nobody could be told of."""
+    """Tests whose message was lost, or for which no worker could be notified."""
     mine = ServerDraft.objects.filter(worker_label__in=["", *labels])
     due = mine.filter(state=DraftState.REQUESTED, expires_at__gt=timezone.now())
     return list(due.values_list("uid", flat=True)[:20])
@@ -194,4 +216,4 @@ def waiting_drafts(labels: list[str]) -> list[UUID]:
 def _end_lost_tests() -> None:
     running = ServerDraft.objects.filter(state=DraftState.RUNNING, created_at__lt=timezone.now() - TEST_GIVEN_UP)
     for uid in running.values_list("uid", flat=True)[:20]:
-        update_draft(uid, state=DraftState.FAILED, detail="The worker that ran this test is gone. Test again.")
+        update_draft(uid, state=DraftState.FAILED, detail="The worker running this test is gone. Test again.")

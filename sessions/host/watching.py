@@ -1,7 +1,7 @@
-"""What is watched at one open session: asked of the server as a whole, noted in the rows, read when it changes.
+"""What is watched in one open session: requested from the server as a whole, recorded in the rows, read on change.
 
-Everything is taken from the rows, so whoever owns the session watches the same. What the server tells comes in its
-order through one task; nothing here makes the client's reader wait.
+Everything comes from the rows, so every owner of the session watches the same. One task handles the server's
+notifications in order. Nothing here makes the client's reader wait.
 """
 
 import asyncio
@@ -17,30 +17,30 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from sessions.client import Client
-from sessions.domain import resource_versions, watches
-from sessions.domain.lifecycle import Hold
-from sessions.domain.resource_versions import Found, NoContents
-from sessions.domain.watches import Watch
+from sessions.connections.lifecycle import Lease
 from sessions.enums import VersionCause
+from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.ending import end
 from sessions.host.logs import ServerLog
-from sessions.host.reads import Reads, Wish
+from sessions.host.notification_counts import NotificationCounts
+from sessions.host.reads import ReadReason, Reads
 from sessions.host.redaction import Redactor
-from sessions.host.told import Told
-from sessions.protocol.backoff import Backoff
-from sessions.protocol.errors import Fault, McpError
-from sessions.protocol.events import Following, FollowingLost, Honoured, ListKind, ResourceUpdated
-from sessions.protocol.state import State
+from sessions.mcp.client import Client
+from sessions.mcp.core.backoff import Backoff
+from sessions.mcp.core.errors import Fault, McpError
+from sessions.mcp.core.events import Following, FollowingLost, Honoured, ListKind, ResourceUpdated
+from sessions.mcp.core.state import State
+from sessions.subscriptions import versions, watches
+from sessions.subscriptions.versions import Found, NoContents
+from sessions.subscriptions.watches import Watch
 
-#: what a server told that waits to be written down; between a loss and the next agreement nothing is lost by forgetting
+#: events that wait to be recorded; dropping those between a loss and the next agreement loses nothing
 NEWS_KEPT: Final = 16
-#: of a notification: longer ones name nothing that could be subscribed to
+#: of a notification: a longer URI cannot match a subscription
 URI_CHARS, PARTS = 8_192, 64
-#: the client gave up asking: we ask again after a while
+#: pauses before we send the request again after the client gave up
 RETRY_FIRST, RETRY_CEILING = 10.0, 300.0
-#: notifications that were shed may have been any resource's: all are read, but not all the time
+#: dropped notifications may have concerned any resource: all are read, but at most this often
 SHED_EVERY_SECONDS: Final = 60.0
 
 log = structlog.get_logger(__name__)
@@ -53,22 +53,23 @@ class _News:
 
 
 class Watching:
-    """`on_change` is called when a new version was kept; up to the order `unwatched` nothing was subscribed."""
+    """`on_change` is called when a new version was stored. No resource was subscribed up to watch request
+    `unwatched`."""
 
     def __init__(
         self,
         db: Database,
-        hold: Hold,
+        lease: Lease,
         client: Client,
         redactor: Redactor,
         log: ServerLog,
         on_change: Callable[[], None],
         unwatched: int = -1,
     ) -> None:
-        self._db, self._hold, self._client, self._redactor, self._log = db, hold, client, redactor, log
+        self._db, self._lease, self._client, self._redactor, self._log = db, lease, client, redactor, log
         self._on_change = on_change
         self._reads = Reads(self._read)
-        self._told = Told(db, hold)
+        self._counts = NotificationCounts(db, lease)
         self._watches: dict[str, Watch] = {}
         self._listening: set[str] = set()
         self._lists: Collection[ListKind] = ()
@@ -83,79 +84,80 @@ class Watching:
         self._over: tuple[str, datetime] | None = None
 
     @property
-    def wanted(self) -> bool:
-        """Whether the session must stay open for it."""
+    def needs_session(self) -> bool:
+        """Whether the session must stay open for its subscriptions."""
         return bool(self._watches)
 
     # --- for the session ---------------------------------------------------------------------------------------------
     def serve(self, order: int, lists: Collection[ListKind]) -> None:
-        """The session is ready. `lists`: those whose changes are asked for; `order`: see McpSession.watch_requested."""
+        """The session is ready. `lists`: those whose changes are requested. `order`: see McpSession.watch_requested."""
         if self._closed:
             return
         self._order, self._lists = order, lists
         self._shed_at = self._now()
         self._task = asyncio.create_task(self._run(), name="watch resources")
 
-    def want(self, order: int) -> None:
-        """Somebody subscribed, unsubscribed or changed a setting."""
+    def subscriptions_changed(self, order: int) -> None:
+        """A subscription was added, removed or got other settings."""
         if order > self._order:
             self._order = order
             self._wake.set()
 
     def over(self, error: McpError | None) -> None:
-        """The connection is over, from this moment on."""
+        """The connection has ended; records the reason and the time."""
         if self._over is None:
             lost = f"Connection lost: {self._redactor.text(error.detail)}" if error else "The session was closed."
             self._over = (lost, timezone.now())
 
     async def close(self) -> None:
-        """Write down that nobody listens any more. Only while the session is still ours."""
+        """Record that the session no longer listens, if it is still ours."""
         task, self._task, self._closed = self._task, None, True
         if task is None:
             return
         self.over(None)
-        await end(task)
+        await cancel_all(task)
         await self._reads.close()
-        await self._told.close()
+        await self._counts.close()
         if self._watches and self._over:
             reason, at = self._over
-            await self._db.persist(partial(watches.waiting, self._hold, reason, at))
+            await self._db.persist(partial(watches.waiting, self._lease, reason, at))
         self._watches.clear()
 
-    # --- what the server tells: from the client's reader ---------------------------------------------------------------
+    # --- notifications: from the client's reader ----------------------------------------------------------------------
     def updated(self, event: ResourceUpdated) -> None:
         watch = self._watch_for(event.uri)
         if watch is not None:
-            self._told.note(watch.pk)
-            self._reads.want(watch.uri, Wish(VersionCause.UPDATED, events=1))
+            self._counts.note(watch.pk)
+            self._reads.request(watch.uri, ReadReason(VersionCause.UPDATED, events=1))
 
-    def heard(self, event: Following | FollowingLost) -> None:
+    def received(self, event: Following | FollowingLost) -> None:
         self._news.append(_News(event, timezone.now()))
         self._wake.set()
 
     def shed(self) -> None:
-        """Notifications were dropped before they came here."""
+        """Notifications were dropped before they reached us."""
         if self._now() >= self._shed_at:
             self._shed_at = self._now() + SHED_EVERY_SECONDS
             self._read_all(self._listening, VersionCause.AFTER_GAP)
 
     def _watch_for(self, uri: str) -> Watch | None:
-        """The resource itself, or the nearest above it: a server may name a part of what it was asked to watch."""
+        """The resource itself, or its nearest parent: a server may report a part of the resource that it was asked to
+        watch."""
         for _ in range(PARTS if len(uri) <= URI_CHARS else 0):
             if found := self._watches.get(uri) or self._watches.get(uri + "/"):
                 return found
             uri = uri.rpartition("/")[0]
         return None
 
-    # --- the task ------------------------------------------------------------------------------------------------------
+    # --- the task -----------------------------------------------------------------------------------------------------
     async def _run(self) -> None:
         if self._unwatched < 0:
-            await self._db.persist(partial(watches.left_over, self._hold, timezone.now()))
+            await self._db.persist(partial(watches.left_over, self._lease, timezone.now()))
         while True:
             try:
                 await self._watch()
-            except Exception:  # a fault of ours must not end the watch unseen: everything is asked for again
-                log.exception("host.watching_failed", session=str(self._hold.session_uid))
+            except Exception:  # a bug of ours must not end the watch unnoticed: request everything again
+                log.exception("host.watching_failed", session=str(self._lease.session_uid))
                 await asyncio.sleep(RETRY_FIRST)
                 self._asked = -1
 
@@ -165,7 +167,7 @@ class Watching:
             if self._order > self._asked or self._now() >= self._ask_at:
                 await self._ask()
             while self._news:
-                await self._heed(self._news.popleft())
+                await self._on_event(self._news.popleft())
             self._poll()
             await self._rest()
 
@@ -176,7 +178,7 @@ class Watching:
                 await self._wake.wait()
 
     async def _ask(self) -> None:
-        """Tell the server the whole set as the rows have it now."""
+        """Send the server the whole set of the rows."""
         order, self._ask_at = self._order, float("inf")
         try:
             if order > self._unwatched:
@@ -193,16 +195,16 @@ class Watching:
         self._asked = order
 
     async def _read_rows(self) -> None:
-        rows = await self._db.read(partial(watches.watched, self._hold))
+        rows = await self._db.read(partial(watches.watched, self._lease))
         self._watches = {watch.uri: watch for watch in rows}
         self._reads.keep({watch.uri: watch.interval for watch in rows})
         self._listening &= self._watches.keys()
         asked = [watch.pk for watch in rows if watch.uri not in self._listening]
         if asked:
-            await self._db.persist(partial(watches.requested, self._hold, asked, timezone.now()))
+            await self._db.persist(partial(watches.requested, self._lease, asked, timezone.now()))
 
     def _agreed(self, honoured: Honoured) -> None:
-        """Most answers were told as an event already; a refusal of everything was not."""
+        """Most agreements have already arrived as an event; a refusal of everything has not."""
         self._followed = True
         self._backoff.reset()
         if not any(isinstance(news.event, Following) and news.event.honoured == honoured for news in self._news):
@@ -211,12 +213,12 @@ class Watching:
     async def _could_not_ask(self, error: McpError) -> None:
         words = self._redactor.text(error.detail)
         if self._lists and not self._watches:
-            self._log.host(f"Changes of lists are not followed: {words}", "notice")
+            self._log.host(f"Not listening for list changes: {words}", "notice")
         elif self._client.state is State.READY:
-            await self._lose(f"The server could not be asked: {words}", timezone.now())
+            await self._lose(f"Request failed: {words}", timezone.now())
 
-    # --- news, in their order ------------------------------------------------------------------------------------------
-    async def _heed(self, news: _News) -> None:
+    # --- events, in order ---------------------------------------------------------------------------------------------
+    async def _on_event(self, news: _News) -> None:
         if isinstance(news.event, Following):
             await self._settle(news.event.honoured, news.at)
             return
@@ -231,25 +233,25 @@ class Watching:
         }
         new, self._listening = listening - self._listening, set(listening)
         pks = [self._watches[uri].pk for uri in listening]
-        await self._db.persist(partial(watches.settled, self._hold, pks, refused, at))
+        await self._db.persist(partial(watches.settled, self._lease, pks, refused, at))
         self._read_all(new, VersionCause.AFTER_GAP)
         if refused and settings.RESOURCE_POLL_SECONDS:
             self._poll_at = self._now()
 
     def _refusal(self, uri: str, honoured: Honoured) -> str:
-        words = self._redactor.text(honoured.refused.get(uri, "The server did not agree to tell about it."))
+        words = self._redactor.text(honoured.refused.get(uri, "The server did not accept this subscription."))
         seconds = settings.RESOURCE_POLL_SECONDS
         return f"{words} It is read every {seconds:g} s instead." if seconds else words
 
     async def _lose(self, reason: str, at: datetime) -> None:
         self._listening.clear()
-        await self._db.persist(partial(watches.lost, self._hold, reason, at))
+        await self._db.persist(partial(watches.lost, self._lease, reason, at))
         if settings.RESOURCE_POLL_SECONDS:
             self._poll_at = min(self._poll_at, self._now() + settings.RESOURCE_POLL_SECONDS)
 
-    # --- reads ---------------------------------------------------------------------------------------------------------
+    # --- reads --------------------------------------------------------------------------------------------------------
     def _poll(self) -> None:
-        """Read what nobody tells us about."""
+        """Read the resources for which the server sends no notifications."""
         if self._now() >= self._poll_at:
             silent = self._watches.keys() - self._listening
             self._poll_at = self._now() + settings.RESOURCE_POLL_SECONDS if silent else float("inf")
@@ -257,9 +259,9 @@ class Watching:
 
     def _read_all(self, uris: Collection[str], cause: VersionCause) -> None:
         for uri in list(uris):
-            self._reads.want(uri, Wish(cause))
+            self._reads.request(uri, ReadReason(cause))
 
-    async def _read(self, uri: str, wish: Wish) -> bool:
+    async def _read(self, uri: str, reason: ReadReason) -> bool:
         watch, began = self._watches.get(uri), timezone.now()
         if watch is None:
             return True
@@ -272,20 +274,20 @@ class Watching:
             return await self._failed(watch, str(Fault.INVALID_RESULT), str(problem))
         except DatabaseAway:
             return False
-        found = Found(content, wish.cause, wish.events, began, timezone.now())
-        if await self._db.persist(partial(resource_versions.store, self._hold, watch.pk, found)):
+        found = Found(content, reason.cause, reason.events, began, timezone.now())
+        if await self._db.persist(partial(versions.store, self._lease, watch.pk, found)):
             self._on_change()
         return True
 
-    def _content(self, result: dict[str, Any]) -> resource_versions.Content:
-        """In a reader thread: large contents take their time."""
-        return resource_versions.content_of(result, self._redactor.value, self._redactor.json_text)
+    def _content(self, result: dict[str, Any]) -> versions.Content:
+        """Call in a reader thread: large contents take time."""
+        return versions.content_of(result, self._redactor.value, self._redactor.json_text)
 
     async def _failed(self, watch: Watch, fault: str, detail: str) -> bool:
-        """A read that ended with its connection says nothing about the resource."""
+        """A read that failed because its connection ended says nothing about the resource."""
         if self._client.state is State.READY:
             words = self._redactor.text(detail)
-            await self._db.persist(partial(watches.read_failed, self._hold, watch.pk, fault, words, timezone.now()))
+            await self._db.persist(partial(watches.read_failed, self._lease, watch.pk, fault, words, timezone.now()))
         return False
 
     @staticmethod

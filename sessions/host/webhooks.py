@@ -1,6 +1,7 @@
-"""Sends the messages of subscriptions to their webhooks: guarded like every outbound connection, never in a session's way.
+"""Sends the messages of subscriptions to their webhooks. Connections are guarded like every outbound one, and never
+delay a session.
 
-What is due stands in rows. The clock of the host looks at each beat, and whoever keeps a new version asks for a look.
+The rows say what is due. The host looks at each tick, and after storing a new version of a resource.
 """
 
 import asyncio
@@ -12,23 +13,23 @@ from typing import Final
 import httpx
 from django.utils import timezone
 
-from sessions.domain import webhooks
-from sessions.domain.webhooks import Attempted, Claimed
+from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.ending import end
 from sessions.host.launch import egress_policy
-from sessions.protocol.errors import AddressRefused, McpError
-from sessions.protocol.limits import KIB, Limits
-from sessions.transports.base import translated
-from sessions.transports.engine import engine, shared_tls
+from sessions.mcp.core.errors import AddressRefused, McpError
+from sessions.mcp.core.limits import KIB, Limits
+from sessions.mcp.transports.base import translated
+from sessions.mcp.transports.engine import engine, shared_tls
+from sessions.subscriptions import webhooks
+from sessions.subscriptions.webhooks import Attempted, Claimed
 
 AT_ONCE: Final = 8
 SECONDS: Final = 10.0
-#: of an answer; the rest is not read
+#: of a response; the rest is not read
 BODY_BYTES: Final = 64 * KIB
 _REDIRECTED: Final = "The webhook answered with a redirect (HTTP {}). Redirects are not followed: enter the final URL."
 _ANSWERED: Final = "The webhook answered with HTTP {}."
-_GUARDED: Final = "The outbound guard refuses the address of the webhook. An operator can allow its network."
+_GUARDED: Final = "The outbound guard blocks the webhook's address. An operator can allow its network."
 _SLOW: Final = f"The webhook did not answer within {SECONDS:g} s."
 
 
@@ -48,9 +49,9 @@ class Webhooks:
             self._looking = asyncio.create_task(self._look(), name="look for webhooks")
 
     async def close(self) -> None:
-        """Attempts that are under way are given up: they are made again when their lease is over."""
+        """Abort the running attempts. They are repeated when their lease expires."""
         self._closed = True
-        await end(*self._sending.values(), self._looking)
+        await cancel_all(*self._sending.values(), self._looking)
 
     async def _look(self) -> None:
         try:
@@ -59,7 +60,7 @@ class Webhooks:
                 for pk in await self._db.read(webhooks.due):
                     self._send_soon(pk)
         except DatabaseAway:
-            pass  # the next beat looks again
+            pass  # the next tick looks again
         finally:
             self._looking = None
 
@@ -78,7 +79,7 @@ class Webhooks:
 
 
 async def attempt(claimed: Claimed) -> Attempted:
-    """One POST, from its connection to the status of its answer."""
+    """One POST, from connecting to the status of the response."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(SECONDS):
@@ -95,7 +96,7 @@ async def attempt(claimed: Claimed) -> Attempted:
 
 
 async def _post(claimed: Claimed) -> int:
-    """The status. Raises McpError; a refused address is one."""
+    """Returns the status. Raises McpError, also for a refused address."""
     posting = engine(egress_policy(), Limits(http_connections=1), shared_tls(), timeout=SECONDS)
     try:
         with translated():
@@ -112,7 +113,7 @@ async def _post(claimed: Claimed) -> int:
 
 
 async def _read_some(response: httpx.Response) -> None:
-    """So that the receiver can end in order; its words are not kept."""
+    """Read some of the body so that the receiver can finish cleanly. The content is not kept."""
     stream, size = response.stream, 0
     assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
     with suppress(McpError), translated():

@@ -1,3 +1,5 @@
+"""The tables of sessions, calls, questions, subscriptions and workers."""
+
 from sessions.models.call import Attempt, Call
 from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine

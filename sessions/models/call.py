@@ -9,7 +9,7 @@ from sessions.models.session import McpSession
 
 
 class Call(models.Model):
-    """One operation asked of a server. States change only by conditional UPDATEs; names are kept when rows go."""
+    """One request to a server. Its state changes only by conditional UPDATEs. Names are kept when their rows go."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     version = models.PositiveBigIntegerField(default=1)
@@ -18,7 +18,7 @@ class Call(models.Model):
     server_name = models.CharField(max_length=120)
     identity = models.ForeignKey(Identity, null=True, on_delete=models.SET_NULL, related_name="+")
     identity_name = models.CharField(max_length=120)
-    personal = models.BooleanField(default=False)  # made as `user`'s own identity, and seen as such when that is gone
+    personal = models.BooleanField(default=False)  # made as `user`'s own identity; kept when that identity is gone
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     user_name = models.CharField(max_length=150)
     method = models.CharField(max_length=60, default="tools/call")
@@ -27,6 +27,7 @@ class Call(models.Model):
     arguments = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")
     result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+")
     late_result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+")
+    as_task = models.BooleanField(default=False)  # the user chose a task where the tool can run without one
     repeats = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="repeated_by")
 
     state = models.CharField(max_length=16, choices=CallState, default=CallState.REQUESTED)
@@ -35,20 +36,21 @@ class Call(models.Model):
     open_questions = models.PositiveSmallIntegerField(default=0)  # items of the inbox that this call waits for
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_by = models.CharField(max_length=150, blank=True)
-    deadline = models.DateTimeField()  # the latest moment at which the call may be sent
+    deadline = models.DateTimeField()  # latest time at which the call may be sent
     created_at = models.DateTimeField(db_index=True)
     sent_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
 
-    fault = models.CharField(max_length=40, blank=True)  # sessions.protocol.errors.Fault
+    fault = models.CharField(max_length=40, blank=True)  # sessions.mcp.core.errors.Fault
     detail = models.TextField(blank=True)
+    may_have_run = models.BooleanField(default=False)  # although it did not succeed: see sessions.calls.claims.Outcome
     error_code = models.BigIntegerField(null=True)  # JSON-RPC
     error_message = models.TextField(blank=True)
     error_data = models.TextField(blank=True)  # JSON
     progress = models.FloatField(null=True)
     progress_total = models.FloatField(null=True)
     progress_message = models.TextField(blank=True)
-    schema_violation = models.TextField(blank=True)  # the result broke the tool's output schema
+    schema_violation = models.TextField(blank=True)  # how the result violates the tool's output schema
 
     class Meta:
         ordering = ["-id"]
@@ -62,9 +64,21 @@ class Call(models.Model):
     def __str__(self) -> str:
         return f"#{self.pk} {self.target} {self.state}"
 
+    @property
+    def effect_unknown(self) -> bool:
+        """Whether a second run may repeat an effect of the first, because it is unknown how far that one got."""
+        return self.state == CallState.OUTCOME_UNKNOWN or self.may_have_run
+
+    @property
+    def duration_ms(self) -> float | None:
+        """From sending to the end; from the request if nothing was sent. None while the call runs."""
+        if self.finished_at is None:
+            return None
+        return (self.finished_at - (self.sent_at or self.created_at)).total_seconds() * 1000
+
 
 class Attempt(models.Model):
-    """Committed before its bytes leave. A second one exists only after a definite rejection of the first."""
+    """Committed before its bytes leave. A further one exists only after a definite rejection of the one before."""
 
     call = models.ForeignKey(Call, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveSmallIntegerField()

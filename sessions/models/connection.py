@@ -7,7 +7,7 @@ from sessions.models.session import McpSession
 class ConnectionEvent(models.Model):
     """One line of a session's connection timeline: a bounded ring, numbered without gaps by the session's owner.
 
-    The same failure in a row is one line: `repeats` counts it, `last_at` moves.
+    Consecutive equal failures share one line: `repeats` counts them, and `last_at` is the time of the newest.
     """
 
     session = models.ForeignKey(McpSession, on_delete=models.CASCADE, related_name="connection_events")
@@ -20,7 +20,7 @@ class ConnectionEvent(models.Model):
     title = models.CharField(max_length=40, blank=True)  # of a line that is no change of state: "Pause", "Taken"
     attempt = models.PositiveIntegerField(default=0)
     epoch = models.PositiveBigIntegerField(default=0)
-    worker = models.CharField(max_length=200, blank=True)  # its node
+    worker = models.CharField(max_length=200, blank=True)  # its node name
     fault = models.CharField(max_length=40, blank=True)
     step = models.CharField(max_length=20, blank=True)
     detail = models.TextField(blank=True)

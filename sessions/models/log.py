@@ -5,16 +5,16 @@ from sessions.enums import LogSource
 
 
 class LogLine(models.Model):
-    """A bounded ring for each session, numbered without gaps by its one owner."""
+    """One line of a session's log: a bounded ring per session, numbered without gaps by its only owner."""
 
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="log_lines")
     identity = models.ForeignKey(
         Identity, null=True, on_delete=models.CASCADE, related_name="+"
-    )  # null: the shared one
+    )  # null: the shared identity
     seq = models.BigIntegerField()
     at = models.DateTimeField()
     source = models.CharField(max_length=10, choices=LogSource)
-    level = models.CharField(max_length=12, default="info")  # the eight of RFC 5424
+    level = models.CharField(max_length=12, default="info")  # one of the eight of RFC 5424
     logger = models.CharField(max_length=200, blank=True)
     text = models.TextField()
     call_uid = models.UUIDField(null=True)

@@ -10,10 +10,10 @@ from sessions.models.session import McpSession
 
 
 class Question(models.Model):
-    """An item of the inbox: what a server asks a person. Names are kept when rows go.
+    """An item of the inbox: a server's request that needs a person. Names are kept when their rows go.
 
-    The answer is final by a conditional UPDATE of `state`; the host that holds the session (`worker_uid`, `epoch`)
-    takes it from the row and tells the server, then sets `delivered_at`.
+    A conditional UPDATE of `state` makes the answer final. The host that holds the session (`worker_uid`, `epoch`)
+    reads it from the row, sends it to the server, and then sets `delivered_at`.
     """
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
@@ -22,21 +22,21 @@ class Question(models.Model):
     server = models.ForeignKey(Server, null=True, on_delete=models.SET_NULL, related_name="questions")
     server_name = models.CharField(max_length=120)
     identity_name = models.CharField(max_length=120)
-    personal = models.BooleanField(default=False)  # asked on the session of somebody's own identity
+    personal = models.BooleanField(default=False)  # asked on the session of a user's own identity
     call = models.ForeignKey(Call, null=True, on_delete=models.SET_NULL, related_name="questions")
     worker_uid = models.UUIDField(null=True)
     epoch = models.PositiveBigIntegerField(default=0)
 
     kind = models.CharField(max_length=10, choices=QuestionKind)
     method = models.CharField(max_length=60)
-    origin = models.CharField(max_length=10)  # sessions.protocol.asked.Origin
-    summary = models.CharField(max_length=300, blank=True)  # the beginning of the server's words
+    origin = models.CharField(max_length=10)  # sessions.mcp.core.asked.Origin
+    summary = models.CharField(max_length=300, blank=True)  # the beginning of the server's text
     question = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")  # params, JSON
     answer = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+")  # JSON
 
     state = models.CharField(max_length=10, choices=QuestionState, default=QuestionState.OPEN)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    owner_name = models.CharField(max_length=150, blank=True)  # who took it, or who made the call
+    owner_name = models.CharField(max_length=150, blank=True)  # the user who took it, or who made the call
     answered_by = models.CharField(max_length=150, blank=True)
     created_at = models.DateTimeField(db_index=True)
     expires_at = models.DateTimeField()

@@ -4,17 +4,18 @@ from django.db import models
 
 from servers.models import Identity, Server
 from sessions.enums import Desired, SessionCondition, SessionState
+from sessions.mcp.core.errors import Fault
 from sessions.models.worker import Worker
-from sessions.protocol.errors import Fault
 
 _ASKS = (Fault.UNAUTHORIZED, Fault.INSUFFICIENT_SCOPE)
 
 
 class McpSession(models.Model):
-    """Our live handle on a server under one identity. Changed only by conditional UPDATEs of `domain.lifecycle`.
+    """Our live session with a server under one identity. Its owner writes the status only through the conditional
+    UPDATEs of `sessions.connections.lifecycle`.
 
-    `epoch` fences owners: it rises with each change of owner and every write of a host names it.
-    `version` rises with every visible change: the sequence of the page's snapshot topic.
+    `epoch` fences owners: it rises with each change of owner, and every write of a host names it.
+    `version` rises with every visible change; it is the sequence of the page's snapshot topic.
     """
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
@@ -34,12 +35,13 @@ class McpSession(models.Model):
     refresh_done = models.PositiveIntegerField(default=0)
 
     watch_requested = models.PositiveIntegerField(default=0)  # raised when subscriptions of this session change
-    paused = models.BooleanField(default=False)  # wanted, and held closed until somebody resumes it
+    log_level = models.CharField(max_length=10, blank=True)  # lowest severity of log messages requested from the server
+    paused = models.BooleanField(default=False)  # desired, but kept closed until a user resumes it
     paused_by = models.CharField(max_length=150, blank=True)
 
     attempts = models.PositiveIntegerField(default=0)
     next_retry_at = models.DateTimeField(null=True)
-    fault = models.CharField(max_length=40, blank=True)  # sessions.protocol.errors.Fault
+    fault = models.CharField(max_length=40, blank=True)  # sessions.mcp.core.errors.Fault
     fault_step = models.CharField(max_length=20, blank=True)
     fault_detail = models.TextField(blank=True)
     fault_at = models.DateTimeField(null=True)
@@ -50,27 +52,27 @@ class McpSession(models.Model):
     latency_ms = models.FloatField(null=True)
     era = models.CharField(max_length=10, blank=True)
     revision = models.CharField(max_length=20, blank=True)
-    transport = models.CharField(max_length=20, blank=True)  # the one in use, found out where it was left open
+    transport = models.CharField(max_length=20, blank=True)  # the one in use, which may have been detected
     url = models.TextField(blank=True)  # the one in use, after redirects
     decided_by = models.TextField(blank=True)
     decided_at = models.DateTimeField(null=True)
-    # sessions.protocol.memory.Remembered.wire(): given to the next opening; {} when everything is to be found out
+    # sessions.mcp.core.memory.Remembered.wire(): used by the next opening; {} to detect everything again
     remembered = models.JSONField(default=dict)
     server_info = models.JSONField(default=dict)
     instructions = models.TextField(blank=True)
     server_capabilities = models.JSONField(default=dict)
     client_capabilities = models.JSONField(default=dict)
-    # of the child and its descendants, by the owner: see sessions.host.processes.Processes.wire(); {} without a child
+    # usage of the child and its descendants, from the owner: see sessions.host.processes; {} without a child
     process = models.JSONField(default=dict)
     process_at = models.DateTimeField(null=True)
-    restarts = models.PositiveIntegerField(default=0)  # openings after the first, since the row was made
+    restarts = models.PositiveIntegerField(default=0)  # openings after the first, since the row was created
 
-    # what the last reading of each list changed, or why it failed: see domain.catalog_reading.Note.wire()
+    # what the last read of each list changed, or why it failed: see sessions.catalog.reading.Note.wire()
     catalog_counts = models.JSONField(default=dict)
     catalog_read_at = models.DateTimeField(null=True)
-    catalog_stale_at = models.DateTimeField(null=True)  # by the server's own caching hints (ttlMs); null without any
+    catalog_stale_at = models.DateTimeField(null=True)  # from the server's caching hints (ttlMs); null without any
     catalog_warnings = models.JSONField(default=list)
-    # {"tool": ["list_limit", "Only the first …"]}: kind of a list to the Fault that cut it, and the client's words
+    # {"tool": ["list_limit", "Only the first …"]}: kind of a list -> the Fault that cut it, and the client's words
     catalog_cuts = models.JSONField(default=dict)
 
     class Meta:
@@ -81,7 +83,7 @@ class McpSession(models.Model):
 
     @property
     def shown_condition(self) -> str:
-        """`condition`, or what a person is to do about it: the server sends people to its authorization server."""
+        """`condition`, or what the user has to do if the server sends users to its authorization server."""
         asks = self.condition == SessionCondition.NEEDS_AUTH and self.fault in _ASKS
         if not asks or "metadata_url" not in self.identity.challenge:
             return self.condition

@@ -8,23 +8,23 @@ from sessions.enums import DeliveryState, SubscriptionState, VersionCause
 
 
 class Subscription(models.Model):
-    """A lasting order to watch one resource of a server under one identity."""
+    """A lasting subscription to one resource of a server under one identity."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     version = models.PositiveBigIntegerField(default=1)
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="subscriptions")
     identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="subscriptions")
-    uri = models.TextField()  # opaque: never opened by us
+    uri = models.TextField()  # opaque: we never open it
     title = models.CharField(max_length=300, blank=True)
-    active = models.BooleanField(default=True)  # False: ended, its history is kept
+    active = models.BooleanField(default=True)  # False: ended, but its history is kept
     state = models.CharField(max_length=10, choices=SubscriptionState, default=SubscriptionState.WAITING)
     state_since = models.DateTimeField()
-    reason = models.TextField(blank=True)  # of a refusal or a lost stream, in the server's words where it had any
+    reason = models.TextField(blank=True)  # of a refusal or a lost stream, in the server's words if it gave any
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_by_name = models.CharField(max_length=150)
     created_at = models.DateTimeField()
 
-    notify = models.BooleanField(default=True)  # a message on the pages of whoever may see it
+    notify = models.BooleanField(default=True)  # show a message on the pages of users who may see it
     min_interval_seconds = models.PositiveIntegerField(default=5)  # between two reads
     keep_count = models.PositiveIntegerField(default=200)
     keep_days = models.PositiveIntegerField(default=90)
@@ -33,11 +33,11 @@ class Subscription(models.Model):
     webhook_sealed = models.BinaryField(null=True)  # the signing secret
     webhook_key_id = models.CharField(max_length=40, blank=True)
 
-    event_count = models.PositiveBigIntegerField(default=0)  # notifications, also those that a read answered together
+    event_count = models.PositiveBigIntegerField(default=0)  # all notifications, even those that shared one read
     newest = models.PositiveBigIntegerField(default=0)  # number of the newest version
     last_event_at = models.DateTimeField(null=True)
     last_read_at = models.DateTimeField(null=True)
-    read_fault = models.CharField(max_length=40, blank=True)  # of the last read; "" when it went well
+    read_fault = models.CharField(max_length=40, blank=True)  # of the last read; "" if it succeeded
     read_detail = models.TextField(blank=True)
     changed_at = models.DateTimeField(null=True)  # of the newest version
 
@@ -52,13 +52,13 @@ class Subscription(models.Model):
 
 
 class ResourceVersion(models.Model):
-    """What a resource held. `digest` is SHA-256 of the canonical JSON of its contents: equal content is no version."""
+    """Contents of a resource. `digest` is SHA-256 of their canonical JSON; equal contents make no new version."""
 
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveBigIntegerField()
     at = models.DateTimeField()
     cause = models.CharField(max_length=12, choices=VersionCause)
-    events = models.PositiveIntegerField(default=1)  # notifications that this read answered
+    events = models.PositiveIntegerField(default=1)  # notifications that this read covers
     digest = models.CharField(max_length=64)
     size = models.PositiveBigIntegerField()  # bytes of the contents, decoded
     mime_type = models.CharField(max_length=200, blank=True)
@@ -74,13 +74,13 @@ class ResourceVersion(models.Model):
 
 
 class SubscriptionGap(models.Model):
-    """A time in which nobody told us of changes. Open while `ended_at` is null."""
+    """A period without notifications of changes from the server. Open while `ended_at` is null."""
 
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="gaps")
     began_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     reason = models.TextField(blank=True)
-    changed = models.BooleanField(null=True)  # whether the read after it found other content; null until then
+    changed = models.BooleanField(null=True)  # whether the read after the gap found other contents; null until then
 
     class Meta:
         ordering = ["-began_at"]
@@ -95,7 +95,7 @@ class SubscriptionGap(models.Model):
 
 
 class SubscriptionHour(models.Model):
-    """How many notifications came in one hour: the sparkline of the board."""
+    """The number of notifications in one hour, for the sparkline of the board."""
 
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="hours")
     hour = models.DateTimeField()
@@ -109,11 +109,11 @@ class SubscriptionHour(models.Model):
 
 
 class WebhookDelivery(models.Model):
-    """One message to the webhook of a subscription. Claimed by a worker with a conditional UPDATE of `next_attempt_at`."""
+    """One message to a subscription's webhook. A worker claims it with a conditional UPDATE of `next_attempt_at`."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="deliveries")
-    number = models.PositiveBigIntegerField()  # of the version that it tells of
+    number = models.PositiveBigIntegerField()  # of the version that the message announces
     state = models.CharField(max_length=10, choices=DeliveryState, default=DeliveryState.PENDING)
     attempts = models.PositiveSmallIntegerField(default=0)
     created_at = models.DateTimeField()

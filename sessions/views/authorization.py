@@ -1,7 +1,7 @@
 """*Sign in* at a server's authorization server: what will happen, the way there, the way back.
 
-The way there leads through `go`, so no page holds the address with its `state`; the way back ends in a redirect, so
-neither the address bar nor the history keeps the code (security.md OA8).
+The way there is the redirect of `go`, so no page contains the URL with its `state`. The way back ends in a redirect, so
+neither the address bar nor the history keeps the code.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,13 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from servers import access
 from servers.audit.record import Actor
+from servers.credentials import issuers, sign_ins
+from servers.credentials.forms.sign_in import ClientForm
 from servers.crypto import SealError
-from servers.domain import issuers, sign_ins
 from servers.enums import SignInState, TransportKind
-from servers.forms.sign_in import ClientForm
 from servers.models import Server, SignIn
-from sessions.domain import client_document, commands, server_pages
+from sessions.connections import client_document, commands
+from sessions.overview import server_page
 from sessions.views.servers import server_context
 
 _WAITS_FOR_WORKER = (SignInState.REQUESTED, SignInState.ANSWERED)
@@ -71,9 +72,9 @@ def _sign_in(request: HttpRequest, server: Server, begin: Callable[..., SignIn],
             form.add_error(None, problem.messages if isinstance(problem, ValidationError) else str(problem))
         else:
             return redirect("servers:sign_in_progress", server.slug, row.uid)
-    context = server_context(request, server_pages.header(server), "settings")
+    context = server_context(request, server_page.header(server), "settings")
     context |= {"form": form, "callback": client_document.callback(), "host": urlsplit(server.url).netloc, "own": own}
-    return render(request, "sessions/authorization/sign_in.html", context, status=422 if form.errors else 200)
+    return render(request, "authorization/sign_in.html", context, status=422 if form.errors else 200)
 
 
 def _of_person(request: HttpRequest, slug: str, uid: UUID) -> SignIn:
@@ -81,33 +82,33 @@ def _of_person(request: HttpRequest, slug: str, uid: UUID) -> SignIn:
     own = row is not None and row.identity.user_id == request.user.pk
     server = access.server_for(request.user, slug, "call_tool") if own else _server(request, slug)
     if row is None or row.identity.server_id != server.pk:
-        raise Http404("There is no such sign-in of yours in this browser. Begin again.")
+        raise Http404("You have no such sign-in in this browser. Start again.")
     return row
 
 
 @never_cache
 @require_safe
 def progress(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
-    """The state of the journey; its page asks again while a worker is at it, and rings for one that was not heard."""
+    """The state of the sign-in. While a worker is busy the page polls, which also repeats a wake-up that was lost."""
     row = _of_person(request, slug, uid)
     if row.state == SignInState.DONE:
-        messages.success(request, f"Signed in at {urlsplit(row.issuer).netloc}. The session opens again.")
+        messages.success(request, f"Signed in at {urlsplit(row.issuer).netloc}. The session is reconnecting.")
         return _leave(request, reverse("servers:tools", args=[slug]))
     over = row.expires_at <= timezone.now()
     if row.state in _WAITS_FOR_WORKER and not over:
         sign_ins.ask(row)
     context: dict[str, Any] = server_context(
-        request, server_pages.header(access.seen_by(request.user, row.identity.server)), "settings"
+        request, server_page.header(access.seen_by(request.user, row.identity.server)), "settings"
     )
     context |= {"row": row, "over": over, "host": urlsplit(row.issuer).netloc, "insecure": row.issuer[:5] == "http:"}
     expected = issuers.expected(row.identity.server)
     context["expected"] = expected if expected and expected.issuer == row.issuer else None
-    fragment = "sessions/authorization/_progress.html"
-    return render(request, fragment if request.htmx else "sessions/authorization/progress.html", context)
+    fragment = "authorization/_progress.html"
+    return render(request, fragment if request.htmx else "authorization/progress.html", context)
 
 
 def _leave(request: HttpRequest, url: str) -> HttpResponse:
-    """To another page, also from a fragment."""
+    """Redirect to another page, even from a fragment."""
     if not request.htmx:
         return redirect(url)
     response = HttpResponse()
@@ -124,7 +125,7 @@ def go(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
         return redirect("servers:sign_in_progress", slug, uid)
     url = sign_ins.address(row)
     if urlsplit(url).scheme not in ("https", "http"):
-        raise Http404("This is no address to send a browser to.")
+        raise Http404("This redirect address is not valid.")
     return _quiet(HttpResponseRedirect(url))
 
 
@@ -132,12 +133,12 @@ def go(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
 @require_safe
 @sensitive_variables()
 def callback(request: HttpRequest) -> HttpResponse:
-    """Where the authorization server sends the browser. What it brings is judged in a worker (`iss` first)."""
+    """Where the authorization server redirects the browser. A worker validates the parameters (`iss` first)."""
     try:
         row = sign_ins.answer(request.user, _browser(request), request.GET.dict())
     except sign_ins.Forged:
         context = {"nav": "servers"}
-        return _quiet(render(request, "sessions/authorization/forged.html", context, status=400))
+        return _quiet(render(request, "authorization/forged.html", context, status=400))
     return _quiet(redirect("servers:sign_in_progress", row.identity.server.slug, row.uid))
 
 
@@ -149,5 +150,5 @@ def _quiet(response: HttpResponse) -> HttpResponse:
 @login_not_required
 @require_safe
 def client(request: HttpRequest) -> JsonResponse:
-    """Who this installation is, for authorization servers that read it (client ID metadata document)."""
+    """The client ID metadata document of this installation, which authorization servers read."""
     return JsonResponse(client_document.document())

@@ -1,4 +1,5 @@
-"""Calls as pages: the door without script, the page of one call, its card, its result as a file, cancel and repeat."""
+"""Calls as pages: the form without JavaScript, the page of one call, its card, its result as a file, cancel and
+repeat."""
 
 import json
 from typing import Any
@@ -15,28 +16,28 @@ from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import AuditEvent, Definition, Server
-from sessions.domain import call_rows, calls, listed, server_pages
-from sessions.domain.calls import AuditUnavailable, Given, Rejected
-from sessions.domain.operations import OPERATIONS, words_of
-from sessions.domain.resource_blocks import decoded
-from sessions.enums import CallState
-from sessions.forms import ToolForm
+from sessions.calls import placing, result_files
+from sessions.calls import rows as call_rows
+from sessions.calls.operations import OPERATIONS, words_of
+from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.catalog import search
 from sessions.models import Call
-from sessions.protocol.methods import RESOURCES_READ
+from sessions.overview import server_page
 from sessions.views.catalog import tool_list_context
+from sessions.views.forms import ToolForm
 
 TIMELINE = 100
 
 
 def visible_call(request: HttpRequest, uid: UUID) -> Call:
-    """Calls outlive their servers: one without a server is seen by whoever sees servers at all."""
+    """Calls outlive their servers: one without a server is visible to everyone who may view servers."""
     if not access.may(request.user, "view"):
-        raise Http404("There is no such call, or you may not see it.")
+        raise Http404("This call does not exist, or you don't have access to it.")
     seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
     rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result", "repeats")
     call = rows.filter(seen, call_rows.seen(request.user), uid=uid).first()
     if call is None:
-        raise Http404("There is no such call, or you may not see it.")
+        raise Http404("This call does not exist, or you don't have access to it.")
     return call
 
 
@@ -49,13 +50,14 @@ def see_other(call: Call) -> HttpResponseRedirect:
 # --- placing ---------------------------------------------------------------------------------------------------------
 @require_POST
 def place(request: HttpRequest, slug: str) -> HttpResponse:
-    """The same call as by the socket. A refused one shows the form again with the errors at their fields."""
+    """The same call as through the socket. If it is refused, the form is shown again with the errors at their
+    fields."""
     server = access.server_for(request.user, slug)
     tool = request.GET.get("tool", "")
     fields = {name: [str(value) for value in values] for name, values in request.POST.lists()}
-    given = Given(form=fields, confirm=request.POST.get("_confirm", ""))
+    given = Given(form=fields, confirm=request.POST.get("_confirm", ""), as_task="_task" in request.POST)
     try:
-        call = calls.place(Actor.of(request), request.user, server, tool, given)
+        call = placing.place(Actor.of(request), request.user, server, tool, given)
     except Rejected as problem:
         return _form_again(request, server, tool, problem.message, 422)
     except AuditUnavailable as problem:
@@ -64,32 +66,32 @@ def place(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _form_again(request: HttpRequest, server: Server, tool: str, message: str, status: int) -> HttpResponse:
-    definition = server_pages.definitions(server, DefinitionKind.TOOL).filter(key=tool).first()
+    definition = server_page.definitions(server, DefinitionKind.TOOL).filter(key=tool).first()
     messages.error(request, message)
     if definition is None:
         return redirect("servers:tools", server.slug)
     data = request.POST.copy()
     data["_validate"] = "1"
-    found = listed.offered(server, DefinitionKind.TOOL)
-    context = tool_list_context(request, server_pages.header(server), found) | {
+    found = search.offered(server, DefinitionKind.TOOL)
+    context = tool_list_context(request, server_page.header(server), found) | {
         "definition": definition,
-        "entry": server_pages.tool_entry(definition),
-        "tool": server_pages.body(definition),
+        "entry": server_page.tool_entry(definition),
+        "tool": server_page.body(definition),
         "form": ToolForm(definition, data, posted=True),
-        "calls": server_pages.recent_calls(server, definition.key),
+        "calls": server_page.recent_calls(server, definition.key),
     }
-    return render(request, "sessions/catalog/tools.html", context, status=status)
+    return render(request, "catalog/tools.html", context, status=status)
 
 
 @require_http_methods(["GET", "POST"])
 def repeat(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """GET shows what would be sent and asks; POST makes a new call that names the old one."""
+    """GET shows what would be sent and asks; POST makes a new call that refers to the old one."""
     call = visible_call(request, uid)
     problem = None
     if request.method == "POST":
         try:
             confirm = request.POST.get("confirm", "")
-            return see_other(calls.repeat(Actor.of(request), request.user, call, confirm=confirm))
+            return see_other(placing.repeat(Actor.of(request), request.user, call, confirm=confirm))
         except (Rejected, AuditUnavailable) as refusal:
             problem = refusal
     context = _page(request, call) | {
@@ -97,9 +99,9 @@ def repeat(request: HttpRequest, uid: UUID) -> HttpResponse:
         "errors": getattr(problem, "errors", {}),
         "ask_name": _destructive(call) or getattr(problem, "confirm", "") == "name",
         "ask_unchecked": getattr(problem, "confirm", "") == "unchecked",
-        "unknown": call.state == CallState.OUTCOME_UNKNOWN,
+        "unknown": call.effect_unknown,
     }
-    return render(request, "sessions/calls/repeat.html", context, status=422 if problem else 200)
+    return render(request, "calls/repeat.html", context, status=422 if problem else 200)
 
 
 def _destructive(call: Call) -> bool:
@@ -108,25 +110,25 @@ def _destructive(call: Call) -> bool:
         return False
     kind, key = operation.place(call.target)
     definition = Definition.objects.filter(identity=call.identity_id, kind=kind, key=key, removed_at=None).first()
-    return definition is not None and operation.destructive(server_pages.body(definition))
+    return definition is not None and operation.destructive(server_page.body(definition))
 
 
 @require_POST
 def cancel(request: HttpRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
     try:
-        asked = calls.cancel(Actor.of(request), request.user, call)
+        asked = placing.cancel(Actor.of(request), request.user, call)
     except AuditUnavailable as problem:
         messages.error(request, str(problem))
     else:
-        said = "The server was asked to stop." if asked and call.sent_at else "Cancelled."
-        messages.success(request, said) if asked else messages.info(request, "The call was over already.")
+        said = "Cancellation sent to the server." if asked and call.sent_at else "Cancelled."
+        messages.success(request, said) if asked else messages.info(request, "The call had already finished.")
     return HttpResponse(status=204) if request.htmx else see_other(call)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 def _page(request: HttpRequest, call: Call) -> dict[str, Any]:
-    may_read = calls.may_read(request.user, call)
+    may_read = placing.may_read(request.user, call)
     return {
         "nav": "servers",
         "call": call,
@@ -139,14 +141,14 @@ def _page(request: HttpRequest, call: Call) -> dict[str, Any]:
 
 @require_safe
 def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """Everything of one call, live for everybody who may see it."""
+    """Everything about one call, live for everyone who may see it."""
     call = visible_call(request, uid)
     context = _page(request, call) | {
         "attempts": call.attempts.all(),
         "repetitions": call.repeated_by.filter(call_rows.seen(request.user)).order_by("id")[:20],
         "timeline": _timeline(request, call),
     }
-    return render(request, "sessions/calls/detail.html", context)
+    return render(request, "calls/detail.html", context)
 
 
 def _timeline(request: HttpRequest, call: Call) -> list[AuditEvent]:
@@ -158,8 +160,8 @@ def _timeline(request: HttpRequest, call: Call) -> list[AuditEvent]:
 @require_safe
 def card(request: HttpRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
-    context = {"call": call, "may_read": calls.may_read(request.user, call)}
-    return render(request, "sessions/calls/_card.html", context)
+    context = {"call": call, "may_read": placing.may_read(request.user, call)}
+    return render(request, "calls/_card.html", context)
 
 
 @require_safe
@@ -172,20 +174,36 @@ def result(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_safe
 def content(request: HttpRequest, uid: UUID, position: int) -> HttpResponse:
-    """One content of a resource that was read, as the bytes that it is."""
+    """One content of a result, as raw bytes."""
     call = visible_call(request, uid)
-    if call.method != RESOURCES_READ:
-        raise Http404("This call read no resource.")
-    value = json.loads(_result_text(request, call))
-    listed = value.get("contents") if isinstance(value, dict) else None
-    data = decoded(listed[position]) if isinstance(listed, list) and position < len(listed) else None
-    if data is None:
-        raise Http404("There is no such content in this result.")
-    return _file(data, "application/octet-stream", f"call-{call.pk}-{position + 1}.bin")
+    items = result_files.items_of(call.method, _result_object(request, call))
+    found = result_files.file_of(items[position], f"call-{call.pk}-{position + 1}") if position < len(items) else None
+    if found is None:
+        raise Http404("This result has no such content.")
+    return _file(found.data, found.mime, found.name)
+
+
+@require_safe
+def structured(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """The structured part of a tool's result. Pages show it as a tree only if it is small enough."""
+    call = visible_call(request, uid)
+    value = _result_object(request, call)
+    if "structuredContent" not in value:
+        raise Http404("This result has no structured content.")
+    text = json.dumps(value["structuredContent"], indent=2, ensure_ascii=False)
+    return _file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}-structured.json")
+
+
+def _result_object(request: HttpRequest, call: Call) -> dict[str, Any]:
+    try:
+        value = json.loads(_result_text(request, call))
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {}
 
 
 def _result_text(request: HttpRequest, call: Call) -> str:
-    if not calls.may_read(request.user, call):
+    if not placing.may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
     payload = call.result or call.late_result
     text = payloads.read(payload) if payload is not None else None
@@ -195,7 +213,7 @@ def _result_text(request: HttpRequest, call: Call) -> str:
 
 
 def _file(data: bytes, kind: str, name: str) -> HttpResponse:
-    """A browser must never take what a server sent for a page of ours."""
+    """A browser must never treat what a server sent as a page of ours."""
     response = HttpResponse(data, content_type=kind)
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     response.headers["X-Content-Type-Options"] = "nosniff"

@@ -8,12 +8,16 @@ from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.enums import DefinitionKind
+from servers.kit.filters import ignored
 from servers.models import Definition, Server
-from sessions.domain import listed, log_page, server_pages
-from sessions.domain.listed import Listed
-from sessions.domain.log_page import LogFilter
+from sessions.catalog import search
+from sessions.catalog.search import Listed
+from sessions.connections import log_page
+from sessions.connections.log_page import LogFilter
 from sessions.enums import LogSource
-from sessions.forms import ToolForm
+from sessions.mcp.core.capabilities import declares
+from sessions.overview import server_page
+from sessions.views.forms import ToolForm
 from sessions.views.servers import list_context, server_context
 
 
@@ -23,7 +27,7 @@ def _cursor(request: HttpRequest) -> int | None:
 
 
 def _tool(server: Server, name: str) -> Definition:
-    definition = server_pages.definitions(server, DefinitionKind.TOOL).filter(key=name).first()
+    definition = server_page.definitions(server, DefinitionKind.TOOL).filter(key=name).first()
     if definition is None:
         raise Http404("No such tool")
     return definition
@@ -31,68 +35,78 @@ def _tool(server: Server, name: str) -> Definition:
 
 @require_safe
 def tools(request: HttpRequest, slug: str) -> HttpResponse:
-    """The list at the left, the form of `?tool=` (or of the first one) in the middle, its calls at the right."""
+    """The list on the left, the form of `?tool=` (or of the first tool) in the middle, its calls on the right."""
     server = access.server_for(request.user, slug)
-    # The age of the lists is read before them: a page that looks older than it is loads again, the other way round never.
-    header = server_pages.header(server)
-    found = listed.offered(server, DefinitionKind.TOOL, listed.words_of(request.GET))
+    # Read the age of the lists before the lists. A page that seems older than it is only reloads needlessly; one that
+    # seems newer would stay outdated.
+    header = server_page.header(server)
+    found = search.offered(server, DefinitionKind.TOOL, search.words_of(request.GET))
     context = tool_list_context(request, header, found)
     if definition := _chosen(server, request.GET.get("tool", ""), found):
         context |= _tool_context(server, definition, request.GET)
-    return render(request, "sessions/catalog/tools.html", context)
+    return render(request, "catalog/tools.html", context)
 
 
 def tool_list_context(
-    request: HttpRequest, header: server_pages.ServerHeader, found: Listed[Definition]
+    request: HttpRequest, header: server_page.ServerHeader, found: Listed[Definition]
 ) -> dict[str, Any]:
     context = list_context(request, header, "tools", (DefinitionKind.TOOL, found))
-    return context | {"groups": server_pages.tool_groups(found.rows)}
+    return context | {"groups": server_page.tool_groups(found.rows)}
 
 
 def _chosen(server: Server, name: str, found: Listed[Definition]) -> Definition | None:
-    """The one that is named, else the first: of what was found, or of all where a search found nothing."""
+    """The named one, else the first match, or the first of all if the search found nothing."""
     if name:
         return _tool(server, name)
-    return found.rows[0] if found.rows else server_pages.definitions(server, DefinitionKind.TOOL).first()
+    return found.rows[0] if found.rows else server_page.definitions(server, DefinitionKind.TOOL).first()
 
 
 def _tool_context(server: Server, definition: Definition, data: QueryDict) -> dict[str, Any]:
     form = ToolForm(definition, data, posted=False)
     return {
         "definition": definition,
-        "entry": server_pages.tool_entry(definition),
-        "tool": server_pages.body(definition),
+        "entry": server_page.tool_entry(definition),
+        "tool": server_page.body(definition),
         "form": form,
-        "calls": server_pages.recent_calls(server, definition.key),
+        "calls": server_page.recent_calls(server, definition.key),
     }
 
 
 @require_POST
 def tool_form(request: HttpRequest, slug: str) -> HttpResponse:
-    """The form again after a structural edit, a switch of mode or a refused call: nothing is run here."""
+    """The form again after a structural edit, a switch of mode or a refused call, or from a draft that the browser
+    stored, or empty. Nothing is run here."""
     server = access.server_for(request.user, slug)
-    form = ToolForm(_tool(server, request.GET.get("tool", "")), request.POST, posted=True)
-    return render(request, "sessions/catalog/_tool_form.html", {"server": server, "form": form})
+    posted = "_clear" not in request.POST
+    form = ToolForm(_tool(server, request.GET.get("tool", "")), request.POST, posted=posted)
+    context = {"server": server, "form": form, "rights": access.rights(request.user)}
+    return render(request, "catalog/_tool_form.html", context)
 
 
 @require_safe
 def logs(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     chosen = LogFilter.of(*(request.GET.get(name, "") for name in ("level", "source", "text")))
-    context = server_context(request, server_pages.header(server), "logs") | {
+    header = server_page.header(server)
+    understood = {"level": chosen.level, "source": chosen.source}
+    context = server_context(request, header, "logs") | {
+        "logs_offered": header.mcp_session is not None and declares(header.mcp_session.server_capabilities, "logging"),
         "page": log_page.log_page(server, chosen, _cursor(request)),
         "chosen": chosen,
         "levels": log_page.LEVELS,
         "sources": LogSource.choices,
+        "ignored_filters": ignored(request.GET, understood),
     }
-    return render(request, "sessions/catalog/logs.html", context)
+    return render(request, "catalog/logs.html", context)
 
 
 @require_safe
 def history(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
-    context = server_context(request, server_pages.header(server), "history")
+    context = server_context(request, server_page.header(server), "history")
     method = request.GET.get("method", "")
-    context |= {"page": server_pages.history(request.user, server, _cursor(request), method)}
-    context |= {"method": method, "methods": server_pages.HISTORY_METHODS}
-    return render(request, "sessions/catalog/history.html", context)
+    context |= {"page": server_page.history(request.user, server, _cursor(request), method)}
+    known = method if method in dict(server_page.HISTORY_METHODS) else ""
+    context |= {"method": known, "methods": server_page.HISTORY_METHODS}
+    context |= {"ignored_filters": ignored(request.GET, {"method": known})}
+    return render(request, "catalog/history.html", context)

@@ -1,4 +1,4 @@
-"""What a completion brought, as the page that asked for it wants it."""
+"""The result of a completion, for the page that requested it."""
 
 import json
 from typing import Any
@@ -9,23 +9,23 @@ from django.views.decorators.http import require_safe
 
 from servers import access
 from servers.audit import payloads
-from servers.templatetags._visible import visible_text
-from sessions.domain.calls import may_read
+from servers.kit.visible import visible_text
+from sessions.calls.placing import may_read
+from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call
-from sessions.protocol.methods import COMPLETE
 from sessions.views.calls import visible_call
 
-#: by the specification; a server that sends more is cut
+#: limit of the specification; further values are dropped
 VALUES = 100
 VALUE_CHARS = 1_000
 
 
 @require_safe
 def values(request: HttpRequest, uid: UUID) -> JsonResponse:
-    """`{"state", "final", "values": [{"value", "shown"}], "more"}`; no values while it runs and where it failed."""
+    """`{"state", "final", "values": [{"value", "shown"}], "more"}`. No values while it runs or if it failed."""
     call = visible_call(request, uid)
     if call.method != COMPLETE:
-        raise Http404("This call is no completion.")
+        raise Http404("This call is not a completion.")
     if not may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
     completion = _completion(call)

@@ -9,7 +9,8 @@ from django.views.decorators.http import require_safe
 from servers import access
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from sessions.domain import definition_history, server_pages
+from sessions.catalog import history as definition_history
+from sessions.overview import server_page
 from sessions.views.servers import server_context
 
 _TABS = {
@@ -27,39 +28,39 @@ def number(text: str) -> int | None:
 
 @require_safe
 def history(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
-    """`?key=` names the definition; `?version=` and `?against=` the two that are compared."""
+    """`?key=` names the definition, `?version=` and `?against=` the two versions to compare."""
     server = access.server_for(request.user, slug)
     definition = _definition(server, kind, request.GET.get("key", ""))
     tab, parameter = _TABS[DefinitionKind(definition.kind)]
-    context = server_context(request, server_pages.header(server), tab) | {
+    context = server_context(request, server_page.header(server), tab) | {
         "definition": definition,
         "kind_word": DefinitionKind(definition.kind).label,
         "parameter": parameter,
         "versions": definition_history.versions(definition, number(request.GET.get("before", ""))),
     }
-    return render(request, "sessions/catalog/versions.html", context | _chosen(request, definition))
+    return render(request, "catalog/versions.html", context | _chosen(request, definition))
 
 
 def _definition(server: Server, kind: str, key: str) -> Definition:
     if kind not in DefinitionKind.values:
-        raise Http404("There is no such kind.")
+        raise Http404("This kind does not exist.")
     definition = definition_history.definition_of(server, kind, key)
     if definition is None:
-        raise Http404("The server never listed this.")
+        raise Http404("The server has never listed this.")
     return definition
 
 
 def _chosen(request: HttpRequest, definition: Definition) -> dict[str, Any]:
-    """The version that is looked at, and the one it is compared with: the one before, unless another is named."""
+    """The shown version and the one to compare it with: the named one, else the previous one."""
     chosen = definition_history.version(definition, number(request.GET.get("version", "")))
     against = number(request.GET.get("against", ""))
     if chosen is None:
-        raise Http404("There is no such version.")
+        raise Http404("This version does not exist.")
     other = (
         definition_history.version(definition, against) if against else definition_history.before(definition, chosen)
     )
     if against and other is None:
-        raise Http404("There is no such version.")
+        raise Http404("This version does not exist.")
     comparable = other is not None and other.described and chosen.described
     return {
         "chosen": chosen,

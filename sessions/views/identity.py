@@ -1,4 +1,5 @@
-"""*Identity*: as whom somebody speaks to a server, with a credential of their own, and the way back to the shared one."""
+"""*Identity*: with which identity a user's calls reach a server, the user's own credentials, and the way back to the
+shared identity."""
 
 from typing import Any
 from uuid import UUID
@@ -12,56 +13,57 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.audit.record import Actor
+from servers.credentials import board, identities, vault
+from servers.credentials.forms.credential import ENTERED, OwnCredentialForm
+from servers.credentials.kinds import Parts
 from servers.crypto import SealError
-from servers.domain import credential_board, credentials, identities
-from servers.domain.credential_parts import Parts
 from servers.enums import CredentialKind, TransportKind
-from servers.forms.credential import ENTERED, OwnCredentialForm
 from servers.models import Credential, Identity, Server
-from sessions.domain import listed, server_pages
+from sessions.catalog import search
+from sessions.overview import server_page
 from sessions.views.servers import server_context
 
 SUBSCRIPTIONS_SHOWN = 50
 
 
 def _own(request: HttpRequest, server: Server) -> Identity | None:
-    """Also one that does not count now, since the server speaks as one for all."""
+    """Includes an identity that is not used now, because the server uses only the shared one."""
     return access.own_identities(request.user).filter(server=server).first()
 
 
 def _context(request: HttpRequest, server: Server) -> dict[str, Any]:
     own = _own(request, server)
-    return server_context(request, server_pages.header(server), "identity") | {
+    return server_context(request, server_page.header(server), "identity") | {
         "own": own,
-        "uses": credential_board.own_uses(own) if own else [],
-        "place": credential_board.place_words(server),
+        "uses": board.own_uses(own) if own else [],
+        "place": board.place_words(server),
     }
 
 
 @require_safe
 def page(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
-    return render(request, "sessions/identity/page.html", _context(request, server))
+    return render(request, "identity/page.html", _context(request, server))
 
 
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def add(request: HttpRequest, slug: str) -> HttpResponse:
-    """`?kind=` chooses the boxes. The identity begins with its first credential."""
+    """`?kind=` chooses the fields. The first credential creates the identity."""
     server = access.server_for(request.user, slug, identities.RIGHT)
     kinds = _kinds(server)
-    wanted = request.GET.get("kind", "")
-    kind = CredentialKind(wanted) if wanted in kinds else kinds[0]
+    requested = request.GET.get("kind", "")
+    kind = CredentialKind(requested) if requested in kinds else kinds[0]
     form = OwnCredentialForm(kind, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and (made := _created(request, server, form)) is not None:
-        messages.success(request, f"{made.name} is sealed. Your own session connects with it.")
+        messages.success(request, f"{made.name} is stored encrypted. Your personal session connects with it.")
         return redirect("servers:identity", server.slug)
     context = _context(request, server) | {"form": form, "kind": kind, "kinds": kinds}
-    return render(request, "sessions/identity/add.html", context, status=422 if form.errors else 200)
+    return render(request, "identity/add.html", context, status=422 if form.errors else 200)
 
 
 def _kinds(server: Server) -> list[CredentialKind]:
-    """What a reference stands for is the operator's, so nobody's own session speaks with it."""
+    """References belong to the operator, so personal sessions cannot use them."""
     local = server.transport == TransportKind.STDIO
     return [kind for kind in ENTERED if (kind == CredentialKind.ENVIRONMENT) == local and not kind.by_reference]
 
@@ -70,7 +72,7 @@ def _created(request: HttpRequest, server: Server, form: OwnCredentialForm) -> C
     actor = Actor.of(request)
     try:
         parts = Parts(form.kind, form.details(), form.secrets())
-        return credentials.create_own(actor, request.user, server, parts)
+        return vault.create_own(actor, request.user, server, parts)
     except ValidationError as problem:
         form.refuse(problem)
     except SealError as problem:
@@ -84,12 +86,12 @@ def remove(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
     credential = Credential.objects.filter(uid=uid, owner_id=request.user.pk).first()
     try:
         if credential is None:
-            raise ValidationError("This is no credential of yours here.")
-        credentials.delete_own(Actor.of(request), request.user, server, credential)
+            raise ValidationError("You don't have this credential on this server.")
+        vault.delete_own(Actor.of(request), request.user, server, credential)
     except ValidationError as problem:
         messages.error(request, " ".join(problem.messages))
     else:
-        messages.success(request, f"{credential.name} is deleted. Your own session connects without it.")
+        messages.success(request, f"{credential.name} is deleted. Your personal session connects without it.")
     return redirect("servers:identity", server.slug)
 
 
@@ -99,13 +101,13 @@ def give_up(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     own = _own(request, server)
     if own is None:
-        messages.info(request, "You have no own identity here.")
+        messages.info(request, "You have no personal identity on this server.")
         return redirect("servers:identity", server.slug)
     if request.method == "POST":
         identities.end(Actor.of(request), request.user, server)
         messages.success(request, f"Your own credentials for {server.name} are deleted and your session is closed.")
         return redirect("servers:identity", server.slug)
     server.seen_as = own.pk
-    watched = listed.watched(server)
+    watched = search.watched(server)
     context = _context(request, server) | {"watched": watched, "shown": watched.rows[:SUBSCRIPTIONS_SHOWN]}
-    return render(request, "sessions/identity/give_up.html", context)
+    return render(request, "identity/give_up.html", context)

@@ -1,4 +1,4 @@
-"""Import and export of servers: paste or upload, look at what would become of each, decide; and the way back."""
+"""Import and export of servers: paste or upload, preview what happens to each server, decide; and the export."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from servers import access
+from servers import access, connect_limit
 from servers.audit.record import Actor
 from servers.crypto import SealError
-from servers.domain import exporting, pace
-from servers.domain.importing import held
-from servers.domain.importing.applying import apply
-from servers.domain.importing.document import Document, read
-from servers.domain.importing.planning import plan
 from servers.models import ServerDraft
-from sessions.domain.import_page import offer, summary
-from sessions.forms_importing import ExportForm, ImportForm, decisions
+from servers.registration import exporting
+from servers.registration.importing import held
+from servers.registration.importing.applying import apply
+from servers.registration.importing.document import Document, read
+from servers.registration.importing.forms import ExportForm, ImportForm, decisions
+from servers.registration.importing.planning import plan
+from servers.registration.importing.preview import offer, summary
 
 
 @sensitive_post_parameters()
@@ -32,13 +32,13 @@ def start(request: HttpRequest) -> HttpResponse:
         except SealError as problem:
             form.add_error(None, str(problem))
     status = 422 if form.errors else 200
-    return render(request, "sessions/import/start.html", {"nav": "servers", "form": form.as_asked()}, status=status)
+    return render(request, "import/start.html", {"nav": "servers", "form": form.as_asked()}, status=status)
 
 
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def preview(request: HttpRequest, uid: Any) -> HttpResponse:
-    """What would become of each server; after *Import*, what became of it."""
+    """What would happen to each server; after *Import*, what happened."""
     access.require(request.user, "add_server")
     draft = access.import_for(request.user, uid)
     try:
@@ -61,19 +61,19 @@ def preview(request: HttpRequest, uid: Any) -> HttpResponse:
         "summary": summary(proposals),
         "decidable": any(len(one.choices) > 1 for one in offers),
     }
-    return render(request, "sessions/import/preview.html", context)
+    return render(request, "import/preview.html", context)
 
 
 def _applied(request: HttpRequest, draft: ServerDraft, document: Document | None) -> HttpResponseRedirect:
     shown = request.POST.get("version", "")
     back = redirect("servers:import_preview", draft.uid)
     try:
-        pace.require(request.user, *pace.IMPORTED)
-    except pace.TooOften as problem:
+        connect_limit.require(request.user, *connect_limit.IMPORTED)
+    except connect_limit.TooOften as problem:
         messages.error(request, problem.message)
         return back
     if document is None or not shown.isdigit() or not held.claim(draft, int(shown)):
-        messages.info(request, "This import was applied already. Here is what became of it.")
+        messages.info(request, "This import has already been applied. Here is the result.")
         return back
     proposals = plan(request.user, document)
     outcomes = apply(Actor.of(request), request.user, document, proposals, decisions(request.POST, proposals))
@@ -83,7 +83,7 @@ def _applied(request: HttpRequest, draft: ServerDraft, document: Document | None
 
 @require_http_methods(["GET", "POST"])
 def export(request: HttpRequest) -> HttpResponse:
-    """The file is answered to a POST: an address that was opened by accident writes nothing down."""
+    """Only a POST returns the file: opening the URL by accident writes no audit event."""
     access.require(request.user, "view_server")
     servers = access.visible_servers(request.user).filter(archived_at=None).select_related("owner")
     form = ExportForm(request.POST if request.method == "POST" else None, servers=servers)
@@ -97,4 +97,4 @@ def export(request: HttpRequest) -> HttpResponse:
         }
         return HttpResponse(text, content_type="application/json", headers=headers)
     context = {"nav": "servers", "form": form, "any_server": servers.exists()}
-    return render(request, "sessions/import/export.html", context, status=422 if form.errors else 200)
+    return render(request, "import/export.html", context, status=422 if form.errors else 200)

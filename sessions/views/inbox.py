@@ -1,4 +1,4 @@
-"""The inbox: what servers ask a person, one page a question, and the ways to answer."""
+"""The inbox: requests of servers to people, one page per question, and the ways to answer."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -11,23 +11,24 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.audit.record import Actor
-from sessions.domain import inbox, question_card
-from sessions.domain.inbox import Action, AuditUnavailable, Given, Unfit
-from sessions.domain.visit_address import read_address
 from sessions.enums import QuestionKind
+from sessions.inbox import answering
+from sessions.inbox import card as question_card
+from sessions.inbox.answering import Action, AuditUnavailable, Given, Unfit
+from sessions.inbox.visit_address import read_address
 from sessions.models import Question
 from sessions.views.inbox_forms import ElicitationForm, SamplingForm, edits, posted
 
 _SAID = {
-    "accept": "Your answer is on its way to {server}.",
-    "decline": "{server} is told that you declined.",
-    "cancel": "{server} is told that the question was cancelled.",
+    "accept": "Answer sent to {server}.",
+    "decline": "Declined. {server} will be notified.",
+    "cancel": "Dismissed. {server} may ask again.",
 }
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    """Open questions first, the one that ends soonest at the top; then those that are over, newest first."""
+    """Open questions first, the one that expires soonest at the top; then ended ones, newest first."""
     word = request.GET.get("before", "")
     before = int(word) if word.isascii() and word.isdigit() and len(word) < 19 else None
     context = {
@@ -36,7 +37,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "ended": question_card.ended_page(request.user, before),
         "rights": access.rights(request.user),
     }
-    return render(request, "sessions/inbox/index.html", context)
+    return render(request, "inbox/index.html", context)
 
 
 @require_safe
@@ -47,7 +48,7 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
 def _question(request: HttpRequest, uid: UUID) -> Question:
     question = question_card.seen(request.user).filter(uid=uid).first()
     if question is None:
-        raise Http404("There is no such question, or you may not see it.")
+        raise Http404("This request does not exist, or you don't have access to it.")
     return question
 
 
@@ -64,7 +65,7 @@ def _page(request: HttpRequest, question: Question, form: Any = None, status: in
         "following": None if card.open else question_card.next_open(request.user, question.uid),
         "rights": access.rights(request.user),
     }
-    return render(request, "sessions/inbox/detail.html", context, status=status)
+    return render(request, "inbox/detail.html", context, status=status)
 
 
 def _blank_form(card: question_card.QuestionCard) -> Any:
@@ -76,21 +77,21 @@ def _blank_form(card: question_card.QuestionCard) -> Any:
 # --- acting ----------------------------------------------------------------------------------------------------------
 @require_POST
 def take(request: HttpRequest, uid: UUID) -> HttpResponse:
-    done = "It is yours now. Others see that you are on it, and may still answer."
-    return _done(request, uid, inbox.take, done, "It is over, or somebody else took it just now.")
+    done = "Assigned to you. Others can still answer."
+    return _done(request, uid, answering.take, done, "This request was closed or assigned to someone else.")
 
 
 @require_POST
 def more_time(request: HttpRequest, uid: UUID) -> HttpResponse:
-    done = "It waits longer now, and it is yours. Others may still answer."
-    late = "It is over, cannot wait longer, or somebody else gave it more time just now."
-    return _done(request, uid, inbox.extend, done, late)
+    done = "Deadline extended and assigned to you. Others can still answer."
+    late = "This request is closed, cannot be extended, or someone else just extended it."
+    return _done(request, uid, answering.extend, done, late)
 
 
 def _done(
     request: HttpRequest, uid: UUID, verb: Callable[[Actor, Any, Question], object], done: str, late: str
 ) -> HttpResponse:
-    """`late`: what is said when somebody else, or its end, came before."""
+    """`late`: the message if another person was faster or the question had ended."""
     question = _question(request, uid)
     try:
         first = verb(Actor.of(request), request.user, question)
@@ -103,27 +104,27 @@ def _done(
 
 @require_http_methods(["GET", "POST"])
 def answer(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """A refused answer shows the form again, as it was left, with the errors at their fields.
+    """A refused answer shows the form again as it was submitted, with the errors at their fields.
 
-    That page has this address, and asks for it again when the question is over or the reader reloads: GET is the
-    question's page.
+    That page has this URL, and loads it again when the question ends or the reader reloads. So GET is the question's
+    page.
     """
     question = _question(request, uid)
     if request.method == "GET":
         return _page(request, question)
     access.require(request.user, "answer_question", question.server)
     if question.kind == QuestionKind.FORM and edits(request.POST):
-        return _page(request, question, ElicitationForm(inbox.params_of(question), request.POST))
+        return _page(request, question, ElicitationForm(answering.params_of(question), request.POST))
     action = _action(request)
     if question.kind == QuestionKind.URL and action == "accept" and _refuses_visit(question):
         return _refused(
-            request, question, None, Unfit("This address is not opened, so nobody was there. Decline or cancel.")
+            request, question, None, Unfit("This link is blocked, so it cannot be accepted. Decline or cancel.")
         )
     form = SamplingForm(request.POST) if question.kind == QuestionKind.SAMPLING and action == "accept" else None
     if form is not None and not form.is_valid():
         return _page(request, question, form, 422)
     try:
-        first = inbox.answer(Actor.of(request), request.user, question, action, _given(request, question, form))
+        first = answering.answer(Actor.of(request), request.user, question, action, _given(request, question, form))
     except Unfit as problem:
         return _refused(request, question, form, problem)
     except AuditUnavailable as problem:
@@ -134,7 +135,7 @@ def answer(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 
 def _refuses_visit(question: Question) -> bool:
-    return bool(read_address(inbox.params_of(question).get("url")).refused)
+    return bool(read_address(answering.params_of(question).get("url")).refused)
 
 
 def _action(request: HttpRequest) -> Action:
@@ -142,7 +143,7 @@ def _action(request: HttpRequest) -> Action:
     for action in get_args(Action):
         if word == action:
             return action  # type: ignore[no-any-return]  # get_args() is untyped
-    raise Http404("A question is accepted, declined or cancelled.")
+    raise Http404("Choose accept, decline or cancel.")
 
 
 def _given(request: HttpRequest, question: Question, form: SamplingForm | None) -> Given | None:
@@ -163,7 +164,7 @@ def _again(
     request: HttpRequest, question: Question, form: SamplingForm | None, errors: dict[str, list[str]], status: int
 ) -> HttpResponse:
     if question.kind == QuestionKind.FORM:
-        return _page(request, question, ElicitationForm(inbox.params_of(question), request.POST, errors), status)
+        return _page(request, question, ElicitationForm(answering.params_of(question), request.POST, errors), status)
     return _page(request, question, form, status)
 
 
@@ -171,7 +172,7 @@ def _say(request: HttpRequest, question: Question, action: Action, first: bool) 
     if first:
         messages.success(request, _SAID[action].format(server=question.server_name))
     else:
-        messages.info(request, "It was over before your answer came. Nothing of yours was sent.")
+        messages.info(request, "This request was closed before your answer arrived. Your answer was not sent.")
 
 
 def _see_other(question: Question) -> HttpResponseRedirect:

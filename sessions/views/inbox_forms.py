@@ -1,6 +1,5 @@
 """The forms of the inbox: fields of an elicitation by the server's own schema, and the answer of a model."""
 
-import re
 from functools import cached_property
 from typing import Any
 
@@ -8,24 +7,20 @@ from django import forms
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
-from sessions.domain.inbox import Given, Unfit, prefilled, requested_schema
-from sessions.schemas import jsontext, render
-from sessions.schemas.compile import compile_form
-from sessions.schemas.jsontext import JsonProblem
-from sessions.schemas.nodes import Node, ObjectNode
-from sessions.schemas.operations import apply
-from sessions.schemas.parse import parse_form
-
-_SECRET = re.compile(
-    r"(?i)pass(?:word|wd|phrase|code)|secret|token|api[ _-]?key|private[ _-]?key|credential|\bpin\b|\bcvv\b"
-)
+from servers.schemas import jsontext, render
+from servers.schemas.compile import compile_form
+from servers.schemas.jsontext import JsonProblem
+from servers.schemas.nodes import Node, ObjectNode
+from servers.schemas.operations import apply
+from servers.schemas.parse import parse_form
+from sessions.inbox.answering import Given, Unfit, prefilled, requested_schema
+from sessions.inbox.secret_fields import secret_fields
 
 
 class ElicitationForm:
-    """What a server asks for, field by field. Untouched defaults are sent, as the protocol wants it.
+    """What a server asks for, field by field. Untouched defaults are sent, as the protocol requires.
 
-    Without `data` it is as the server filled it in; with it, as the person left it. `errors` come from the answer that
-    was refused.
+    Without `data` the form has the server's defaults, with it the person's input. `errors` come from a refused answer.
     """
 
     def __init__(
@@ -53,7 +48,7 @@ class ElicitationForm:
 
     @property
     def empty(self) -> bool:
-        """A question of yes or no: there is nothing to fill in."""
+        """A yes-or-no question: there is nothing to fill in."""
         return isinstance(self.node, ObjectNode) and not self._parts
 
     @property
@@ -63,11 +58,8 @@ class ElicitationForm:
 
     @property
     def secrets(self) -> list[str]:
-        """Fields that look as if they ask for a secret, which the specification forbids."""
-        named = [
-            node.title or node.key for node in self._parts if _SECRET.search(f"{node.key} {node.title} {node.help}")
-        ]
-        return [name[:80] for name in named[:10]]
+        """Fields that seem to ask for a secret, which the specification forbids."""
+        return secret_fields(self.schema)
 
     @property
     def _parts(self) -> list[Node]:
@@ -79,23 +71,23 @@ def posted(data: QueryDict) -> dict[str, list[str]]:
 
 
 def edits(data: QueryDict) -> bool:
-    """A structural edit of the form (one more entry of a list), not an answer."""
+    """A structural edit of the form (for example one more list entry), not an answer."""
     return "_op" in data
 
 
 REASONS = [
-    ("", "Not told"),
-    ("endTurn", "endTurn: the answer is complete"),
-    ("stopSequence", "stopSequence: a stop sequence was met"),
-    ("maxTokens", "maxTokens: the limit was reached"),
-    ("toolUse", "toolUse: a tool is to be called"),
+    ("", "Not specified"),
+    ("endTurn", "endTurn: the response is complete"),
+    ("stopSequence", "stopSequence: a stop sequence was reached"),
+    ("maxTokens", "maxTokens: the token limit was reached"),
+    ("toolUse", "toolUse: the model calls a tool"),
 ]
-#: where the domain's words about a part of the answer are shown
+#: the fields that show the domain's errors about a part of the answer
 _FIELDS = {"/content": "text", "/model": "model"}
 
 
 class SamplingForm(forms.Form):
-    """What a model would have answered. Nothing is filled in beforehand."""
+    """What a model would have answered. Nothing is prefilled."""
 
     text = forms.CharField(
         label="Answer",
@@ -103,12 +95,12 @@ class SamplingForm(forms.Form):
         strip=False,
         widget=forms.Textarea(attrs={"rows": 8, "class": "answer-text"}),
     )
-    as_json = forms.BooleanField(label="The answer is JSON: one content block, or a list of them", required=False)
+    as_json = forms.BooleanField(label="Answer is JSON: one content block or a list of content blocks", required=False)
     model = forms.CharField(
         label="Model",
         max_length=200,
-        help_text="Who or which model answers. The server sees it.",
-        widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "a person, or a model's name"}),
+        help_text="Name of the person or model that answers. The server sees it.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "person or model name"}),
     )
     reason = forms.ChoiceField(label="Stop reason", choices=REASONS, required=False)
 
@@ -122,13 +114,13 @@ class SamplingForm(forms.Form):
         return cleaned
 
     def given(self) -> Given:
-        """Of a valid form."""
+        """For a valid form."""
         data = self.cleaned_data
         content = data["content"] if data["as_json"] else data["text"].replace("\r\n", "\n")
         return Given(value={"content": content, "model": data["model"], "stopReason": data["reason"]})
 
     def refuse(self, problem: Unfit) -> None:
-        """Shows the domain's words at the fields they are about."""
+        """Show the domain's errors at the fields that they concern."""
         for pointer, sentences in problem.errors.items():
             for sentence in sentences:
                 self.add_error(_FIELDS.get(pointer), sentence)

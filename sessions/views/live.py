@@ -1,12 +1,12 @@
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_POST
 
-from sessions.domain import tickets
+from sessions.live import tickets
 
 
 @require_POST
 def ticket(request: HttpRequest) -> JsonResponse:
-    """What a page shows to its socket: proof that it could send a POST with our CSRF token (security W1)."""
+    """A page's proof for its socket that it could send a POST with our CSRF token."""
     response = JsonResponse(
         {"ticket": tickets.issue(request.session.session_key or ""), "expires": tickets.LIFETIME_SECONDS}
     )

@@ -3,8 +3,9 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from servers import access
-from sessions.domain import overview as reading
-from sessions.domain import queries, question_card
+from sessions.inbox import card
+from sessions.overview import numbers as reading
+from sessions.overview import rows
 
 SERVERS_SHOWN = 12
 
@@ -14,11 +15,12 @@ def overview(request: HttpRequest) -> HttpResponse:
     servers = access.visible_servers(request.user)
     context = {
         "nav": "overview",
+        "mark": reading.mark(),  # read before what it covers
         "numbers": reading.numbers(request.user, servers),
-        "servers": queries.server_rows(request.user, servers, {"show": "active"})[:SERVERS_SHOWN],
+        "servers": rows.server_rows(request.user, servers, {"show": "active"})[:SERVERS_SHOWN],
         "calls": reading.latest_calls(request.user, servers),
         "attention": reading.attention(request.user, servers),
-        "waiting": question_card.open_count(request.user) if question_card.may_answer(request.user) else 0,
+        "waiting": card.open_count(request.user) if card.may_answer(request.user) else 0,
         "rights": access.rights(request.user),
     }
-    return render(request, "sessions/overview/overview.html", context)
+    return render(request, "overview/overview.html", context)

@@ -15,7 +15,7 @@ _EACH = 8
 
 @require_safe
 def palette(request: HttpRequest) -> JsonResponse:
-    """`{"results": [{"kind", "label", "hint", "url"}]}` for `?q=`; at most eight of a kind."""
+    """`{"results": [{"kind", "label", "hint", "url"}]}` for `?q=`; at most eight per kind."""
     words = request.GET.get("q", "").strip()[:100]
     servers = access.visible_servers(request.user).filter(archived_at=None)
     found = _servers(servers, words) + (_tools(request, servers, words) if len(words) > 1 else [])

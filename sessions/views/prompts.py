@@ -1,4 +1,4 @@
-"""The prompts of a server: the list, the form of one, what it answered, and the door without script."""
+"""The prompts of a server: the list, the form of one, its results, and the form without JavaScript."""
 
 from typing import Any
 
@@ -11,12 +11,15 @@ from servers import access
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from sessions.domain import calls, listed, prompt_page, server_pages
-from sessions.domain.calls import AuditUnavailable, Given, Rejected
-from sessions.domain.listed import Listed
+from servers.schemas.pointer import unescape
+from sessions.calls import placing
+from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.catalog import prompts as prompt_page
+from sessions.catalog import search
+from sessions.catalog.search import Listed
+from sessions.mcp.core.methods import PROMPTS_GET
 from sessions.models import McpSession
-from sessions.protocol.methods import PROMPTS_GET
-from sessions.schemas.pointer import unescape
+from sessions.overview import server_page
 from sessions.views.calls import see_other
 from sessions.views.resources import typed
 from sessions.views.servers import list_context
@@ -24,14 +27,14 @@ from sessions.views.servers import list_context
 
 @require_safe
 def page(request: HttpRequest, slug: str) -> HttpResponse:
-    """`?prompt=` chooses, `?arg.<name>=` prefills; nothing is asked for by opening the page."""
+    """`?prompt=` chooses, `?arg.<name>=` prefills. Opening the page sends nothing to the server."""
     server = access.server_for(request.user, slug)
-    return render(request, "sessions/prompts/page.html", _context(request, server, request.GET, {}))
+    return render(request, "prompts/page.html", _context(request, server, request.GET, {}))
 
 
 def _context(request: HttpRequest, server: Server, data: Any, errors: dict[str, str]) -> dict[str, Any]:
-    header = server_pages.header(server)
-    found = listed.offered(server, DefinitionKind.PROMPT, listed.words_of(request.GET))
+    header = server_page.header(server)
+    found = search.offered(server, DefinitionKind.PROMPT, search.words_of(request.GET))
     context = list_context(request, header, "prompts", (DefinitionKind.PROMPT, found)) | {"prompts": found.rows}
     definition = _chosen(server, request.GET.get("prompt", ""), found)
     if definition is None:
@@ -44,15 +47,15 @@ def _context(request: HttpRequest, server: Server, data: Any, errors: dict[str, 
 
 
 def _suggests(request: HttpRequest, session: McpSession | None, definition: Definition) -> str:
-    """Asking for suggestions is a call, which needs the right to make one."""
+    """A completion is a call, so suggestions need the right to make one."""
     if not access.may(request.user, "call_tool"):
         return ""
     return prompt_page.suggests(session, DefinitionKind.PROMPT, definition.key)
 
 
 def _chosen(server: Server, name: str, found: Listed[Definition]) -> Definition | None:
-    """The one that is named, else the first: of what was found, or of all where a search found nothing."""
-    prompts = server_pages.definitions(server, DefinitionKind.PROMPT)
+    """The named one, else the first match, or the first of all if the search found nothing."""
+    prompts = server_page.definitions(server, DefinitionKind.PROMPT)
     if not name:
         return found.rows[0] if found.rows else prompts.first()
     chosen = prompts.filter(key=name).first()
@@ -63,12 +66,13 @@ def _chosen(server: Server, name: str, found: Listed[Definition]) -> Definition 
 
 @require_POST
 def get(request: HttpRequest, slug: str) -> HttpResponse:
-    """The same call as by the socket. A refused one shows the form again with the errors at their fields."""
+    """The same call as through the socket. If it is refused, the form is shown again with the errors at their
+    fields."""
     server = access.server_for(request.user, slug)
     name = request.GET.get("prompt", "")
     given = Given(form={field: [str(value) for value in values] for field, values in request.POST.lists()})
     try:
-        return see_other(calls.place(Actor.of(request), request.user, server, name, given, method=PROMPTS_GET))
+        return see_other(placing.place(Actor.of(request), request.user, server, name, given, method=PROMPTS_GET))
     except Rejected as problem:
         messages.error(request, problem.message)
         errors = {unescape(pointer.removeprefix("/")): words[0] for pointer, words in problem.errors.items()}
@@ -76,4 +80,4 @@ def get(request: HttpRequest, slug: str) -> HttpResponse:
     except AuditUnavailable as problem:
         messages.error(request, str(problem))
         errors, status = {}, 503
-    return render(request, "sessions/prompts/page.html", _context(request, server, request.POST, errors), status=status)
+    return render(request, "prompts/page.html", _context(request, server, request.POST, errors), status=status)

@@ -11,27 +11,30 @@ from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from servers import access
+from servers import access, connect_limit
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
+from servers.credentials import board, issuers
+from servers.credentials import vault as credentials
+from servers.credentials.forms.vault import VaultForm
 from servers.crypto import SealError
-from servers.domain import credential_board, credentials, drafts, issuers, needed, pace, registration
-from servers.domain.registration import Conflict, Registration
 from servers.enums import TransportKind
-from servers.forms import ServerForm
-from servers.forms.vault import VaultForm
 from servers.models import Server
-from sessions.domain import commands, server_pages
-from sessions.domain.draft_page import draft_context
+from servers.registration import drafts, needed_credentials, registering
+from servers.registration.forms import ServerForm
+from servers.registration.registering import Conflict, Registration
+from sessions.connections import commands
+from sessions.connections.starting import unconfirmed
+from sessions.connections.test_report import draft_context
+from sessions.overview import server_page
 from sessions.views.servers import server_context
 
 DEMO = Registration(
     name="Demo server",
     transport=TransportKind.STDIO,
-    description="The MCP server that ships with mcpadmin: a few tools, resources and prompts to try everything on.",
+    description="The MCP server that ships with mcpadmin, with sample tools, resources and prompts.",
     command=settings.DEMO_COMMAND[0],
     arguments=settings.DEMO_COMMAND[1:],
-    working_directory=str(settings.BASE_DIR),  # where `-m` finds the package
     tags=["demo"],
 )
 
@@ -44,9 +47,11 @@ def add(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and _complete(form) and vault.is_valid():
         chosen = credentials.chosen(request.user, vault.chosen)
         actor = Actor.of(request)
-        server = _saved(form, lambda data: registration.register(actor, request.user, data, chosen=chosen))
+        server = _saved(form, lambda data: registering.register(actor, request.user, data, chosen=chosen))
         if server is not None:
             messages.success(request, f"{server.name} is registered.")
+            if words := unconfirmed(server.command, server.arguments):
+                messages.warning(request, words)
             return redirect("servers:tools", server.slug)
     context = {
         "nav": "servers",
@@ -57,7 +62,7 @@ def add(request: HttpRequest) -> HttpResponse:
         "rights": access.rights(request.user),
     }
     bad = form.errors or vault.errors
-    return render(request, "sessions/servers/form.html", context, status=422 if bad else 200)
+    return render(request, "servers/form.html", context, status=422 if bad else 200)
 
 
 def _vault(request: HttpRequest) -> VaultForm:
@@ -67,7 +72,7 @@ def _vault(request: HttpRequest) -> VaultForm:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def edit(request: HttpRequest, slug: str) -> HttpResponse:
-    """The second of two admins who save at once gets the differences and keeps what was typed."""
+    """If two admins save at the same time, the second one gets the differences and keeps the input."""
     server = access.server_for(request.user, slug, "change")
     form = ServerForm(request.POST or None, user=request.user, server=server)
     conflict = None
@@ -80,38 +85,37 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
         if saved is not None:
             messages.success(request, _saved_words(server, saved))
             return redirect("servers:settings", saved.slug)
-    context = server_context(request, server_pages.header(server), "settings")
+    context = server_context(request, server_page.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}
-    context |= {"uses": credential_board.uses_of(server), "attachable": credentials.attachable(server)}
+    context |= {"uses": board.uses_of(server), "attachable": credentials.attachable(server)}
     context |= {"expected_issuer": issuers.expected(server)}
     status = 409 if conflict else 422 if form.errors else 200
-    return render(request, "sessions/servers/settings.html", context, status=status)
+    return render(request, "servers/settings.html", context, status=status)
 
 
 def _saved_words(before: Server, saved: Server) -> str:
-    words = f"{saved.name} is saved. When the connection changed, a live session reconnects; calls still running then end as outcome unknown."
-    return f"{words} A live session is told of the new roots." if before.roots != saved.roots else words
+    return "Saved. The server is notified of the new roots." if before.roots != saved.roots else "Saved."
 
 
 def _change(request: HttpRequest, server: Server, form: ServerForm, data: Registration) -> Server:
     expected = form.cleaned_data["version"]
-    return registration.change(Actor.of(request), request.user, server, data, expected)
+    return registering.change(Actor.of(request), request.user, server, data, expected)
 
 
 def _with_version(request: HttpRequest, current: Server) -> Any:
-    """What was typed, now based on the version that is stored: saving again is a decision, not an accident."""
+    """The input, now based on the stored version: saving again is a decision, not an accident."""
     data = request.POST.copy()
     data["version"] = str(current.version)
     return data
 
 
 def _complete(form: ServerForm) -> bool:
-    """A press of *Add row* is a wish for another blank row, not for saving."""
-    return not form.wants_row and form.is_valid()
+    """*Add row* asks for another blank row; it does not save."""
+    return not form.adding_row and form.is_valid()
 
 
 def _saved(form: ServerForm, save: Any) -> Server | None:
-    """The server, or None with the refusal on the form."""
+    """The server, or None with the refusal shown on the form."""
     try:
         return save(Registration.of(form.registration_data()))
     except ValidationError as problem:
@@ -127,14 +131,16 @@ def clone(request: HttpRequest, slug: str) -> HttpResponse:
     name = request.POST.get("name", "").strip() or f"{server.name} (copy)"
     context = {"nav": "servers", "server": server, "name": name}
     if request.method != "POST":
-        return render(request, "sessions/servers/clone.html", context)
+        return render(request, "servers/clone.html", context)
     try:
-        copy = registration.clone(Actor.of(request), request.user, server, name)
+        copy = registering.clone(Actor.of(request), request.user, server, name)
     except ValidationError as problem:
-        return render(request, "sessions/servers/clone.html", context | {"errors": problem.messages}, status=422)
-    messages.success(request, f"{copy.name} is a disabled copy of {server.name}. Look it over, then enable it.")
-    if missing := needed.left_out(server, copy):
-        messages.warning(request, f"Value needed: {', '.join(missing)}. The copy goes without until it is given one.")
+        return render(request, "servers/clone.html", context | {"errors": problem.messages}, status=422)
+    messages.success(request, f"{copy.name} is a disabled copy of {server.name}. Review it, then enable it.")
+    if missing := needed_credentials.left_out(server, copy):
+        messages.warning(
+            request, f"Value needed: {', '.join(missing)}. The copy connects without it until you enter one."
+        )
     return redirect("servers:settings", copy.slug)
 
 
@@ -142,14 +148,14 @@ def clone(request: HttpRequest, slug: str) -> HttpResponse:
 def add_demo(request: HttpRequest) -> HttpResponse:
     actor = Actor.of(request)
     present = access.visible_servers(request.user).filter(arguments=DEMO.arguments, archived_at=None).first()
-    server = present or registration.register(actor, request.user, replace(DEMO, owner_id=request.user.pk))
+    server = present or registering.register(actor, request.user, replace(DEMO, owner_id=request.user.pk))
     return redirect("servers:tools", server.slug)
 
 
 @sensitive_post_parameters()
 @require_POST
 def test(request: HttpRequest) -> HttpResponse:
-    """Try what the form says, in a worker, without saving it. `?server=` names the one that is being edited."""
+    """Test the form's connection in a worker, without saving it. `?server=` names the server that is being edited."""
     slug = request.GET.get("server")
     server = access.server_for(request.user, slug, "change") if slug else None
     access.require(request.user, "change_server" if slug else "add_server", server)
@@ -158,32 +164,32 @@ def test(request: HttpRequest) -> HttpResponse:
     if complete and not vault.is_valid():
         form.refuse(ValidationError(list(vault.errors["credentials"])))
     if form.errors or not complete:
-        return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)
+        return render(request, "servers/_test_refused.html", {"form": form}, status=422)
     actor = Actor.of(request)
     data = Registration.of(form.registration_data())
     try:
         chosen = credentials.chosen(request.user, vault.chosen) if server is None else []
         draft = drafts.create_draft(actor, request.user, data, server, chosen)
-    except pace.TooOften as problem:
+    except connect_limit.TooOften as problem:
         form.refuse(problem)
-        context = {"form": form, "heading": "Not tried yet"}
-        answer = render(request, "sessions/servers/_test_refused.html", context, status=429)
+        context = {"form": form, "heading": "Not tested yet"}
+        answer = render(request, "servers/_test_refused.html", context, status=429)
         answer.headers["Retry-After"] = str(problem.seconds)
         return answer
     except ValidationError as problem:
         form.refuse(problem)
-        return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=422)
+        return render(request, "servers/_test_refused.html", {"form": form}, status=422)
     try:
         commands.test_draft(actor, draft, *(credential.name for credential in chosen))
     except AuditUnavailable as problem:
         form.refuse(ValidationError(str(problem)))
-        return render(request, "sessions/servers/_test_refused.html", {"form": form}, status=503)
+        return render(request, "servers/_test_refused.html", {"form": form}, status=503)
     if not request.htmx:
         return redirect("servers:test_progress", draft.uid)
-    return render(request, "sessions/servers/_test_slot.html", draft_context(draft))
+    return render(request, "servers/_test_slot.html", draft_context(draft))
 
 
 @require_safe
 def test_progress(request: HttpRequest, uid: Any) -> HttpResponse:
     draft = access.draft_for(request.user, uid)
-    return render(request, "sessions/servers/test.html", {"nav": "servers"} | draft_context(draft))
+    return render(request, "servers/test.html", {"nav": "servers"} | draft_context(draft))

@@ -1,25 +1,28 @@
-"""The resources of a server: the lists, one of them with what was last read of it, and the door without script."""
+"""The resources of a server: the lists, one resource with its last content, and the form without JavaScript."""
 
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from servers import access
+from servers import access, rights
 from servers.audit.record import Actor
-from servers.domain import rights
 from servers.enums import DefinitionKind
+from servers.kit.visible import visible_text
 from servers.models import Server
-from servers.templatetags._visible import visible_text
-from sessions.domain import calls, listed, prompt_page, resource_page, server_pages
-from sessions.domain.calls import AuditUnavailable, Given, Rejected
-from sessions.domain.plain_arguments import FIELD
-from sessions.domain.resource_page import Chosen
-from sessions.domain.template_form import TemplateForm, template_form
-from sessions.protocol.methods import RESOURCES_READ
+from sessions.calls import placing
+from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls.plain_arguments import FIELD
+from sessions.catalog import offered, prompts, search
+from sessions.catalog import resources as resource_page
+from sessions.catalog.resources import Chosen
+from sessions.catalog.template_form import TemplateForm, template_form
+from sessions.mcp.core.methods import RESOURCES_READ
+from sessions.overview import server_page
 from sessions.views.calls import see_other
 from sessions.views.servers import list_context
 
@@ -33,18 +36,19 @@ def typed(data: Any) -> dict[str, str]:
 
 @require_safe
 def page(request: HttpRequest, slug: str) -> HttpResponse:
-    """`?uri=`, or `?template=` with `?arg.<name>=`: what is chosen is prefilled and never read by opening the page."""
+    """`?uri=`, or `?template=` with `?arg.<name>=`, prefills the form. Opening the page reads nothing from the
+    server."""
     server = access.server_for(request.user, slug)
-    header = server_pages.header(server)
-    found = resource_page.lists(server, listed.words_of(request.GET))
+    header = server_page.header(server)
+    found = resource_page.lists(server, search.words_of(request.GET))
     lists = zip(_KINDS, (found.resources, found.templates), strict=True)
     context = list_context(request, header, "resources", *lists) | {"lists": found}
     chosen, form = _choose(request, server, found)
     if chosen is not None:
-        context |= _chosen_context(request, server, chosen, form)
+        context |= _chosen_context(request, header, chosen, form)
     if chosen is not None and chosen.template is not None and access.may(request.user, "call_tool"):
-        context["suggests"] = prompt_page.suggests(header.mcp_session, chosen.template.kind, chosen.template.key)
-    return render(request, "sessions/resources/page.html", context)
+        context["suggests"] = prompts.suggests(header.mcp_session, chosen.template.kind, chosen.template.key)
+    return render(request, "resources/page.html", context)
 
 
 def _choose(
@@ -64,36 +68,50 @@ def _choose(
     return (resource_page.choose_uri(server, uri) if uri else None), None
 
 
-def _chosen_context(request: HttpRequest, server: Server, chosen: Chosen, form: TemplateForm | None) -> dict[str, Any]:
+def _chosen_context(
+    request: HttpRequest, header: server_page.ServerHeader, chosen: Chosen, form: TemplateForm | None
+) -> dict[str, Any]:
+    server = header.server
     context: dict[str, Any] = {"chosen": chosen, "template_form": form}
     if not chosen.uri:
         return context
-    latest = resource_page.latest_read(server, chosen.uri)
-    kept = resource_page.kept(request.user, server, chosen.uri)
+    kept, latest = resource_page.what_was_read(request.user, server, chosen.uri)
     return context | {
         "kept": kept,
-        # What is kept came out of it: then its card says nothing more.
-        "latest": latest if latest and not (kept and kept.call == latest) else None,
-        "hidden": latest is not None and not calls.may_read(request.user, latest),
+        "latest": latest,
+        "hidden": latest is not None and not placing.may_read(request.user, latest),
         "subscription": resource_page.subscription_of(server, chosen.uri),
+        "no_subscriptions": offered.no_subscriptions(header.mcp_session),
     }
 
 
 @require_safe
 def expand(request: HttpRequest, slug: str) -> JsonResponse:
-    """The URI that a template makes of what is typed: `{"uri", "shown", "errors", "problem"}`."""
+    """The URI that a template makes of the input: `{"uri", "shown", "errors", "problem", "subscribe"}`. `subscribe` is
+    the button for that resource."""
     server = access.server_for(request.user, slug)
     template = request.GET.get("template", "")
-    if not server_pages.definitions(server, DefinitionKind.RESOURCE_TEMPLATE).filter(key=template).exists():
+    if not server_page.definitions(server, DefinitionKind.RESOURCE_TEMPLATE).filter(key=template).exists():
         raise Http404("The server does not list this template.")
     form = template_form(template, typed(request.GET), checked=True)
-    told = {"uri": form.uri, "shown": visible_text(form.uri), "errors": form.errors, "problem": form.problem}
-    return JsonResponse(told)
+    made = {"uri": form.uri, "shown": visible_text(form.uri), "errors": form.errors, "problem": form.problem}
+    return JsonResponse(made | {"subscribe": _subscribe_button(request, server, form.uri) if form.uri else ""})
+
+
+def _subscribe_button(request: HttpRequest, server: Server, uri: str) -> str:
+    context = {
+        "server": server,
+        "uri": uri,
+        "subscription": resource_page.subscription_of(server, uri),
+        "no_subscriptions": offered.no_subscriptions(server_page.session_of(server)),
+        "rights": access.rights(request.user),
+    }
+    return render_to_string("subscriptions/_subscribe.html", context, request)
 
 
 @require_POST
 def read(request: HttpRequest, slug: str) -> HttpResponse:
-    """The same call as by the socket. A refused one leads back with the reason."""
+    """The same call as through the socket. If it is refused, the response redirects back with the reason."""
     server = access.server_for(request.user, slug)
     rights.require(request.user, Actor.of(request), "call_tool", server)
     template, values = request.POST.get("template", ""), typed(request.POST)
@@ -103,7 +121,7 @@ def read(request: HttpRequest, slug: str) -> HttpResponse:
         if not uri:
             raise Rejected(form.problem or "Fill in the fields of the template." if form else "Enter a URI.")
         given = Given(value={})
-        return see_other(calls.place(Actor.of(request), request.user, server, uri, given, method=RESOURCES_READ))
+        return see_other(placing.place(Actor.of(request), request.user, server, uri, given, method=RESOURCES_READ))
     except (Rejected, AuditUnavailable) as problem:
         messages.error(request, str(problem))
     back = {"template": template} | {f"{FIELD}{name}": value for name, value in values.items()}

@@ -2,30 +2,35 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from servers import access
 from servers.enums import DefinitionKind, TransportKind
-from sessions.domain import offered, process_page, queries, server_pages, timeline
-from sessions.domain.listed import Listed, listing, words_of
-from sessions.forms import ServerListFilter
+from sessions.catalog import offered
+from sessions.catalog.search import Listed, listing, words_of
+from sessions.connections import icons, process_page, timeline
+from sessions.overview import rows as queries
+from sessions.overview import server_page
+from sessions.views.forms import ServerListFilter
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     filters = ServerListFilter(request.GET)
     rows = queries.server_rows(request.user, access.visible_servers(request.user), filters.criteria())
+    icons.load(row.server for row in rows)
     context = {
         "nav": "servers",
         "rows": rows,
         "filters": filters,
         "filtered": filters.active(),
+        "ignored_filters": filters.ignored(),
         "any_server": bool(rows) or access.visible_servers(request.user).exists(),
         "rights": access.rights(request.user),
     }
-    return render(request, "sessions/servers/index.html", context)
+    return render(request, "servers/index.html", context)
 
 
 @require_safe
@@ -36,26 +41,40 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def info(request: HttpRequest, slug: str) -> HttpResponse:
-    """*Connection info*: what the two sides told each other when they connected."""
+    """*Connection info*: what client and server declared when they connected."""
     server = access.server_for(request.user, slug)
-    header = server_pages.header(server)
+    header = server_page.header(server)
     session = header.mcp_session
-    words = server_pages.capability_words(session.server_capabilities, session.client_capabilities) if session else []
-    instructions = server_pages.shown(session.instructions) if session else ""
+    words = server_page.capability_words(session.server_capabilities, session.client_capabilities) if session else []
+    instructions = server_page.shown(session.instructions) if session else ""
     context = server_context(request, header, "info") | {
         "capabilities": words,
         "instructions": instructions,
         "missing": offered.missing(session) if session else [],
-        "cuts": server_pages.cuts(session),
+        "cuts": server_page.cuts(session),
         "timeline": timeline.lines(session),
         "process": process_page.process_page(session),
         "used_transport": TransportKind(session.transport).short if session and session.transport else "",
     }
-    return render(request, "sessions/servers/info.html", context)
+    return render(request, "servers/info.html", context)
 
 
-def server_context(request: HttpRequest, header: server_pages.ServerHeader, tab: str) -> dict[str, object]:
-    """What templates/sessions/servers/base.html needs on every tab."""
+@require_safe
+def icon(request: HttpRequest, slug: str, digest: str) -> HttpResponse:
+    """Our copy of an image that the server declared for itself or for a tool."""
+    server = access.server_for(request.user, slug)
+    found = server.icons.filter(digest=digest, data__isnull=False).first()
+    if found is None:
+        raise Http404("This icon does not exist.")
+    response = HttpResponse(bytes(found.data or b""), content_type=found.mime)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response.headers["Cache-Control"] = "private, max-age=3600"
+    return response
+
+
+def server_context(request: HttpRequest, header: server_page.ServerHeader, tab: str) -> dict[str, object]:
+    """What templates/servers/base.html needs on every tab."""
     return {
         "nav": "servers",
         "tab": tab,
@@ -69,13 +88,13 @@ def server_context(request: HttpRequest, header: server_pages.ServerHeader, tab:
 
 
 def list_context(
-    request: HttpRequest, header: server_pages.ServerHeader, tab: str, *lists: tuple[DefinitionKind, Listed[Any]]
+    request: HttpRequest, header: server_page.ServerHeader, tab: str, *lists: tuple[DefinitionKind, Listed[Any]]
 ) -> dict[str, object]:
-    """What a tab that lists something shows above its entries: what was searched for, that it was cut, why it is empty."""
+    """What a tab with a list shows above its entries: the search, whether the list is cut, why it is empty."""
     kinds = [kind for kind, _ in lists]
     total = {kind: header.counts[kind] for kind in kinds}
     return server_context(request, header, tab) | {
         "listing": listing(words_of(request.GET), total, *(rows for _, rows in lists)),
-        "cuts": [cut for cut in server_pages.cuts(header.mcp_session) if cut.kind in kinds],
+        "cuts": [cut for cut in server_page.cuts(header.mcp_session) if cut.kind in kinds],
         "why_none": offered.why(header.mcp_session, tab),
     }

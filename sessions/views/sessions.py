@@ -1,11 +1,11 @@
-"""*Sessions*: which worker holds what, and what nobody holds."""
+"""*Sessions*: which worker owns which sessions, and which have no owner."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from servers import access
-from sessions.domain import worker_board
+from sessions.connections import worker_board
 
 
 @require_safe
@@ -16,4 +16,4 @@ def index(request: HttpRequest) -> HttpResponse:
         "board": worker_board.board(personal=access.sees_personal(request.user)),
         "rights": access.rights(request.user),
     }
-    return render(request, "sessions/workers/index.html", context)
+    return render(request, "sessions/index.html", context)

@@ -1,4 +1,4 @@
-"""What a person does with a subscription: subscribe, end, delete, set, and try its webhook."""
+"""What a person does with a subscription: subscribe, end, delete, change settings, and test its webhook."""
 
 from uuid import UUID
 
@@ -13,11 +13,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 from servers import access
 from servers.audit.record import Actor
 from servers.models import Server
-from sessions.domain import subscription_history as past
-from sessions.domain import subscriptions
-from sessions.domain.subscriptions import AuditUnavailable
-from sessions.forms_subscription import ReadingForm, SettingsForm, WebhookForm
+from sessions.catalog import offered
 from sessions.models import Subscription
+from sessions.overview import server_page
+from sessions.subscriptions import history as past
+from sessions.subscriptions import subscribing
+from sessions.subscriptions.forms import ReadingForm, SettingsForm, WebhookForm
+from sessions.subscriptions.subscribing import AuditUnavailable
 from sessions.views.subscriptions import subscription_context, subscription_for
 
 
@@ -27,19 +29,20 @@ def _see_other(subscription: Subscription, page: str = "detail") -> HttpResponse
     return response
 
 
-# --- the order -------------------------------------------------------------------------------------------------------
+# --- subscribing and ending -----------------------------------------------------------------------------------------
 @require_POST
 def subscribe(request: HttpRequest, slug: str) -> HttpResponse:
-    """With htmx the button of the page that asked, in its new state; without script the subscription's own page."""
+    """With htmx, returns the button of the page in its new state; without JavaScript, redirects to the subscription's
+    page."""
     server = access.server_for(request.user, slug)
     uri, title = request.POST.get("uri", ""), request.POST.get("title", "")
     try:
-        found = subscriptions.subscribe(Actor.of(request), request.user, server, uri, title=title)
+        found = subscribing.subscribe(Actor.of(request), request.user, server, uri, title=title)
     except (ValidationError, AuditUnavailable) as problem:
         return _not_subscribed(request, server, uri, problem)
     if request.htmx:
         return _button(request, server, found.uri, found)
-    messages.success(request, "Subscribed. Every change of the resource is kept from now on.")
+    messages.success(request, "Subscribed. All changes to the resource are stored from now on.")
     return _see_other(found)
 
 
@@ -62,10 +65,11 @@ def _button(
         "uri": uri,
         "title": subscription.title if subscription else request.POST.get("title", ""),
         "subscription": subscription,
+        "no_subscriptions": offered.no_subscriptions(server_page.session_of(server)),
         "problem": problem,
         "rights": access.rights(request.user),
     }
-    return render(request, "sessions/subscriptions/_subscribe.html", context, status=422 if problem else 200)
+    return render(request, "subscriptions/_subscribe.html", context, status=422 if problem else 200)
 
 
 @require_POST
@@ -73,7 +77,7 @@ def end(request: HttpRequest, uid: UUID) -> HttpResponse:
     subscription = subscription_for(request, uid)
     problem = ""
     try:
-        subscriptions.unsubscribe(Actor.of(request), request.user, subscription)
+        subscribing.unsubscribe(Actor.of(request), request.user, subscription)
     except AuditUnavailable as refusal:
         problem = str(refusal)
     if request.htmx:
@@ -93,21 +97,21 @@ def delete(request: HttpRequest, uid: UUID) -> HttpResponse:
     access.require(request.user, "manage_subscription", subscription.server)
     if request.method == "POST":
         try:
-            subscriptions.delete(Actor.of(request), request.user, subscription)
+            subscribing.delete(Actor.of(request), request.user, subscription)
         except AuditUnavailable as problem:
             messages.error(request, str(problem))
             return _see_other(subscription)
-        messages.success(request, "The subscription and its versions are deleted.")
+        messages.success(request, "Subscription and versions deleted.")
         return redirect("subscriptions:list")
     context = {"nav": "subscriptions", "subscription": subscription, "versions": subscription.versions.count()}
-    return render(request, "sessions/subscriptions/delete.html", context)
+    return render(request, "subscriptions/delete.html", context)
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
 @never_cache
 @require_http_methods(["GET", "POST"])
 def settings(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """Two forms; `_section` says which one was sent. A new signing secret is in the answer and never again."""
+    """Two forms; `_section` says which one was sent. A new signing secret is shown in this response and never again."""
     subscription = subscription_for(request, uid)
     access.require(request.user, "manage_subscription", subscription.server)
     section = request.POST.get("_section", "") if request.method == "POST" else ""
@@ -130,14 +134,14 @@ def settings(request: HttpRequest, uid: UUID) -> HttpResponse:
         "deliveries": past.deliveries(subscription),
     }
     failed = sent is not None and bool(sent.errors)
-    return render(request, "sessions/subscriptions/settings.html", context, status=422 if failed else 200)
+    return render(request, "subscriptions/settings.html", context, status=422 if failed else 200)
 
 
-def _change(request: HttpRequest, subscription: Subscription, form: SettingsForm) -> subscriptions.Changed | None:
-    """None when it was refused; the form holds the words."""
+def _change(request: HttpRequest, subscription: Subscription, form: SettingsForm) -> subscribing.Changed | None:
+    """None if it was refused; the form then shows the errors."""
     renew = "renew" in request.POST
     try:
-        return subscriptions.change(Actor.of(request), request.user, subscription, form.settings(), renew_secret=renew)
+        return subscribing.change(Actor.of(request), request.user, subscription, form.settings(), renew_secret=renew)
     except ValidationError as problem:
         form.refuse(problem)
     except AuditUnavailable as problem:
@@ -147,14 +151,14 @@ def _change(request: HttpRequest, subscription: Subscription, form: SettingsForm
 
 @require_POST
 def test(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """Order a test message; its fate appears among the deliveries."""
+    """Request a test message. Its result appears under Deliveries."""
     subscription = subscription_for(request, uid)
     try:
-        subscriptions.send_test(Actor.of(request), request.user, subscription)
+        subscribing.send_test(Actor.of(request), request.user, subscription)
     except (ValidationError, AuditUnavailable) as problem:
         messages.error(request, _words(problem))
     else:
-        messages.success(request, "A test message is on its way. Its outcome appears under Deliveries.")
+        messages.success(request, "Test message sent. See the outcome under Deliveries.")
     target = reverse("subscriptions:settings", args=[subscription.uid]) + "#deliveries"
     response = HttpResponseRedirect(target)
     response.status_code = 303

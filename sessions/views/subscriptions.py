@@ -8,17 +8,17 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from servers import access
-from sessions.domain import subscription_board as reading
-from sessions.domain import subscription_history as past
-from sessions.forms_subscription import BoardFilter
 from sessions.models import ResourceVersion, Subscription
+from sessions.subscriptions import board as reading
+from sessions.subscriptions import history as past
+from sessions.subscriptions.forms import BoardFilter
 
 
 def subscription_for(request: HttpRequest, uid: UUID) -> Subscription:
     rows = reading.subscriptions(request.user, access.visible_servers(request.user))
     found = rows.filter(uid=uid).first()
     if found is None:
-        raise Http404("There is no such subscription, or you may not see it.")
+        raise Http404("This subscription does not exist, or you don't have access to it.")
     return found
 
 
@@ -37,16 +37,17 @@ def board(request: HttpRequest) -> HttpResponse:
         "nav": "subscriptions",
         "form": form,
         "filtered": filters != reading.Filters(),
+        "ignored_filters": form.ignored(),
         "page": page,
         "numbers": reading.numbers(request.user, servers),
         "any": bool(page.rows) or reading.subscriptions(request.user, servers).exists(),
         "rights": access.rights(request.user),
     }
-    return render(request, "sessions/subscriptions/board.html", context)
+    return render(request, "subscriptions/board.html", context)
 
 
 def subscription_context(request: HttpRequest, subscription: Subscription, tab: str) -> dict[str, Any]:
-    """What templates/sessions/subscriptions/base.html needs on every tab."""
+    """What templates/subscriptions/base.html needs on every tab."""
     session = past.session_of(subscription)
     return {
         "nav": "subscriptions",
@@ -64,12 +65,13 @@ def subscription_context(request: HttpRequest, subscription: Subscription, tab: 
 
 @require_safe
 def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """`?version=` pins one, `?against=` another one to compare it with; without them the newest and the one before."""
+    """`?version=` pins one version, `?against=` another one to compare it with; by default the newest and the previous
+    one."""
     subscription = subscription_for(request, uid)
     context = subscription_context(request, subscription, "changes")
-    wanted = number_of(request, "version")
-    item = past.version(subscription, wanted)
-    gone = wanted if item is None else None
+    number = number_of(request, "version")
+    item = past.version(subscription, number)
+    gone = number if item is None else None
     item = item or past.version(subscription, None)
     context |= {
         "history": past.history(subscription, number_of(request, "before")),
@@ -78,7 +80,7 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
         "shown": _shown(request, item) if item is not None and context["may_read"] else None,
         "as_content": request.GET.get("view") == "content",
     }
-    return render(request, "sessions/subscriptions/detail.html", context)
+    return render(request, "subscriptions/detail.html", context)
 
 
 def _shown(request: HttpRequest, item: ResourceVersion) -> past.Shown:
@@ -89,13 +91,13 @@ def _shown(request: HttpRequest, item: ResourceVersion) -> past.Shown:
 
 @require_safe
 def content(request: HttpRequest, uid: UUID, number: int) -> HttpResponse:
-    """One content of a version as it came (`?item=`), or the JSON of all: a browser must never take it for a page."""
+    """One content of a version as raw bytes (`?item=`), or the JSON of all. A browser must never treat it as a page."""
     subscription = subscription_for(request, uid)
     access.require(request.user, "view_payload", subscription.server)
     item = past.version(subscription, number)
     file = past.file_of(item, number_of(request, "item")) if item is not None else None
     if file is None:
-        raise Http404("This version is not kept any more, or it has no such content.")
+        raise Http404("This version is no longer stored or has no such content.")
     response = HttpResponse(file.data, content_type="application/octet-stream")
     response.headers["Content-Disposition"] = f'attachment; filename="{file.name}"'
     response.headers["X-Content-Type-Options"] = "nosniff"

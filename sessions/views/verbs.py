@@ -1,20 +1,24 @@
-"""What one click does to a server or its session. Each says what happens to the session, calls and subscriptions."""
+"""One-click actions on a server or its session. Confirmation pages say what happens to the session, calls and data."""
 
 from collections.abc import Callable
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from servers import access
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
-from servers.domain import registration
+from servers.enums import EraChoice
 from servers.models import Server
-from sessions.domain import commands, pausing, queries
+from servers.registration import registering
+from sessions.calls import pausing
+from sessions.connections import commands
+from sessions.mcp.core.methods import LOG_LEVELS
 from sessions.models import McpSession
+from sessions.overview import rows
 
 
 def _back(server: Server) -> HttpResponseRedirect:
@@ -24,9 +28,9 @@ def _back(server: Server) -> HttpResponseRedirect:
 def _session_verb(
     request: HttpRequest, slug: str, verb: Callable[[Actor, McpSession], bool], said: str, late: str = ""
 ) -> HttpResponse:
-    """Session verbs are orders in a row, so they answer at once; the page sees the effect live.
+    """Session verbs only change a row, so they return at once; the page sees the effect live.
 
-    `late`: what is said when somebody else was faster.
+    `late`: the message if nothing changed, for example because another person was faster.
     """
     server = access.server_for(request.user, slug, "call_tool")
     try:
@@ -46,7 +50,7 @@ def _session_verb(
 
 
 def _unavailable(request: HttpRequest, server: Server, words: str) -> HttpResponse:
-    """The database did not take the order in time."""
+    """The change was not durable in time."""
     if request.htmx:
         return HttpResponse(words, status=503, content_type="text/plain")
     messages.error(request, words)
@@ -62,77 +66,97 @@ def _needs_own(request: HttpRequest, server: Server, words: str) -> HttpResponse
 
 @require_POST
 def connect(request: HttpRequest, slug: str) -> HttpResponse:
-    return _session_verb(request, slug, commands.want_session, "Connecting {name}.")
+    return _session_verb(request, slug, commands.open_session, "Connecting {name}.")
 
 
 @require_POST
 def disconnect(request: HttpRequest, slug: str) -> HttpResponse:
-    said = (
-        "Disconnecting {name}. Calls in flight are cancelled; it opens again when someone connects it or runs a tool."
-    )
+    said = "Disconnecting {name}. Calls in flight are cancelled; it reconnects when someone connects it or runs a tool."
     return _session_verb(request, slug, commands.close_session, said)
 
 
 @require_POST
 def reconnect(request: HttpRequest, slug: str) -> HttpResponse:
-    said = "Reconnecting {name}. Calls in flight end as outcome unknown when the server does not answer first."
+    said = "Reconnecting {name}. Calls in flight end as outcome unknown if the server does not answer first."
     return _session_verb(request, slug, commands.reconnect, said)
 
 
 @require_POST
 def refresh(request: HttpRequest, slug: str) -> HttpResponse:
-    return _session_verb(request, slug, commands.refresh, "Reading the lists of {name} again.")
+    return _session_verb(request, slug, commands.refresh, "Reloading the lists of {name}.")
 
 
 @require_POST
 def retry(request: HttpRequest, slug: str) -> HttpResponse:
-    late = "{name} does not wait for a try any more."
-    return _session_verb(request, slug, pausing.retry, "Trying {name} again.", late)
+    late = "{name} is not waiting for a retry."
+    return _session_verb(request, slug, pausing.retry, "Retrying {name}.", late)
 
 
 @require_POST
 def pause(request: HttpRequest, slug: str) -> HttpResponse:
-    said = "{name} is paused. Calls in flight end first; new ones are refused until somebody resumes it."
-    return _session_verb(request, slug, pausing.pause, said, "{name} was paused already.")
+    said = "{name} is paused. Calls in flight finish first; new calls are refused until it is resumed."
+    return _session_verb(request, slug, pausing.pause, said, "{name} is already paused.")
 
 
 @require_POST
 def resume(request: HttpRequest, slug: str) -> HttpResponse:
-    said = "{name} is resumed. It connects as its connection policy says."
-    return _session_verb(request, slug, pausing.resume, said, "{name} was resumed already.")
+    said = "{name} is resumed and connects according to its connection policy."
+    return _session_verb(request, slug, pausing.resume, said, "{name} is not paused.")
+
+
+@require_POST
+def log_level(request: HttpRequest, slug: str) -> HttpResponse:
+    """The level of the log messages that the server should send. Each of its sessions has its own."""
+    level = request.POST.get("level", "")
+    if level and level not in LOG_LEVELS:
+        raise Http404("This log level does not exist.")
+    words = (
+        f"log messages of level {level} and above"
+        if level
+        else "its default log messages (in the legacy era, from the next connection)"
+    )
+    answer = _session_verb(
+        request,
+        slug,
+        lambda actor, session: commands.set_log_level(actor, session, level),
+        "{name} will send " + words + ".",
+        "{name} already uses this log level.",
+    )
+    return redirect("servers:logs", slug) if answer.status_code == 302 else answer
 
 
 @require_POST
 def enable(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
-    registration.enable(Actor.of(request), request.user, server)
-    messages.success(request, f"{server.name} is enabled. It connects as its connection policy says.")
+    registering.enable(Actor.of(request), request.user, server)
+    messages.success(request, f"{server.name} is enabled and connects according to its connection policy.")
     return _back(server)
 
 
 @require_POST
 def restore(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
-    registration.restore(Actor.of(request), request.user, server)
-    messages.success(request, f"{server.name} is back in the list, disabled until you enable it.")
+    registering.restore(Actor.of(request), request.user, server)
+    messages.success(request, f"{server.name} is restored. Enable it to connect.")
     return _back(server)
 
 
 _WORDS = {
     "disable": (
         "Disable",
-        "The session is closed, calls in flight are cancelled and new ones refused. The registration, its history "
-        "and what it offers stay. Enable it again at any time.",
+        "The session closes, calls in flight are cancelled and new calls are refused. Settings, history and definitions are kept. You can enable it again at any time.",
     ),
     "archive": (
         "Archive",
-        "The session is closed, calls in flight are cancelled and the server leaves the list. Its history stays and "
-        "it can be restored.",
+        "The session closes, calls in flight are cancelled and the server is removed from the list. Its history is kept, and you can restore it.",
+    ),
+    "legacy": (
+        "Reconnect as legacy",
+        "Sets the server to the legacy era (revision 2025-11-25 and earlier), where tools can request input while they run, and reconnects it now. Calls in flight end as outcome unknown if the server does not answer first. To undo this, choose another protocol era under Settings.",
     ),
     "delete": (
         "Delete for good",
-        "The session is closed and calls in flight are cancelled. The registration, its credentials, log and list of "
-        "tools are erased. Calls and audit events stay, with the server's name.",
+        "The session closes and calls in flight are cancelled. Settings, credentials, log and definitions are erased. Calls and audit events are kept with the server's name.",
     ),
 }
 
@@ -140,7 +164,8 @@ _WORDS = {
 def _confirmed(
     request: HttpRequest, slug: str, verb: str, right: str, act: Callable[[Server], object], said: str
 ) -> HttpResponse:
-    """GET asks, with what depends on the server; POST acts. Deleting wants the name typed."""
+    """GET asks for confirmation and shows what depends on the server; POST acts. Deleting requires the server's
+    name."""
     server = access.server_for(request.user, slug, right)
     title, effect = _WORDS[verb]
     wrong_name = verb == "delete" and request.method == "POST" and request.POST.get("name", "").strip() != server.name
@@ -152,26 +177,37 @@ def _confirmed(
             "title": title,
             "effect": effect,
             "wrong_name": wrong_name,
-            "dependents": queries.dependents(server),
+            "dependents": rows.dependents(server),
         }
-        return render(request, "sessions/servers/confirm.html", context, status=422 if wrong_name else 200)
+        return render(request, "servers/confirm.html", context, status=422 if wrong_name else 200)
     act(server)
     messages.success(request, said.format(name=server.name))
-    return redirect("servers:list") if verb != "disable" else _back(server)
+    return _back(server) if verb in ("disable", "legacy") else redirect("servers:list")
 
 
 @require_http_methods(["GET", "POST"])
 def disable(request: HttpRequest, slug: str) -> HttpResponse:
     def act(server: Server) -> None:
-        registration.disable(Actor.of(request), request.user, server)
+        registering.disable(Actor.of(request), request.user, server)
 
     return _confirmed(request, slug, "disable", "change", act, "{name} is disabled.")
 
 
 @require_http_methods(["GET", "POST"])
+def legacy(request: HttpRequest, slug: str) -> HttpResponse:
+    """Offered by a call that failed because its tool needs what the modern era removed."""
+
+    def act(server: Server) -> None:
+        registering.choose_era(Actor.of(request), request.user, server, EraChoice.LEGACY)
+
+    said = "{name} is reconnecting as legacy. Run the tool again once it is ready."
+    return _confirmed(request, slug, "legacy", "change", act, said)
+
+
+@require_http_methods(["GET", "POST"])
 def archive(request: HttpRequest, slug: str) -> HttpResponse:
     def act(server: Server) -> None:
-        registration.archive(Actor.of(request), request.user, server)
+        registering.archive(Actor.of(request), request.user, server)
 
     return _confirmed(request, slug, "archive", "change", act, "{name} is archived.")
 
@@ -179,6 +215,6 @@ def archive(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def delete(request: HttpRequest, slug: str) -> HttpResponse:
     def act(server: Server) -> None:
-        registration.delete(Actor.of(request), request.user, server)
+        registering.delete(Actor.of(request), request.user, server)
 
     return _confirmed(request, slug, "delete", "delete", act, "{name} is deleted.")

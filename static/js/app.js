@@ -2,6 +2,7 @@
 import { startCopy } from './copy.js';
 import { startDialogs } from './dialogs.js';
 import { startDirty } from './dirty.js';
+import { forgetDrafts } from './drafts.js';
 import { startInbox } from './inbox.js';
 import { startKeys } from './keys.js';
 import { live } from './live.js';
@@ -9,6 +10,7 @@ import { startLists } from './live-list.js';
 import { startPill } from './live-pill.js';
 import { startMenus } from './menus.js';
 import { startPalette } from './palette.js';
+import { startSignIn } from './sign-in.js';
 import { startSignInNotes } from './sign-in-notes.js';
 import { startSubscriptionNotes } from './subscription-notes.js';
 import { startTimes } from './time.js';
@@ -27,6 +29,7 @@ startLists(live);
 startInbox(live);
 startSubscriptionNotes(live);
 startSignInNotes(live);
+startSignIn();
 live.start();
 
 /* On a phone the chosen tab may stand outside of its scroller. */
@@ -34,14 +37,16 @@ const tab = document.querySelector('.tabs a[aria-current]');
 if (tab) tab.parentElement.scrollTo({ left: tab.offsetLeft - 48, behavior: 'instant' });
 
 document.body.addEventListener('htmx:response:error', (event) => {
-  const status = event.detail.ctx.response.status;
+  const { status, raw } = event.detail.ctx.response;
   if (status === 422 || status === 429) return; // a form with its errors, shown where it belongs
+  if (status === 401 || raw.headers.get('X-CSRF')) return; // sign-in.js
   toast({
     tone: 'bad',
-    title: status === 403 ? 'You may not do this' : `The server answered ${status}`,
-    text: status >= 500 ? 'Nothing was changed on this page. The reason is in the log.' : 'Reload the page and try again.',
+    title: status === 403 ? "You don't have permission" : `The server answered ${status}`,
+    text: status >= 500 ? 'Nothing was changed on this page. Check the log for the reason.' : 'Reload the page and try again.',
   });
 });
+document.addEventListener('submit', (event) => event.target.matches('[data-sign-out]') && forgetDrafts());
 document.body.addEventListener('htmx:error', (event) => {
   if (event.detail.ctx) toast({ tone: 'bad', title: 'No answer', text: 'Check the connection and try again.' });
 });

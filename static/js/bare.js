@@ -10,3 +10,6 @@ startToasts();
 startDialogs();
 startMenus();
 startCopy();
+
+/* A tab that was opened for signing in: the page that waits for it goes on. */
+if (document.querySelector('[data-signed-in]')) new BroadcastChannel('mcpadmin.sign-in').postMessage('signed-in');

@@ -1,5 +1,6 @@
 /* Cards of calls on the pages that make them: added when a call is accepted, followed by its own topic, cancelled. */
 import { live } from './live.js';
+import { explain, send } from './sign-in.js';
 
 const results = document.getElementById('results');
 
@@ -15,7 +16,7 @@ export function addCard(uid, version, html, list = results, number = Infinity) {
   if (number !== Infinity) slot.dataset.callNumber = String(number);
   list.insertBefore(slot, [...list.children].find((one) => !(Number(one.dataset.callNumber) > number)) ?? null);
   htmx.swap({ target: slot, swap: 'innerHTML', text: html });
-  document.getElementById('no-results')?.classList.add('vh');
+  document.getElementById('no-results')?.setAttribute('hidden', '');
   live.scan(slot);
 }
 
@@ -52,13 +53,22 @@ export function refuse(form, message) {
   notice.focus();
 }
 
-/* Cancelling through the socket; without it the button's own form does the same. */
-document.addEventListener('submit', (event) => {
+/* Cancelling through the socket; without it by a request, which may come twice without effect. */
+document.addEventListener('submit', async (event) => {
   const form = event.target;
-  if (!form.matches('[data-cancel-call]') || live.state !== 'live') return;
+  if (!form.matches('[data-cancel-call]')) return;
   event.preventDefault();
-  form.querySelector('button').disabled = true;
-  live.request({ op: 'cancel', call: form.dataset.cancelCall }).catch(() => form.submit());
+  const button = form.querySelector('button');
+  button.disabled = true;
+  try {
+    await live.request({ op: 'cancel', call: form.dataset.cancelCall });
+  } catch {
+    const body = new FormData(form);
+    await send(form.action, { method: 'POST', body, headers: { 'HX-Request': 'true' } }).catch((problem) => {
+      button.disabled = false;
+      explain(problem);
+    });
+  }
 });
 
 /* Somebody else's call of what is shown here: fetch its card once, from then on its own topic keeps it fresh. */

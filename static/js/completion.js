@@ -1,4 +1,4 @@
-/* Suggestions of the server while somebody types: after a pause, one question at a time, chosen with the keyboard too.
+/* Suggestions of the server while a person types: after a pause, one question at a time, chosen with the keyboard too.
    Each question is a call in the ledger, so what was asked once on this page is not asked again. */
 import { whenOver } from './call-cards.js';
 import { announce } from './dom.js';
@@ -21,7 +21,7 @@ async function answerOf(question) {
   await new Promise((resolve) => whenOver(answer.call, resolve));
   live.scan(document.body); // its topic is of no more use
   const response = await fetch(`/calls/${answer.call}/values.json`, { headers: { Accept: 'application/json' } });
-  if (!response.ok) throw new Error(`the answer could not be read (${response.status})`);
+  if (!response.ok) throw new Error(`the response could not be read (${response.status})`);
   return (await response.json()).values;
 }
 

@@ -10,7 +10,7 @@ async function write(text) {
   area.select();
   const done = document.execCommand('copy');
   area.remove();
-  if (!done) throw new Error('copying was refused by the browser');
+  if (!done) throw new Error('the browser blocked copying');
 }
 
 function textOf(button) {

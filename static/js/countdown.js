@@ -5,11 +5,14 @@ import { announce } from './dom.js';
 const SAID_AT = [300, 60, 30, 10];
 const last = new WeakMap();
 
-export function leftWords(seconds) {
-  if (seconds <= 0) return 'time is up';
+export function clockWords(seconds) {
   const [minutes, rest] = [Math.floor(seconds / 60), String(seconds % 60).padStart(2, '0')];
   const hours = Math.floor(minutes / 60);
   return hours ? `${hours}:${String(minutes % 60).padStart(2, '0')}:${rest}` : `${minutes}:${rest}`;
+}
+
+export function leftWords(seconds) {
+  return seconds <= 0 ? 'time is up' : clockWords(seconds);
 }
 
 function spoken(seconds) {

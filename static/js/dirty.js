@@ -3,7 +3,7 @@
 const clean = new WeakMap();
 
 function snapshot(form) {
-  return JSON.stringify([...new FormData(form)].map(([name, value]) => [name, value instanceof File ? value.name : value]));
+  return JSON.stringify([...new FormData(form)].filter(([name]) => name !== 'csrfmiddlewaretoken').map(([name, value]) => [name, value instanceof File ? value.name : value]));
 }
 
 function isDirty(form) {

@@ -1,10 +1,10 @@
 /* The inbox on every page: how many questions wait, in the side bar and in the title, and a word when one comes. */
 import { toast } from './toast.js';
 
-const KINDS = {
-  form: 'asks a question',
-  url: 'asks you to open an address',
-  sampling: "asks for a model's answer",
+const TITLES = {
+  form: (name) => `Input request from “${name}”`,
+  url: (name) => `“${name}” wants you to open a link`,
+  sampling: (name) => `Sampling request from “${name}”`,
 };
 const open = new Map(); // uid of a question -> its row
 const toasts = new Map();
@@ -37,8 +37,8 @@ function tell(entry, row) {
   if (!('inboxAnswers' in entry.dataset) || shownHere(row.question)) return;
   const element = toast({
     tone: 'warn',
-    title: `${row.server_name} ${KINDS[row.kind] ?? 'asks something'}`,
-    text: 'A call waits for the answer.',
+    title: (TITLES[row.kind] ?? TITLES.form)(row.server_name),
+    text: 'A call is waiting for your answer.',
     action: { label: 'Answer', url: `${entry.getAttribute('href')}${row.question}/` },
   });
   if (element) toasts.set(row.question, element);

@@ -45,8 +45,9 @@ function moveTab(step) {
 }
 
 function submitPrimary(target) {
-  const form = target.closest?.('form[data-primary]') ?? document.querySelector('form[data-primary]') ?? target.closest?.('form');
-  const button = form?.querySelector('[data-run], button[data-primary], [type=submit]:not([data-form-op])');
+  const form = target.closest?.('form[data-primary], form[method=post]') ?? document.querySelector('form[data-primary]') ?? target.closest?.('form');
+  /* Not the first in the form: buttons that add a row or switch the mode stand above the one that sends it. */
+  const button = form?.querySelector('[data-run]') ?? form?.querySelector('button[data-primary]') ?? form?.querySelector('[type=submit]:not([formnovalidate])');
   if (!form || button?.disabled) return false;
   form.requestSubmit(button ?? undefined);
   return true;

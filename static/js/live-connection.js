@@ -18,6 +18,7 @@ export class Connection extends EventTarget {
   latency = null; // ms of the last ping
   retryAt = null; // ms since the epoch, while reconnecting
   reason = '';
+  pipeline = null; // { state, silent, workers, since } of what feeds this page; null until it is known
   #ticketUrl;
   #socket = null;
   #attempt = 0;
@@ -51,6 +52,13 @@ export class Connection extends EventTarget {
   retryNow() {
     if (this.state === 'live' || this.state === 'signed-out') return;
     clearTimeout(this.#timer);
+    this.#connect();
+  }
+
+  /* The sign-in that had ended is back. */
+  resume() {
+    if (this.state !== 'signed-out') return;
+    this.#become('connecting');
     this.#connect();
   }
 
@@ -92,6 +100,7 @@ export class Connection extends EventTarget {
   #receive(message) {
     if (message.op === 'welcome') this.#welcomed(message);
     else if (message.op === 'pong') this.#ponged(message.ref);
+    else if (message.op === 'pipeline') this.#fed(message);
     else this.dispatchEvent(new CustomEvent('message', { detail: message }));
   }
 
@@ -103,6 +112,11 @@ export class Connection extends EventTarget {
     this.dispatchEvent(new CustomEvent('ready', { detail: message }));
     this.#heartbeat = setInterval(() => this.#beat(), PING_MS);
     this.#ping();
+  }
+
+  #fed({ state, silent, workers, age_ms: age }) {
+    this.pipeline = { state, silent, workers, since: Date.now() - age };
+    this.dispatchEvent(new Event('state'));
   }
 
   #beat() {
@@ -135,6 +149,7 @@ export class Connection extends EventTarget {
     clearInterval(this.#heartbeat);
     this.#pings.clear();
     this.latency = null;
+    this.pipeline = null;
     if (this.state === 'live') this.dispatchEvent(new Event('lost'));
     if (code === SIGNED_OUT) this.#become('signed-out');
     else this.#retryLater(code === TOO_MANY ? 'too many open tabs' : reason);

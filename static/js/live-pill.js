@@ -1,4 +1,5 @@
-/* The pill in the top bar: Live · 18 ms, Reconnecting in 4 s, Offline, Signed out. */
+/* The pill in the top bar: Live · 18 ms, Worker not responding for 6 s, Reconnecting in 4 s, Offline, Signed out.
+   Live only while all that feeds this page works, not only its socket. */
 
 const WORDS = { connecting: 'Connecting', offline: 'Offline' };
 
@@ -10,7 +11,28 @@ function link(pill) {
   pill.querySelector('[data-live-words]').replaceChildren(anchor);
 }
 
-function wordsOf({ state, latency, retryAt }) {
+const DELAYED = {
+  broker: ['Delayed: message broker unreachable', 'Updates are delayed by a few seconds until Redis is reachable again.'],
+  database: ['Delayed: database unreachable', 'No updates until it is reachable again.'],
+  no_worker: ['No worker is running', 'Sessions stay closed and calls wait until a worker starts.'],
+};
+
+function workerWords({ silent, workers, since }) {
+  const seconds = Math.max(1, Math.round((Date.now() - since) / 1000));
+  const who = workers === 1 ? 'Worker' : `${silent} of ${workers} workers`;
+  return [`${who} not responding for ${seconds} s`, 'Another worker will take over its sessions.'];
+}
+
+/* [words, explanation] of what does not work behind the socket; null while all of it does. */
+function delayOf({ state, pipeline }) {
+  if (state !== 'live' || !pipeline || pipeline.state === 'ok') return null;
+  return pipeline.state === 'worker' ? workerWords(pipeline) : DELAYED[pipeline.state];
+}
+
+function wordsOf(connection) {
+  const { state, latency, retryAt } = connection;
+  const delay = delayOf(connection);
+  if (delay) return delay[0];
   if (state === 'live') return latency === null ? 'Live' : `Live · ${latency} ms`;
   if (state === 'reconnecting') {
     const seconds = Math.max(0, Math.ceil((retryAt - Date.now()) / 1000));
@@ -23,12 +45,16 @@ export function startPill(live) {
   const pill = document.querySelector('[data-live-pill]');
   if (!pill) return;
   const words = pill.querySelector('[data-live-words]');
+  let shown = '';
   const paint = () => {
     const { connection } = live;
     if (!connection) return;
-    const changed = pill.dataset.state !== connection.state;
-    pill.dataset.state = connection.state;
-    pill.title = connection.state === 'reconnecting' ? `${connection.reason}. Missed events load on return.` : '';
+    const delay = delayOf(connection);
+    const state = delay ? `delayed-${connection.pipeline.state}` : connection.state;
+    const changed = shown !== state;
+    shown = state;
+    pill.dataset.state = delay ? 'delayed' : connection.state;
+    pill.title = connection.state === 'reconnecting' ? `${connection.reason}. Missed events load on return.` : delay?.[1] ?? '';
     if (connection.state === 'signed-out') {
       if (changed) link(pill);
       return;
@@ -39,5 +65,5 @@ export function startPill(live) {
   };
   pill.hidden = !document.body.dataset.liveTicket;
   live.addEventListener('state', paint);
-  setInterval(() => live.state === 'reconnecting' && paint(), 1_000);
+  setInterval(() => (live.state === 'reconnecting' || shown === 'delayed-worker') && paint(), 1_000);
 }

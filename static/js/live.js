@@ -5,7 +5,7 @@ const ANSWER_MS = 15_000;
 const ANY = '*';
 
 function isFeed(topic) {
-  return topic === 'audit' || topic.startsWith('log.');
+  return topic === 'audit' || topic.startsWith('audit?') || topic.startsWith('log.');
 }
 
 function numberOrNull(text) {
@@ -39,6 +39,11 @@ class Live extends EventTarget {
     this.#connection.addEventListener('lost', () => this.#lost());
     this.#connection.addEventListener('message', (event) => this.#receive(event.detail));
     this.#connection.start();
+  }
+
+  /* After the person signed in again. */
+  resume() {
+    this.#connection?.resume();
   }
 
   /* on('call.<uid>', 'progress' | '*', frame => …) -> function that ends it. Kind "denied" tells of a refused topic.

@@ -74,7 +74,7 @@ function flush() {
   const over = lines.length - IN_PAGE;
   for (let index = 0; index < over; index += 1) lines[0].remove();
   part('none').hidden = lines.length > 0;
-  if (over > 0) note(`The newest ${IN_PAGE} lines are shown${skipped ? `; ${plural(skipped, 'line')} in between went by unseen` : ''}. Reload to look back.`);
+  if (over > 0) note(`The newest ${IN_PAGE} lines are shown${skipped ? `; ${plural(skipped, 'line')} in between went by unseen` : ''}. Reload to see older lines.`);
   box().scrollTop = box().scrollHeight;
   if (rows.length) announce(plural(rows.length, 'new line'));
 }
@@ -138,7 +138,7 @@ async function copy() {
     note(`Copied ${plural(lines.length, 'line')}.`);
   } catch {
     getSelection().selectAllChildren(list()); // plain http on a LAN address has no clipboard API
-    note('The browser allows no copying here. The lines are selected: press Ctrl C.');
+    note('The browser blocked copying. The lines are selected: press Ctrl+C.');
   }
 }
 

@@ -39,7 +39,7 @@ async function search() {
     const answer = await response.json();
     show([...local, ...answer.results], '');
   } catch (problem) {
-    if (problem.name !== 'AbortError') show(local, 'Servers cannot be searched right now; the pages above still open.');
+    if (problem.name !== 'AbortError') show(local, 'Server search is not available right now. The pages above still work.');
   }
 }
 
@@ -47,7 +47,7 @@ function show(results, note) {
   found = results;
   selected = 0;
   list().replaceChildren(...results.map(row));
-  dialog().querySelector('[data-palette-note]').textContent = note || (results.length ? '' : 'Nothing has that name.');
+  dialog().querySelector('[data-palette-note]').textContent = note || (results.length ? '' : 'No results.');
   mark();
 }
 

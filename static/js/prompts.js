@@ -1,7 +1,9 @@
 /* The page of one prompt: gets it through the socket; its messages arrive as the card of the call. */
 import { addCard, followWords, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
-import { live } from './live.js';
+import { keepDrafts } from './drafts.js';
+import './pick-list.js';
+import { sendCall, unconfirmed } from './sending.js';
 
 const form = document.getElementById('prompt-form');
 
@@ -29,7 +31,7 @@ async function run() {
   button.disabled = true;
   say(form, 'Sending…');
   try {
-    const answer = await live.request({ op: 'call', method: 'prompts/get', server, target: prompt, args: given() });
+    const answer = await sendCall(form, { op: 'call', method: 'prompts/get', server, target: prompt, args: given() });
     if (answer.op === 'accepted') {
       addCard(answer.call, answer.version ?? 0, answer.html ?? '', undefined, answer.number);
       followWords(() => form, answer);
@@ -39,7 +41,7 @@ async function run() {
     }
   } catch (problem) {
     /* Never sent again by itself: the call may have been accepted before the connection broke. */
-    refuse(form, `The answer did not arrive (${problem.message}). Look at the results before you get it again.`);
+    refuse(form, unconfirmed(problem, 'the results'));
     say(form, '');
   } finally {
     button.disabled = false;
@@ -49,7 +51,15 @@ async function run() {
 startCompletion(form);
 startEnter(form);
 form?.addEventListener('submit', (event) => {
-  if (live.state !== 'live') return;
   event.preventDefault();
-  run();
+  const button = form.querySelector('[data-run]');
+  if (button && !button.disabled) run();
 });
+
+function fill(entries) {
+  const notice = form.querySelector('[data-restored]');
+  const values = new Map(entries);
+  for (const field of form.querySelectorAll('[data-argument] textarea')) field.value = values.get(field.name) ?? '';
+  notice.hidden = !entries.length;
+}
+keepDrafts(() => form, { restore: fill, clear: () => fill([]) });

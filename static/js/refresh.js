@@ -1,7 +1,8 @@
-/* Parts of this page as the server would render them now, morphed in; at most one request in two seconds. */
-import { showMessages } from './toast.js';
+/* Parts of this page as the server would render them now, morphed in; at most one request a second. */
+import { explain, send } from './sign-in.js';
+import { showMessages, toast } from './toast.js';
 
-const PAUSE_MS = 2_000;
+const PAUSE_MS = 1_000;
 const CEILING_MS = 30_000;
 const GIVE_UP_MS = 30_000; // one that never ends would hold up all that follow
 const wanted = new Set();
@@ -39,14 +40,18 @@ export function sendInPlace(partsOf) {
     const form = event.target;
     if (!form.matches('form[data-in-place]')) return;
     event.preventDefault();
+    /* Sent once: what it did is not known from an answer that does not come, and another page is opened, not sent to. */
     try {
-      const page = await parsed(await fetch(form.action, { method: 'POST', body: new FormData(form) }));
+      const answer = await send(form.action, { method: 'POST', body: new FormData(form) });
+      const page = await parsed(answer);
       const ids = partsOf(page);
-      if (!ids.every((id) => page.getElementById(id))) throw new Error('another page');
-      await morphIn(page, ids);
-      showMessages(page);
-    } catch {
-      form.submit(); // offline or signed out: the browser shows it
+      if (ids.every((id) => page.getElementById(id))) {
+        await morphIn(page, ids);
+        showMessages(page);
+      } else if (answer.redirected) location.assign(answer.url);
+      else toast({ tone: 'bad', title: page.querySelector('h1')?.textContent ?? `The server answered ${answer.status}`, text: 'Reload the page and try again.' });
+    } catch (problem) {
+      explain(problem);
     }
   });
 }

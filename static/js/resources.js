@@ -1,8 +1,9 @@
-/* The page of one resource: reads it through the socket and shows the content in its place, whoever read it. */
+/* The page of one resource: reads it through the socket and shows the content in its place, no matter who read it. */
 import { addCard, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
 import { live } from './live.js';
 import { refreshParts, refreshSoon } from './refresh.js';
+import { sendCall, unconfirmed } from './sending.js';
 
 const PAUSE_MS = 150;
 const form = document.querySelector('[data-read-form]');
@@ -23,11 +24,35 @@ function address(base) {
 
 async function expand() {
   const response = await fetch(address(form.dataset.expandUrl), { headers: { Accept: 'application/json' } });
-  if (!response.ok) throw new Error(`the URI could not be made (${response.status})`);
+  if (!response.ok) throw new Error(`the URI could not be built (${response.status})`);
   return response.json();
 }
 
-function preview({ uri, shown, problem }) {
+/* The URI whose content is shown. While the fields of a template are edited, the button is already that of another one. */
+const shown = () => form?.dataset.uri || content?.dataset.uri;
+let buttonOf = shown();
+
+/* The same button again would disturb a press. */
+function showButton(uri, html) {
+  if (uri === buttonOf) return;
+  buttonOf = uri;
+  htmx.swap({ target: document.getElementById('resource-subscribe'), swap: 'innerHTML', text: html });
+}
+
+function refreshButton() {
+  if (buttonOf === shown()) return refreshSoon('resource-subscribe');
+  buttonOf = null;
+  previewSoon();
+}
+
+/* From now on the page, its address included, is about this URI of the template. */
+function show(uri) {
+  form.dataset.uri = uri;
+  content.dataset.uri = uri;
+  history.replaceState(null, '', address(location.pathname));
+}
+
+function preview({ uri, shown, problem, subscribe }) {
   document.querySelector('[data-expanded]').textContent = shown;
   document.querySelector('[data-expand-wait]').hidden = Boolean(uri);
   const copy = document.querySelector('[data-copy-uri]');
@@ -36,6 +61,7 @@ function preview({ uri, shown, problem }) {
   const notice = form.querySelector('[data-template-problem]');
   notice.textContent = problem;
   notice.hidden = !problem;
+  showButton(uri, subscribe);
 }
 
 let timer = 0;
@@ -63,8 +89,7 @@ async function target() {
   const made = await expand();
   preview(made);
   if (showErrors(form, made.errors) || !made.uri) return null;
-  form.dataset.uri = made.uri;
-  history.replaceState(null, '', address(location.pathname));
+  show(made.uri);
   return made.uri;
 }
 
@@ -78,7 +103,7 @@ async function run() {
     const uri = await target();
     if (uri === null) return;
     const { server } = form.dataset;
-    const answer = await live.request({ op: 'call', method: 'resources/read', server, target: uri, args: {} });
+    const answer = await sendCall(form, { op: 'call', method: 'resources/read', server, target: uri, args: {} });
     if (answer.op === 'accepted') {
       const slot = document.getElementById('read-slot');
       slot.replaceChildren();
@@ -87,7 +112,7 @@ async function run() {
     } else refuse(form, answer.message);
   } catch (problem) {
     /* Never sent again by itself: the call may have been accepted before the connection broke. */
-    refuse(form, `The answer did not arrive (${problem.message}). Look at the content before you read it again.`);
+    refuse(form, unconfirmed(problem, 'the content'));
   } finally {
     say(form, '');
     button.disabled = false;
@@ -98,9 +123,8 @@ if (form) {
   startCompletion(form);
   startEnter(form);
   form.addEventListener('submit', (event) => {
-    if (live.state !== 'live') return;
     event.preventDefault();
-    run();
+    if (!form.querySelector('[data-run]').disabled) run();
   });
   if (form.dataset.template) {
     form.addEventListener('input', previewSoon);
@@ -109,14 +133,41 @@ if (form) {
 }
 
 /* Own readings and those of others alike: what they brought is shown, with its age. */
-const shown = () => form?.dataset.uri ?? content?.dataset.uri;
 if (content?.dataset.live) {
   live.on(`server.${content.dataset.live}`, 'call', (frame) => {
     const mine = (frame.rows ?? []).filter((row) => row.method === 'resources/read' && row.tool === shown());
     if (mine.some((row) => row.final)) refresh(false).catch(() => {});
     else if (mine.some((row) => !document.getElementById(`call-${row.uid}`))) refresh(true);
   });
-  if (content.dataset.subscription) {
-    live.on(`subscription.${content.dataset.subscription}`, '*', (frame) => frame.rows?.length && refresh(true));
-  }
 }
+
+/* Subscriptions of this server, also those made while the page is open: the list, and of what is shown the
+   button and what the subscription read. */
+const watched = document.getElementById('resource-subscriptions');
+const versions = new Map(); // subscription -> the newest version of its row
+if (watched) {
+  live.on('subscriptions', 'subscription', (frame) => {
+    for (const row of frame.rows ?? []) {
+      const listed = watched.querySelector(`[data-subscription="${row.subscription}"]`);
+      if (row.deleted ? !listed : row.server !== watched.dataset.server) continue;
+      if (row.version <= (versions.get(row.subscription) ?? Number(listed?.dataset.version ?? 0))) continue;
+      versions.set(row.subscription, row.version ?? Infinity);
+      refreshSoon(watched.id);
+      if (row.deleted || row.uri === buttonOf) refreshButton();
+      if (row.deleted || row.uri === shown()) refresh(true);
+    }
+  });
+  const none = () => !watched.querySelector('li');
+  let empty = none();
+  new MutationObserver(() => {
+    if (empty && !none()) watched.open = true;
+    empty = none();
+  }).observe(watched, { childList: true, subtree: true });
+}
+
+/* Who subscribes to what a template makes wants to see it. */
+document.getElementById('resource-subscribe')?.addEventListener('submit', () => {
+  if (!form?.dataset.template || buttonOf === shown()) return;
+  show(buttonOf);
+  refresh(true);
+}, true);

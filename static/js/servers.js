@@ -2,6 +2,8 @@
 import { startCountdowns } from './countdown.js';
 import { live } from './live.js';
 import { refreshSoon } from './refresh.js';
+import { explain, send } from './sign-in.js';
+import { toast } from './toast.js';
 
 startCountdowns();
 
@@ -57,22 +59,46 @@ if (document.querySelector('#overview-attention') && document.querySelector('[da
   });
 }
 
-/* Whoever comes back to the overview sees what it is now, not what it was when he left. */
+/* The server says that something moved; each reader's page then counts what they may see. */
+const overview = document.querySelector('[data-overview]');
+if (overview) {
+  live.on('overview', 'moved', ({ rows: [{ mark }] }) => {
+    if (mark === overview.dataset.mark) return;
+    overview.dataset.mark = mark;
+    refreshSoon('overview-numbers', 'overview-calls', 'overview-attention');
+  });
+}
+
+/* A person who comes back to the overview sees its present state. */
 if (document.getElementById('overview-numbers')) {
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden) refreshSoon('overview-numbers', 'overview-calls', 'overview-attention');
   });
 }
 
+/* The empty panel of a tab says the same as the pill in the head, from the same row. */
+function paintPanel(row) {
+  const panel = document.querySelector('[data-panel]');
+  if (!panel || !row.panel) return;
+  for (const name of ['title', 'text']) {
+    const words = row.panel[name].replaceAll('{what}', panel.dataset.panel);
+    const target = panel.querySelector(`[data-panel-${name}]`);
+    if (target.textContent !== words) target.textContent = words;
+  }
+}
+
 const actions = document.querySelector('[data-session-actions]');
 if (actions) {
   const topic = `server.${actions.dataset.live}`;
   live.on(topic, 'session', (frame) => {
-    for (const row of frame.rows ?? []) Object.assign(actions.dataset, { desired: row.desired, phase: row.phase });
-    refreshSoon('connection-timeline', 'connection-process');
+    for (const row of frame.rows ?? []) {
+      Object.assign(actions.dataset, { desired: row.desired, phase: row.phase });
+      paintPanel(row);
+    }
+    refreshSoon('connection-timeline', 'connection-process', 'panel-actions');
   });
   live.on(topic, 'catalog', (frame) => {
-    refreshSoon(...[...document.querySelectorAll('[data-catalog-reading]')].map((part) => part.id));
+    refreshSoon('panel', ...[...document.querySelectorAll('[data-catalog-reading]')].map((part) => part.id));
     if ((frame.rows?.[0]?.changed_at ?? '') === actions.dataset.catalog) return;
     const notice = document.querySelector('[data-catalog-changed]');
     if (notice) notice.hidden = false;
@@ -81,17 +107,36 @@ if (actions) {
   });
 }
 
+/* The newest page of a history grows by itself while its top is in sight, filtered by the server as the page is; further
+   down, and on older pages, it counts the calls that match. */
 const history = document.querySelector('[data-calls-of]');
 if (history) {
   const known = (uid) => document.querySelector(`[data-call-row="${uid}"]`);
+  const notice = document.querySelector('[data-newer-calls]');
+  const newer = new Set();
+  const grows = () => history.dataset.newest !== undefined && (document.getElementById('history-calls')?.getBoundingClientRect().top ?? 0) >= 0;
+  const matches = (row) => (history.dataset.method === 'all' ? true : history.dataset.method ? row.method === history.dataset.method : row.method !== history.dataset.unlessMethod);
+  const showCount = () => {
+    notice.querySelector('[data-slot="count"]').textContent = newer.size === 1 ? '1 newer call' : `${newer.size} newer calls`;
+    notice.hidden = !newer.size;
+  };
   live.on(`server.${history.dataset.callsOf}`, 'call', (frame) => {
-    const notice = document.querySelector('[data-newer-calls]');
-    if (!notice) return void showAnew();
     for (const row of frame.rows ?? []) {
-      if (!known(row.uid)) notice.hidden = false;
-      else if (known(row.uid).dataset.callState !== row.state) refreshSoon('call-rows');
+      if (known(row.uid)) {
+        if (known(row.uid).dataset.callState !== row.state) refreshSoon('history-calls');
+      } else if (matches(row) && (!history.dataset.newestCall || row.number > Number(history.dataset.newestCall))) {
+        if (grows()) refreshSoon('history-calls');
+        else newer.add(row.uid);
+      }
     }
+    showCount();
   });
+  addEventListener('scroll', () => {
+    if (!newer.size || !grows()) return;
+    newer.clear();
+    showCount();
+    refreshSoon('history-calls');
+  }, { passive: true });
 }
 
 /* Verbs whose effect arrives on the socket need no new page. */
@@ -102,10 +147,10 @@ document.addEventListener('submit', async (event) => {
   const button = form.querySelector('button');
   button.disabled = true;
   try {
-    const response = await fetch(form.action, { method: 'POST', body: new FormData(form), headers: { 'HX-Request': 'true' } });
-    if (!response.ok) form.submit();
-  } catch {
-    form.submit();
+    const response = await send(form.action, { method: 'POST', body: new FormData(form), headers: { 'HX-Request': 'true' } });
+    if (!response.ok) toast({ tone: 'bad', title: `The server answered ${response.status}`, text: 'Reload the page and try again.' });
+  } catch (problem) {
+    explain(problem);
   } finally {
     button.disabled = false;
   }
@@ -127,10 +172,12 @@ document.addEventListener('submit', async (event) => {
   button.disabled = true;
   try {
     const body = new FormData(event.target, button);
-    const response = await fetch(button.formAction, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
+    const response = await send(button.formAction, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
     htmx.swap({ target: slot, swap: 'innerHTML', text: await response.text() });
     live.scan(slot);
     keepInView(slot);
+  } catch (problem) {
+    explain(problem);
   } finally {
     button.disabled = false;
   }

@@ -8,9 +8,9 @@ const OPENED = 'sign-ins.opened'; // per tab: what fell before it was opened sta
 const TOLD = 'sign-ins.told'; // per tab: "server@when" of the falls that were told
 const MOST_TOLD = 100;
 const WORDS = {
-  sign_in_again: ['asks to sign in again', 'Sign in again'],
-  sign_in: ['asks for a sign-in', 'Sign in'],
-  needs_auth: ['refuses its credential', 'Look at it'],
+  sign_in_again: ['requires a new sign-in', 'Sign in again'],
+  sign_in: ['requires sign-in', 'Sign in'],
+  needs_auth: ['refused the credential', 'View server'],
 };
 
 let waiting = new Map(); // server -> its newest row
@@ -35,11 +35,11 @@ function tell(list) {
   if (rows.length === 1) {
     const [row] = rows;
     const [words, label] = WORDS[row.word] ?? WORDS.needs_auth;
-    toast({ tone: 'warn', title: `${row.server_name} ${words}`, text: 'Its session waits until then.', action: { label, url: row.url } });
+    toast({ tone: 'warn', title: `${row.server_name} ${words}`, text: 'Its session waits for it.', action: { label, url: row.url } });
   } else {
     toast({
       tone: 'warn',
-      title: `${rows.length} servers ask for a sign-in`,
+      title: `${rows.length} servers require sign-in`,
       text: rows.slice(0, 3).map((row) => row.server_name).join(', '),
       action: { label: 'Show them', url: list },
     });

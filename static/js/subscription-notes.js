@@ -3,7 +3,7 @@ import { kept } from './tab-storage.js';
 import { toast } from './toast.js';
 
 const PAUSE_MS = 5_000;
-const BOARD = '.nav-i[data-section=subscriptions]'; // the way to the board: not there for whoever may not see servers
+const BOARD = '.nav-i[data-section=subscriptions]'; // the way to the board: absent without the right to view servers
 const KEY = 'subscriptions.told'; // per tab: the newest change that was told, by the server's clock
 const HEARD = 'subscriptions.heard'; // per tab: when it heard of the subscriptions last, in ms by the server's clock
 
@@ -31,10 +31,13 @@ function isNews(row) {
   const changed = Date.parse(row.changed_at);
   if (!(changed > since)) return false;
   if (!(changed <= Date.parse(kept(KEY) ?? ''))) kept(KEY, row.changed_at);
-  return row.notify;
+  return row.notify && row.newest > 1; // the first version is what it was, no change
 }
 
+/* By the page of the subscription, or by that of the resource. */
 function isShown(row) {
+  const resource = document.getElementById('resource-content')?.dataset;
+  if (resource?.server === row.server && resource.uri === row.uri) return true;
   return document.querySelector('[data-subscription-page]')?.dataset.subscriptionPage === row.subscription;
 }
 

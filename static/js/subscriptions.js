@@ -24,7 +24,7 @@ if (page && head) {
       if (row.deleted) return leave();
       if (row.mark === head.dataset.mark) continue;
       head.dataset.mark = row.mark;
-      if (row.newest > newest) announce(`Version ${row.newest} arrived`);
+      if (row.newest > newest) announce(`Version ${row.newest} received`);
       newest = row.newest;
       refresh();
     }

@@ -1,4 +1,5 @@
-/* Rewrites every <time data-time> in the reader's zone; the server wrote UTC. Works for whatever is added later, too. */
+/* Rewrites every <time data-time> in the reader's zone; the server wrote UTC. Works for whatever is added later, too.
+   <time data-elapsed> counts the seconds since then. */
 import { storage } from './dom.js';
 
 const MINUTE = 60_000;
@@ -47,7 +48,7 @@ function relative(date) {
   const difference = date - Date.now();
   const away = Math.abs(difference);
   const say = (count, unit) => (difference > 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`);
-  if (away < 5_000) return 'now';
+  if (away < 5_000) return difference > 0 ? 'now' : 'just now';
   if (away < MINUTE) return say(Math.round(away / 1000), 's');
   if (away < HOUR) return say(Math.round(away / MINUTE), 'min');
   if (away < DAY) return say(Math.round(away / HOUR), 'h');
@@ -71,6 +72,18 @@ export function paintTime(element) {
   if (element.title !== title) element.title = title;
 }
 
+function elapsedWords(seconds) {
+  if (seconds < 60) return `${seconds} s`;
+  const [minutes, rest] = [Math.floor(seconds / 60), seconds % 60];
+  if (minutes < 60) return `${minutes} min ${String(rest).padStart(2, '0')} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} min`;
+}
+
+function paintElapsed(element) {
+  const words = elapsedWords(Math.max(0, Math.floor((Date.now() - Date.parse(element.dateTime)) / 1000)));
+  if (element.textContent !== words) element.textContent = words;
+}
+
 function paintAll(root) {
   if (root.matches?.(SELECTOR)) paintTime(root);
   for (const element of root.querySelectorAll?.(SELECTOR) ?? []) paintTime(element);
@@ -90,6 +103,9 @@ export function startTimes() {
   setInterval(() => {
     for (const element of document.querySelectorAll('time[data-time=relative]')) paintTime(element);
   }, 10_000);
+  setInterval(() => {
+    for (const element of document.querySelectorAll('time[data-elapsed]')) paintElapsed(element);
+  }, 1_000);
   addEventListener('storage', () => paintAll(document.body));
   document.addEventListener('click', (event) => {
     const button = event.target.closest('[data-zone-choice]');

@@ -1,6 +1,12 @@
 /* The page of one tool: runs it through the socket, keeps its form in step with the server, shows its calls. */
 import { addCard, followWords, refuse, say } from './call-cards.js';
-import { live } from './live.js';
+import { keepDrafts } from './drafts.js';
+import './pick-list.js';
+import { sendCall, unconfirmed } from './sending.js';
+import { explain, send } from './sign-in.js';
+
+const shown = () => document.getElementById('tool-form');
+let running = false;
 
 /* What the form says, as the socket wants it: the fields of the generated form, or the text of JSON mode. */
 function givenBy(form) {
@@ -8,44 +14,71 @@ function givenBy(form) {
   for (const [name, value] of new FormData(form)) {
     if (typeof value === 'string') (fields[name] ??= []).push(value);
   }
-  const { _mode, _json, _confirm, csrfmiddlewaretoken, ...rest } = fields;
-  const given = { confirm: _confirm?.[0] ?? '' };
+  const { _mode, _json, _confirm, _task, _restored, csrfmiddlewaretoken, ...rest } = fields;
+  const given = { confirm: _confirm?.[0] ?? '', task: _task !== undefined };
   return _mode?.[0] === 'json' ? { ...given, json: _json?.[0] ?? '' } : { ...given, form: rest };
+}
+
+async function render(body, swap) {
+  const form = shown();
+  const response = await send(form.dataset.formUrl, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
+  if (!response.ok) throw new Error(`the form could not be loaded (${response.status})`);
+  await htmx.swap({ target: form, swap, text: await response.text() });
+  return shown();
 }
 
 /* Re-renders the form on the server: structural edits, the switch of mode, and the errors of a refused call. */
 async function rerender(form, extra) {
   const body = new FormData(form);
   for (const [name, value] of Object.entries(extra)) body.set(name, value);
-  const response = await fetch(form.dataset.formUrl, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
-  if (!response.ok) throw new Error(`the form could not be loaded (${response.status})`);
-  await htmx.swap({ target: form, swap: 'outerMorph', text: await response.text() });
-  return document.getElementById('tool-form');
+  const fresh = await render(body, 'outerMorph');
+  drafts.save();
+  return fresh;
 }
+
+/* A draft is the form as it was sent, so its added items and chosen branches come back too. */
+function restored(entries) {
+  const body = new FormData();
+  for (const [name, value] of entries) body.append(name, value);
+  body.append('_restored', '1');
+  return render(body, 'outerHTML');
+}
+
+const drafts = keepDrafts(shown, {
+  restore: (entries) => restored(entries).catch(explain),
+  clear: () => {
+    const body = new FormData();
+    body.append('_clear', '1');
+    render(body, 'outerHTML').then((form) => form.querySelector('h2').focus(), explain);
+  },
+});
 
 async function run(form) {
   const button = form.querySelector('[data-run]');
+  if (running || !button) return;
+  running = true;
   form.querySelector('[data-call-refused]').hidden = true;
   button.disabled = true;
   say(form, 'Sending…');
   const { server, tool } = form.dataset;
   try {
-    const answer = await live.request({ op: 'call', server, tool, ...givenBy(form) });
+    const answer = await sendCall(form, { op: 'call', server, tool, ...givenBy(form) });
     if (answer.op === 'accepted') {
       addCard(answer.call, answer.version ?? 0, answer.html ?? '', undefined, answer.number);
-      followWords(() => document.getElementById('tool-form'), answer);
+      followWords(shown, answer);
     } else {
-      const shown = await rerender(form, { _validate: '1' });
-      const summary = shown.querySelector('[data-sf-errors]');
+      const fresh = await rerender(form, { _validate: '1' });
+      const summary = fresh.querySelector('[data-sf-errors]');
       if (summary) summary.focus();
-      else refuse(shown, answer.message);
-      say(shown, '');
+      else refuse(fresh, answer.message);
+      say(fresh, '');
     }
   } catch (problem) {
     /* Never sent again by itself: the call may have been accepted before the connection broke. */
-    refuse(form, `The answer did not arrive (${problem.message}). Look at the calls at the right before you run it again.`);
-    say(form, '');
+    refuse(shown(), unconfirmed(problem, 'the calls on the right'));
+    say(shown(), '');
   } finally {
+    running = false;
     document.querySelector('#tool-form [data-run]')?.removeAttribute('disabled');
   }
 }
@@ -54,11 +87,8 @@ document.addEventListener('submit', (event) => {
   const form = event.target;
   if (!form.matches('[data-tool-form]')) return;
   const button = event.submitter;
+  event.preventDefault();
   if (button && (button.name === '_op' || button.name === '_switch')) {
-    event.preventDefault();
     rerender(form, { [button.name]: button.value }).catch((problem) => refuse(form, problem.message));
-  } else if (live.state === 'live') {
-    event.preventDefault();
-    run(form);
-  }
+  } else run(form);
 });

@@ -1,10 +1,10 @@
-"""Our client against the official Python SDK's and against the floor, on the smallest possible servers, in one run.
+"""Compares our client with the official Python SDK's and with the floor, on the smallest possible servers, in one run.
 
 python -m tests.benchmarks.bench_client [--rounds N] [--seconds S] [cases...]
 
-Every client is a process of its own and stays connected; they take turns for a second each, round after round, so
-that a busy machine hurts all alike. Numbers are medians of the rounds. CPU is that of the client's process alone.
-Goals are printed as met or missed; nothing fails by the clock.
+Every client runs in a separate process and stays connected. They take turns of a second each, round after round, so
+that a busy machine slows all of them equally. Numbers are medians of the rounds. CPU covers the client's process only.
+Goals are printed as met or missed; no timing makes the run fail.
 """
 
 import argparse
@@ -21,13 +21,13 @@ CALLERS = (1, 50)
 WARM_UP = 0.3
 OURS, SDK = "ours", "sdk"
 SDK_PYTHON = PEERS / ".venv-sdk2" / "bin" / "python"
-#: rows of one client at one number of callers: one for each round
+#: (client, number of callers) -> one row per round
 Rows = dict[tuple[str, int], list[dict[str, float]]]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio of medians, and where it should lie."""
+    """A ratio of medians and the bound it should meet."""
 
     words: str
     of: tuple[str, int, str]
@@ -67,7 +67,7 @@ class Case:
 
     @contextmanager
     def server(self) -> Iterator[list[str]]:
-        """Where clients connect: a command of their own, or the URL of one server for all."""
+        """The target of the clients: a command that each starts, or the URL of a shared server."""
         if self.transport == "stdio":
             yield stdio_command(self.era)
         else:
@@ -119,7 +119,7 @@ def median(rows: Rows, client: str, callers: int, column: str) -> float:
 
 
 def best(rows: Rows, client: str, callers: int, column: str) -> float:
-    """Of the round that the rest of the machine disturbed least."""
+    """The value of the round that the rest of the machine disturbed least."""
     values = [row[column] for row in rows[client, callers]]
     return max(values) if column == "rate" else min(values)
 

@@ -1,10 +1,10 @@
-"""From the commit of an event to each browser that listens: the audit feed at 100 and 500 sockets.
+"""Measures the time from the commit of an event to each listening browser: the audit feed at 100 and 500 sockets.
 
 python -m tests.benchmarks.bench_fanout [--rounds N] [--events N]
 
-Events come 200 ms apart, so that each is sent at once (a feed sends ten frames a second at most). The clock starts when
-the commit has returned: how long the disk takes to sync is told beside it. The sockets' own process reads all of them,
-and its time is part of what is measured. The setting raised: MCPADMIN_SOCKETS_PER_USER.
+Events come 200 ms apart, so that each is sent at once (a feed sends at most ten frames a second). The clock starts when
+the commit has returned; the time that the commit itself takes (the disk sync) is printed separately. One process reads
+all sockets, and its time is part of the measurement. The run raises one setting: MCPADMIN_SOCKETS_PER_USER.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SOCKETS = (100, 500)
 GOALS = {100: 50.0}
 PAUSE_SECONDS = 0.2
 CATCH_UP_SECONDS = 30.0
-#: writes one event a line of stdin, under the number that stands there; prints the clock before and after its commit
+#: for each line of stdin, writes one event with that number and prints the clock before and after its commit
 RECORDER = """
 import sys, time
 import django
@@ -45,7 +45,7 @@ for line in sys.stdin:
 
 
 class Round(NamedTuple):
-    """Milliseconds: each event at each socket in order of size, and each commit."""
+    """In milliseconds: the sorted latencies of each event at each socket, and the duration of each commit."""
 
     latencies: list[float]
     commits: list[float]
@@ -54,7 +54,7 @@ class Round(NamedTuple):
 class Listener:
     def __init__(self, socket: Any) -> None:
         self.socket = socket
-        self.heard: dict[int, int] = {}  # number of the event: when it was here
+        self.heard: dict[int, int] = {}  # number of the event -> time of its arrival
 
     async def read(self) -> None:
         async for text in self.socket:
@@ -73,7 +73,7 @@ async def listeners(product: Stack, count: int) -> AsyncIterator[list[Listener]]
         for one in made:
             await one.socket.send('{"op": "sub", "topics": {"audit": null}}')
         reading = [asyncio.create_task(one.read()) for one in made]
-        await asyncio.sleep(1)  # all are synced
+        await asyncio.sleep(1)  # lets all of them sync
         try:
             yield made
         finally:
@@ -96,7 +96,7 @@ def recorder(product: Stack) -> Iterator["subprocess.Popen[str]"]:
 
 
 def write_one(process: "subprocess.Popen[str]", number: int) -> tuple[int, int]:
-    """The clock before and after the commit."""
+    """Record one event. Returns the clock before and after its commit."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{number}\n")

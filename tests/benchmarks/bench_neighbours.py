@@ -1,10 +1,10 @@
-"""What a hostile server costs the others: the latency of a healthy session alone, and beside one that exceeds a limit.
+"""Measures what a hostile server costs others: the latency of a healthy session alone, and next to one over a limit.
 
 python -m tests.benchmarks.bench_neighbours [--seconds S] [transport:scenario...]
 
-Both sessions live in one loop. The hostile scene (tests/peers/hostile) is played again and again, in a new session when
-the last one was given up. The healthy one is asked every 2 ms. Nothing fails by the clock; that it is answered right and
-that memory stays bounded is asserted in tests/sessions/hostile.
+Both sessions share one loop. The hostile scenario (tests/peers/hostile) repeats, in a new session whenever the client
+gave up the last one. The healthy session makes a call every 2 ms. No timing makes the run fail.
+tests/sessions/mcp/hostile asserts that its responses are right and that memory stays bounded.
 """
 
 import argparse
@@ -13,22 +13,22 @@ import time
 from collections import Counter
 from contextlib import suppress
 
-from sessions.client import Client
-from sessions.protocol.errors import McpError
-from sessions.protocol.limits import Limits
-from sessions.protocol.results import Timeouts
-from sessions.transports.registry import Spec, StdioSpec
-from sessions.transports.stdio import prepare_loop
+from sessions.mcp.client import Client
+from sessions.mcp.core.errors import McpError
+from sessions.mcp.core.limits import Limits
+from sessions.mcp.core.results import Timeouts
+from sessions.mcp.transports.registry import Spec, StdioSpec
+from sessions.mcp.transports.stdio import prepare_loop
 from tests.benchmarks.drivers import stdio_command
 from tests.benchmarks.load import percentile
 from tests.peers.hostile.scenarios import HTTP_SSE, JSON, LISTS, STDIO, STREAM, WEBSOCKET
-from tests.sessions.hostile.playing import hostile_http, spec_of
-from tests.sessions.transports.making import connected
+from tests.sessions.mcp.hostile.playing import hostile_http, spec_of
+from tests.sessions.mcp.transports.making import connected
 
 PAUSE = 0.002
-#: a scene that waits for a deadline shall meet it
+#: short enough that a scenario which waits for a deadline reaches it
 TIMEOUTS = Timeouts(probe=20, initialize=20, request=5, tool=1, total=5)
-#: at least one scene for each limit of sessions/protocol/limits.py
+#: at least one scenario for each limit of sessions/mcp/core/limits.py
 SCENES = [
     *((STDIO, name) for name in ("giant-message", "giant-anonymous", "many-values", "giant-batch", "deep")),
     *((STDIO, name) for name in ("endless-line", "endless-message", "giant-print", "stderr-flood")),
@@ -43,7 +43,7 @@ SCENES = [
 
 
 async def ask(client: Client, seconds: float) -> list[float]:
-    """The latencies of a healthy session, in milliseconds, in order of size."""
+    """The sorted latencies of a healthy session, in milliseconds."""
     latencies, ends = [], time.perf_counter() + seconds
     while (now := time.perf_counter()) < ends:
         await client.call_tool("echo", {"text": "healthy"})
@@ -53,7 +53,7 @@ async def ask(client: Client, seconds: float) -> list[float]:
 
 
 async def play(spec: Spec, scenario: str, ends_as: Counter[str]) -> None:
-    """The scene until we are cancelled."""
+    """Repeat the scenario until cancelled."""
     while True:
         with suppress(McpError):
             async with connected(spec, timeouts=TIMEOUTS) as made:
@@ -73,7 +73,7 @@ async def once(client: Client, scenario: str, ends_as: Counter[str]) -> None:
     except McpError as error:
         ends_as[error.fault] += 1
         if not error.may_have_run:
-            raise  # the session is gone
+            raise  # the session is closed
 
 
 async def measure(transport: str, scenario: str, base: str, seconds: float) -> None:

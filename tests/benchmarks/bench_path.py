@@ -1,10 +1,10 @@
-"""The whole path of a call, browser socket to browser socket, beside the client's own call in the same run.
+"""Measures the whole path of a call, browser socket to browser socket, next to the client's own call in the same run.
 
 python -m tests.benchmarks.bench_path [--rounds N] [--seconds S]
 
-As shipped: rows durable, limits and guard on, nothing raised: five accounts with ten sockets each. One caller takes the
-sockets in turn, since a socket may ask for twenty topics a second. The direct client is a process of its own against a
-server of the same kind. Load generator, web, worker, broker and server share the machine.
+The product runs as shipped: durable rows, limits and guards on, nothing raised, five accounts with ten sockets each. A
+single caller rotates through the sockets, because a socket may request only twenty topics a second. The direct client
+is a separate process with a server of the same kind. Load generator, web, worker, broker and server share the machine.
 """
 
 import argparse
@@ -23,12 +23,13 @@ from pathlib import Path
 from tests.benchmarks.drivers import Driver, http_server, stdio_command
 from tests.benchmarks.load import percentile
 from tests.benchmarks.product import SOCKETS_EACH, Caller, Cpu, accounts, callers, echo_servers
+from tests.tools.prepared import prepare
 from tests.tools.stack import Stack
 
 PEOPLE = 5
 COUNTS = (1, 50)
 WARM_UP_SECONDS = 2.0
-#: (transport, callers): the measure and its goal
+#: (transport, callers) -> the goal for the measure
 P50_GOALS = {("stdio", 1): 5.0, ("http", 1): 6.0}
 RATE_GOALS = {("stdio", 50): 400.0, ("http", 50): 250.0}
 Row = dict[str, float]
@@ -37,12 +38,11 @@ Rows = dict[tuple[str, int], list[Row]]
 
 @contextmanager
 def running(**settings: str) -> Iterator[Stack]:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end, it stops what it started
-    directory = Path(tempfile.mkdtemp(prefix="mcpadmin-bench-"))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop what the run started, also on SIGTERM
+    directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-bench-")), administrator=True)
     product = Stack(directory, env=settings)
     try:
         product.start()
-        product.create_admin()
         yield product
     finally:
         product.stop()
@@ -102,7 +102,7 @@ async def measure(product: Stack, rounds: int, seconds: float) -> tuple[Rows, Ro
 
 
 def spread(rows: list[Row], column: str) -> tuple[float, float, float]:
-    """Median, smallest, largest of the rounds."""
+    """Median, minimum and maximum of the rounds."""
     values = [row[column] for row in rows]
     return statistics.median(values), min(values), max(values)
 

@@ -1,9 +1,10 @@
-"""What a client costs at least: the same bytes over the same wire, without MCP.
+"""Measures the minimum cost of a client: the same bytes over the same wire, without MCP.
 
 python -m tests.benchmarks.drive_floor KIND legacy|modern COMMAND... | URL
 
-KIND: `pipes` (blocking reads and writes, as many lines in flight as callers), `asyncio-pipes` (a future and orjson a
-call), `engine` (the HTTP engine's transport alone), `httpx+aiohttp` (httpx.AsyncClient on that engine), `httpx` (stock).
+KIND: `pipes` (blocking reads and writes, as many lines in flight as callers), `asyncio-pipes` (a future and orjson per
+call), `engine` (the HTTP engine's transport alone), `httpx+aiohttp` (httpx.AsyncClient on that engine), `httpx`
+(stock).
 """
 
 import asyncio
@@ -20,13 +21,13 @@ from typing import Any
 import httpx
 import orjson
 
-from sessions.protocol.capabilities import Implementation, request_meta
-from sessions.protocol.headers import request_headers
-from sessions.protocol.limits import Limits
-from sessions.protocol.versions import PREFERRED_LEGACY, PREFERRED_MODERN
-from sessions.transports.engine import engine, shared_tls
+from sessions.mcp.core.capabilities import Implementation, request_meta
+from sessions.mcp.core.headers import request_headers
+from sessions.mcp.core.limits import Limits
+from sessions.mcp.core.versions import PREFERRED_LEGACY, PREFERRED_MODERN
+from sessions.mcp.transports.engine import engine, shared_tls
 from tests.benchmarks.load import TEXT, measured, obey
-from tests.sessions.transports.making import LOCAL
+from tests.sessions.mcp.transports.making import LOCAL
 
 Call = Callable[[], Awaitable[Any]]
 
@@ -149,7 +150,7 @@ async def through_httpx(
 
 
 def _body_of(content: bytes) -> Any:
-    """JSON, or the last data line of an event stream."""
+    """Parse a JSON body, or the last data line of an event stream."""
     if content.startswith(b"{"):
         return orjson.loads(content)["result"]
     return orjson.loads(content[content.rindex(b"data:") + 5 :])["result"]

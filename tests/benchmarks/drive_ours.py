@@ -1,4 +1,4 @@
-"""Our client under load.
+"""Puts our client under load.
 
 python -m tests.benchmarks.drive_ours stdio|http legacy|modern COMMAND... | URL
 """
@@ -6,10 +6,10 @@ python -m tests.benchmarks.drive_ours stdio|http legacy|modern COMMAND... | URL
 import asyncio
 import sys
 
-from sessions.transports.registry import Spec, StdioSpec
-from sessions.transports.stdio import prepare_loop
+from sessions.mcp.transports.registry import Spec, StdioSpec
+from sessions.mcp.transports.stdio import prepare_loop
 from tests.benchmarks.load import TEXT, obey
-from tests.sessions.transports.making import connected, http
+from tests.sessions.mcp.transports.making import connected, http
 
 
 def spec_of(transport: str, where: tuple[str, ...]) -> Spec:

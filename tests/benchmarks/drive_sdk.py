@@ -1,4 +1,4 @@
-"""The official Python SDK's client under load; run by the interpreter of the peer sdk2.
+"""Puts the official Python SDK's client under load. Runs in the environment of the peer sdk2.
 
 python drive_sdk.py stdio|http legacy|modern COMMAND... | URL
 """

@@ -1,4 +1,4 @@
-"""Processes of a benchmark: echo servers and the drivers that put clients under load."""
+"""The processes of a benchmark: echo servers, and drivers that put clients under load."""
 
 import json
 import selectors
@@ -20,7 +20,7 @@ def stdio_command(era: str) -> list[str]:
 
 
 def http_server(era: str, *options: str) -> AbstractContextManager[str]:
-    """The base URL of an echo server that runs as long as the block."""
+    """The base URL of an echo server that runs while the block does."""
     return server([sys.executable, "-S", "-E", str(HERE / "echo_http.py"), "--era", era, *options])
 
 
@@ -30,7 +30,7 @@ def websocket_server() -> AbstractContextManager[str]:
 
 @contextmanager
 def server(command: list[str]) -> Iterator[str]:
-    """What a server prints first on stderr: its address."""
+    """The first line that a server prints on stderr: its URL."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -40,7 +40,7 @@ def server(command: list[str]) -> Iterator[str]:
 
 
 class Driver:
-    """A client in a process of its own, told by lines how to call."""
+    """A client in a separate process. Lines on its stdin start each load."""
 
     def __init__(self, command: list[str], words: list[str]) -> None:
         self.process = subprocess.Popen(
@@ -66,7 +66,7 @@ class Driver:
 
 
 def line_of(stream: object, seconds: float) -> str:
-    """The next line of a process, or RuntimeError when it says nothing for so long."""
+    """The next line of a process. Raises RuntimeError when none arrives in time."""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]  # a pipe of Popen has a fileno
         if not selector.select(seconds):
@@ -78,7 +78,7 @@ def line_of(stream: object, seconds: float) -> str:
 
 
 def stop(process: "subprocess.Popen[str]", patience: float = 0.0) -> None:
-    """Wait so long for its own end, then SIGTERM, then SIGKILL."""
+    """Wait `patience` seconds for it to exit, then send SIGTERM, then SIGKILL."""
     for seconds, end in ((patience, process.terminate), (STOP_SECONDS, process.kill), (STOP_SECONDS, None)):
         try:
             process.wait(seconds)

@@ -1,5 +1,5 @@
-"""What the smallest echo server answers, on bytes: a call is read by two patterns and never parsed, so that the client is
-what a benchmark measures. Standard library only; serves echo_stdio.py, echo_http.py and echo_websocket.py.
+"""The replies of the smallest echo server, on bytes. Two patterns read a call without parsing it, so that the benchmark
+measures the client. Standard library only; used by echo_stdio.py, echo_http.py and echo_websocket.py.
 """
 
 import json
@@ -19,7 +19,7 @@ _TOOLS = [
 
 
 def answer(message: bytes, era: str) -> bytes:
-    """The answer to one message without a line end; b"" for a notification or a response. `era`: legacy or modern."""
+    """The reply to one message, without a line end; b"" for a notification or a response. `era`: legacy or modern."""
     if b'"tools/call"' in message:
         identity, text = _ID.search(message), _TEXT.search(message)
         assert identity is not None

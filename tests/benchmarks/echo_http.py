@@ -1,9 +1,9 @@
-"""The smallest HTTP server for MCP: HTTP/1.1 with keep-alive by hand, so that the client is what is measured.
+"""The smallest HTTP server for MCP: hand-written HTTP/1.1 with keep-alive, so that the benchmark measures the client.
 
 python echo_http.py [--era legacy|modern] [--reply json|sse] [--listen]
 
-/mcp is Streamable HTTP, /sse the older HTTP+SSE. `--listen`: GET on /mcp opens a stream that stays silent, as many
-legacy servers offer; otherwise it is refused. Prints its base URL on stderr when ready. Standard library only.
+/mcp is Streamable HTTP, /sse the older HTTP+SSE. With `--listen`, GET on /mcp opens a stream that stays silent, as many
+legacy servers do; otherwise it is refused. Prints its base URL on stderr when ready. Standard library only.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The smallest stdio server: one read and one write a batch of lines.
+"""The smallest stdio server: one read and one write per batch of lines.
 
 python echo_stdio.py legacy|modern
 """

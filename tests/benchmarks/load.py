@@ -1,7 +1,7 @@
-"""The measured loop, the same for every client: callers that call one after the other for some seconds.
+"""The measured loop, the same for every client: callers that make one call after the other for some seconds.
 
-A driver process reads one JSON object a line (`{"callers": 50, "seconds": 1.0}`) and answers with one line of Measured.
-Standard library only: drive_sdk.py imports it under another interpreter.
+A driver process reads one JSON object per line (`{"callers": 50, "seconds": 1.0}`) and replies with one line of
+results. Standard library only: drive_sdk.py imports it under another interpreter.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ def percentile(ordered: list[float], share: float) -> float:
 
 
 def measured(latencies: list[float], seconds: float, cpu: float) -> dict[str, float]:
-    """Latencies in seconds; `cpu` of this process alone, as milliseconds a call."""
+    """Latencies in seconds. `cpu` is the seconds of this process alone; the result has milliseconds per call."""
     latencies.sort()
     return {
         "calls": len(latencies),
@@ -49,7 +49,7 @@ async def load(call: Callable[[], Awaitable[Any]], callers: int, seconds: float)
 
 
 async def obey(call: Callable[[], Awaitable[Any]]) -> None:
-    """Do what the lines of stdin say until they end."""
+    """Run the load that each line of stdin describes, until stdin ends."""
     while line := await asyncio.to_thread(sys.stdin.readline):
         wanted = json.loads(line)
         print(json.dumps(await load(call, wanted["callers"], wanted["seconds"])), flush=True)

@@ -1,4 +1,6 @@
-"""Many idle sessions in one loop: what each costs, and what is left when all are closed. Prints one JSON object.
+"""Measures many idle sessions in one loop: the cost of each, and what is left after closing all.
+
+Prints one JSON object.
 
 python -m tests.benchmarks.many_sessions COUNT URL
 """
@@ -14,14 +16,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from sessions.client import Client
-from sessions.transports.registry import Spec
-from tests.sessions.transports.making import connected, http
+from sessions.mcp.client import Client
+from sessions.mcp.transports.registry import Spec
+from tests.sessions.mcp.transports.making import connected, http
 
-#: sessions opened, called or closed at the same time
+#: number of sessions opened, called or closed at the same time
 TOGETHER = 50
 FEW = 10
-#: the engine keeps an idle connection for 4 s
+#: the HTTP engine keeps an idle connection for 4 s
 IDLE_SECONDS = 5.0
 
 
@@ -45,7 +47,7 @@ def _kind(number: str) -> str:
     try:
         return os.readlink(f"/proc/self/fd/{number}").partition(":")[0]
     except OSError:
-        return "listing"  # the descriptor of this listing itself
+        return "listing"  # the descriptor of this listing
 
 
 async def in_groups(work: list[Any]) -> list[Any]:
@@ -61,7 +63,7 @@ async def echo(client: Client) -> None:
 
 
 async def with_sessions(spec: Spec, count: int) -> dict[str, Any]:
-    """Open them all, leave them idle, call each once more, close them all."""
+    """Open all sessions, leave them idle, call each once more, close them all."""
     async with AsyncExitStack() as stack:
         made = await in_groups([lambda: stack.enter_async_context(connected(spec))] * count)
         await in_groups([lambda one=one: echo(one.client) for one in made])
@@ -78,7 +80,7 @@ async def main(count: int, url: str) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     spec = http(url)
-    await with_sessions(spec, FEW)  # what is made once for the process
+    await with_sessions(spec, FEW)  # creates what a process creates once
     await asyncio.sleep(0.2)
     before = {"kib": kib_resident(), **held()}
     idle = await with_sessions(spec, count)

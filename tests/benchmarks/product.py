@@ -1,5 +1,5 @@
-"""The product as shipped for a benchmark of the whole path: `up`, five accounts with ten sockets each (as many as one may
-have), servers that only echo, and callers that see each call from the order to its end.
+"""The product as shipped, for a benchmark of the whole path: `up`, five accounts with ten sockets each (the maximum per
+account), servers that only echo, and callers that follow each call from the request to its final state.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PASSWORD = ADMIN[1]
 
 
 def accounts(product: Stack, count: int) -> list[tuple[str, str]]:
-    """Superusers, made by one command: each signs in once."""
+    """Create superusers with one command. Each signs in once."""
     names = [f"bench{number}" for number in range(count)]
     product.shell(
         "from django.contrib.auth import get_user_model\n"
@@ -36,7 +36,7 @@ def accounts(product: Stack, count: int) -> list[tuple[str, str]]:
 
 @contextmanager
 def echo_servers(product: Stack) -> Iterator[dict[str, str]]:
-    """uids of a registered stdio server and an HTTP one, both ready with their tool known."""
+    """The uids of a registered stdio server and an HTTP one, both ready with their tool listed."""
     with http_server("legacy") as base:
         common = ["register_server", "--user", ADMIN[0], "--era", "legacy", "--name"]
         product.manage(*common, "Pipes", "--", *stdio_command("legacy"))
@@ -44,14 +44,14 @@ def echo_servers(product: Stack) -> Iterator[dict[str, str]]:
         deadline = time.monotonic() + 60
         while len(product.rows("SELECT DISTINCT server_id FROM servers_definition WHERE key = 'echo'")) < 2:
             assert time.monotonic() < deadline, product.output[-3000:]
-            time.sleep(0.2)  # rows of another process can only be asked for
+            time.sleep(0.2)  # no event reports rows of another process
         listed = "from servers.models import Server; [print(s.slug, s.uid) for s in Server.objects.all()]"
         uids = dict(line.split() for line in product.shell(listed).splitlines() if line.count(" ") == 1)
         yield {"stdio": uids["pipes"], "http": uids["web"]}
 
 
 class Caller:
-    """One socket. Its frames are read by one task, so that several calls may be under way."""
+    """One socket. One task reads its frames, so that several calls may run at once."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
@@ -63,7 +63,7 @@ class Caller:
     async def read(self) -> None:
         async for text in self._socket:
             frame = orjson.loads(text)
-            if frame.get("followed"):  # its end may be the very next frame
+            if frame.get("followed"):  # the very next frame may already be final
                 self._expect(frame["topic"])
             key = frame.get("ref") or frame.get("t")
             final = "ref" in frame or any(row.get("final") for row in frame.get("rows") or ())
@@ -71,7 +71,7 @@ class Caller:
                 waiting.set_result(frame)
 
     async def call(self, server: str) -> bool:
-        """From the order to the last frame of the call's own topic, as a page does it. False when it was refused."""
+        """Make a call and follow its topic to the last frame, as a page does. Returns False if refused."""
         ref = next(self._refs)
         order = {"op": "call", "server": server, "tool": "echo", "args": {"text": TEXT}, "ref": ref}
         answered = self._expect(ref)
@@ -98,7 +98,7 @@ class Caller:
         return frame
 
     async def _leave(self, topic: str) -> None:
-        """Topics are left in one message for many, as messages are rationed."""
+        """Unsubscribe from many topics with one message, because messages are rate-limited."""
         self._over.append(topic)
         if len(self._over) >= LEAVE_TOGETHER:
             await self._socket.send(json.dumps({"op": "unsub", "topics": self._over}))
@@ -124,7 +124,7 @@ async def callers(product: Stack, people: list[tuple[str, str]]) -> AsyncIterato
 
 
 class Cpu:
-    """Seconds that each part used between two looks."""
+    """Seconds that each part used since the last look."""
 
     def __init__(self, product: Stack) -> None:
         words = {"web": "daphne", "worker": "mcpadmin.worker", "valkey": "valkey-server"}

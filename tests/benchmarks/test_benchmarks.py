@@ -1,4 +1,4 @@
-"""The benchmarks themselves: short runs, whose numbers mean nothing, say all that a long one says."""
+"""Short runs of the benchmarks work and print everything that a long run does. Their numbers mean nothing."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def told_by(module: str, *words: str, seconds: float = 110) -> str:
 
 @pytest.mark.parametrize(("case", "floor", "goals"), [("stdio-legacy", "pipes", 3), ("http-modern-sse", "engine", 5)])
 def test_a_case_has_a_row_for_each_client_and_a_verdict_for_each_goal(case: str, floor: str, goals: int) -> None:
-    peer_python("sdk2")  # skips where the peers are not installed
+    peer_python("sdk2")  # skips when the peers are not installed
     told = told_by("bench_client", "--rounds", "1", "--seconds", "0.1", case)
     rows = [line.split()[:2] for line in told.splitlines()]
     assert all([client, callers] in rows for client in ("ours", "sdk", floor) for callers in ("1", "50"))

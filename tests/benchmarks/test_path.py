@@ -1,4 +1,4 @@
-"""The benchmarks of the whole product: short runs say all that a long one says; their numbers mean nothing."""
+"""Short benchmarks of the whole product work and print everything that a long run does. Their numbers mean nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""HTTP servers that fail, each in its own way, and give away what they were sent while they do: one a path."""
+"""HTTP servers that fail, each in a different way, and leak what they received. One per path."""
 
 import base64
 import json
@@ -65,7 +65,7 @@ def _events(h: Handler) -> None:
 
 
 def _listing(h: Handler) -> None:
-    """Correct until its tools are asked for."""
+    """Works until the client requests its tools."""
     if h.message.get("method") == "initialize":
         h.greet(instructions=h.words)
     elif "id" not in h.message:
@@ -110,7 +110,7 @@ SCENARIOS: dict[str, Callable[[Handler], None]] = {
 
 
 class Careless(ThreadingHTTPServer):
-    """`requests`: (path, everything that was sent to it). `elsewhere`: another server, to which it redirects."""
+    """`requests`: (path, everything received). `elsewhere`: another server, which is the target of its redirects."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Local servers that fail and print their environment while they do; the argument says how. Standard library only."""
+"""Local servers that fail and print their environment; the argument selects how. Standard library only."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Finds known values in what was collected, in the encodings in which a leak usually travels."""
+"""Finds known values in collected data, in the encodings in which leaks usually appear."""
 
 import base64
 import html
@@ -11,7 +11,7 @@ _LEAST = 8
 
 
 def encodings(value: str) -> dict[str, bytes]:
-    """Eight, made without the product's own list."""
+    """Eight encodings, computed without the product's own list."""
     raw = value.encode()
     forms = {
         "plain": raw,
@@ -20,7 +20,7 @@ def encodings(value: str) -> dict[str, bytes]:
         "html": html.escape(value).encode(),
         "hex": raw.hex().encode(),
     }
-    # The first and last group of four also depend on what stands beside the value.
+    # The first and last group of four depend on the bytes around the value, so drop them.
     shifted = {f"base64+{shift}": base64.b64encode(b"x" * shift + raw)[4:-4] for shift in range(3)}
     assert all(len(form) >= _LEAST for form in shifted.values())
     return forms | shifted
@@ -33,7 +33,7 @@ class Searcher:
         }
 
     def hits(self, data: bytes) -> list[tuple[str, str]]:
-        """(name of the value, encoding); forms that are the same bytes count once."""
+        """(name of the value, encoding). Encodings with identical bytes count once."""
         found: dict[tuple[str, bytes], tuple[str, str]] = {}
         for key, form in self._forms.items():
             if form in data:
@@ -41,6 +41,6 @@ class Searcher:
         return sorted(found.values())
 
     def around(self, data: bytes) -> list[bytes]:
-        """The surroundings of each hit, for whoever has to mend it."""
+        """The surroundings of each hit, to help find the leak."""
         places = [data.find(form) for form in set(self._forms.values())]
         return [data[max(0, at - 150) : at + 80] for at in places if at >= 0]

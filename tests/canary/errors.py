@@ -1,4 +1,4 @@
-"""What is made to go wrong in the product itself: refused forms, refused calls, a table that is away, a dead worker."""
+"""Failures inside the product: refused forms, refused requests, a missing table, a dead worker."""
 
 import os
 import re
@@ -12,7 +12,7 @@ VALUE = SECRETS["refused"]
 
 
 def refused_forms(world: World) -> list[bytes]:
-    """What each page says of a secret that it did not take."""
+    """Each page's response to a secret that it refuses."""
     other_key = a_certificate()[1]
     world.secrets["other key"] = other_key.splitlines()[5]
     own = {"url": world.careless.url}
@@ -44,7 +44,7 @@ def refused_forms(world: World) -> list[bytes]:
 
 
 def refused_requests(world: World) -> list[bytes]:
-    """Without a token against forgery, to an address that is none, and a wrong password."""
+    """A post without a CSRF token, and one to an address that does not exist."""
     visitor = world.visitor
     data = {"name": "X", "token": VALUE, "url": world.careless.url}
     forged = visitor.request("POST", "/credentials/add/", data=data)
@@ -63,7 +63,7 @@ def table_away(world: World, table: str) -> Iterator[None]:
 
 
 def broken_page(world: World) -> bytes:
-    """A traceback of the web process, whose frames hold what was posted."""
+    """A traceback in the web process, whose stack frames hold the posted values."""
     with table_away(world, "servers_credential"):
         order = {"name": "Broken", "url": world.careless.url, "token": VALUE}
         answer = world.post("/credentials/add/?kind=bearer", 500, **order)
@@ -72,7 +72,7 @@ def broken_page(world: World) -> bytes:
 
 
 def crashed_worker(world: World) -> None:
-    """It dies by a fault of its own, and another one opens the sessions again."""
+    """Crash a worker with SIGABRT, and wait for another one."""
     (pid, *_) = world.stack.worker_pids()
     os.kill(pid, signal.SIGABRT)
     world.until(lambda: set(world.stack.worker_pids()) - {pid}, "no other worker came")

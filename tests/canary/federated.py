@@ -1,4 +1,4 @@
-"""Servers whose tokens are got for tokens that others signed: a platform, or an identity provider."""
+"""Servers that exchange tokens signed by others: a platform, or an identity provider."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ _CLIENT_THERE = "robot-there"
 
 @dataclass
 class Federated:
-    """`slug`: of the server, and the kind of its credential. `token`: the text of the file that the credential names."""
+    """`slug`: of the server, also the kind of its credential. `token`: the content of the credential's file."""
 
     slug: str
     url: str
@@ -43,7 +43,7 @@ class Federated:
 
 @contextmanager
 def federated(folder: Path, log: Path) -> Iterator[list[Federated]]:
-    """One of each kind; `folder` is one that the operator offers for references."""
+    """One server of each kind. `folder` is a folder that the operator allows for references."""
     key = ECKey.generate_key("P-256")
     env = token_issuer.environment(key, log, PROVIDER_SECRET)
     peers = [start_peer("protected", port=free_port(), env=env) for _ in SLUGS]

@@ -1,5 +1,4 @@
-"""One leak in each of twelve sinks, so that the search is known to find what it is to find: another value each, one
-encoding after the other."""
+"""Leaks a different value into each of twelve sinks, in rotating encodings, to prove that the search finds them."""
 
 import asyncio
 import subprocess
@@ -17,15 +16,15 @@ from tests.e2e.sockets import a_call, greeted
 
 SINKS = ("page", "JSON", "socket", "Redis command", "Redis file", "other server", "database", "audit", "log", "export")
 SINKS += ("environment", "command line")
-#: page in hex, and so on: each sink gets a form that passes through it unchanged
+#: page in hex, and so on: each sink gets an encoding that survives it unchanged
 FIRST_ENCODING = 4
-#: unlike any secret of the product, which would be masked on some of these roads
+#: unlike any secret of the product, which some of these sinks would mask
 DECOYS = {sink: f'decoy{number:02}"{sink[:3]}&5b/8e0d77+<c4' for number, sink in enumerate(SINKS)}
 Hits = dict[str, list[tuple[str, str]]]
 
 
 def planted(world: World, monitor: sinks.Monitor, listener: sinks.Listener) -> tuple[Hits, Hits]:
-    """(what the search found in each sink, what was put there)"""
+    """(what the search found in each sink, what was leaked there)"""
     forms = {
         sink: list(encodings(value).items())[(number + FIRST_ENCODING) % 8]
         for number, (sink, value) in enumerate(DECOYS.items())
@@ -72,7 +71,7 @@ def _sent_elsewhere(world: World, text: str) -> bytes:
 
 
 def _named(world: World, text: str) -> bytes:
-    """The audit log keeps the name of what was made."""
+    """The audit log keeps the name of what was created."""
     order = {"name": text, "variable": "UNUSED", "value": "unused-value-0a1b"}
     world.post("/credentials/add/?kind=environment", 302, **order)
     return sinks.rows_of(world.stack, audit=True)
@@ -86,7 +85,7 @@ def _command(world: World, monitor: sinks.Monitor, text: str) -> bytes:
 
 
 def _stored(world: World, text: str) -> bytes:
-    """Deleted at once, yet written to the file."""
+    """Deleted at once, but already written to the file."""
     sinks.redis_do(world.stack, b"SET", b"leak", text.encode())
     sinks.redis_do(world.stack, b"DEL", b"leak")
     world.until(lambda: b"leak" in sinks.redis_files(world.stack), "nothing was written")
@@ -105,7 +104,7 @@ def _in_process(text: str, where: str) -> bytes:
     command = [sys.executable, "-u", "-c", "print(); input()", *words]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, env=environment, **pipes) as process:
-        assert process.stdout.readline() == b"\n"  # before that it may still be a copy of this process
+        assert process.stdout.readline() == b"\n"  # until then the child may still be a fork of this process
         return (sinks.command_lines if words else sinks.environments)([psutil.Process(process.pid)])
 
 
@@ -120,7 +119,7 @@ def _changed(world: World, table: str, column: str, text: str, where: str) -> It
     def write(value: str) -> None:
         world.stack.write(f"UPDATE {table} SET {column} = ? WHERE {where}", value)  # noqa: S608  ours
 
-    before = world.stack.rows(f"SELECT {column} FROM {table} WHERE {where}")[0][column]  # noqa: S608  names of the test's own
+    before = world.stack.rows(f"SELECT {column} FROM {table} WHERE {where}")[0][column]  # noqa: S608  names from this test
     write(text)
     try:
         yield

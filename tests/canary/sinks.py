@@ -1,4 +1,4 @@
-"""The places where a secret must not be: how each is read."""
+"""The places where no secret may appear, and how to read each."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from mcpadmin.up import socket_path
+from mcpadmin.up.valkey import recorded_socket
 from tests.e2e.sockets import Visitor, greeted
 from tests.tools import postgres
 from tests.tools.stack import Stack
@@ -22,14 +22,14 @@ LINKS = re.compile(r'href="(/[^"#]*)"')
 MOST_PAGES = 800
 
 
-# --- pages and what is downloaded ------------------------------------------------------------------------------------
+# --- pages and downloads ---------------------------------------------------------------------------------------------
 def whole(answer: Any) -> bytes:
-    """With its headers."""
+    """The body with its headers."""
     return bytes(answer.content) + repr(answer.headers).encode()
 
 
 def every_page(visitor: Visitor, more: Iterable[str]) -> dict[str, bytes]:
-    """By address, all that links lead to."""
+    """Every page reachable by links, by URL."""
     found: dict[str, bytes] = {}
     waiting = ["/", "/palette/?q=e", "/accounts/login/", *more]
     while waiting:
@@ -44,7 +44,7 @@ def every_page(visitor: Visitor, more: Iterable[str]) -> dict[str, bytes]:
 
 
 def exports(stack: Stack, visitor: Visitor) -> bytes:
-    """Both forms, with what only we know."""
+    """Both export formats, including our own fields."""
     slugs = [row["slug"] for row in stack.rows("SELECT slug FROM servers_server")]
     forms = ("mcpServers", "vscode")
     orders = [{"form": form, "own": "on", "servers": slugs} for form in forms]
@@ -56,7 +56,7 @@ def exports(stack: Stack, visitor: Visitor) -> bytes:
 
 # --- sockets ---------------------------------------------------------------------------------------------------------
 class Listener:
-    """A browser's socket that hears all topics as long as the block lasts; `frames` is what it was sent."""
+    """A browser's socket that receives all topics while the block runs. `frames` is what it received."""
 
     def __init__(self, stack: Stack, visitor: Visitor) -> None:
         self.frames: list[str] = []
@@ -83,7 +83,7 @@ class Listener:
 
     @property
     def heard(self) -> bytes:
-        """As it was sent, and with its escapes undone."""
+        """The frames as received, and with their escapes decoded."""
         return "\n".join([*self.frames, *(str(json.loads(frame)) for frame in self.frames)]).encode()
 
     async def _listen(self) -> None:
@@ -97,12 +97,12 @@ class Listener:
 def _valkey(stack: Stack) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(5)
-    connection.connect(str(socket_path.recorded(stack.data_dir / "valkey")))
+    connection.connect(str(recorded_socket(stack.data_dir / "valkey")))
     return connection
 
 
 class Monitor:
-    """Every command that Redis was sent as long as the block lasts."""
+    """Every command that Redis received while the block ran."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack, self._seen = stack, bytearray()
@@ -124,7 +124,7 @@ class Monitor:
 
     @property
     def seen(self) -> bytes:
-        """As it is printed, and with the quotes in it undone."""
+        """The output as printed, and with its quotes unescaped."""
         return bytes(self._seen) + self._seen.replace(b'\\"', b'"').replace(b"\\\\", b"\\")
 
     def _read(self) -> None:
@@ -141,7 +141,7 @@ def redis_do(stack: Stack, *words: bytes) -> None:
 
 
 def redis_files(stack: Stack) -> bytes:
-    """The append-only file: all that was ever written, also what was deleted since."""
+    """The append-only file: everything ever written, including what was deleted since."""
     files = [file.read_bytes() for file in (stack.data_dir / "valkey").rglob("*") if file.is_file()]
     assert any(files)
     return b"".join(files)
@@ -153,14 +153,14 @@ def _is_audit(table: str) -> bool:
 
 
 def rows_of(stack: Stack, *, audit: bool) -> bytes:
-    """Every column of every table of that kind as text; what is compressed is unpacked."""
+    """Every column of every table of that kind as text, decompressed where compressed."""
     listing = "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'"
     if not stack.database_url:
         listing = "SELECT name FROM sqlite_master WHERE type = 'table'"
     tables = [row["name"] for row in stack.rows(listing)]
     wanted = [table for table in tables if _is_audit(table) == audit]
     assert wanted
-    orders = [f'SELECT * FROM "{table}"' for table in wanted]  # noqa: S608  names of the schema itself
+    orders = [f'SELECT * FROM "{table}"' for table in wanted]  # noqa: S608  names from the schema
     return b"\n".join(_plain(value) for order in orders for row in stack.rows(order) for value in dict(row).values())
 
 
@@ -176,7 +176,7 @@ def _plain(value: object) -> bytes:
 
 
 def database_files(stack: Stack) -> bytes:
-    """Journal and pages that are free again included."""
+    """Includes the journal and free pages."""
     if stack.database_url:
         return postgres.files(stack.database_url)
     return b"".join(file.read_bytes() for file in stack.data_dir.glob("mcpadmin.sqlite3*"))
@@ -184,7 +184,7 @@ def database_files(stack: Stack) -> bytes:
 
 # --- processes -------------------------------------------------------------------------------------------------------
 def _of_process(process: psutil.Process, what: str) -> bytes:
-    with suppress(OSError):  # one that ended since
+    with suppress(OSError):  # the process may have ended
         return Path(f"/proc/{process.pid}/{what}").read_bytes()
     return b""
 

@@ -1,6 +1,6 @@
-"""Secrets of every kind, among servers that give them away and things that go wrong: none is where it does not belong.
+"""With secrets of every kind, servers that leak them and failures all around, no secret appears where it must not.
 
-The search is tried first: one value is leaked into each of twelve sinks, and exactly these are found.
+The search is tested first: one value is leaked into each of twelve sinks, and the search finds exactly these.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def neighbours(stack: Stack) -> bytes:
 
 
 async def told(made: World) -> list[str]:
-    """Uids of calls whose answers hold what the server was given."""
+    """Uids of calls whose results contain what the server was given."""
     tools = {"environment": ("tell", "err", "fail"), "neighbour": ("tell",), "protected": ("echo_token",)}
     tools |= dict.fromkeys(BY_THEMSELVES, ("echo_token",))
     orders = [(slug, tool) for slug in CALLED for tool in tools[slug]]
@@ -62,7 +62,7 @@ def tools_known(made: World, *slugs: str) -> None:
 
 
 def everything_goes_wrong(made: World, listener: sinks.Listener) -> dict[str, bytes]:
-    """What was answered meanwhile, by sink."""
+    """Trigger every failure and return the responses, by sink."""
     fill_the_vault(made)
     count = made.stack.rows("SELECT COUNT(*) AS n FROM mcp_sessions_mcpsession")[0]["n"]
     preview, subscription = hold_an_import(made), send_a_webhook(made)
@@ -82,10 +82,12 @@ def everything_goes_wrong(made: World, listener: sinks.Listener) -> dict[str, by
     return {"pages": b"\n".join([*pages.values(), *refused]), "JSON": b"\n".join(results)}
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.long])])
 def stack(request: pytest.FixtureRequest, make_stack: Callable[..., Stack], tmp_path: Path) -> Stack:
     database = {"DATABASE_URL": request.getfixturevalue("postgres_database")} if request.param == "postgresql" else {}
-    started: Stack = make_stack(env=settings(tmp_path) | database).start()
+    started: Stack = make_stack(env=settings(tmp_path) | database, administrator=not database).start()
+    if database:
+        started.create_admin()
     return started
 
 
@@ -114,4 +116,4 @@ def test_the_search_finds_each_leak_and_then_there_is_none(stack: Stack, tmp_pat
         print(json.dumps({sink: len(data) for sink, data in swept.items()}))
         shown = {sink: search.around(data) for sink, data in swept.items()}
         assert {sink: found for sink, found in hits.items() if found} == {}, shown
-        assert "chain holds" in stack.manage("verify_audit")
+        assert "No tampering found" in stack.manage("verify_audit")

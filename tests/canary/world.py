@@ -1,4 +1,4 @@
-"""A product that holds secrets of every kind, among servers that give them away in every way they can."""
+"""A product with secrets of every kind, among servers that leak them in every way."""
 
 import json
 import re
@@ -36,10 +36,10 @@ SECRETS = {
     "import": "canary-import/e8d1+05ab77",
     "refused": "canary-refused/aa07+31d9c4",
 }
-#: of the grant, which only the vault holds
+#: the proof key of the grant, which only the vault holds
 PROOF_KEY = """
 import json
-from servers.domain import grants
+from servers.credentials import grants
 from servers.models import CredentialUse
 print(json.loads(grants.load(CredentialUse.objects.get(credential__kind="oauth").identity_id).reveal())["dpop_key"])
 """
@@ -52,10 +52,10 @@ class World:
     stack: Stack
     visitor: Visitor
     careless: Careless
-    #: no credential is for it
+    #: has no credential
     stranger: Careless
     protected: str
-    #: two more, whose authorization servers know a service account each: by a secret, and by a key
+    #: two more servers, whose authorization servers each know a service account: one by secret, one by key
     accounts: tuple[str, ...]
     account_key: rsa.RSAPrivateKey
     federated: list[federated.Federated]
@@ -73,13 +73,12 @@ class World:
         deadline = time.monotonic() + SECONDS
         while not true():
             assert time.monotonic() < deadline, f"{words}\n{self.stack.output[-3000:]}"
-            time.sleep(0.2)  # rows of another process can only be asked for
+            time.sleep(0.2)  # no event reports rows of another process
 
 
 @contextmanager
 def world(stack: Stack, folder: Path) -> Iterator[World]:
-    """`stack` was started with what `settings` says."""
-    stack.create_admin()
+    """`stack` runs with the environment from `settings` and has its first administrator."""
     log = folder / "protected.log"
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     by_secret = {"PROTECTED_ACCOUNT": f"robot:{SECRETS['account']}"}
@@ -108,7 +107,7 @@ def settings(folder: Path) -> dict[str, str]:
 
 # --- servers -----------------------------------------------------------------------------------------------------------
 def _register(made: World, folder: Path) -> None:
-    """In one process: each start of manage.py costs seconds."""
+    """In one process, because each start of manage.py costs seconds."""
     command, words = peer_command("telltale")
     reference = f"REFERENCE=${{file:{folder / 'reference'}}}"
     own = ("--secret-env=API_TOKEN=GIVEN_ENV", f"--env={reference}")
@@ -143,7 +142,7 @@ def _behind_url(made: World, name: str) -> tuple[str, ...]:
 
 # --- credentials -------------------------------------------------------------------------------------------------------
 def fill_the_vault(made: World) -> None:
-    """Through the pages; the careless servers take the bearer token and the password in turn, then try to connect."""
+    """Through the pages. The careless servers get the bearer token and the password in turn, then try to connect."""
     place = {"url": made.careless.url}
     found = [
         _sealed(made, "bearer", name="Token", token=SECRETS["bearer"], **place),
@@ -165,7 +164,7 @@ def fill_the_vault(made: World) -> None:
 
 
 def _give_accounts(made: World) -> None:
-    """One shows a secret, the other signs with a private key."""
+    """One authenticates with a secret, the other signs with a private key."""
     key = private_pem(made.account_key)
     made.secrets["account key"] = key.splitlines()[5]
     proofs = ({"secret": SECRETS["account"], "key": ""}, {"secret": "", "key": key})
@@ -176,7 +175,7 @@ def _give_accounts(made: World) -> None:
 
 
 def _give_federated(made: World) -> None:
-    """What others signed lies in files."""
+    """Files hold the tokens that others signed."""
     for each in made.federated:
         made.secrets[f"token of {each.slug}"] = each.token
         made.post(f"/credentials/for/{each.slug}/", credential=_sealed(made, each.slug, **each.entered()))
@@ -209,14 +208,15 @@ def public_pem(key: rsa.RSAPrivateKey) -> str:
 
 # --- the others --------------------------------------------------------------------------------------------------------
 def hold_an_import(made: World) -> str:
-    """The address of its preview."""
+    """Start an import and leave it unconfirmed. Returns the path of its preview."""
     entry = {"command": "npx", "args": ["-y", "server"], "env": {"API_TOKEN": SECRETS["import"]}}
     document = json.dumps({"mcpServers": {"held": entry}})
     return made.post("/servers/import/", 302, text=document).headers["location"]
 
 
 def send_a_webhook(made: World) -> str:
-    """To a careless receiver; the signing secret is shown once. The address of the subscription."""
+    """Register and test a webhook to a careless receiver. The page shows the signing secret once. Returns the path of
+    the subscription."""
     made.post("/servers/environment/subscribe/", 302, 303, uri="told://environment")
     uid = UUID(made.stack.rows("SELECT uid FROM mcp_sessions_subscription")[0]["uid"])
     page = f"/subscriptions/{uid}/"
@@ -229,7 +229,7 @@ def send_a_webhook(made: World) -> str:
 
 
 def sign_in(made: World) -> None:
-    """With a client that was registered by hand, once for each server."""
+    """Sign in with a manually registered client, and record the tokens and the proof key."""
     made.secrets["code"] = signing_in.signed_in(
         made.stack, made.visitor, made.protected, "protected", SECRETS["client"]
     )

@@ -1,4 +1,4 @@
-"""How the driver signs in: a store in memory, and a person who allows whatever the test server asks."""
+"""How the driver signs in: a store in memory, and a person who consents to everything."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -7,16 +7,16 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
-from sessions.client.authorization import Authorization, AuthorizationSettings, Grant, IdentityProvider, Pending
-from sessions.protocol.errors import Fault
-from sessions.transports.authorization_http import AuthorizationHttp
-from sessions.transports.egress import Policy
+from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, IdentityProvider, Pending
+from sessions.mcp.core.errors import Fault
+from sessions.mcp.transports.authorization_http import AuthorizationHttp
+from sessions.mcp.transports.egress import Policy
 
-#: where nothing listens: the person reads the redirect instead of following it
+#: nothing listens here: the person reads the redirect instead of following it
 REDIRECT: Final = "http://localhost:3000/callback"
-#: the address of our metadata document that the suite knows
+#: the URL of our metadata document that the suite knows
 DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
-#: scenarios in which the right client refuses to go on, and how it says so
+#: scenarios in which a correct client refuses to continue, and the faults it reports
 EXPECTED: Final[dict[str, tuple[Fault, ...]]] = {
     "auth/scope-retry-limit": (Fault.FORBIDDEN,),
     "auth/resource-mismatch": (Fault.AUTHORIZATION_FAILED,),
@@ -44,7 +44,7 @@ class MemoryStore:
 
 
 async def person(pending: Pending) -> Mapping[str, str]:
-    """Opens the page and is sent back at once: the test server asks nothing."""
+    """Open the page and read its redirect: the test server does not ask for consent."""
     async with httpx.AsyncClient(trust_env=False) as browser:
         page = await browser.get(pending.url)
     return dict(parse_qsl(urlsplit(page.headers["location"]).query, keep_blank_values=True))

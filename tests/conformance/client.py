@@ -1,8 +1,8 @@
-"""Drives our client through one scenario of the conformance suite, which says by environment which one it is.
+"""Drives our client through one scenario of the conformance suite, which selects it through the environment.
 
     MCP_CONFORMANCE_SCENARIO=tools_call python -m tests.conformance.client http://localhost:3000/mcp
 
-The last line of a good run is MARKER: the suite's own verdict does not notice a client that crashed.
+A good run prints MARKER as its last line, because the suite's own verdict does not notice a client that crashed.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from sessions.client import Asked, Client, Refused, Root
-from sessions.protocol.capabilities import Implementation
-from sessions.protocol.errors import McpError
-from sessions.protocol.results import Timeouts
-from sessions.transports.egress import Policy
-from sessions.transports.registry import HttpSpec, open_transport
+from sessions.mcp.client import Asked, Client, Refused, Root
+from sessions.mcp.core.capabilities import Implementation
+from sessions.mcp.core.errors import McpError
+from sessions.mcp.core.results import Timeouts
+from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.registry import HttpSpec, open_transport
 from tests.conformance.authorizing import EXPECTED, authorization
 
 MARKER: Final = "driver: every step done"
@@ -27,7 +27,7 @@ Scenario = Callable[[Client], Awaitable[None]]
 
 
 async def accept_defaults(asked: Asked) -> Mapping[str, Any]:
-    """A person who changes nothing in the form and sends it."""
+    """A person who submits the form unchanged."""
     properties = asked.params.get("requestedSchema", {}).get("properties", {})
     return {"action": "accept", "content": {key: one["default"] for key, one in properties.items() if "default" in one}}
 
@@ -57,7 +57,7 @@ async def connected(url: str) -> AsyncIterator[Client]:
 
 
 def context() -> dict[str, Any]:
-    """What the suite gives to some scenarios: values to send, credentials."""
+    """What the suite passes to some scenarios: values to send, credentials."""
     given: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     return given
 
@@ -75,7 +75,7 @@ async def call_first(client: Client) -> None:
 
 
 async def ask_again(client: Client) -> None:
-    """The server of this scenario offers nothing: what it looks at are the requests themselves."""
+    """The server of this scenario offers nothing. It checks the requests themselves."""
     await client.list_tools()
     await client.ping()
 
@@ -99,7 +99,7 @@ async def use_everything(client: Client) -> None:
 
 
 async def call_as_told(client: Client) -> None:
-    """The suite gives tools and arguments to call, value by value."""
+    """The suite names the tools and arguments of the calls."""
     await client.list_tools()
     for wanted in context()["toolCalls"]:
         await client.call_tool(wanted["name"], wanted["arguments"])

@@ -1,4 +1,4 @@
-"""A driver that does what the suite looks at, and then crashes: the suite passes it, our gate must not."""
+"""A driver that does what the suite checks and then crashes: the suite passes it, our check must not."""
 
 import asyncio
 import os

@@ -1,8 +1,8 @@
-"""`make conformance`: our client against the official suite, both revisions and the back-compatible scenarios.
+"""`make conformance`: runs our client against the official suite, both revisions and the back-compatible scenarios.
 
 python -m tests.conformance.run [--out FOLDER] [SCENARIO ...]
 
-Exit status 0 when every scenario passed, scored or not.
+Exits with status 0 when every scenario passed, scored or not.
 """
 
 import argparse

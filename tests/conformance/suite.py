@@ -1,7 +1,7 @@
-"""The official suite as a program: what it requires, and what one scenario found.
+"""Runs the official suite as a program: what it requires, and the verdict on one scenario.
 
-It is asked for one scenario at a time, because its verdict over a set is too kind: it overlooks clients that crash
-or hang, and takes skipped checks for passed ones.
+Each run has a single scenario, because the suite's verdict over a set is too lenient: it overlooks clients that crash
+or hang, and counts skipped checks as passed.
 """
 
 import json
@@ -21,10 +21,10 @@ HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
 NODE: Final = HERE / "node_modules" / "node" / "bin" / "node"
 SUITE: Final = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
-#: seconds for one scenario: a loaded machine with two slow cores included
+#: seconds for one scenario, enough for a loaded machine with two slow cores
 PATIENCE: Final = 120
 DRIVER: Final = "tests.conformance.client"
-#: the revision whose scenarios stand for all before 2025-06-18
+#: the revision that labels the scenarios for everything before 2025-06-18
 BEFORE: Final = "2025-03-26"
 WIRE_SCHEMA: Final = "wire-schema-valid"
 
@@ -42,8 +42,8 @@ class Required:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one scenario; `counts` by status of its checks, `wire` of those that look at our messages by the schema.
-    `problem` is empty when it passed."""
+    """The verdict on one scenario. `counts`: its checks by status. `wire`: those that check our messages against the
+    schema. `problem` is empty when it passed."""
 
     scenario: str
     counts: Counter[str]
@@ -65,7 +65,7 @@ def harness(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def required(revision: str) -> Required:
-    """What the suite itself says that a client of this revision has to pass."""
+    """The scenarios that the suite requires of a client of this revision."""
     listing = harness("list", "--requirements", revision).stdout
     scored, _, unscored = listing.partition("never scored")
     clients = scored.partition("Client scenarios")[2]
@@ -83,11 +83,11 @@ def back_compat() -> Required:
 
 
 def run(scenario: str, revision: str, out: Path) -> Verdict:
-    """Let our driver go through one scenario; what it left behind stays in `out`."""
+    """Run our driver through one scenario, which leaves its files in `out`."""
     python = os.path.relpath(sys.executable, ROOT)
     where = out / revision / scenario.replace("/", "-")
-    shutil.rmtree(where, ignore_errors=True)  # what an earlier run left there would be counted again
-    # Forced, because the suite keeps scenarios of extensions out of every revision when they are asked for by name.
+    shutil.rmtree(where, ignore_errors=True)  # files of an earlier run would be counted again
+    # --force: otherwise the suite excludes extension scenarios from every revision, even when they are named.
     words = ("--scenario", scenario, "--spec-version", revision, "--force", "--timeout", str(PATIENCE * 1000))
     done = harness("client", "--command", f"{python} -m {DRIVER}", *words, "-o", where)
     checks = [check for file in where.rglob("checks.json") for check in json.loads(file.read_text())]

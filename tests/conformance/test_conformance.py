@@ -1,5 +1,6 @@
-"""The official suite as part of `make test`: every scenario without authorization, and of those with it the ones that
-say most, one by one. `make conformance` runs them all."""
+"""Our client passes the official suite: every scenario without authorization, and one by one the most telling with it.
+`make conformance` runs all of them.
+"""
 
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.conformance.run import REVISIONS
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SCORED = {"2025-11-25": 18, "2026-07-28": 32}
 AUTHORIZATION = "auth/"
-#: each goes a way that no other of them goes
+#: each takes a path that none of the others takes
 TELLING = [
     ("2025-11-25", "auth/metadata-var3"),
     ("2026-07-28", "auth/scope-step-up"),

@@ -1,4 +1,4 @@
-"""People in browsers, for tests that need more than one."""
+"""Stacks and people in browsers, for tests that need more than one."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,13 +13,21 @@ from tests.tools.stack import Stack
 
 @pytest.fixture
 def fresh_stack(make_stack: Callable[..., Stack]) -> Stack:
-    """A product on its first day: no user, no server."""
-    return make_stack().start()
+    """A new product: no user, no server."""
+    stack: Stack = make_stack().start()
+    return stack
+
+
+@pytest.fixture
+def own_stack(make_stack: Callable[..., Stack]) -> Stack:
+    """A product with its first administrator (ADMIN) and no server."""
+    stack: Stack = make_stack(administrator=True).start()
+    return stack
 
 
 @pytest.fixture
 def walker(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Walk]]:
-    """`walker(stack, signed_in=False)`: a person with a browser of their own; every complaint of a page fails the test."""
+    """`walker(stack, signed_in=False)`: a person in a separate browser context. A page's complaint fails the test."""
     collected = []
     with ExitStack() as closing:
 

@@ -1,4 +1,4 @@
-"""Another client of a server, which knows nothing of mcpadmin: it has the server say that a resource changed."""
+"""Another MCP client, independent of mcpadmin: it makes a server announce that a resource changed."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"na
 
 
 def tell_of_a_change(url: str, uri: str) -> None:
-    """Call the tool `touch`; by the handshake of the legacy era, which servers of both eras understand."""
+    """Call the tool `touch` after the legacy handshake, which servers of both eras understand."""
     with httpx.Client(headers=HEADERS, trust_env=False, timeout=30) as http:
         greeting = _send(http, url, 1, "initialize", HELLO)
         http.headers["Mcp-Session-Id"] = greeting.headers["mcp-session-id"]

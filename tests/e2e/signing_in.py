@@ -1,4 +1,4 @@
-"""A person's way to the authorization server of the peer `protected` and back, without a browser."""
+"""Signs a person in at the authorization server of the peer `protected`, without a browser."""
 
 import time
 from urllib.parse import parse_qsl, urlsplit
@@ -14,7 +14,7 @@ SECONDS = 90
 def signed_in(
     stack: Stack, visitor: Visitor, url: str, slug: str, secret: str, how: str = "client_secret_basic"
 ) -> str:
-    """`url` of the server behind `slug`, whose client is registered by hand with `secret`. The code that was redeemed."""
+    """Sign in to the server `slug` at `url` with a manually registered client. Returns the redeemed code."""
     client = {"client_id": "by-hand", "client_secret": secret}
     known = client | {"redirect_uris": [f"{visitor.base_url}/sign-in/callback/"], "scope": "tools"}
     known |= {"token_endpoint_auth_method": how}
@@ -39,4 +39,4 @@ def _reached(stack: Stack, uid: str, state: str) -> None:
             return
         assert row["state"] != "failed", row["detail"]
         assert time.monotonic() < deadline, f"the sign-in is not {state}\n{stack.output[-3000:]}"
-        time.sleep(0.2)  # rows of another process can only be asked for
+        time.sleep(0.2)  # no event reports rows of another process

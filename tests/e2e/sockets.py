@@ -1,4 +1,4 @@
-"""Someone at the live socket without a browser: signs in, says hello, calls tools and waits for their ends."""
+"""A user of the live socket without a browser: signs in, sends hello, calls tools and waits for their final states."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ ANSWER_SECONDS = 90
 
 
 class Visitor:
-    """Signs in over plain http. Browsers take Secure cookies on loopback; httpx does not, so they are kept by hand."""
+    """Signs in over plain http. Keeps the cookies itself: unlike browsers, httpx refuses Secure cookies on loopback."""
 
     def __init__(self, stack: Stack, account: tuple[str, str] = ADMIN) -> None:
         self.base_url = stack.base_url
@@ -58,7 +58,7 @@ class Visitor:
 
 @asynccontextmanager
 async def greeted(stack: Stack, visitor: Visitor) -> AsyncIterator[Any]:
-    """A socket that was welcomed."""
+    """Connect a socket and wait for its welcome."""
     url = stack.base_url.replace("http", "ws") + "/ws/"
     headers = {"Cookie": visitor.cookie_header}
     async with websockets.connect(url, origin=stack.base_url, additional_headers=headers, max_size=None) as socket:
@@ -69,7 +69,7 @@ async def greeted(stack: Stack, visitor: Visitor) -> AsyncIterator[Any]:
 
 
 async def answer(socket: Any, wanted: Callable[[dict], object], seconds: float = ANSWER_SECONDS) -> dict:
-    """The next frame that is wanted; those before it are dropped."""
+    """Return the next frame that `wanted` accepts. Drops the frames before it."""
     async with asyncio.timeout(seconds):
         async for text in socket:
             frame = json.loads(text)
@@ -79,25 +79,25 @@ async def answer(socket: Any, wanted: Callable[[dict], object], seconds: float =
 
 
 async def asked(socket: Any, server: str, tool: str, args: dict, ref: int = 1) -> dict:
-    """The answer to an order for a call: accepted or rejected."""
+    """Request a call and return the reply: accepted or rejected."""
     order = {"op": "call", "server": server, "tool": tool, "args": args, "ref": ref, "confirm": tool}
     await socket.send(json.dumps(order))
     return await answer(socket, lambda frame: frame.get("ref") == ref)
 
 
 async def ended(socket: Any, uid: str) -> dict:
-    """The row of a call once it has its end."""
+    """Wait for a call's final state and return its row."""
     topic = f"call.{uid}"
     await socket.send(json.dumps({"op": "sub", "topics": {topic: None}}))
     last = await answer(
         socket, lambda frame: frame.get("t") == topic and any(row.get("final") for row in frame.get("rows") or [])
     )
-    await socket.send(json.dumps({"op": "unsub", "topics": [topic]}))  # a socket has only so many
+    await socket.send(json.dumps({"op": "unsub", "topics": [topic]}))  # the topics of a socket are limited
     return last["rows"][0]
 
 
 async def a_call(socket: Any, server: str, tool: str, args: dict, ref: int = 1) -> dict:
-    """Ask for a call and wait for its end; fails when it is refused."""
+    """Request a call and wait for its final state. Fails when the call is rejected."""
     accepted = await asked(socket, server, tool, args, ref)
     assert accepted["op"] == "accepted", accepted
     return await ended(socket, accepted["call"])

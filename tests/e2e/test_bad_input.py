@@ -1,4 +1,4 @@
-"""What a person sees, and what the row says at the end, when a server or an input is bad."""
+"""Pages and final states are right when a server or an input is bad."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_a_command_that_does_not_exist_names_the_fix(stack, ada) -> None:
     expect(ada.page.get_by_text("full path")).to_be_visible()
     row = session_row(stack, "No such program")
     assert row["fault"] == "command_not_found"
-    assert row["state"] != "ready"  # it may be trying again in this moment
+    assert row["state"] != "ready"  # it may be retrying at this moment
 
 
 def test_a_command_that_exits_at_once_shows_its_stderr(stack, ada) -> None:
@@ -48,14 +48,15 @@ def test_a_command_that_exits_at_once_shows_its_stderr(stack, ada) -> None:
     expect(result).to_contain_text("The process ended", timeout=30_000)
     expect(result.locator("pre")).not_to_be_empty()
     ada.save()
+    expect(ada.page.get_by_role("heading", name="Exits", exact=True)).to_be_visible()
     expect(ada.page.get_by_text("The process ended")).to_be_visible()
     assert session_row(stack, "Exits")["fault"] == "process_exited"
-    assert session_row(stack, "Exits")["stderr_tail"]
+    ada.until(lambda: session_row(stack, "Exits")["stderr_tail"])  # each retry starts with an empty tail
 
 
 def test_a_server_that_prints_rubbish_on_stdout_is_told_so(stack, ada) -> None:
     ada.register_stdio("Rubbish", *peer_command("evil:rubbish"))
-    expect(ada.page.get_by_text("prints something else than MCP messages")).to_be_visible(timeout=60_000)
+    expect(ada.page.get_by_text("prints output other than MCP messages")).to_be_visible(timeout=60_000)
     assert session_row(stack, "Rubbish")["fault"] == "stdout_noise"
 
 
@@ -63,7 +64,7 @@ def test_a_server_that_prints_rubbish_on_stdout_is_told_so(stack, ada) -> None:
     ("scenario", "words", "fault"),
     [
         ("html", "This is not an MCP endpoint", "not_mcp"),
-        ("401", "The server asks for a credential", "unauthorized"),
+        ("401", "The server requires a credential", "unauthorized"),
         ("redirect-302", "redirects to another address", "redirected"),
     ],
 )
@@ -74,7 +75,7 @@ def test_a_url_that_is_no_mcp_endpoint_says_what_it_is(stack, ada, scenario, wor
         expect(ada.page.get_by_text(words)).to_be_visible(timeout=30_000)
         row = session_row(stack, name)
         assert row["fault"] == fault
-        assert row["state"] != "ready"  # it may be trying again in this moment
+        assert row["state"] != "ready"  # it may be retrying at this moment
 
 
 def test_a_url_that_refuses_names_the_refusal(stack, ada) -> None:

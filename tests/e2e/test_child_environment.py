@@ -1,4 +1,4 @@
-"""What a child process is given. That no secret gets anywhere else is swept by tests/canary."""
+"""A child process gets exactly the environment declared for it. tests/canary proves that secrets reach nothing else."""
 
 import asyncio
 import json
@@ -17,13 +17,13 @@ READY_SECONDS = 40
 
 
 async def called(stack: Stack, visitor: Visitor, server: str) -> str:
-    """The uid of a finished call of `tell`."""
+    """Call `tell` and return the uid of the finished call."""
     async with greeted(stack, visitor) as live:
         return str((await a_call(live, server, "tell", {}))["uid"])
 
 
 def ready_servers(stack: Stack, count: int) -> dict[str, str]:
-    """Uid by name, once all have a session and tools."""
+    """Wait for `count` servers with a session and tools. Returns uid by name."""
     query = (
         "SELECT v.name FROM servers_server v JOIN mcp_sessions_mcpsession s ON s.server_id = v.id WHERE "
         "s.state = 'ready' AND EXISTS (SELECT 1 FROM servers_definition d WHERE d.server_id = v.id)"
@@ -31,14 +31,13 @@ def ready_servers(stack: Stack, count: int) -> dict[str, str]:
     deadline = time.monotonic() + READY_SECONDS
     while len(stack.rows(query)) < count:
         assert time.monotonic() < deadline, stack.output[-3000:]
-        time.sleep(0.2)  # rows of another process can only be asked for
+        time.sleep(0.2)  # no event reports rows of another process
     rows = stack.rows("SELECT name, uid FROM servers_server ORDER BY id")
     return {row["name"]: str(UUID(row["uid"])) for row in rows}
 
 
 def test_a_child_is_given_what_was_declared_for_it_and_nothing_of_its_neighbours(make_stack) -> None:
-    stack = make_stack(env={"OPERATORS_OWN_TOKEN": IN_OURS}).start()
-    stack.create_admin()
+    stack = make_stack(env={"OPERATORS_OWN_TOKEN": IN_OURS}, administrator=True).start()
     command, arguments = peer_command("telltale")
     as_ada = ("register_server", "--user", ADMIN[0], "--name")
     given = {"GIVEN_ENV": IN_ENVIRONMENT}

@@ -1,4 +1,4 @@
-"""The whole purpose, as a stranger walks it: set-up link, register, call, watch, audit. Two browsers, real servers."""
+"""A new user completes the whole journey: set-up link, register, call, watch, audit. Two browsers, real servers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -94,6 +94,6 @@ def test_the_demo_server_is_one_click_away_from_the_empty_page(fresh_stack, walk
     ada = walker(fresh_stack)
     ada.use_setup_link(fresh_stack.setup_link, "ada", PASSWORD)
     ada.open("/servers/")
-    ada.page.get_by_role("button", name="Add the demo server").click()
+    ada.page.get_by_role("button", name="Add demo server").click()
     ada.wait_for_state("Ready")
     expect(ada.page.locator("#tool-list")).to_contain_text("countdown")

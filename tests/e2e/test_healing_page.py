@@ -1,4 +1,4 @@
-"""The head of a server that is in trouble, seen by two people at once: countdown, retry, pause, timeline, sessions."""
+"""Two people see the same state of a failing server at once: countdown, retry, pause, timeline, sessions."""
 
 import re
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from tests.peers.peers import peer_command
 from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
-LEFT = re.compile(r"Try \d+ in\s+(\d:\d\d|a moment)")
+LEFT = re.compile(r"Attempt \d+ in\s+(\d:\d\d|a moment)")
 
 
 def register_failing(person: Walk, name: str, folder: Path) -> Path:
-    """A server that fails until the file of this path is there."""
+    """Register a server that fails until the returned file exists."""
     mended = folder / "mended"
     command, arguments = peer_command("demo")
     words = " ".join([command, *arguments])
@@ -33,7 +33,7 @@ def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, wa
         expect(person.page.locator("[data-next-try]")).to_contain_text(LEFT)
     shown = ada.page.locator("[data-next-try] time").inner_text()
     expect(ada.page.locator("[data-next-try] time")).not_to_have_text(shown)
-    expect(ada.page.get_by_text("Breaker open")).to_be_visible()
+    expect(ada.page.get_by_text("Failing repeatedly")).to_be_visible()
     expect(bob.page.locator("#connection-timeline")).to_contain_text("exit code 3")
     mended.touch()
     ada.page.get_by_role("button", name="Retry now").click()
@@ -65,17 +65,17 @@ def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, tmp_pa
     assert len(refused) == 2
 
 
-#: as many as the table of the overview has room for
+#: as many servers as fit into the table of the overview
 FILL = """
 from django.contrib.auth import get_user_model
 from servers.audit.record import Actor
-from servers.domain import registration
-from servers.domain.registration import Registration
+from servers.registration import registering
+from servers.registration.registering import Registration
 from servers.enums import TransportKind
 user = get_user_model().objects.filter(is_superuser=True).first()
 for number in range(12):
     data = Registration(name=f"Filler {number}", transport=TransportKind.STDIO, command="true")
-    registration.register(Actor.of_user(user), user, data, enabled=False)
+    registering.register(Actor.of_user(user), user, data, enabled=False)
 """
 EMPTY = "from servers.models import Server; Server.objects.filter(name__startswith='Filler').delete()"
 

@@ -1,4 +1,4 @@
-"""A question that gets more time under the hands of its reader, and an address that is opened by a click."""
+"""A request gets more time while its reader has it open, and a click opens the URL that a server requested."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 
 @pytest.fixture
 def two(stack: Stack, walker: Callable[..., Walk]) -> tuple[Walk, Walk]:
-    """The same administrator at two desks."""
+    """The same administrator in two browsers."""
     return walker(stack, signed_in=True), walker(stack, signed_in=True)
 
 
@@ -27,13 +27,13 @@ def test_more_time_keeps_what_is_typed_and_reaches_every_page(stack: Stack, two:
     ada, bob = two
     slug = register(stack, "Patient", "asking", "legacy")
     start(stack, ada, slug, "pizza")
-    answer_the_toast(bob, "Patient asks a question")
+    answer_the_toast(bob, "Input request from “Patient”")
     bob.page.locator("[name='arg:/name']").fill("half typed")
     ada.open("/inbox/")
     row = ada.page.locator("#inbox-open tr").filter(has_text="Patient")
     ends = row.locator("time[data-countdown]").get_attribute("datetime")
-    bob.page.get_by_role("button", name="More time").click()
-    expect(bob.page.locator("[data-toasts-polite]")).to_contain_text("It waits longer now")
+    bob.page.get_by_role("button", name="Extend deadline").click()
+    expect(bob.page.locator("[data-toasts-polite]")).to_contain_text("Deadline extended")
     expect(bob.page.locator("#question-head time[data-countdown]")).not_to_have_attribute("datetime", ends or "")
     expect(bob.page.locator("[name='arg:/name']")).to_have_value("half typed")
     expect(row.locator("time[data-countdown]")).not_to_have_attribute("datetime", ends or "", timeout=20_000)
@@ -43,7 +43,7 @@ def test_more_time_keeps_what_is_typed_and_reaches_every_page(stack: Stack, two:
 
 @contextmanager
 def shop() -> Iterator[tuple[str, list[Any]]]:
-    """A page of somebody else on this machine, under another name than ours: its address, and who came."""
+    """A third-party page on this machine under another host name. Yields its URL and the visits."""
     visits: list[Any] = []
 
     class Page(BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ def shop() -> Iterator[tuple[str, list[Any]]]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Silent."""
+            """Keep stderr quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -80,9 +80,9 @@ def test_a_click_opens_the_address_in_a_tab_that_knows_nothing_of_mcpadmin(
             *("--env", f"VISIT_URL={address}", "--", command, *arguments),
         )
         card = start(stack, ada, "till", "visit")
-        answer_the_toast(bob, "Till asks you to open an address")
+        answer_the_toast(bob, "“Till” wants you to open a link")
         expect(bob.page.locator("[data-address] mark")).to_have_text("localhost")
-        expect(bob.page.locator("#question-body")).to_contain_text("It leads to the computer on which you open it")
+        expect(bob.page.locator("#question-body")).to_contain_text("It points to the computer you open it on")
         assert visits == [], "nobody clicked yet"
         with bob.page.context.expect_page() as opened:
             bob.page.locator("a[data-visit]").click()
@@ -93,6 +93,6 @@ def test_a_click_opens_the_address_in_a_tab_that_knows_nothing_of_mcpadmin(
         assert path == "/pay?order=7"
         assert not {"Referer", "Cookie"} & headers.keys()
         tab.close()
-        press(bob, "I have finished")
+        press(bob, "Done")
         expect(card).to_contain_text("accept")
         expect(card).to_contain_text("Succeeded")

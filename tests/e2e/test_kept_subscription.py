@@ -1,4 +1,4 @@
-"""A subscription is a lasting order: its history goes on while nobody looks and everything around it breaks."""
+"""A subscription keeps its history while no browser is open and everything around it fails."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import expect
 
-from mcpadmin.up import socket_path
+from mcpadmin.up.valkey import recorded_socket
 from tests.e2e.outside import tell_of_a_change
 from tests.e2e.walk import Walk
 from tests.peers.peers import Peer, start_peer
@@ -22,7 +22,7 @@ from tests.tools.stack import ADMIN, Stack
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 BOARD = "peer://board"
 SECONDS = 60
-#: of each version to the one before
+#: of each version from the previous one
 DIFFERENCES = {
     2: "1 line added, 0 removed",
     3: "1 line added, 0 removed",
@@ -35,7 +35,7 @@ VALKEY_AGAIN = re.compile(r"valkey ready again")
 
 @dataclass
 class Watched:
-    """A server of an official SDK over Streamable HTTP, with a board on which the test writes."""
+    """A server of an official SDK over Streamable HTTP, with a board that the test writes to."""
 
     slug: str
     peer_name: str
@@ -48,7 +48,7 @@ class Watched:
             tell_of_a_change(self.peer.url, BOARD)
 
     def restart(self) -> None:
-        """SIGKILL, and the same again at the same address."""
+        """Send SIGKILL, then start the server again at the same URL."""
         port = int(self.peer.url.split(":")[2].split("/")[0])
         self.peer.kill()
         self.peer = run(self.peer_name, self.board, port)
@@ -59,9 +59,8 @@ def run(peer_name: str, board: Path, port: int = 0) -> Peer:
 
 
 @pytest.fixture
-def watched(fresh_stack: Stack, tmp_path: Path) -> Iterator[list[Watched]]:
-    """One of each SDK and era, registered."""
-    fresh_stack.create_admin()
+def watched(own_stack: Stack, tmp_path: Path) -> Iterator[list[Watched]]:
+    """One registered server per SDK and era."""
     servers, orders = [], []
     with ExitStack() as closing:
         for peer_name, era in (("sdk1", "legacy"), ("sdk2", "legacy"), ("sdk2", "modern")):
@@ -73,15 +72,13 @@ def watched(fresh_stack: Stack, tmp_path: Path) -> Iterator[list[Watched]]:
             closing.callback(lambda one=one: one.peer.stop())
             servers.append(one)
             orders.append(("register_server", f"--user={ADMIN[0]}", f"--name={slug}", f"--era={era}", f"--url={url}"))
-        # In one process: each start of manage.py costs seconds.
-        fresh_stack.shell(
-            f"from django.core.management import call_command\nfor words in {orders}: call_command(*words)"
-        )
+        # In one process, because each start of manage.py costs seconds.
+        own_stack.shell(f"from django.core.management import call_command\nfor words in {orders}: call_command(*words)")
         yield servers
 
 
 def subscribe_and_leave(ada: Walk, server: Watched) -> None:
-    """By the button; the window closes as soon as the order was taken."""
+    """Press the button and close the window as soon as the server has accepted the subscription."""
     person = Walk(ada.page.context.new_page(), ada.base_url, ada.complaints)
     person.open(f"/servers/{server.slug}/tools/")
     person.wait_for_state("Ready")
@@ -99,7 +96,7 @@ STATES = """SELECT s.uid, s.state FROM mcp_sessions_subscription s
 
 
 def kept(person: Walk, stack: Stack, servers: list[Watched], number: int) -> None:
-    """Every server's newest version is this one, and it is listened to again."""
+    """Wait until `number` is every server's newest version and every subscription listens again."""
 
     def true() -> bool:
         newest = [stack.rows(VERSIONS, server.slug)[0]["n"] for server in servers]
@@ -110,9 +107,9 @@ def kept(person: Walk, stack: Stack, servers: list[Watched], number: int) -> Non
 
 
 def test_a_subscription_keeps_its_history_through_kills_wipes_and_restarts_with_nobody_there(
-    fresh_stack: Stack, watched: list[Watched], walker: Callable[..., Walk]
+    own_stack: Stack, watched: list[Watched], walker: Callable[..., Walk]
 ) -> None:
-    stack, ada = fresh_stack, walker(fresh_stack, signed_in=True)
+    stack, ada = own_stack, walker(own_stack, signed_in=True)
     for server in watched:
         subscribe_and_leave(ada, server)
     ada.page.goto("about:blank")
@@ -125,7 +122,7 @@ def test_a_subscription_keeps_its_history_through_kills_wipes_and_restarts_with_
     write(watched, "milk\nbread\nsalt\n", told=False)
     kept(ada, stack, watched, 3)
 
-    valkey.flush(socket_path.recorded(stack.data_dir / "valkey"))
+    valkey.flush(recorded_socket(stack.data_dir / "valkey"))
     write(watched, "bread\nsalt\n")
     kept(ada, stack, watched, 4)
 
@@ -150,13 +147,13 @@ def write(servers: list[Watched], text: str, *, told: bool = True) -> None:
 
 
 def judge(person: Walk, stack: Stack, server: Watched) -> None:
-    """What the page of the subscription shows to somebody who comes back."""
+    """Check what the subscription's page shows to a person who returns."""
     page, [row] = person.page, stack.rows(STATES, server.slug)
     person.open(f"/subscriptions/{UUID(row['uid'])}/")
     history, shown = page.locator("#subscription-history"), page.locator("#subscription-version")
     expect(history.locator("li[id^=v-]")).to_have_count(6)
-    unheard = history.locator("li.gap").filter(has_text="The content changed in it.")
-    expect(unheard).to_have_count(2)  # the worker was dead, and the server was
+    unheard = history.locator("li.gap").filter(has_text="The content changed in that time.")
+    expect(unheard).to_have_count(2)  # the worker was killed, and the server was
     for number, words in DIFFERENCES.items():
         history.locator(f"#v-{number} a").first.click()
         expect(shown.get_by_role("heading", name=f"Version {number}", exact=True)).to_be_visible()

@@ -1,4 +1,4 @@
-"""SIGKILL of the worker during a call: the page says so, the session comes back, the server saw the call once."""
+"""After SIGKILL of the worker during a call, the page says so, the session reopens, and the call ran only once."""
 
 import pytest
 from playwright.sync_api import expect
@@ -9,8 +9,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 
 
 def test_a_call_whose_worker_is_killed_ends_as_outcome_unknown_and_ran_once(make_stack, walker, tmp_path) -> None:
-    stack = make_stack().start()
-    stack.create_admin()
+    stack = make_stack(administrator=True).start()
     ada = walker(stack, signed_in=True)
     effects = tmp_path / "effects"
     command, arguments = peer_command("sdk1", "stdio")

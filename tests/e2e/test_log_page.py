@@ -1,4 +1,4 @@
-"""The log of a server in a real browser: it follows, waits, filters, and counts what it does not show."""
+"""The log page of a server works in a real browser: it follows, pauses, filters, and counts hidden lines."""
 
 import sys
 from collections.abc import Callable
@@ -16,7 +16,7 @@ WRITE = """
 from django.db.models import Max
 from django.utils import timezone
 from servers.models import Server
-from sessions import bus
+from sessions import hints
 from sessions.models import LogLine
 server = Server.objects.get(slug="{slug}")
 last = server.log_lines.aggregate(last=Max("seq"))["last"] or 0
@@ -25,12 +25,12 @@ lines = [
     for n in range(1, {count} + 1)
 ]
 LogLine.objects.bulk_create(lines)
-bus.log_appended(server.uid, last + {count})
-bus.flush()
+hints.log_appended(server.uid, last + {count})
+hints.flush()
 """
 
 
-#: numbers go on, as in the ring itself: the newest line stays and says nothing
+#: Keep the newest line, emptied, so that the numbers continue as they do in the real log.
 FORGET = """
 from sessions.models import LogLine
 newest = LogLine.objects.filter(server__slug="quiet").order_by("-seq").first()
@@ -107,15 +107,15 @@ def test_at_most_500_lines_stay_in_the_page_and_the_rest_is_counted(ada: Walk, s
 
 def test_filters_look_into_the_database_and_hold_for_what_comes(ada: Walk, stack: Stack) -> None:
     write(stack, "grave", 2, level="error", source="stderr")
-    ada.page.get_by_label("Level").select_option("warning")
+    ada.page.get_by_label("Level", exact=True).select_option("warning")
     expect(lines(ada)).to_have_count(2)
     assert "level=warning" in ada.page.url
     write(stack, "light", 1)
     write(stack, "grave again", 1, level="critical", source="stderr")
     expect(lines(ada)).to_have_count(3)
     ada.page.get_by_label("Source").select_option("server")
-    expect(ada.page.get_by_role("heading", name="No line matches")).to_be_visible()
-    ada.page.get_by_label("Level").select_option("")
+    expect(ada.page.get_by_role("heading", name="No matching lines")).to_be_visible()
+    ada.page.get_by_label("Level", exact=True).select_option("")
     ada.page.get_by_label("Filter by text").fill("early 6")
     expect(lines(ada)).to_have_count(2)
     ada.page.reload()

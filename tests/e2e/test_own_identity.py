@@ -1,4 +1,4 @@
-"""Somebody stops speaking as everybody: an own credential, an own session, and the way back, in the browser."""
+"""A user switches from the shared identity to a personal credential and session, and back, in the browser."""
 
 from collections.abc import Callable, Iterator
 
@@ -26,7 +26,7 @@ def peer() -> Iterator[Whoami]:
 
 
 def asked(person: Walk) -> str:
-    """What the server says of who asks it."""
+    """Call `whoami` and return whom the server sees."""
     person.open_tool(SLUG, "whoami")
     person.run_tool()
     expect(person.result()).to_contain_text("You are ", timeout=30_000)
@@ -48,8 +48,8 @@ def test_a_person_speaks_as_themselves_and_goes_back(stack: Stack, walker: Calla
     expect(bea.page.get_by_role("heading", name="You use the shared identity")).to_be_visible()
     bea.page.get_by_role("link", name="Use my own credential").click()
     bea.page.get_by_role("textbox", name="Token").fill(TOKEN)
-    bea.page.get_by_role("button", name="Use it").click()
-    expect(bea.page.get_by_role("heading", name="You use your own identity")).to_be_visible()
+    bea.page.get_by_role("button", name="Save and use").click()
+    expect(bea.page.get_by_role("heading", name="You use your personal identity")).to_be_visible()
     assert TOKEN not in bea.page.content()
     bea.wait_for_state("Ready")
 
@@ -60,8 +60,8 @@ def test_a_person_speaks_as_themselves_and_goes_back(stack: Stack, walker: Calla
     assert (dict(peer.opened), peer.strangers) == ({"shared": 1, "bea": 1}, [])
 
     bea.open(f"/servers/{SLUG}/identity/")
-    bea.page.get_by_role("link", name="Go back to the shared identity").click()
-    bea.page.get_by_role("button", name="Go back to the shared one").click()
+    bea.page.get_by_role("link", name="Use shared identity").click()
+    bea.page.get_by_role("button", name="Use shared identity").click()
     expect(bea.page.get_by_role("heading", name="You use the shared identity")).to_be_visible()
     assert asked(bea) == "shared"
     assert peer.opened["bea"] == 1

@@ -1,4 +1,4 @@
-"""The whole product on PostgreSQL and on a Redis that is not ours: register, call through the socket, verify."""
+"""The whole product works on PostgreSQL and an external Redis: register, call through the socket, verify."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ READY_SECONDS = 20.0
 
 @pytest.fixture
 def redis_url(tmp_path_factory) -> Iterator[str]:
-    """A server with a password, reached over TCP as a user's own would be."""
+    """A server with a password, reached over TCP like a user's external one."""
     with valkey.over_tcp(tmp_path_factory.mktemp("redis"), "pass-phrase-of-redis") as url:
         yield url
 
@@ -31,7 +31,7 @@ def product(postgres_database, redis_url, make_stack) -> Stack:
 
 
 def ready_server(database: psycopg.Connection, stack: Stack) -> str:
-    """The uid of the one server, once its session is ready and its tools are listed."""
+    """The uid of the only server, once its session is ready and its tools are listed."""
     query = (
         "SELECT v.uid FROM servers_server v JOIN mcp_sessions_mcpsession s ON s.server_id = v.id "
         "WHERE s.state = 'ready' AND EXISTS (SELECT 1 FROM servers_definition d WHERE d.server_id = v.id)"
@@ -39,7 +39,7 @@ def ready_server(database: psycopg.Connection, stack: Stack) -> str:
     deadline = time.monotonic() + READY_SECONDS
     while (found := database.execute(query).fetchone()) is None:
         assert time.monotonic() < deadline, stack.output[-3000:]
-        time.sleep(0.1)  # rows of another process can only be asked for
+        time.sleep(0.1)  # no event reports rows of another process
     return str(found[0])
 
 
@@ -60,6 +60,6 @@ def test_calls_through_the_socket_are_kept_and_verified_on_postgresql_and_a_fore
         states = database.execute("SELECT state, count(*) FROM mcp_sessions_call GROUP BY state").fetchall()
     assert [final["state"] for final in finals] == ["succeeded"] * 5
     assert states == [("succeeded", 5)]
-    assert "chain holds" in product.manage("verify_audit")
+    assert "No tampering found" in product.manage("verify_audit")
     assert not (product.data_dir / "mcpadmin.sqlite3").exists()
     assert product.part("valkey-server") == []

@@ -1,4 +1,4 @@
-"""A server is registered by its URL alone, whatever it speaks; roots and limits are edited on its page."""
+"""A URL alone is enough to register a server, whatever it speaks. Its page edits roots and limits."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def faces() -> Iterator[str]:
-    """One server on the SDK 1.x with all its faces: /mcp, /sse and /ws."""
+    """One SDK 1.x server with all its transports: /mcp, /sse and /ws."""
     peer = start_peer("sdk1", "all")
     yield peer.url.removesuffix("/mcp")
     peer.stop()
@@ -36,8 +36,8 @@ def test_a_server_of_2024_is_registered_by_its_url_alone_and_takes_a_call(stack,
     expect(ada.page.locator(".meta")).to_contain_text("HTTP+SSE")
     ada.open("/servers/old-friend/info/")
     main = ada.page.locator("main")
-    expect(main).to_contain_text("How it was decided")
-    expect(main).to_contain_text("Not available, and why")
+    expect(main).to_contain_text("Detection")
+    expect(main).to_contain_text("Unavailable features")
 
 
 def test_a_websocket_is_chosen_by_its_scheme_and_marked_as_outside_of_the_specification(stack, walker, faces) -> None:
@@ -61,11 +61,11 @@ def test_a_new_server_is_offered_the_credentials_of_its_own_address_only(stack, 
     page.get_by_label("For").fill(f"{faces}/mcp")
     page.locator("#id_token").fill("canary-of-a-browser-77")
     page.locator("main").get_by_role("button", name="Add").click()
-    expect(page.get_by_text("It can be replaced, never shown.").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Token of the faces")).to_be_visible()
     ada.fill_url("With a token", "http://127.0.0.1:9/mcp")
     offered = page.get_by_role("checkbox", name="Token of the faces")
     expect(offered).to_be_hidden()
-    expect(page.get_by_text("None is bound to the address above.")).to_be_visible()
+    expect(page.get_by_text("No credentials for the address above.")).to_be_visible()
     page.get_by_label("URL").fill(f"{faces}/mcp")
     offered.check()
     expect(ada.test_connection()).to_contain_text("Works")
@@ -88,18 +88,18 @@ def test_roots_and_limits_are_edited_and_a_wrong_one_is_refused_where_it_stands(
     page.locator("[data-limits] summary").click()
     page.get_by_label("Entries of a list").fill("5")
     page.get_by_role("button", name="Save changes").click()
-    expect(page.get_by_text("A root is a file URI")).to_be_visible()
+    expect(page.get_by_text("A root must be a file URI")).to_be_visible()
     expect(page.get_by_text("Between 10 and 100,000.", exact=True)).to_be_visible()
 
     page.get_by_label("Folder").nth(1).fill("file:///srv/more")
     page.get_by_label("Entries of a list").fill("50")
     page.get_by_role("button", name="Save changes").click()
-    expect(page.get_by_text("told of the new roots")).to_be_visible()
+    expect(page.get_by_text("notified of the new roots")).to_be_visible()
     row = stack.rows("SELECT roots, limits FROM servers_server WHERE name = 'Bounded'")[0]
     assert "file:///srv/my%20data" in row["roots"]
     assert "file:///srv/more" in row["roots"]
     assert row["limits"] == '{"list_items": 50}'
-    expect(page.locator("[data-limits] summary")).to_contain_text("1 of this server's own")
+    expect(page.locator("[data-limits] summary")).to_contain_text("1 set for this server")
     ada.open("/audit/?text=Bounded")
     page.get_by_role("link", name="Server changed").first.click()
     expect(page.locator("#event")).to_contain_text("file:///srv/more")
@@ -116,5 +116,5 @@ def test_a_root_is_added_and_removed_without_script(stack, walker) -> None:
     page.locator("[name='roots-1-uri']").fill("/srv/two")
     page.locator("[name='roots-0-DELETE']").check()
     page.get_by_role("button", name="Save changes").click()
-    expect(page.get_by_text("is saved")).to_be_visible()
+    expect(page.get_by_text("Saved. The server is notified of the new roots.")).to_be_visible()
     assert page.locator("[name='roots-0-uri']").input_value() == "file:///srv/two"

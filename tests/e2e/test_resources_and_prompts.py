@@ -1,12 +1,14 @@
-"""Resources and prompts in real Chromium, on the demo server: read, watch somebody else read, complete, get a prompt."""
+"""Resources and prompts work in real Chromium on the demo server: reading, watching another reader, completion,
+prompts.
+"""
 
 import re
-import sys
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from mcpadmin.settings import DEMO_COMMAND
 from tests.tools.stack import ADMIN, Stack
 
 pytestmark = [pytest.mark.browser]
@@ -16,16 +18,16 @@ NewPage = Callable[..., Page]
 
 @pytest.fixture
 def demo(page: Page, stack: Stack) -> str:
-    """The address of the demo server, ready."""
+    """The URL path of the demo server, once it is ready."""
     found = stack.rows("SELECT slug FROM servers_server WHERE name = 'Demo server'")
     if not found:
-        command = (sys.executable, "-m", "mcpadmin.demo_server")
+        command = tuple(DEMO_COMMAND)
         stack.manage("register_server", "--user", ADMIN[0], "--name", "Demo server", "--", *command)
         found = stack.rows("SELECT slug FROM servers_server WHERE name = 'Demo server'")
     address = f"/servers/{found[0]['slug']}"
     page.goto(f"{address}/tools/")
     expect(page.locator(".title .tag").first).to_contain_text("Ready", timeout=READY_MS)
-    # An empty page loads again by itself when the first list arrives: not while the test goes on.
+    # An empty page reloads when the first list arrives. Wait for that, so that it does not happen during the test.
     expect(page.locator("#tool-list")).to_be_visible()
     return address
 
@@ -54,10 +56,27 @@ def test_a_reading_appears_in_its_place_for_the_reader_and_for_whoever_looks_on(
     page.get_by_role("button", name="Read now").click()
     for one in (page, watcher):
         content = one.locator("#resource-content")
-        expect(content.get_by_text("Cached")).to_be_visible()
+        expect(content.locator("#kept-h")).to_contain_text("Read")
         expect(content).to_contain_text("# The demo server")
         expect(content).to_contain_text("by ada")
     assert targets(stack, "resources/read").count("demo://readme") == 1
+
+
+def test_a_call_that_runs_counts_its_seconds_on_its_card_and_in_the_history(
+    page: Page, new_page: NewPage, demo: str
+) -> None:
+    open_live(page, f"{demo}/tools/?tool=countdown")
+    page.locator("#arg-start").fill("40")
+    page.get_by_role("button", name="Run tool").click()
+    card = page.locator("#results .call-slot").first
+    expect(card).to_contain_text(re.compile("running for [3-9] s"))
+    history = new_page()
+    open_live(history, f"{demo}/history/")
+    shown = history.locator("tr[data-call-row]").first.locator("time[data-elapsed]")
+    before = shown.inner_text()
+    expect(shown).not_to_have_text(before)
+    card.get_by_role("button", name="Cancel").click()
+    expect(card.locator("time[data-elapsed]")).to_have_count(0)
 
 
 def test_reading_again_replaces_what_was_kept(page: Page, demo: str) -> None:
@@ -155,7 +174,7 @@ def test_a_prompt_that_somebody_else_gets_appears_too_and_a_tool_of_the_same_pag
 
 def test_a_reading_is_made_again_from_its_own_page(page: Page, demo: str) -> None:
     open_live(page, f"{demo}/history/?method=resources/read")
-    page.locator("#call-rows a").first.click()
+    page.locator("#history-calls tbody a").first.click()
     page.get_by_role("link", name="Read again").click()
     page.get_by_role("button", name="Read again").click()
     page.wait_for_url("**/calls/*/")

@@ -1,11 +1,8 @@
-"""The keys are rotated while calls run: the rotation is killed half-way and resumed, and no call notices it."""
+"""Keys are rotated while calls run: the rotation is killed halfway and resumed, and no call fails."""
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager
@@ -18,12 +15,13 @@ import pytest
 from tests.e2e.signing_in import signed_in
 from tests.e2e.sockets import Visitor, a_call, greeted
 from tests.peers.peers import free_port, peer_command, start_peer
-from tests.tools.stack import ADMIN, ROOT, Stack
+from tests.servers.credentials.half_way import killed_after
+from tests.tools.stack import ADMIN, Stack
 
 pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(400)]
-ROWS, BETWEEN, SECONDS = 1_500, 3, 90
-#: values of a server that nobody uses, so that a kill finds the rotation at work; and sessions that are closed and
-#: opened anew all the time, for which the vault is opened as often
+ROWS, BETWEEN, SECONDS = 150, 2, 90
+#: Values of an unused server, one batch and a half, so that a kill interrupts the rotation halfway. And servers whose
+#: sessions keep closing and reopening, which opens the vault each time.
 PREPARE = f"""
 from django.core.management import call_command
 from servers import crypto
@@ -38,7 +36,7 @@ for number in range({ROWS}):
 ServerValue.objects.bulk_create(rows)
 Server.objects.filter(slug__in=["local", "header"]).update(connection_policy="idle_timeout", idle_timeout_seconds=1)
 """
-#: every column that holds sealed values, by its key
+#: the key ids found in each column of sealed values
 KEYS = """
 import json
 from servers.crypto import sealed_fields
@@ -55,7 +53,7 @@ ORDERS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 class Servers:
-    """Two behind OAuth, whose tokens end after every third call, and two that are given a value of the vault."""
+    """Two servers behind OAuth, whose tokens expire every third call, and two that get a value from the vault."""
 
     def __init__(self, stack: Stack, grant: str, account: str) -> None:
         self.stack, self.urls = stack, {"grant": grant, "account": account}
@@ -66,7 +64,7 @@ class Servers:
         httpx.post(url, trust_env=False, timeout=20).raise_for_status()
 
     async def call(self, visitor: Visitor, slug: str) -> None:
-        """One after the other, for as long as nobody cancels it."""
+        """Make one call after the other until cancelled."""
         (row,) = await asyncio.to_thread(self.stack.rows, "SELECT uid FROM servers_server WHERE slug = ?", slug)
         async with greeted(self.stack, visitor) as live:
             while True:
@@ -74,10 +72,10 @@ class Servers:
                     await asyncio.to_thread(self.expire, slug)
                 final = await a_call(live, row["uid"], *ORDERS[slug], ref=len(self.ended[slug]) + 1)
                 self.ended[slug].append(final["state"])
-                await asyncio.sleep(0.2 if slug in self.urls else 1.5)  # longer than the session may be unused
+                await asyncio.sleep(0.5 if slug in self.urls else 1.5)  # longer than the idle time-out of the session
 
     async def more(self) -> None:
-        """Until each of them was called some more times."""
+        """Wait until each server has had BETWEEN more calls."""
         before = {slug: len(states) for slug, states in self.ended.items()}
         async with asyncio.timeout(SECONDS):
             while any(len(self.ended[slug]) < before[slug] + BETWEEN for slug in ORDERS):  # noqa: ASYNC110  counts
@@ -94,11 +92,12 @@ class Servers:
         visitor.close()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.long])])
 def product(request: pytest.FixtureRequest, make_stack: Callable[..., Stack]) -> Stack:
     url = request.getfixturevalue("postgres_database") if request.param == "postgresql" else ""
-    stack: Stack = make_stack(env={"DATABASE_URL": url} if url else {}).start()
-    stack.create_admin()
+    stack: Stack = make_stack(env={"DATABASE_URL": url} if url else {}, administrator=not url).start()
+    if url:
+        stack.create_admin()
     return stack
 
 
@@ -143,7 +142,7 @@ def all_listed(stack: Stack) -> None:
     deadline = time.monotonic() + SECONDS
     while stack.rows(listed)[0]["n"] < len(ORDERS):
         assert time.monotonic() < deadline, stack.output[-3000:]
-        time.sleep(0.2)  # rows of another process can only be asked for
+        time.sleep(0.2)  # no event reports rows of another process
 
 
 def ring(stack: Stack) -> set[str]:
@@ -156,17 +155,7 @@ def keys_in_use(stack: Stack) -> dict[str, list[str]]:
 
 
 def killed_half_way(stack: Stack) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "manage.py", "rotate_keys"],
-        cwd=ROOT, env=stack.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.endswith("values renewed\n") and int(line.split()[0]) >= ROWS // 2:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    process.stdout.close()
-    assert process.wait(30) == -signal.SIGKILL
+    assert stack.attempt(*killed_after(ROWS // 2)).status == -signal.SIGKILL
 
 
 async def rotated_under_calls(stack: Stack, servers: Servers) -> None:

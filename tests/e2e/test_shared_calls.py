@@ -1,4 +1,4 @@
-"""One running call, two administrators: both see the same, and either may stop it."""
+"""Two administrators see the same running call, and either can cancel it."""
 
 import sys
 from collections.abc import Callable
@@ -85,7 +85,7 @@ def test_a_line_of_the_log_leads_to_its_call(two: tuple[Walk, Walk]) -> None:
     start(ada, 8)
     number = number_of(ada)
     line = cleo.page.locator("[data-log-lines] li").filter(has_text="did step").last
-    expect(line.get_by_role("link", name="Its call")).to_be_visible()
+    expect(line.get_by_role("link", name="View call")).to_be_visible()
     expect(card(ada, number)).to_contain_text("counted to", timeout=30 * SECONDS)
-    line.get_by_role("link", name="Its call").click()
+    line.get_by_role("link", name="View call").click()
     expect(cleo.page.get_by_role("heading", name="count", exact=True)).to_be_visible()

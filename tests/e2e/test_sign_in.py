@@ -1,6 +1,6 @@
-"""A person connects to a server behind OAuth in the browser: there, back, through a renewal, a revocation, and again.
+"""A person signs in to a server behind OAuth in the browser: there and back, a renewal, a revocation, and again.
 
-The authorization server is that of the official SDK; whoever is sent there consents at once.
+The authorization server is the official SDK's. It consents at once for every visitor.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ NAME, SLUG, AT_ONCE = "Behind a gate", "behind-a-gate", 20
 
 
 class Gate:
-    """The protected server, with what its authorization server was asked."""
+    """The protected server, with the log of its authorization server."""
 
     def __init__(self, url: str, log: Path) -> None:
         self.url, self.host, self._log = url, urlsplit(url).netloc, log
@@ -53,13 +53,13 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 @contextmanager
 def elsewhere(work: Callable[[], Any]) -> Iterator[None]:
-    """`work` in a thread of its own: this one has the browser's event loop."""
+    """Run `work` in another thread, because this one has the browser's event loop."""
     problems: list[BaseException] = []
 
     def run() -> None:
         try:
             work()
-        except BaseException as problem:  # raised again below
+        except BaseException as problem:  # asserted below
             problems.append(problem)
 
     thread = threading.Thread(target=run)
@@ -70,7 +70,7 @@ def elsewhere(work: Callable[[], Any]) -> Iterator[None]:
 
 
 async def order_at_once(stack: Stack, server: str) -> None:
-    """Twenty orders in one breath through one live socket."""
+    """Request twenty calls at once through one live socket."""
     visitor = await asyncio.to_thread(Visitor, stack)
     async with greeted(stack, visitor) as socket:
         for ref in range(AT_ONCE):
@@ -103,9 +103,9 @@ def signed_in(person: Walk, gate: Gate) -> None:
 def consented(person: Walk, gate: Gate) -> None:
     page = person.page
     expect(page.get_by_role("heading", name=f"Sign in for {NAME}")).to_be_visible()
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Continue").click()
     there = page.get_by_role("link", name=f"Continue to {gate.host}")
-    expect(page.locator("#journey")).to_contain_text(f"trusts the authorization server {gate.host}", timeout=60_000)
+    expect(page.locator("#journey")).to_contain_text(f"uses the authorization server {gate.host}", timeout=60_000)
     assert "code_challenge" not in page.content(), "the page does not hold the address with its state"
     there.click()
     page.wait_for_url(f"**/servers/{SLUG}/tools/", timeout=60_000)
@@ -155,20 +155,20 @@ def test_a_person_signs_in_stays_connected_is_signed_out_and_signs_in_again(
     greet_by_hand(ada, "Bea")
     ada.wait_for_state("Sign in again", 60)
     expect(card).to_have_text("Sign in again")
-    told = watcher.page.locator(".toast2").filter(has_text=f"{NAME} asks to sign in again")
+    told = watcher.page.locator(".toast2").filter(has_text=f"{NAME} requires a new sign-in")
     expect(told.get_by_role("link", name="Sign in again")).to_have_attribute("href", f"/servers/{SLUG}/sign-in/")
     waits = session(stack)
     assert (waits["state"], waits["condition"], waits["next_retry_at"]) == ("disconnected", "needs_auth", None)
     watcher.open("/")
     attention = watcher.page.locator("#overview-attention li").filter(has_text=NAME)
     expect(attention.get_by_role("link", name="Sign in again")).to_be_visible()
-    expect(told).to_have_count(0)  # once for each fall, on whatever page
+    expect(told).to_have_count(0)  # shown once per failed sign-in, on whatever page is open
     late = walker(stack, signed_in=True)
     late.open("/")
     expect(late.page.locator("#overview-attention li").filter(has_text=NAME)).to_be_visible()
     expect(late.page.locator("[data-live-pill]")).to_have_attribute("data-state", "live")
     expect(late.page.locator(".toast2")).to_have_count(0)
-    assert gate.events("refresh_refused") == 1, "it is not tried again before somebody signs in"
+    assert gate.events("refresh_refused") == 1, "it is not tried again before a person signs in"
 
     signed_in(ada, gate)
     expect(attention).to_have_count(0)

@@ -1,6 +1,6 @@
-"""A server wants more permission for one of its tools: a person is told which, allows it, and the tool runs.
+"""A tool needs more permission: the page names it, the person allows it, and the tool runs.
 
-The authorization server is that of the official SDK; whoever is sent there consents at once.
+The authorization server is the official SDK's. It consents at once for every visitor.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark
 
 @pytest.fixture
 def gate(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Gate]:
-    """`indirect`: once the permission is there the tool runs, or it never does."""
+    """`indirect` parameter: whether the tool runs once the permission is granted, or never does."""
     log = tmp_path / "gate.log"
     env = {"PROTECTED_LOG": str(log), "PROTECTED_STEP_UP": request.param}
     peer = start_peer("protected", port=free_port(), env=env)
@@ -28,10 +28,9 @@ def gate(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def ada(fresh_stack: Stack, walker: Callable[..., Walk], gate: Gate) -> Walk:
-    """Connected with the permissions that the server asked for at first."""
-    fresh_stack.create_admin()
-    person = walker(fresh_stack, signed_in=True)
+def ada(own_stack: Stack, walker: Callable[..., Walk], gate: Gate) -> Walk:
+    """Signed in with the permissions that the server requested at first."""
+    person = walker(own_stack, signed_in=True)
     person.complaints.allow(f"request to another host: {gate.url.removesuffix('/mcp')}/authorize?")
     person.register_http(NAME, gate.url)
     person.wait_for_state("Sign in", 60)

@@ -1,11 +1,11 @@
-"""A resource that somebody subscribed to: its changes arrive on the pages, with what differs, from servers of the
-official SDKs in both eras."""
+"""Changes of a subscribed resource and their differences reach the pages, from official SDK servers in both eras."""
 
 import re
 from collections.abc import Callable
+from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.walk import Walk
 from tests.peers.peers import peer_command
@@ -14,7 +14,7 @@ from tests.tools.stack import ADMIN, Stack
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 CLOCK = "peer://clock"
 ARRIVES_MS = 40_000
-#: the answer to *Subscribe* waits until the test calls letThrough()
+#: the response to *Subscribe* waits until the test calls letThrough()
 HELD_BACK = """
 const through = window.fetch;
 window.fetch = async (target, ...rest) => {
@@ -26,14 +26,14 @@ window.fetch = async (target, ...rest) => {
 
 
 def register(stack: Stack, name: str, peer: str, era: str) -> str:
-    """A stdio server by the command line; its slug."""
+    """Register a stdio server on the command line. Returns its slug."""
     command, arguments = peer_command(peer)
     stack.manage("register_server", "--user", ADMIN[0], "--name", name, "--era", era, "--", command, *arguments)
     return name.lower().replace(" ", "-")
 
 
 def subscribe(person: Walk, slug: str) -> str:
-    """By the button of the resource page; the address of the subscription's own page."""
+    """Press the button on the resource page. Returns the path of the subscription's page."""
     person.open(f"/servers/{slug}/tools/")
     person.wait_for_state("Ready")
     person.open(f"/servers/{slug}/resources/?uri={CLOCK}")
@@ -46,7 +46,7 @@ def subscribe(person: Walk, slug: str) -> str:
 
 
 def touch(person: Walk, slug: str) -> None:
-    """Have the server say that its clock changed."""
+    """Make the server announce that its clock changed."""
     person.open_tool(slug, "touch")
     person.fill_argument("uri", CLOCK)
     person.run_tool()
@@ -70,7 +70,7 @@ def test_a_change_arrives_on_the_page_of_its_subscription_with_its_difference(
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     ada.open(subscribe(ada, slug))
     version(ada.page, 1)
-    expect(ada.page.get_by_text("The server acknowledged the subscription")).to_be_visible()
+    expect(ada.page.get_by_text("Subscribed; listening for updates")).to_be_visible()
 
     touch(bob, slug)
     version(ada.page, 2)
@@ -96,7 +96,7 @@ def test_a_pinned_version_stays_and_two_others_are_compared_by_their_links(
     version(ada.page, 1)
     ada.page.get_by_role("link", name="Compare version 1 with version 2").click()
     expect(ada.page.locator("#subscription-version")).to_contain_text("Compared with version 2")
-    ada.page.get_by_role("link", name="Follow the newest").click()
+    ada.page.get_by_role("link", name="Follow newest").click()
     version(ada.page, 2)
 
 
@@ -120,6 +120,82 @@ def test_a_change_is_told_on_every_page_and_the_board_shows_it(stack: Stack, wal
     version(ada.page, 2)
     expect(row.locator("td").nth(5)).to_have_text("2", timeout=ARRIVES_MS)
     expect(row.get_by_role("img")).to_have_attribute("aria-label", re.compile("1 update in the last 24 hours"))
+
+
+def reading(person: Walk) -> Locator:
+    """The content area of a resource's page."""
+    return person.page.locator("#resource-content")
+
+
+def test_the_first_subscription_of_a_resource_is_live_from_the_click_on_for_everybody_who_looks(
+    stack: Stack, walker: Callable[..., Walk]
+) -> None:
+    slug = register(stack, "Fresh", "sdk2", "legacy")
+    ada, bob, carl = (walker(stack, signed_in=True) for _ in range(3))
+    carl.open(f"/servers/{slug}/tools/")
+    carl.wait_for_state("Ready")
+    carl.open(f"/servers/{slug}/resources/?uri={CLOCK}")
+    expect(carl.page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
+    subscribe(ada, slug)
+    for person in (ada, carl):
+        expect(reading(person)).to_contain_text("version 1", timeout=ARRIVES_MS)
+        listed = person.page.locator("#resource-subscriptions")
+        expect(listed.locator(".n")).to_have_text("1", timeout=ARRIVES_MS)
+        expect(listed.locator("li")).to_contain_text("Listening")
+        expect(person.page.get_by_role("button", name="Unsubscribe")).to_be_visible()
+
+    touch(bob, slug)
+    for person in (ada, carl):
+        expect(reading(person)).to_contain_text("version 2", timeout=ARRIVES_MS)
+        expect(reading(person)).not_to_contain_text("version 1")
+        expect(person.page.locator(".toast2")).to_have_count(0)
+
+    carl.page.get_by_role("button", name="Unsubscribe").click()
+    for person in (ada, carl):
+        expect(person.page.get_by_role("button", name="Subscribe", exact=True)).to_be_visible()
+        expect(person.page.locator("#resource-subscriptions .n")).to_have_text("0", timeout=ARRIVES_MS)
+    ada.page.get_by_role("button", name="Subscribe", exact=True).click()
+    for person in (ada, carl):
+        expect(person.page.get_by_role("button", name="Unsubscribe")).to_be_visible(timeout=ARRIVES_MS)
+        expect(person.page.locator("[data-subscribe]")).to_contain_text("Listening", timeout=ARRIVES_MS)
+    touch(bob, slug)
+    for person in (ada, carl):
+        expect(reading(person)).to_contain_text(re.compile("version [34]"), timeout=ARRIVES_MS)
+
+
+def test_what_an_update_brought_replaces_what_was_read_before(stack: Stack, walker: Callable[..., Walk]) -> None:
+    slug = register(stack, "Replaced", "sdk2", "legacy")
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    subscribe(ada, slug)
+    expect(reading(ada)).to_contain_text("version 1", timeout=ARRIVES_MS)
+    ada.page.get_by_role("button", name="Read now").click()
+    expect(reading(ada)).to_contain_text("by ada", timeout=ARRIVES_MS)
+    touch(bob, slug)
+    for _ in range(2):
+        expect(reading(ada)).to_contain_text("version 2", timeout=ARRIVES_MS)
+        expect(reading(ada).locator(".card2")).to_have_count(1)
+        ada.page.reload()
+
+
+def test_what_a_template_makes_can_be_subscribed_to_as_soon_as_its_fields_are_filled_in(
+    stack: Stack, walker: Callable[..., Walk]
+) -> None:
+    slug = register(stack, "Templated", "everything", "legacy")
+    ada = walker(stack, signed_in=True)
+    ada.open(f"/servers/{slug}/tools/")
+    ada.wait_for_state("Ready")
+    template = "demo://resource/dynamic/text/{resourceId}"
+    ada.open(f"/servers/{slug}/resources/?template={quote(template, safe='')}")
+    place = ada.page.locator("#resource-subscribe")
+    expect(ada.page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
+    expect(place.get_by_role("button")).to_have_count(0)
+    ada.page.locator("[data-argument=resourceId] textarea").fill("7")
+    place.get_by_role("button", name="Subscribe", exact=True).click()
+    expect(place).to_contain_text("Listening", timeout=ARRIVES_MS)
+    expect(ada.page.locator("#resource-subscriptions li")).to_contain_text("demo://resource/dynamic/text/7")
+    expect(reading(ada)).to_contain_text("version 1", timeout=ARRIVES_MS)
+    ada.page.locator("[data-argument=resourceId] textarea").fill("8")
+    expect(place.get_by_role("button", name="Subscribe", exact=True)).to_be_visible()
 
 
 def test_an_answer_that_is_older_than_what_was_told_meanwhile_does_not_stay_on_the_page(
@@ -146,9 +222,9 @@ def test_unsubscribing_keeps_the_history_and_can_be_taken_back(stack: Stack, wal
     ada.open(subscribe(ada, slug))
     version(ada.page, 1)
     ada.page.get_by_role("button", name="Unsubscribe").click()
-    expect(ada.page.locator("#subscription-head")).to_contain_text("Nobody is subscribed any more")
+    expect(ada.page.locator("#subscription-head")).to_contain_text("Unsubscribed. The history is kept")
     version(ada.page, 1)
     ada.page.get_by_role("button", name="Subscribe again").click()
     expect(ada.page.locator("#subscription-head")).to_contain_text("Listening", timeout=ARRIVES_MS)
     gap = ada.page.locator("#subscription-history .gap")
-    expect(gap).to_contain_text(re.compile("The content (changed in it|did not change)"), timeout=ARRIVES_MS)
+    expect(gap).to_contain_text(re.compile("The content (changed in that time|did not change)"), timeout=ARRIVES_MS)

@@ -1,4 +1,4 @@
-"""Two people at once: nobody's work is lost, and each sees what the other did."""
+"""Two people work at once: neither loses work, and each sees what the other did."""
 
 import pytest
 from playwright.sync_api import expect
@@ -17,7 +17,7 @@ def test_the_second_of_two_admins_who_save_sees_the_difference_and_loses_nothing
         person.open("/servers/shared/settings/")
     ada.page.get_by_label("Description").fill("what ada wrote")
     ada.page.get_by_role("button", name="Save changes").click()
-    expect(ada.page.get_by_text("is saved")).to_be_visible()
+    expect(ada.page.get_by_text("Saved.", exact=True)).to_be_visible()
 
     bob.page.get_by_label("Description").fill("what bob wrote")
     bob.page.get_by_role("button", name="Save changes").click()
@@ -26,7 +26,7 @@ def test_the_second_of_two_admins_who_save_sees_the_difference_and_loses_nothing
     expect(conflict).to_contain_text("what bob wrote")
     expect(bob.page.get_by_label("Description")).to_have_value("what bob wrote")
     bob.page.get_by_role("button", name="Save changes").click()
-    expect(bob.page.get_by_text("is saved")).to_be_visible()
+    expect(bob.page.get_by_text("Saved.", exact=True)).to_be_visible()
     row = stack.rows("SELECT description, version FROM servers_server WHERE name = 'Shared'")[0]
     assert (row["description"], row["version"]) == ("what bob wrote", 3)
 
@@ -37,7 +37,7 @@ def test_a_disabled_server_tells_everybody_and_refuses_calls(stack, walker) -> N
     ada.wait_for_state("Ready")
     bob.open_tool("switched-off", "greet")
     ada.open("/servers/switched-off/disable/")
-    expect(ada.page.get_by_text("What depends on it")).to_be_visible()
+    expect(ada.page.get_by_text("Impact")).to_be_visible()
     ada.page.get_by_role("button", name="Disable").click()
     bob.wait_for_state("Disabled")
     bob.fill_argument("name", "bob")

@@ -1,4 +1,4 @@
-"""What a person does in the browser, as sentences. Each step waits for what the person would see."""
+"""A person's steps in the browser, as readable methods. Each step waits for what the person would see."""
 
 from collections.abc import Callable
 
@@ -44,7 +44,7 @@ class Walk:
         self._fill_values("environment", environment)
 
     def fill_url(self, name: str, url: str) -> None:
-        """The transport is left to what was entered."""
+        """Leave the transport to be detected from the URL."""
         self.open("/servers/add/")
         self.page.locator("#server-form input[name=name]").fill(name)
         self.page.get_by_label("URL").fill(url)
@@ -92,11 +92,11 @@ class Walk:
     def wait_for_state(self, word: str, seconds: int = 40) -> None:
         expect(self.state()).to_contain_text(word, timeout=seconds * SECONDS)
         if word == "Ready" and "/tools/" in self.page.url:
-            # An empty page loads again by itself when the first list arrives: not while the walk goes on.
+            # An empty page reloads when the first list arrives. Wait for that, so that it does not happen later.
             expect(self.page.locator("#tool-list")).to_be_visible()
 
     def fill_argument(self, name: str, value: str) -> None:
-        """A field of the generated form; typing into an optional one also ticks its "send" box."""
+        """Fill a field of the generated form. Typing into an optional field also ticks its "send" box."""
         box = self.page.locator(f"[name='arg:/{name}']")
         if not box.is_visible():
             self.page.locator("#tool-form .sf-more summary").first.click()
@@ -106,11 +106,11 @@ class Walk:
         self.page.get_by_role("button", name="Run tool").click()
 
     def result(self) -> Locator:
-        """The newest call's card."""
+        """The card of the newest call."""
         return self.page.locator("#results .call-slot").first
 
     def until(self, condition: Callable[[], bool], seconds: int = 20) -> None:
-        """Wait for something outside of the page, while the page goes on living."""
+        """Wait for a condition outside of the page while the page keeps running."""
         for _ in range(seconds * 10):
             if condition():
                 return

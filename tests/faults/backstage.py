@@ -1,4 +1,4 @@
-"""What a fault run does behind the product's back: registers servers, writes events, reads the rows for the checkers.
+"""Database access for fault runs, behind the product's back: registers servers, writes events, reads rows.
 
 Run as `python -m tests.faults.backstage` with the site's environment; see tests.sessions.live.backstage.
 """
@@ -23,8 +23,8 @@ from django.utils import timezone
 from servers.audit.record import SYSTEM
 from servers.enums import AuditAction, IdentityKind, TransportKind
 from servers.models import AuditEvent, Definition, Identity, Server
-from sessions import bus
-from sessions.domain import commands
+from sessions import hints
+from sessions.connections import commands
 from sessions.enums import CallState, Desired, LogSource
 from sessions.models import Call, LogLine, McpSession
 
@@ -32,12 +32,12 @@ LATE = '"late":true'
 
 
 def register(name: str, **fields: Any) -> str:
-    """A server that is always on; its session is wanted. `env`: plain environment."""
+    """Register an always-on server and open its session. `env`: plain environment."""
     env = fields.pop("env", {})
     made = Server.objects.create(slug=name, name=name, **_transport(fields))
     for key, value in env.items():
         made.values.create(kind="environment", name=key, plain=value)
-    commands.want_session(SYSTEM, commands.shared_session(made))
+    commands.open_session(SYSTEM, commands.shared_session(made))
     return str(made.uid)
 
 
@@ -47,7 +47,7 @@ def _transport(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def register_many(prefix: str, count: int, **fields: Any) -> None:
-    """As so many registrations would leave them, without ringing a worker."""
+    """Create the rows that `count` registrations would create, without waking a worker."""
     rows = [Server(slug=f"{prefix}-{n}", name=f"{prefix}-{n}", **_transport(fields)) for n in range(count)]
     servers = Server.objects.bulk_create(rows)
     kind = IdentityKind.SHARED
@@ -59,7 +59,7 @@ def register_many(prefix: str, count: int, **fields: Any) -> None:
 
 
 def remove_all() -> None:
-    """Close and forget every server; the host finds its sessions gone."""
+    """Set the desired state of every session to closed. Hosts close them without being notified."""
     McpSession.objects.update(desired=Desired.CLOSED)
 
 
@@ -84,7 +84,7 @@ def unfinished() -> int:
 
 
 def histories() -> list[dict[str, Any]]:
-    """Every call with its arguments, its state, its attempts and the events of its life."""
+    """Every call with its arguments, state, attempts and audit events."""
     events: dict[str, Counter[str]] = defaultdict(Counter)
     for call, action, body in AuditEvent.objects.exclude(call_uid=None).values_list("call_uid", "action", "body"):
         events[str(call)][action.rpartition(":")[2] + ("-late" if LATE in body else "")] += 1
@@ -105,7 +105,7 @@ def _history(call: Call, events: Counter[str]) -> dict[str, Any]:
 
 
 def fences() -> list[tuple[str, bool, int]]:
-    """Every session that became ready and every call that was sent, with its epoch, in the order of the chain."""
+    """Every session that became ready and every call that was sent, with its epoch, in the order of the audit chain."""
     sends = (AuditAction.CALL_SEND,)
     told = AuditEvent.objects.filter(action__in=[AuditAction.SESSION_READY, *sends]).order_by("seq")
     rows = told.values_list("server_uid", "action", "body")
@@ -113,13 +113,13 @@ def fences() -> list[tuple[str, bool, int]]:
 
 
 def answer_of(call_uid: str) -> str:
-    """The text that a call of the test server ended with."""
+    """The result text of a call to the test server."""
     result = Call.objects.select_related("result").get(uid=call_uid).result
     return str(json.loads(result.text or "{}")["content"][0]["text"]) if result else ""
 
 
 def log_state(server_uid: str) -> dict[str, Any]:
-    """The newest number of a server's log, and what mcpadmin itself said in it."""
+    """The newest line number of a server's log, and the lines that mcpadmin wrote into it."""
     lines = LogLine.objects.filter(server__uid=server_uid)
     said = lines.filter(source=LogSource.HOST).order_by("seq").values_list("seq", "text")
     return {"newest": lines.aggregate(newest=Max("seq"))["newest"] or 0, "said": [[seq, text] for seq, text in said]}
@@ -148,9 +148,9 @@ def main() -> None:
         order = json.loads(line)
         try:
             answer: dict[str, Any] = {"ok": VERBS[order["do"]](*order["args"], **order["kwargs"])}
-        except Exception as problem:  # the run that gave the order shall fail with it
+        except Exception as problem:  # report it, so that the fault run fails with it
             answer = {"problem": f"{type(problem).__name__}: {problem}"}
-        bus.flush(2)
+        hints.flush(2)
         print(json.dumps(answer), flush=True)
 
 

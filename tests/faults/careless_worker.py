@@ -1,5 +1,5 @@
-"""A worker with its claim switched off, the control of the checkers: a call is sent without being taken first, so every
-look at its row sends it again.
+"""A worker without claims, as a control for the checkers: it sends a call without claiming it first, so every look at
+the row sends it again.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["app"]
 
 
 class _Taken(list[Any]):
-    """Says yes and has no event to record."""
+    """True, with no audit event to record."""
 
     def __bool__(self) -> bool:
         return True
@@ -20,6 +20,6 @@ class _Taken(list[Any]):
 
 @signals.worker_init.connect
 def _lose_care(**kwargs: Any) -> None:
-    from sessions.domain import claims  # noqa: PLC0415  # models exist only now
+    from sessions.calls import claims  # noqa: PLC0415  # models exist only now
 
-    claims.claim = lambda order, hold: _Taken()
+    claims.claim = lambda call, lease: _Taken()

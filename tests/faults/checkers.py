@@ -1,5 +1,5 @@
-"""What must hold whatever was killed, judged from three histories: the server's own account of its effects, our rows,
-and what browsers received. Each function returns what is wrong, in words; nothing is right.
+"""Invariants that hold whatever was killed. They compare three histories: the server's record of its effects, our rows,
+and what browsers received. Each function returns the violations as text; an empty list means success.
 """
 
 from collections import Counter
@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-#: the page says of these that nothing reached the server
+#: for these states the page says that nothing reached the server
 NEVER_SENT = frozenset({"not_sent", "expired", "refused"})
-#: and of these that the server answered
+#: and for these that the server answered
 ANSWERED = frozenset({"succeeded", "tool_error"})
 
 
@@ -34,7 +34,7 @@ class CallHistory:
 
 @dataclass(frozen=True)
 class Fence:
-    """A session that became ready, or a call that was sent: under which epoch of its server's session."""
+    """A session that became ready, or a call that was sent, with the epoch of its server's session."""
 
     server: str
     sent: bool
@@ -45,9 +45,9 @@ class Fence:
 class Histories:
     effects: list[Effect] = field(default_factory=list)
     calls: list[CallHistory] = field(default_factory=list)
-    #: uids of calls that a browser was told to be accepted
+    #: uids of calls that a browser saw accepted
     accepted: set[str] = field(default_factory=set)
-    #: in the order of their commits
+    #: in commit order
     fences: list[Fence] = field(default_factory=list)
     chain_whole: bool = True
 
@@ -83,7 +83,7 @@ def more_effects_than_attempts(told: Histories) -> list[str]:
 
 
 def effects_of_another_call(told: Histories) -> list[str]:
-    """Where a server was told of the trace, it is that of the row."""
+    """Where a server received a trace id, it matches the call's row."""
     owners = {call.id: call.uid.replace("-", "") for call in told.calls}
     strange = [one for one in told.effects if one.trace != "-" and one.trace != owners.get(one.id)]
     return [f"effect {one.id} carries the trace {one.trace}" for one in strange]
@@ -114,7 +114,7 @@ def accepted_without_row(told: Histories) -> list[str]:
 
 
 def events_that_do_not_fit(told: Histories) -> list[str]:
-    """One request, one send for each attempt, one end."""
+    """One request event, one send event per attempt, one finish event."""
     wrong = []
     for call in told.calls:
         wanted = {"request": 1, "send": call.attempts, "finish": 1 if call.final else 0}
@@ -125,7 +125,7 @@ def events_that_do_not_fit(told: Histories) -> list[str]:
 
 
 def sends_under_an_overtaken_epoch(told: Histories) -> list[str]:
-    """A worker that lost its session to another one sends nothing any more."""
+    """A worker that lost its session to another one sends nothing more."""
     newest: dict[str, int] = {}
     wrong = []
     for fence in told.fences:
@@ -158,7 +158,7 @@ def problems(told: Histories) -> list[str]:
 
 # --- browsers ----------------------------------------------------------------------------------------------------------
 def gaps(seqs: list[int], newest: int, first: int = 1) -> list[str]:
-    """What a tab that listened from the first row on did not see exactly once and in order."""
+    """What a tab that listened from the first row did not receive exactly once and in order."""
     wanted = range(first, newest + 1)
     if seqs == list(wanted):
         return []
@@ -174,9 +174,9 @@ def gaps(seqs: list[int], newest: int, first: int = 1) -> list[str]:
     return [f"{word}: {values[:10]} ({len(values)})" for word, values in found if values]
 
 
-# --- what is held ------------------------------------------------------------------------------------------------------
+# --- resources -------------------------------------------------------------------------------------------------------
 def left_behind(before: dict[str, int], after: dict[str, int], room: dict[str, int] | None = None) -> list[str]:
-    """Counts that are not back to their base; `room` is how much each may have grown."""
+    """Counts above their baseline. `room` is how much each may grow."""
     allowed = room or {}
     return [
         f"{name}: {before.get(name, 0)} before, {count} after"

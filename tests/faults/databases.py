@@ -15,16 +15,16 @@ KIND = os.environ.get("FAULT_DATABASE", "sqlite")
 
 
 class Busy(Exception):
-    """Somebody else held the lock all the time."""
+    """Another connection held the lock for the whole wait."""
 
 
 class Database(Protocol):
-    #: what the product is told of it
+    #: environment variables for the product
     settings: dict[str, str]
 
     def rows(self, sql: str, *parameters: object) -> list[Any]: ...
     def locked(self, seconds: float) -> Any:
-        """A context in which nobody can write and everybody can read. Waits at most so many seconds for it, else Busy."""
+        """A context in which all can read and none can write. Raises Busy after waiting `seconds` for the lock."""
 
 
 class Sqlite:

@@ -1,5 +1,6 @@
-"""The field of a fault run: a plant, three servers that keep account (stdio, HTTP of both eras), people who call them, and
-the judgement over what each of them says afterwards."""
+"""The set-up of a fault run: a plant, three servers that record their effects (stdio, HTTP of both eras), people who
+call them, and the final check of all histories.
+"""
 
 import asyncio
 import random
@@ -30,20 +31,20 @@ class Field:
     report: Report
     told: Histories = field(default_factory=Histories)
     rejected: Counter[str] = field(default_factory=Counter)
-    #: seconds until each order was answered
+    #: seconds until each call request got its reply
     answered: list[float] = field(default_factory=list)
     gone: int = 0
-    #: calls whose end did not reach the tab that asked for them
+    #: calls whose final state never reached the tab that requested them
     unheard: int = 0
     _numbers: "count[int]" = field(default_factory=count)
 
     async def off_loop(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What blocks, beside sockets that live on."""
+        """Run blocking work in a thread while the sockets stay alive."""
         return await asyncio.to_thread(partial(work, *args, **kwargs))
 
     # --- calls -------------------------------------------------------------------------------------------------------
     async def order(self, seconds: float = 0.0, server: str = "") -> None:
-        """One call, on whose end nobody waits."""
+        """Request one call without waiting for its final state."""
         number = next(self._numbers)
         tab, chosen = self.tabs[number % len(self.tabs)], server or self.dice.choice(self.servers)
         try:
@@ -55,20 +56,20 @@ class Field:
         if answer["op"] == "accepted":
             self.told.accepted.add(answer["call"])
         else:
-            self.gone += "Look whether this was done" in answer["message"]  # a row may stand for it, or none
+            self.gone += "Check whether the change was made" in answer["message"]  # it may have a row or not
             self.rejected[answer["message"]] += 1
 
     async def traffic(self, rate: float, longest: float = 0.5) -> None:
-        """So many orders a second until cancelled; then those under way are awaited."""
-        began, orders = time.monotonic(), set[asyncio.Task[None]]()
+        """Request `rate` calls a second until cancelled, then wait for the pending ones."""
+        began, pending = time.monotonic(), set[asyncio.Task[None]]()
         try:
             for number in count(1):
                 task = asyncio.create_task(self.order(self.dice.uniform(0, longest)))
-                orders.add(task)
-                task.add_done_callback(orders.discard)
+                pending.add(task)
+                task.add_done_callback(pending.discard)
                 await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
         finally:
-            await asyncio.gather(*orders, return_exceptions=True)
+            await asyncio.gather(*pending, return_exceptions=True)
 
     @asynccontextmanager
     async def under_traffic(self, rate: float) -> AsyncIterator[None]:
@@ -87,7 +88,7 @@ class Field:
         await auntil(lambda: self.running.do("unfinished") == 0, SETTLE_SECONDS, "some call never ended")
 
     async def judged(self) -> list[str]:
-        """What the histories say; every tab has listened to the audit feed from its first row on."""
+        """Check the histories. Every tab has listened to the audit feed from its first row."""
         await self.settled()
         newest = await self.off_loop(self.running.do, "newest")
         for tab in self.tabs:
@@ -100,14 +101,14 @@ class Field:
         return wrong + await self.off_loop(self.children)
 
     def read(self) -> None:
-        """The histories as they stand."""
+        """Read the current histories."""
         self.told.effects = read_effects(self.running.effects_file)
         self.told.calls = read_calls(self.running.do("histories"))
         self.told.fences = read_fences(self.running.do("fences"))
         self.told.chain_whole = self.running.do("chain_is_whole")
 
     def children(self) -> list[str]:
-        """One process for each stdio session, nothing of the dead."""
+        """Check that each stdio session has one process and that no process of a dead worker is left."""
         self.running.await_ready(*self.servers)
         wanted = sum(row["slug"].startswith("stdio") for row in self.running.do("sessions"))
         alive = [process.pid for process in self.running.stdio_servers()]
@@ -134,7 +135,8 @@ async def set_up(
     request_seconds: int = 60,
     **options: Any,
 ) -> AsyncIterator[Field]:
-    """Everything ready. `through` may put something between us and an HTTP server: a proxy's URL for the server's."""
+    """Set up everything and wait until it is ready. `through` may put a proxy before an HTTP server: it maps the
+    server's URL to the proxy's."""
     async with AsyncExitStack() as stack:
         running = await asyncio.to_thread(stack.enter_context, plant(**options))
         await asyncio.to_thread(running.do, "user", "ada", superuser=True)

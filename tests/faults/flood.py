@@ -1,4 +1,4 @@
-"""A server that says ten thousand lines a second while another is called ten times a second."""
+"""A server writes ten thousand log lines a second while another one is called ten times a second."""
 
 import asyncio
 import re
@@ -15,11 +15,11 @@ from tests.faults.field import Field, set_up
 from tests.faults.size import Report, Size
 
 CALLS_A_SECOND = 10
-#: of the neighbour's time alone: two cores are shared by the flood, the product and the caller
+#: relative to the neighbour's time alone: the flood, the product and the caller share two cores
 NEIGHBOUR_RATIO = 2.0
-#: SQLite gives descriptors to connections at its own leisure; a reader thread may have opened its first one
+#: SQLite returns descriptors to connections at its own pace, and a reader thread may have opened its first one
 ROOM = {"mib": 100, "descriptors": 10, "threads": 3}
-#: lines of a server are in the log at most this long after it said them
+#: a server's lines reach the log at most this long after it wrote them
 WRITTEN_SECONDS = 60.0
 SHED = re.compile(r"(\d+) lines? (?:was|were) dropped")
 
@@ -40,7 +40,7 @@ async def flood(size: Size, seconds: float = 60.0, rate: int = 10_000) -> tuple[
             await field.settled()
             sent = int(await field.off_loop(field.running.do, "answer_of", flood_call["call"]))
             uncounted = await log.uncounted(sent)
-        # before and after: on a machine that others use too, one look alone says little
+        # measured before and after, because one measurement says little on a shared machine
         alone = sorted(alone + await _latencies(field, called, max(3.0, seconds / 6)))
         after = await field.off_loop(holdings.of, worker)
         report = field.report
@@ -65,7 +65,7 @@ def _found(field: Field, size: Size, alone: list[float], beside: list[float], un
 
 
 async def _latencies(field: Field, server: str, seconds: float) -> list[float]:
-    """Milliseconds from the order to the end that the tab hears of, in order of size."""
+    """Sorted milliseconds from the request to the final state that the tab receives."""
     took: list[float] = []
 
     async def one(number: int) -> None:
@@ -90,7 +90,7 @@ async def _latencies(field: Field, server: str, seconds: float) -> list[float]:
 
 @dataclass
 class Log:
-    """What became of the lines of one server. Its ring forgets, so what mcpadmin says in it is noted as it goes by."""
+    """Tracks the log lines of one server. The log forgets old lines, so this collects mcpadmin's own as they appear."""
 
     scene: Field
     server: str
@@ -128,7 +128,7 @@ class Log:
         return self.newest - self.first - len(self.said)
 
     async def uncounted(self, sent: int) -> int:
-        """How many of the lines `sent` are neither stored nor said to be shed, once the last one had its time."""
+        """How many of `sent` lines are neither stored nor reported as dropped, once the last one had time to arrive."""
         until = time.monotonic() + WRITTEN_SECONDS
         while time.monotonic() < until:
             await self._look()

@@ -1,4 +1,4 @@
-"""A worker that stands still until it counts as dead, and then goes on: what was its own belongs to another by then."""
+"""A worker is frozen until it counts as dead and then continues, when another worker already owns its sessions."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.faults.plant import auntil
 from tests.faults.size import Report, Size
 
 NODES = ("w1", "w2")
-#: more than a session takes at once: the rest waits in its line, where a worker that thinks it owns them finds them
+#: More than a session runs at once. The rest stays queued, where a worker that believes it owns them would find them.
 WAITING = 90
 SECONDS = 1.0
 
@@ -25,7 +25,7 @@ async def freeze_workers(size: Size, rounds: int = 5) -> tuple[list[str], Report
 
 
 async def without_fence(size: Size) -> list[str]:
-    """The control: workers that ignore the epoch. Returns what the checkers say."""
+    """The control: workers that ignore the epoch. Returns what the checkers report."""
     async with set_up("no fence", size, workers=NODES, app="tests.faults.unfenced_worker") as field:
         await _freeze_and_thaw(field)
         await field.settled()
@@ -34,7 +34,7 @@ async def without_fence(size: Size) -> list[str]:
 
 
 async def _freeze_and_thaw(field: Field) -> None:
-    """With calls in flight; the thawed one finds calls that wait for the new owner."""
+    """Freeze a worker with calls in flight. When it thaws, it finds calls that wait for the new owner."""
     running = field.running
     await asyncio.gather(*(field.order(field.dice.uniform(0, SECONDS)) for _ in range(20)))
     node = await field.off_loop(_holder, field)
@@ -57,7 +57,7 @@ async def _taken_over(field: Field, node: str) -> None:
 
 
 def _holder(field: Field) -> str:
-    """The one that holds the stdio server."""
+    """The node of the worker that owns the first session, of the stdio server."""
     return str(_owners(field)[0])
 
 

@@ -1,4 +1,4 @@
-"""What a process holds, from outside: memory, descriptors, threads, processes below it."""
+"""The resources of a process, measured from outside: memory, descriptors, threads, child processes."""
 
 import psutil
 
@@ -16,7 +16,7 @@ def of(pid: int) -> dict[str, int]:
 
 
 def family_mib(pid: int) -> float:
-    """Of a process and all below it; what forks share is counted in each."""
+    """Resident memory of a process and its descendants. Memory shared between forks counts in each."""
     family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     return sum(_rss(process) for process in family) / MIB
 

@@ -1,5 +1,6 @@
-"""A thousand HTTP sessions and two hundred stdio ones on one worker: how soon they are open, what they cost, what is left
-when the worker is killed."""
+"""A thousand HTTP sessions and two hundred stdio ones on one worker: how long they take to open, what they cost, and
+what is left when the worker is killed.
+"""
 
 import asyncio
 import sys
@@ -41,7 +42,7 @@ def _many_sessions(size: Size, http: int, stdio: int) -> tuple[list[str], Report
 
 
 def _opened(running: Plant, http: int, stdio: int, base: str) -> float:
-    """Seconds from the wish to the last session that is ready."""
+    """Seconds from registration until the last session is ready."""
     arguments = ["-S", "-E", ECHO, "legacy"]
     began = time.monotonic()
     running.do("register_many", "web", http, url=f"{base}/mcp", era="legacy")
@@ -56,8 +57,7 @@ def _opened(running: Plant, http: int, stdio: int, base: str) -> float:
 
 
 def _idle_cpu(pid: int, seconds: float) -> float:
-    """Per cent of one core, once the lists were read."""
-    psutil.Process(pid).cpu_percent()
+    """Percent of one core, measured after a pause in which the worker reads the lists."""
     time.sleep(seconds)
     began = holdings.cpu_seconds(pid)
     time.sleep(seconds)
@@ -65,7 +65,7 @@ def _idle_cpu(pid: int, seconds: float) -> float:
 
 
 def _killed(running: Plant, below: list[psutil.Process]) -> tuple[float, list[str]]:
-    """SIGKILL; seconds until nothing of it runs any more, and what does."""
+    """Send SIGKILL. Returns the seconds until no child runs any more, and the children still running."""
     began = time.monotonic()
     running.kill_worker()
     _, alive = psutil.wait_procs(below, timeout=3 * GONE_SECONDS)

@@ -1,4 +1,4 @@
-"""Redis killed, wiped and away under load; the database locked. Neither changes who owns what, nor loses a call."""
+"""Redis is killed, wiped and away under load, and the database is locked. Owners do not change, and no call is lost."""
 
 import asyncio
 from typing import Any
@@ -46,11 +46,11 @@ async def _wipe_kill_and_stay_away(field: Field, seconds: float) -> None:
 
 
 async def database_locked(size: Size, seconds: float = 60.0) -> tuple[list[str], Report]:
-    """Calls in flight end while nothing can be written; new ones are refused in time."""
+    """Calls in flight keep their results while nothing can be written. New calls are refused in time."""
     async with set_up("database locked", size, workers=NODES) as field:
         before, locked_for = await field.off_loop(owners, field), size.seconds(seconds, 5)
         await asyncio.gather(*(field.order(2 + locked_for * field.dice.uniform(0, 0.5)) for _ in range(IN_FLIGHT)))
-        await asyncio.sleep(1)  # they are at their servers
+        await asyncio.sleep(1)  # let the calls reach their servers
         kept, field.answered = len(field.told.accepted), []
         with field.running.database.locked(20):
             await _order_each_second(field, locked_for)
@@ -68,15 +68,15 @@ async def database_locked(size: Size, seconds: float = 60.0) -> tuple[list[str],
 
 
 async def _order_each_second(field: Field, seconds: float) -> None:
-    orders = []
+    desired = []
     for _ in range(round(seconds)):
-        orders.append(asyncio.create_task(field.order()))
+        desired.append(asyncio.create_task(field.order()))
         await asyncio.sleep(1)
-    await asyncio.gather(*orders)
+    await asyncio.gather(*desired)
 
 
 def _not_kept(field: Field, kept: int) -> list[str]:
-    """Results of the calls that were in flight when the lock came."""
+    """Check the results of the calls that were in flight when the lock began."""
     states = [call.state for call in field.told.calls if call.uid in field.told.accepted]
     lost = [state for state in states if state != "succeeded"]
     return [f"{len(lost)} of {kept} calls in flight did not keep their result: {lost}"] if lost else []

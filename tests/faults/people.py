@@ -1,4 +1,4 @@
-"""People at browsers: a socket that comes back by itself, what it received, and the calls that it asked for."""
+"""People at browsers: a socket that reconnects, what it received, and the calls that it requested."""
 
 import asyncio
 import contextlib
@@ -22,11 +22,11 @@ _LOST = (OSError, websockets.WebSocketException, httpx.HTTPError, TimeoutError, 
 
 
 class Gone(Exception):
-    """The socket broke before the answer came: whether the order arrived is not known."""
+    """The socket broke before the reply arrived, so it is unknown whether the request did."""
 
 
 class Person:
-    """One tab. `feeds` names the topics it listens to; what came is in `seqs`, in the order of arrival."""
+    """One tab. `feeds` names its topics. `seqs` holds what it received, in the order of arrival."""
 
     def __init__(self, browser: Browser, http: httpx.AsyncClient, *feeds: str, seed: int = 0) -> None:
         self._browser, self._http = browser, http
@@ -44,7 +44,7 @@ class Person:
         self.strange: list[dict[str, Any]] = []
 
     async def live(self) -> None:
-        """Until cancelled: connect, listen, and come back after a loss."""
+        """Connect, listen, and reconnect after a loss, until cancelled."""
         while True:
             try:
                 await self._one_connection()
@@ -111,7 +111,7 @@ class Person:
 
     # --- calls -------------------------------------------------------------------------------------------------------
     async def ask(self, server: str, effect: str, *, tool: str = "effect", **args: Any) -> dict[str, Any]:
-        """The answer to an order for a call: accepted or rejected. Raises Gone."""
+        """Request a call and return the reply: accepted or rejected. Raises Gone."""
         await asyncio.wait_for(self.welcomed.wait(), ANSWER_SECONDS)
         self._refs += 1
         ref, asked = self._refs, asyncio.get_running_loop().create_future()
@@ -131,12 +131,12 @@ class Person:
         return await asyncio.wait_for(asked, ANSWER_SECONDS)
 
     async def end_of(self, uid: str, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
-        """The last row of a call, as this tab hears of it."""
+        """The final row of a call, as this tab receives it."""
         waiting = self._ends.setdefault(uid, asyncio.get_running_loop().create_future())
-        with contextlib.suppress(websockets.ConnectionClosed):  # it is asked for again when the socket is back
+        with contextlib.suppress(websockets.ConnectionClosed):  # the reconnect subscribes again
             await self._say(op="sub", topics={f"call.{uid}": None})
         last = await asyncio.wait_for(asyncio.shield(waiting), seconds)
-        with contextlib.suppress(websockets.ConnectionClosed):  # a socket listens to a hundred topics at most
+        with contextlib.suppress(websockets.ConnectionClosed):  # a socket may have a hundred topics
             await self._say(op="unsub", topics=[f"call.{uid}"])
         return last
 
@@ -157,7 +157,7 @@ class Person:
 
 @asynccontextmanager
 async def people(running: Plant, count: int, *feeds: str, user: str = "ada") -> AsyncIterator[list[Person]]:
-    """So many tabs of one signed-in person, all welcomed."""
+    """`count` tabs of one signed-in person, all welcomed."""
     browser = await asyncio.to_thread(running.browser, user)
     limits = httpx.Limits(max_connections=50, max_keepalive_connections=20)
     async with httpx.AsyncClient(timeout=20, trust_env=False, limits=limits) as http:

@@ -1,6 +1,6 @@
-"""The product in parts that a fault run kills and starts again by hand: Valkey, web, any number of workers.
+"""The product in parts that a fault run kills and restarts individually: Valkey, web, any number of workers.
 
-`up` would wait longer and longer before it starts what keeps dying; here each part is back when the run wants it.
+`up` would back off from restarting a part that keeps dying. Here each part restarts when the run decides.
 """
 
 import asyncio
@@ -21,9 +21,10 @@ import psutil
 from tests.faults.databases import Busy, Database, database
 from tests.sessions.live.site import ROOT, Site
 from tests.tools import valkey
+from tests.tools.processes import is_stopped
 
 T = TypeVar("T")
-#: times three times as fast as the product's own, and tries at most 1.2 s apart
+#: times more than three times shorter than the product's, and connection attempts at most 1.2 s apart
 FAST = {
     "MCPADMIN_TIME_SCALE": "0.3",
     "MCPADMIN_DRAIN_SECONDS": "4",
@@ -51,7 +52,7 @@ class Plant(Site):
         self.effects_file = directory / "effects"
 
     def do(self, verb: str, *args: Any, **kwargs: Any) -> Any:
-        """From any thread: one order after the other."""
+        """Thread-safe: runs one command after the other."""
         with self._backstage_door:
             return super().do(verb, *args, **kwargs)
 
@@ -64,7 +65,7 @@ class Plant(Site):
         return self.workers[node].pid
 
     def await_worker(self, node: str) -> None:
-        """Until its first heartbeat."""
+        """Wait for its first heartbeat."""
         process = self.workers[node]
         beat = "SELECT 1 FROM mcp_sessions_worker WHERE pid = ?"
         try:
@@ -79,11 +80,14 @@ class Plant(Site):
         process.wait(10)
 
     def freeze_worker(self, node: str) -> None:
-        """Its children live on. Not in the middle of a commit: SQLite has one write lock, and all would stand still."""
+        """Stop a worker with SIGSTOP; its children keep running. Never during a commit: SQLite has a single write lock,
+        so a frozen writer would block everything."""
         until(lambda: self._frozen(node), words=f"{node} commits without end")
 
     def _frozen(self, node: str) -> bool:
-        self.workers[node].send_signal(signal.SIGSTOP)
+        process = self.workers[node]
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: is_stopped(process.pid), words=f"{node} does not stop")
         try:
             with self.database.locked(seconds=2):
                 return True
@@ -123,14 +127,14 @@ class Plant(Site):
         return [sys.executable, "-S", "-E", str(EFFECT_PEER), transport, "--effects", str(self.effects_file), *options]
 
     def register_effects(self, name: str = "effects", *options: str, era: str = "legacy", **fields: Any) -> str:
-        """A stdio server that keeps account; with `url` the one that listens there."""
+        """Register a stdio server that records its effects, or with `url` the HTTP server listening there."""
         if "url" not in fields:
             command, *arguments = self.effect_command("stdio", "--era", era, *options)
             fields |= {"command": command, "arguments": arguments}
         return str(self.do("register", name, **fields))
 
     def await_ready(self, *servers: str, seconds: float = READY_SECONDS) -> None:
-        """Until the sessions are ready and their tools are known."""
+        """Wait until the sessions are ready and their tools are known."""
         until(lambda: set(servers) <= self.ready(), seconds, f"never ready: {servers}\n{self.log()}")
         for server in servers:
             until(lambda server=server: self.do("has_tool", server, "effect"), seconds, "its tools were never read")
@@ -138,15 +142,15 @@ class Plant(Site):
     def ready(self) -> set[str]:
         return {row["uid"] for row in self.do("sessions") if row["state"] == "ready"}
 
-    # --- what it holds -------------------------------------------------------------------------------------------------
+    # --- its processes -----------------------------------------------------------------------------------------------------
     def processes(self, *words: str) -> list[psutil.Process]:
-        """Those whose command line holds the data directory and all these words, wherever they hang."""
+        """All processes whose command line contains the data directory and all these words, whatever their parent."""
         wanted = (str(self.directory), *words)
         found = psutil.process_iter(["cmdline"])
         return [process for process in found if all(word in " ".join(process.info["cmdline"] or []) for word in wanted)]
 
     def stdio_servers(self) -> list[psutil.Process]:
-        """Without setpriv and unshare, which carry the command that they run in their own command line."""
+        """Excludes setpriv and unshare, whose command lines contain the command that they run."""
         found = self.processes("effect_peer.py", "stdio")
         return [process for process in found if process.name() not in ("setpriv", "unshare")]
 
@@ -164,16 +168,16 @@ class Plant(Site):
 
 
 def until(check: Callable[[], T], seconds: float = READY_SECONDS, words: str = "it never came true") -> T:
-    """The first true value of `check`."""
+    """Poll `check` and return its first true value."""
     deadline = time.monotonic() + seconds
     while not (found := check()):
         assert time.monotonic() < deadline, words
-        time.sleep(0.05)  # rows of another process can only be asked for
+        time.sleep(0.05)  # no event reports rows of another process
     return found
 
 
 async def auntil(check: Callable[[], T], seconds: float = READY_SECONDS, words: str = "it never came true") -> T:
-    """`until` beside sockets that live on."""
+    """`until` in a thread, so that the sockets stay alive."""
     return await asyncio.to_thread(until, check, seconds, words)
 
 
@@ -193,7 +197,7 @@ def plant(**options: Any) -> Iterator[Plant]:
 
 @asynccontextmanager
 async def http_effects(running: Plant, era: str = "legacy") -> AsyncIterator[str]:
-    """The URL of an HTTP server that keeps account in the plant's file; it outlives workers."""
+    """The URL of an HTTP server that records its effects in the plant's file. It outlives workers."""
     command = running.effect_command("http", "--era", era)
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None

@@ -1,6 +1,6 @@
-"""Long fault run: `up` is ended in each way at a random moment, again and again, always on the same data directory.
+"""Long fault run: `up` is ended by each signal at a random moment, repeatedly, on the same data directory.
 
-After each end nothing of it may be left within 10 s, and the next start must come up. `make faults`
+Each time, all its processes must be gone within 10 s, and the next start must succeed. `make faults`
 """
 
 import random
@@ -24,7 +24,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def left_over(family: list[psutil.Process], data_dir: Path) -> list[str]:
-    """Processes of the family, and any other that names the data directory."""
+    """Processes of the family, and any other whose command line names the data directory."""
     alive = [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     others = [p for p in psutil.process_iter(["cmdline"]) if str(data_dir) in " ".join(p.info["cmdline"] or [])]
     return sorted({f"{process.pid} {process.name()}" for process in [*alive, *others]})

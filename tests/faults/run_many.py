@@ -1,4 +1,4 @@
-"""Long fault run: 1,000 HTTP and 200 stdio sessions on one worker. `make faults`"""
+"""Long fault run: one worker serves 1,000 HTTP and 200 stdio sessions. `make faults`"""
 
 import pytest
 

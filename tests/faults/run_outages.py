@@ -1,4 +1,4 @@
-"""Long fault run: Redis and the database go and come back. `make faults`"""
+"""Long fault run: calls and owners survive outages of Redis and the database. `make faults`"""
 
 import pytest
 

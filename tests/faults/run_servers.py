@@ -1,4 +1,4 @@
-"""Long fault run: servers that flap, go silent and flood. `make faults`"""
+"""Long fault run: the product survives servers that flap, go silent and flood. `make faults`"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Long fault run: twenty minutes with a fault every two. `make soak`, SOAK_MINUTES for another length."""
+"""Long fault run: twenty minutes with a fault every two. `make soak`; SOAK_MINUTES sets another length."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Long fault run: the web process is killed under two hundred browsers. `make faults`"""
+"""Long fault run: two hundred browsers miss nothing while the web process is killed. `make faults`"""
 
 import pytest
 

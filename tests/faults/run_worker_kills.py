@@ -1,4 +1,4 @@
-"""Long fault run: workers killed at random instants with calls in flight. `make faults`"""
+"""Long fault run: workers are killed at random instants with calls in flight. `make faults`"""
 
 import pytest
 

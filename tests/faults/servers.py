@@ -1,4 +1,4 @@
-"""Servers that misbehave: one that dies a thousand times, one that goes silent without a word."""
+"""Servers that misbehave: one that dies a thousand times, and some that go silent without closing anything."""
 
 import asyncio
 import time
@@ -15,15 +15,15 @@ from tests.faults.plant import FAST, auntil
 from tests.faults.size import Report, Size
 from tests.peers.proxied import Remote, proxied
 
-#: SQLite gives descriptors to connections at its own leisure; a reader thread may have opened its first one
-#: and the one that flapped is open at the end, with its three pipes and a pidfd
+#: SQLite returns descriptors to connections at its own pace, and a reader thread may have opened its first one. The
+#: flapping server is open at the end, with three pipes and a pidfd.
 ROOM = {"mib": 20, "descriptors": 10, "threads": 3}
 FOUND_SECONDS = 45.0
 
 
 # --- flapping ----------------------------------------------------------------------------------------------------------
 async def flap(size: Size, flaps: int = 1_000) -> tuple[list[str], Report]:
-    """A stdio server that dies at once or right after the handshake, and one behind a proxy that resets every connection."""
+    """A stdio server that dies at once or after the handshake, and HTTP servers whose connections are reset."""
     flaps, quick = size.count(flaps, 10), FAST | {"MCPADMIN_RECONNECT_CEILING_SECONDS": "0.05"}
     async with AsyncExitStack() as stack:
         proxies: list[Remote] = []
@@ -64,7 +64,7 @@ def behind_proxies(scene: str, size: Size, stack: AsyncExitStack, proxies: list[
 
 
 async def _measured(field: Field, worker: int) -> dict[str, int]:
-    """After calls that make what a worker makes once."""
+    """Measure after calls that create what a worker creates once."""
     await asyncio.gather(*(field.order(server=server) for server in field.servers for _ in range(5)))
     await field.settled()
     await asyncio.sleep(1)
@@ -73,8 +73,10 @@ async def _measured(field: Field, worker: int) -> dict[str, int]:
 
 # --- half-open ---------------------------------------------------------------------------------------------------------
 async def half_open(size: Size, rounds: int = 2) -> tuple[list[str], Report]:
-    """A black hole before an HTTP server of the legacy era and a stdio server that stands still, each with a call in
-    flight, and one before an idle modern server: found, said, and mended when it is over. The full run has real times."""
+    """The worker detects and reports servers that stop responding, and reconnects once they respond again.
+
+    A legacy HTTP server behind a black hole and a frozen stdio server each have a call in flight. A modern server
+    behind a black hole is idle. The full run uses the product's real time-outs."""
     options: dict[str, Any] = {"times": {}} if size.scale >= 1 else {}
     async with AsyncExitStack() as stack:
         proxies: list[Remote] = []
@@ -83,7 +85,7 @@ async def half_open(size: Size, rounds: int = 2) -> tuple[list[str], Report]:
         calling = field.servers[:2]
         for _ in range(size.count(rounds)):
             await asyncio.gather(*(field.order(60, server) for server in calling))
-            await asyncio.sleep(1)  # they are at their servers
+            await asyncio.sleep(1)  # let the calls reach their servers
             before = await field.off_loop(_connections, field)
             with _silent(field, proxies):
                 began, left = time.monotonic(), set(field.servers)
@@ -99,12 +101,15 @@ async def half_open(size: Size, rounds: int = 2) -> tuple[list[str], Report]:
 
 
 def _connections(field: Field) -> dict[str, str]:
-    """When each connection that is ready was made."""
+    """When each ready connection was made."""
     return {row["uid"]: row["connected_at"] for row in field.running.do("sessions") if row["state"] == "ready"}
 
 
 def _still_unnoticed(field: Field, before: dict[str, str], left: set[str]) -> set[str]:
-    """A stdio server lives again, in a process that is not silent, long before the others were noticed: each counts once."""
+    """Removes every server whose connection changed from `left` and returns the rest.
+
+    A stdio server reconnects through a new, responsive process long before the others are noticed, so each counts once.
+    """
     now = _connections(field)
     left -= {server for server in left if now.get(server) != before[server]}
     return left
@@ -112,7 +117,7 @@ def _still_unnoticed(field: Field, before: dict[str, str], left: set[str]) -> se
 
 @contextmanager
 def _silent(field: Field, proxies: list[Remote]) -> Iterator[None]:
-    """Nothing is closed and nothing answers."""
+    """Make all servers silent: no connection closes and nothing responds."""
     stopped = field.running.stdio_servers()
     for proxy in proxies:
         proxy.black_hole()
@@ -124,5 +129,5 @@ def _silent(field: Field, proxies: list[Remote]) -> Iterator[None]:
         for proxy in proxies:
             proxy.clear()
         for process in stopped:
-            with suppress(psutil.NoSuchProcess):  # whoever noticed has killed it
+            with suppress(psutil.NoSuchProcess):  # the worker that noticed has killed it
                 process.resume()

@@ -1,8 +1,8 @@
-"""How big a fault run is, and how it tells what it did.
+"""The size of a fault run, and the report of its numbers.
 
-FAULT_SCALE   1 is the full size (default); 0.05 does a twentieth of each count, never less than the least that shows anything
-FAULT_DATABASE  postgresql for a cluster of the run's own (see databases.py)
-FAULT_SEED    of the dice; printed, so that a run can be repeated
+FAULT_SCALE   1 is the full size (default); 0.05 runs a twentieth of each count, but never less than a useful minimum
+FAULT_DATABASE  postgresql for a private cluster (see databases.py)
+FAULT_SEED    of the random choices; printed, so that a run can be repeated
 """
 
 import os
@@ -25,22 +25,23 @@ class Size:
         return max(least, full * self.scale)
 
     def promise(self, seconds: float) -> float:
-        """What a full run is held to; a shortened one shares the machine and only shall not hang."""
+        """The bound for a full run. A shortened run shares the machine, so its bound is five times longer and only
+        catches hangs."""
         return seconds if self.scale >= 1 else 5 * seconds
 
     def dice(self, scene: str) -> random.Random:
-        """Of one scene: the others may be left out without changing it."""
+        """The random choices of one scenario, independent of which other scenarios run."""
         return random.Random(zlib.crc32(f"{self.seed} {scene}".encode()))
 
 
 FULL = Size(float(os.environ.get("FAULT_SCALE", "1")), int(os.environ.get("FAULT_SEED", "20261121")))
-#: part of `make test`
+#: the size in `make test`
 SHORT = Size(0.02, FULL.seed)
 
 
 @dataclass
 class Report:
-    """The numbers of one scene, printed at its end."""
+    """The numbers of one scenario, printed at its end."""
 
     scene: str
     size: Size
@@ -57,7 +58,7 @@ class Report:
 
 
 def judge(found: tuple[list[str], Report]) -> None:
-    """Print the numbers, and fail with what is wrong, all of it."""
+    """Print the numbers and fail with a list of the problems."""
     wrong, report = found
     report.print()
     assert not wrong, f"{len(wrong)} problems:\n" + "\n".join(wrong[:40])

@@ -1,4 +1,4 @@
-"""Whether something grows: samples over time, and the slope that half of all pairs of them exceed (Theil-Sen)."""
+"""Detects growth: samples over time, and the median slope of all pairs of them (Theil-Sen)."""
 
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -6,14 +6,14 @@ from statistics import median
 
 
 def theil_sen(points: list[tuple[float, float]]) -> float:
-    """Per second. A few wild samples change nothing; fewer than two have no slope."""
+    """Slope per second, robust against a few outliers. 0 for fewer than two points."""
     slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2) if x2 != x1]
     return median(slopes) if slopes else 0.0
 
 
 @dataclass
 class Samples:
-    #: name of a measure to its (seconds, value)
+    #: name of a measure -> its (seconds, value) points
     points: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def add(self, at: float, values: dict[str, float]) -> None:
@@ -24,8 +24,8 @@ class Samples:
         return theil_sen(self._since(name, after))
 
     def floor_slope(self, name: str, after: float, window: float = 60.0) -> float:
-        """Of the lowest value in each window: what is opened and closed all the time (the pooled sockets of calls) comes
-        and goes above it, and what is never closed raises it."""
+        """The slope of the lowest value in each window. Descriptors that are opened and closed all the time (the pooled
+        sockets of calls) vary above it; those that are never closed raise it."""
         lowest: dict[int, tuple[float, float]] = {}
         for at, value in self._since(name, after):
             number = int(at // window)
@@ -36,6 +36,6 @@ class Samples:
         return [point for point in self.points.get(name, []) if point[0] >= after]
 
     def span(self, name: str, after: float) -> str:
-        """First and last value in words."""
+        """The first and last value as text."""
         values = [value for at, value in self.points.get(name, []) if at >= after]
         return f"{values[0]:.0f} to {values[-1]:.0f}" if values else "never measured"

@@ -1,8 +1,8 @@
-"""Twenty minutes of calls with a fault every two: memory and descriptors of the processes that live through it stay level,
-and every call has its row.
+"""Twenty minutes of calls with a fault every two: memory and descriptors of the surviving processes stay level, and
+every call has its row.
 
-One worker and the web process live for the whole run and are measured; the other worker, Redis, the database, servers and
-connections are what breaks.
+One worker and the web process live for the whole run and are measured. The faults hit the other worker, Redis, the
+database, servers and connections.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ def _grown(samples: Samples, after: float) -> list[str]:
 
 
 def _miscounted(field: Field) -> list[str]:
-    """A row for each call that was accepted; an answer lost with its socket may stand for one more."""
+    """Each accepted call has a row. Each reply lost with its socket may account for one more."""
     rows, accepted = len(field.told.calls), len(field.told.accepted)
     fits = accepted <= rows <= accepted + field.gone
     return [] if fits else [f"{rows} rows for {accepted} accepted calls and {field.gone} lost answers"]
@@ -128,9 +128,10 @@ async def server_killed(field: Field, proxy: Remote) -> None:
         process.kill()
 
 
-#: Those that have a process open what it then keeps come first, within the warm-up, and again near the end: what a
-#: repetition adds is a leak. A session stays with the worker that took it, so from the first death of the other on the
-#: measured one holds all of them, with a child or sockets for each; a busy database has every thread open a connection.
+#: Faults that make a process open what it then keeps come first, within the warm-up, and again near the end: what a
+#: repetition adds is a leak. A session stays with the worker that took it over. So after the first death of the other
+#: worker, the measured one owns all sessions, with a child or sockets for each. A busy database makes every thread open
+#: a connection.
 ALL: tuple[Fault, ...] = (
     other_worker_killed,
     database_busy,

@@ -1,4 +1,4 @@
-"""Each checker is silent on a clean history and speaks up on what it is there for."""
+"""Each checker accepts a clean history and reports its own kind of violation."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +48,7 @@ def planted_acceptance() -> Histories:
 
 
 def planted_zombie() -> Histories:
-    """Epoch 3 sends after epoch 5 was ready; another server's epochs are its own."""
+    """Epoch 3 sends after epoch 5 became ready. Epochs of another server are independent."""
     fences = [Fence("s", False, 3), Fence("t", False, 9), Fence("s", True, 3), Fence("s", False, 5)]
     return replace(clean(), fences=[*fences, Fence("s", True, 5), Fence("s", True, 3)])
 

@@ -1,4 +1,4 @@
-"""The fault runs, shortened to what a change may wait for; `make faults` does the full ones."""
+"""Shortened fault runs pass, quickly enough for every change. `make faults` runs the full ones."""
 
 import pytest
 

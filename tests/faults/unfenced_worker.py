@@ -1,5 +1,5 @@
-"""A worker that ignores its fencing epoch, the control of the checkers: overtaken while it stood still, it goes on as if
-the sessions were its own.
+"""A worker that ignores its fencing epoch, as a control for the checkers: after another worker took over its sessions
+while it was frozen, it continues as their owner.
 """
 
 import re
@@ -17,7 +17,7 @@ _FENCE = re.compile(r"AND EXISTS \(.*\)\n", re.DOTALL)
 
 
 def _of_whoever_owns_it(change: Callable[..., bool]) -> Callable[..., bool]:
-    """`session_row.change` for the owner that the row names now."""
+    """`statements.change` with the owner and epoch that the row has now."""
 
     def changed(key: tuple[int, int, int], *rest: Any) -> bool:
         from sessions.models import McpSession  # noqa: PLC0415  # models exist only now
@@ -30,11 +30,12 @@ def _of_whoever_owns_it(change: Callable[..., bool]) -> Callable[..., bool]:
 
 @signals.worker_init.connect
 def _lose_the_fence(**kwargs: Any) -> None:
-    from sessions.domain import call_rows, lifecycle, session_row  # noqa: PLC0415  # models exist only now
+    from sessions.calls import rows  # noqa: PLC0415  # models exist only now
+    from sessions.connections import lifecycle, statements  # noqa: PLC0415  # as above
     from sessions.host.supervisor import Supervisor  # noqa: PLC0415  # as above
 
-    call_rows._CLAIM, cut = _FENCE.subn("AND (%s > 0 OR %s > 0)\n", call_rows._CLAIM)
+    rows._CLAIM, cut = _FENCE.subn("AND (%s > 0 OR %s > 0)\n", rows._CLAIM)
     assert cut == 1
-    lifecycle.held = lambda hold: lifecycle.McpSession.objects.filter(pk=hold.session_id)
-    session_row.change = _of_whoever_owns_it(session_row.change)
-    Supervisor.ordered = lambda self, orders: self._news.set()
+    lifecycle.held = lambda lease: lifecycle.McpSession.objects.filter(pk=lease.session_id)
+    statements.change = _of_whoever_owns_it(statements.change)
+    Supervisor.desired_changed = lambda self, desired: self._news.set()

@@ -1,4 +1,4 @@
-"""The web process killed again and again while events flow: every browser sees each of them once and in order."""
+"""The web process is killed again and again while events flow: every browser receives each event once and in order."""
 
 import asyncio
 import time
@@ -39,7 +39,7 @@ async def kill_web(size: Size, kills: int = 50, sockets: int = 200, events: int 
 
 
 async def record(running: Plant, events: int, seconds: float) -> None:
-    """Spread over the run, in small commits."""
+    """Record events in small commits, spread over the run."""
     began = time.monotonic()
     for done in range(0, events, BATCH):
         await asyncio.to_thread(running.do, "record", min(BATCH, events - done), 2)
@@ -48,6 +48,6 @@ async def record(running: Plant, events: int, seconds: float) -> None:
 
 async def caught_up(tabs: list[Person], newest: int) -> float:
     began = time.monotonic()
-    with suppress(AssertionError):  # the gaps say more
+    with suppress(AssertionError):  # `gaps` reports more detail
         await auntil(lambda: all(tab.heard("audit") >= newest for tab in tabs), CATCH_UP_SECONDS)
     return time.monotonic() - began

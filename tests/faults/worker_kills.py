@@ -1,4 +1,4 @@
-"""SIGKILL of workers at random instants with calls in flight, on stdio and HTTP, with two workers and their take-overs."""
+"""SIGKILL of workers at random instants with calls in flight, on stdio and HTTP; two workers take over sessions."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ async def kill_workers(size: Size, kills: int = 100) -> tuple[list[str], Report]
 
 
 async def kill_workers_at_real_times(size: Size, kills: int = 5) -> tuple[list[str], Report]:
-    """The dead stay dead until the other one has ended their calls."""
+    """A killed worker stays dead until the other one has ended its calls (at most 45 s)."""
     async with set_up("worker SIGKILL, real times", size, workers=NODES, times={}) as field:
         ends = [await one_kill(field, PROMISED_SECONDS + 15) for _ in range(size.count(kills, 1))]
         wrong = await field.judged()
@@ -35,36 +35,36 @@ async def kill_workers_at_real_times(size: Size, kills: int = 5) -> tuple[list[s
 
 
 async def one_kill(field: Field, dead_for: float) -> float:
-    """Twenty calls, then death at a random instant of their lives; the next life begins after at most `dead_for`
-    seconds. Returns how long it took until every call had its end."""
+    """Kill a worker at a random instant of twenty calls and restart it after at most `dead_for` seconds. Returns the
+    seconds until every call had its final state."""
     dice = field.dice
-    orders = [asyncio.create_task(field.order(dice.uniform(0, LONGEST_CALL))) for _ in range(IN_FLIGHT)]
+    desired = [asyncio.create_task(field.order(dice.uniform(0, LONGEST_CALL))) for _ in range(IN_FLIGHT)]
     await asyncio.sleep(dice.uniform(0, LONGEST_CALL))
     node = await field.off_loop(_victim, field)
     await field.off_loop(field.running.kill_worker, node)
     killed = time.monotonic()
-    ending = asyncio.create_task(_ended(field, orders, killed))
+    ending = asyncio.create_task(_ended(field, desired, killed))
     await asyncio.wait({ending}, timeout=dice.uniform(0, dead_for) if dead_for < PROMISED_SECONDS else dead_for)
     await field.off_loop(field.running.start_worker, node)
     await field.ready()
     return await ending
 
 
-async def _ended(field: Field, orders: list["asyncio.Task[None]"], since: float) -> float:
-    await asyncio.gather(*orders)
+async def _ended(field: Field, desired: list["asyncio.Task[None]"], since: float) -> float:
+    await asyncio.gather(*desired)
     await field.settled()
     return time.monotonic() - since
 
 
 def _victim(field: Field) -> str:
-    """Mostly a worker that holds a session."""
+    """Usually a worker that owns a session."""
     rows = field.running.do("sessions")
     owners = [row["owner__node"].partition("@")[0] for row in rows if row["owner__node"]]
     return field.dice.choice(owners if owners and field.dice.random() < 0.9 else NODES)
 
 
 async def without_claims(size: Size) -> list[str]:
-    """The control: workers that do not claim what they send. Returns what the checkers say."""
+    """The control: workers that do not claim what they send. Returns what the checkers report."""
     async with set_up("no claim", size, app="tests.faults.careless_worker") as field:
         await asyncio.gather(*(field.order() for _ in range(IN_FLIGHT)))
         file = field.running.effects_file

@@ -1,22 +1,22 @@
-"""What a run of the matrix leaves: rows of cells, and sums over them."""
+"""The result of a matrix run: rows of cells, and their totals."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sessions.protocol.versions import REVISIONS, Era
-from tests.interop.verbs import NOT_DECLARED, NOT_IN_REVISION, Verb
+from sessions.mcp.core.versions import REVISIONS, Era
+from tests.interop.verbs import NOT_DECLARED, NOT_IN_REVISION, NOT_SERVED, Verb
 
 GREEN = "green"
-#: done, but the server ended its session over it, and the next one worked
+#: the verb worked, but the server ended its session over it, and the next session worked
 GREEN_ANEW = "green, in a new session"
 GREENS = (GREEN, GREEN_ANEW)
-EMPTY = (NOT_DECLARED, NOT_IN_REVISION)
+EMPTY = (NOT_DECLARED, NOT_IN_REVISION, NOT_SERVED)
 
 
 @dataclass
 class Row:
-    """One connection. A cell holds one of GREENS, a reason of EMPTY, or what went wrong."""
+    """One connection. A cell contains one of GREENS, a reason from EMPTY, or the failure."""
 
     title: str
     version: str
@@ -83,7 +83,7 @@ class Matrix:
 
 
 def summary(matrix: Matrix) -> list[str]:
-    """What the run prints."""
+    """The printed summary of a run."""
     lines = [
         f"Interop: {len(matrix.servers)} server versions, {len(matrix.transports)} transports, "
         f"{len(matrix.revisions)} revisions, {len(matrix.rows)} connections.",

@@ -1,4 +1,4 @@
-"""Whether a server answers at a path at all, asked without our client."""
+"""Probes whether a server responds at a path, without using our client."""
 
 import asyncio
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ _UPGRADE = (
 
 
 async def is_offered(url: str, *, websocket: bool) -> bool:
-    """A WebSocket is accepted (101); anything else is not "not found" (404)."""
+    """A WebSocket must be accepted (101). Over HTTP, any status except 404 counts."""
     status = await _status(url, _UPGRADE if websocket else "Connection: close\r\n")
     return status == 101 if websocket else status != 404
 

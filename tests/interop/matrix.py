@@ -1,6 +1,6 @@
-"""Runs the matrix: each server, over each transport that it offers, in each revision that it speaks.
+"""Runs the matrix: each server, over each transport that it offers, in each revision that it supports.
 
-What a server owes is computed from its own declarations; see verbs.py. One connection for each combination.
+The cells a server must pass follow from its own declarations; see verbs.py. Each combination uses one connection.
 """
 
 import asyncio
@@ -10,24 +10,24 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 
-from sessions.protocol.errors import McpError
-from sessions.protocol.opening import EraSetting
-from sessions.protocol.versions import LEGACY
-from sessions.transports.egress import Policy
-from sessions.transports.registry import HttpSpec, Spec, StdioSpec, WebSocketSpec
+from sessions.mcp.core.errors import McpError
+from sessions.mcp.core.opening import EraSetting
+from sessions.mcp.core.versions import LEGACY
+from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.registry import HttpSpec, Spec, StdioSpec, WebSocketSpec
 from tests.interop.cells import GREEN, GREEN_ANEW, Matrix, Row
 from tests.interop.faces import is_offered
 from tests.interop.roster import HTTP, KINDS, STDIO, WEBSOCKET, Entry, version
-from tests.interop.verbs import Verb, why_empty
+from tests.interop.verbs import NOT_SERVED, Verb, why_empty
 from tests.interop.visit import Visit, Wrong, visiting
 from tests.peers.peers import HERE, Peer, peer_command, start_peer
 
-#: connections at once: two cores start two servers at a time, the others wait for something
+#: connections at once: the two cores start two servers at a time while the other connections wait
 AT_ONCE = 6
 VERB_SECONDS = 20.0
 UNKNOWN = "?"
 LATER = "later"
-#: a call that is cancelled may keep an old server busy, so it comes last
+#: a cancelled call may keep an old server busy, so cancel comes last
 ORDER = [verb for verb in Verb if verb is not Verb.CANCEL] + [Verb.CANCEL]
 
 
@@ -46,7 +46,7 @@ class _Run:
         self._peers: list[Peer] = []
 
     def stop(self) -> None:
-        """After the loop: a thread that was starting a server went on when its task was cancelled."""
+        """Stop all peers after the loop has ended: a thread may start a server even after its task was cancelled."""
         for peer in self._peers:
             peer.stop()
 
@@ -59,16 +59,17 @@ class _Run:
         async with AsyncExitStack() as stack:
             specs = await self._specs(entry, stack)
             first, *others = sorted(specs, key=lambda face: (face == STDIO, face in entry.probe_kills))
-            rows = await self._face(entry, first, specs[first], LEGACY)
-            spoken = {row.revision for row in rows}
+            rows = await self._face(entry, first, specs[first], LEGACY if entry.every_revision else ())
+            spoken = {row.revision for row in rows} if entry.every_revision else set()
             more = await asyncio.gather(*(self._face(entry, face, specs[face], spoken) for face in others))
             rows = [row for face in KINDS for group in (rows, *more) for row in group if row.face == face]
             known = next((row.version for row in rows if row.version), UNKNOWN)
             return [replace(row, version=known) for row in rows]
 
     async def _specs(self, entry: Entry, stack: AsyncExitStack) -> dict[str, Spec]:
-        """The faces that the server really has: what is not there is a transport not offered."""
-        specs: dict[str, Spec] = {STDIO: _stdio(entry)}
+        """The faces that the server really offers. A missing one is a transport not offered."""
+        behind = [(await self._start(entry, "http", stack, name=entry.upstream)).url] if entry.upstream else []
+        specs: dict[str, Spec] = {STDIO: _stdio(entry, behind)} if entry.over_stdio else {}
         for process in entry.processes:
             peer = await self._start(entry, process.transport, stack)
             base = peer.url.removesuffix("/mcp")
@@ -77,9 +78,11 @@ class _Run:
                     specs[face] = _http(face, base + path)
         return specs
 
-    async def _start(self, entry: Entry, transport: str, stack: AsyncExitStack, port: int = 0) -> Peer:
+    async def _start(
+        self, entry: Entry, transport: str, stack: AsyncExitStack, port: int = 0, *, name: str = ""
+    ) -> Peer:
         def start() -> Peer:
-            peer = start_peer(entry.name, transport, port=port, env=entry.environment)
+            peer = start_peer(name or entry.name, transport, port=port, env=entry.environment)
             self._peers.append(peer)
             return peer
 
@@ -94,7 +97,7 @@ class _Run:
         return peer, _http(face, peer.url.removesuffix("/mcp") + process.paths[face])
 
     async def _face(self, entry: Entry, face: str, spec: Spec, revisions: Collection[str]) -> list[Row]:
-        """The revision that detection settles on, then each other legacy revision that the server agrees to."""
+        """One row for the detected revision, and one for each other legacy revision that the server accepts."""
         detected = await self._connection(entry, face, spec, "")
         rows = [detected]
         for revision in LEGACY:
@@ -126,8 +129,9 @@ class _Run:
         return row
 
     async def _cancel_anew(self, entry: Entry, face: str, spec: Spec, offer: str) -> str:
-        """Over Streamable HTTP with a server of its own: it dies of it and is started again. Then it has to be reached
-        again, as after any end of a session."""
+        """Test a cancellation that ends the session, and reconnect afterwards.
+
+        Over Streamable HTTP the cancellation ends the whole process, so this uses a separate server and restarts it."""
         async with AsyncExitStack() as stack:
             peer = None
             if face == HTTP:
@@ -138,7 +142,7 @@ class _Run:
                     await visit.client.ping(timeout=VERB_SECONDS)
                     return GREEN
                 except McpError:
-                    pass  # the end of the session is what is expected
+                    pass  # the session is expected to end
             if peer is not None:
                 await asyncio.to_thread(peer.stop)
                 port = urlsplit(peer.url).port or 0
@@ -153,6 +157,8 @@ async def _fill(row: Row, entry: Entry, visit: Visit) -> None:
     looked = await _outcome(visit.look)
     for verb in ORDER:
         empty = why_empty(verb, visit.declared, entry.plan)
+        if not empty and verb in entry.not_served.get(row.face, ()):
+            empty = NOT_SERVED
         if verb is Verb.CONNECT and row.transport != KINDS[row.face]:
             row.cells[verb] = f"the transport is {row.transport}"
         elif verb is Verb.LIST and looked != GREEN:
@@ -174,10 +180,10 @@ async def _outcome(do: Callable[[], Awaitable[str | None]], seconds: float = VER
         return f"{type(exc).__name__}: {exc}"
 
 
-def _stdio(entry: Entry) -> StdioSpec:
+def _stdio(entry: Entry, behind: Sequence[str] = ()) -> StdioSpec:
     command, arguments = peer_command(entry.name, "stdio")
     before = ["--import", str(HERE / "offline.mjs")] if entry.dummy else []
-    return StdioSpec(command, (*before, *arguments, *entry.arguments), env=lambda: entry.environment)
+    return StdioSpec(command, (*before, *arguments, *behind, *entry.arguments), env=lambda: entry.environment)
 
 
 def _http(face: str, url: str) -> Spec:

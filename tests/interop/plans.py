@@ -1,4 +1,4 @@
-"""How each kind of server is put to work: which of its tools shows what."""
+"""How to exercise each kind of server: which of its tools proves which verb."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Use:
-    """One call. The default stands for a tool that no server has."""
+    """One call. The default names a tool that no server has."""
 
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    #: what the text of the answer holds; "": any answer will do, an error of the tool too
+    #: expected text in the result; "" accepts any result, including a tool error
     says: str = ""
 
 
@@ -21,17 +21,17 @@ class Plan:
     #: reports progress / runs for seconds unless it is cancelled
     slow: Use = Use()
     slower: Use = Use()
-    #: tells how many calls were cut short: the server's own word for a cancellation
+    #: returns how many calls were cancelled, as counted by the server
     cut_short: Use = Use()
-    #: variables of the server's first template, and what the reading holds
+    #: variables for the server's first template, and the expected content
     values: Mapping[str, str] = field(default_factory=dict)
     expanded: str = ""
-    #: followed, and the call that changes it; "": the server's first resource
+    #: the resource to subscribe to, and the call that changes it; "": the server's first resource
     followed: str = ""
     touch: Use = Use()
     prompt: str = ""
     prompt_arguments: Mapping[str, str] = field(default_factory=dict)
-    #: a reference, an argument of it, what is typed, and one of the answers
+    #: a reference, one of its arguments, the typed text, and one of the expected values
     completed: Mapping[str, str] = field(default_factory=dict)
     argument: Mapping[str, str] = field(default_factory=dict)
     completion: str = ""
@@ -41,11 +41,11 @@ class Plan:
     logged: str = ""
 
 
-#: what the matrix answers where a server asks: recognisable in the server's own answer
+#: the matrix's answers to server requests: recognisable in the server's result
 SAMPLED = "forty-two"
 ELICITED = "Ulm"
 
-#: peers on tests/peers/toolbox.py and conversations.py, or their like in TypeScript
+#: peers built on tests/peers/toolbox.py and conversations.py, or their TypeScript equivalents
 TOOLBOX = Plan(
     call=Use("echo", {"text": "grüße"}, says="grüße"),
     slow=Use("slow", {"steps": 3, "delay": 0.05}, says="done after 3 steps"),
@@ -65,6 +65,11 @@ TOOLBOX = Plan(
     log=Use("log", {"text": "written down", "level": "warning"}, says="logged"),
     logged="written down",
 )
+
+#: the Python SDK's peer behind a bridge that forwards its messages
+BRIDGED = TOOLBOX
+#: without a Grafana, the call ends in a tool error
+GRAFANA = Plan(call=Use("list_datasources"))
 
 EVERYTHING = Plan(
     call=Use("echo", {"message": "grüße"}, says="grüße"),
@@ -91,7 +96,7 @@ MEMORY = Plan(
 )
 POSTGRES = Plan(call=Use("query", {"sql": "select 6 * 7 as answer"}, says="42"))
 
-#: With a dummy key and no way out of the machine a call has to be answered, with an error of the tool.
+#: With a dummy key and no network access, a call must still get a response: a tool error.
 GITHUB = Plan(call=Use("search_repositories", {"query": "mcp"}))
 BRAVE = Plan(call=Use("brave_web_search", {"query": "mcp"}))
 MAPS = Plan(call=Use("maps_geocode", {"address": "Ulm"}))

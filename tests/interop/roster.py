@@ -1,12 +1,17 @@
-"""The servers of the matrix: what each is called, how it starts, where its HTTP faces would be."""
+"""The servers of the matrix: their names, how they start, and the paths of their HTTP faces."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+
+import psycopg
 
 from tests.interop import plans
 from tests.interop.plans import Plan
-from tests.peers.peers import PACKAGES, PYTHON_PEERS
+from tests.interop.verbs import Verb
+from tests.peers.peers import BRIDGES, HERE, PACKAGES, PYTHON_PEERS
+from tests.tools.postgres import own_database
 
 STDIO = "stdio"
 HTTP = "HTTP"
@@ -14,7 +19,7 @@ STATELESS = "HTTP, stateless"
 SSE = "HTTP+SSE"
 WEBSOCKET = "WebSocket"
 
-#: the words of `Connected.transport`
+#: the values of `Connected.transport`
 KINDS = {
     STDIO: "stdio",
     HTTP: "streamable_http",
@@ -26,7 +31,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Process:
-    """One process that serves HTTP: started as `peer_command(name, transport)`; the paths that it may answer at."""
+    """One process that serves HTTP, started as `peer_command(name, transport)`, and the paths where it may respond."""
 
     transport: str
     paths: Mapping[str, str]
@@ -34,9 +39,9 @@ class Process:
 
 @dataclass(frozen=True)
 class Entry:
-    """`dummy`: has a key that opens nothing, so that it must stay offline. `probe_kills`: faces that need the
-    setting era=legacy, because the unknown method `server/discover` ends the server. `cancel_kills`: a cancelled call
-    ends the server's session, over Streamable HTTP the whole server (Python SDK 1.9 and older)."""
+    """`dummy`: has an invalid key, so it must stay offline. `probe_kills`: faces that need the setting era=legacy,
+    because the unknown method `server/discover` ends the server. `cancel_kills`: a cancelled call ends the server's
+    session, over Streamable HTTP the whole server (Python SDK 1.9 and older)."""
 
     name: str
     title: str
@@ -47,10 +52,18 @@ class Entry:
     dummy: bool = False
     probe_kills: frozenset[str] = frozenset()
     cancel_kills: bool = False
+    #: an HTTP peer whose URL is the first argument of the stdio command
+    upstream: str = ""
+    over_stdio: bool = True
+    #: False for a bridge: it proves its transports; the SDK behind it has its own rows for the revisions
+    every_revision: bool = True
+    #: what the server declares but does not do, by face
+    not_served: Mapping[str, frozenset[Verb]] = field(default_factory=dict)
 
 
 ALL_FACES = Process("all", {HTTP: "/mcp", STATELESS: "/stateless/mcp", SSE: "/sse", WEBSOCKET: "/ws"})
-#: SDK 2.x of TypeScript keeps no sessions of its own over HTTP
+_NOT_BY_MCP_PROXY = frozenset({Verb.CANCEL, Verb.SAMPLE, Verb.ELICIT, Verb.LOG})
+#: the TypeScript SDK 2.x keeps no sessions over HTTP
 STATELESS_ONLY = Process("all", {STATELESS: "/mcp", SSE: "/sse", WEBSOCKET: "/ws"})
 
 
@@ -62,8 +75,17 @@ def _of_npm(name: str, plan: Plan, *arguments: str, dummy: bool = False, **envir
     return Entry(name, f"server-{name}", plan, environment=environment, arguments=arguments, dummy=dummy)
 
 
+@contextmanager
+def one_table(cluster_url: str) -> Iterator[str]:
+    """A database for server-postgres, whose resources are the tables."""
+    with own_database(cluster_url) as url:
+        with psycopg.connect(url) as database:
+            database.execute("CREATE TABLE visits (number integer PRIMARY KEY, note text)")
+        yield url
+
+
 def roster(directory: str, postgres_url: str | None) -> list[Entry]:
-    """All servers, in the order of the page. `directory`: theirs to write to."""
+    """All servers, in the order of the page. They may write to `directory`."""
     servers = [
         replace(_on_sdk("sdk1_2", "Python SDK"), cancel_kills=True),
         replace(_on_sdk("sdk1_8", "Python SDK"), cancel_kills=True, probe_kills=frozenset({STATELESS})),
@@ -87,14 +109,60 @@ def roster(directory: str, postgres_url: str | None) -> list[Entry]:
         _of_npm("google-maps", plans.MAPS, dummy=True, GOOGLE_MAPS_API_KEY="dummy"),
         _of_npm("slack", plans.SLACK, dummy=True, SLACK_BOT_TOKEN="dummy", SLACK_TEAM_ID="T0"),
     ]
+    servers += [
+        Entry(
+            "supergateway",
+            "supergateway",
+            plans.BRIDGED,
+            (
+                Process("streamableHttp", {HTTP: "/mcp"}),
+                Process("sse", {SSE: "/sse"}),
+                Process("ws", {WEBSOCKET: "/message"}),
+            ),
+            over_stdio=False,
+            every_revision=False,
+            not_served={WEBSOCKET: frozenset({Verb.CANCEL, Verb.SAMPLE, Verb.ELICIT})},
+        ),
+        Entry(
+            "mcp-proxy",
+            "mcp-proxy",
+            plans.BRIDGED,
+            (Process("all", {HTTP: "/mcp", SSE: "/sse"}),),
+            over_stdio=False,
+            every_revision=False,
+            not_served={HTTP: _NOT_BY_MCP_PROXY | {Verb.PROGRESS}, SSE: _NOT_BY_MCP_PROXY},
+        ),
+        Entry(
+            "mcp-remote",
+            "mcp-remote",
+            plans.BRIDGED,
+            arguments=("--transport", "http-only", "--allow-http"),
+            upstream="sdk1",
+            every_revision=False,
+        ),
+        Entry(
+            "mcp-grafana",
+            "mcp-grafana (Go)",
+            plans.GRAFANA,
+            (Process("streamable-http", {HTTP: "/mcp"}), Process("sse", {SSE: "/sse"})),
+            environment={"GRAFANA_URL": "http://127.0.0.1:9", "GRAFANA_SERVICE_ACCOUNT_TOKEN": "dummy"},
+            not_served=dict.fromkeys((STDIO, HTTP, SSE), frozenset({Verb.LOG})),
+        ),
+        Entry("slow-start", "slow start", plans.BRIDGED, arguments=("3",), every_revision=False),
+    ]
     if postgres_url is not None:
         servers.append(_of_npm("postgres", plans.POSTGRES, postgres_url))
     return servers
 
 
 def version(entry: Entry, told: Mapping[str, object]) -> str:
-    """Peers on an SDK tell the version of the SDK; a server of npm has that of its package."""
-    if entry.name in PYTHON_PEERS or entry.name.startswith("ts"):
+    """SDK peers report the version of their SDK. An npm server has the version of its package."""
+    if entry.name in (*PYTHON_PEERS, "slow-start") or entry.name.startswith("ts"):
         return str(told.get("version", ""))
-    manifest = json.loads((PACKAGES / f"server-{entry.name}" / "package.json").read_text())
-    return str(manifest["version"])
+    if (manifest := PACKAGES.parent / entry.name / "package.json").exists():
+        return str(json.loads(manifest.read_text())["version"])
+    if entry.name in BRIDGES:
+        pins = dict(line.split("==") for line in (HERE / "bridges.in").read_text().split())
+        return pins[entry.name]
+    manifest = PACKAGES / f"server-{entry.name}" / "package.json"
+    return str(json.loads(manifest.read_text())["version"])

@@ -1,10 +1,10 @@
-"""What a client does with a server, as the columns of the matrix, and what each revision has of it."""
+"""What a client does with a server (the columns of the matrix), and what each revision supports."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sessions.protocol.versions import REVISIONS
+from sessions.mcp.core.versions import REVISIONS
 from tests.interop.plans import Plan
 
 
@@ -24,15 +24,17 @@ class Verb(StrEnum):
     LOG = "log"
 
 
-#: the only reasons why a cell may be empty
+#: the only reasons for an empty cell
 NOT_DECLARED = "not declared"
 NOT_IN_REVISION = "not in this revision"
+#: the server declares it but does not do it; its source was checked to make sure the fault is not ours
+NOT_SERVED = "declared, but not served"
 NOT_OFFERED = "transport not offered"
 
 
 @dataclass
 class Declared:
-    """What a server said of itself over one connection."""
+    """What a server declared over one connection."""
 
     revision: str
     capabilities: dict[str, Any] = field(default_factory=dict)
@@ -47,10 +49,10 @@ class Declared:
 
 
 def why_empty(verb: Verb, declared: Declared, plan: Plan) -> str:
-    """Why the server does not owe this cell; "" when it does.
+    """Why this cell may be empty; "" when the server must pass it.
 
-    Nothing in the protocol declares that a tool reports progress, asks the model or asks the person: there the tool's
-    name in the server's own list is the declaration.
+    Nothing in the protocol declares that a tool reports progress, requests sampling or elicits input. There, the tool's
+    name in the server's list counts as the declaration.
     """
     if verb is Verb.ELICIT and not REVISIONS[declared.revision].elicitation:
         return NOT_IN_REVISION
@@ -58,7 +60,7 @@ def why_empty(verb: Verb, declared: Declared, plan: Plan) -> str:
 
 
 def _completes(declared: Declared, plan: Plan) -> bool:
-    """2024-11-05 has completion, but no capability for it: there a prompt that is known to complete counts."""
+    """2024-11-05 has completion but no capability for it, so a prompt that is known to complete counts."""
     if declared.has("completions"):
         return True
     return declared.revision == "2024-11-05" and plan.completed.get("name") in declared.prompts

@@ -6,31 +6,31 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from sessions.client import Client
-from sessions.protocol.asked import Asked
-from sessions.protocol.capabilities import Implementation
-from sessions.protocol.errors import RpcError
-from sessions.protocol.events import Event, LogMessage, ResourceUpdated
-from sessions.protocol.opening import EraSetting
-from sessions.protocol.results import Connected, Timeouts, ToolResult
-from sessions.protocol.state import State
-from sessions.protocol.versions import Era
-from sessions.schemas import uri_template
-from sessions.transports.base import Transport
-from sessions.transports.registry import Spec, open_transport
+from servers.schemas import uri_template
+from sessions.mcp.client import Client
+from sessions.mcp.core.asked import Asked
+from sessions.mcp.core.capabilities import Implementation
+from sessions.mcp.core.errors import RpcError
+from sessions.mcp.core.events import Event, LogMessage, ResourceUpdated
+from sessions.mcp.core.opening import EraSetting
+from sessions.mcp.core.results import Connected, Timeouts, ToolResult
+from sessions.mcp.core.state import State
+from sessions.mcp.core.versions import Era
+from sessions.mcp.transports.base import Transport
+from sessions.mcp.transports.registry import Spec, open_transport
 from tests.interop.plans import ELICITED, SAMPLED, Plan, Use
 from tests.interop.verbs import Declared, Verb
 
-#: Seconds; far beyond what a healthy machine needs.
+#: Seconds; far more than a healthy machine needs.
 PATIENCE = 30.0
-#: Servers that never answer the probe cost this time twice, so it is shorter.
+#: Shorter, because a server that never answers the probe costs this time twice.
 PROBE = 10.0
 TIMEOUTS = Timeouts(probe=PROBE, initialize=PATIENCE, request=PATIENCE, tool=PATIENCE, total=2 * PATIENCE)
 NEWEST_LEGACY = b'"2025-11-25"'
 
 
 class Wrong(Exception):
-    """A verb did not do what it has to."""
+    """A verb did not do what it must."""
 
 
 def demand(condition: object, words: str) -> None:
@@ -48,7 +48,7 @@ class Visit:
         self.events: list[Event] = []
         self._news = asyncio.Event()
 
-    # -- what the client is given
+    # -- callbacks of the client
 
     def hear(self, event: Event) -> None:
         self.events.append(event)
@@ -64,7 +64,7 @@ class Visit:
         return {"action": "accept", "content": filled(asked.params["requestedSchema"])}
 
     async def heard(self, wanted: Callable[[Event], bool], since: int = 0) -> Event:
-        """The first event of this kind, from the event number `since` on."""
+        """The first matching event from index `since` on."""
         while True:
             for event in self.events[since:]:
                 if wanted(event):
@@ -72,12 +72,12 @@ class Visit:
             self._news.clear()
             await self._news.wait()
 
-    # -- the verbs: each returns, or raises what is wrong
+    # -- the verbs: each returns, or raises on failure
 
     async def connect(self) -> None:
         demand(self.client.state is State.READY, f"the session is {self.client.state}")
         demand(self.connected.client_capabilities.get("sampling") is not None, "sampling is not declared")
-        # 2026-07-28: the name of a server is optional.
+        # In 2026-07-28 the server's name is optional.
         demand(self.connected.server_info.get("name") or self.connected.era is Era.MODERN, "the server has no name")
 
     async def list(self) -> None:
@@ -86,7 +86,7 @@ class Visit:
         demand(bool(declared.prompts) or not declared.has("prompts"), "prompts are declared, none is listed")
 
     async def call(self) -> None:
-        """Where a dummy key lets nothing through, an error of the server is the answer that it owes."""
+        """Call the tool. A plan that expects no particular text (a dummy key) also accepts a JSON-RPC error."""
         try:
             await self.use(self.plan.call)
         except RpcError:
@@ -99,18 +99,20 @@ class Visit:
         demand(seen and seen == sorted(seen), f"progress was {seen}")
 
     async def cancel(self) -> None:
-        """The call ends at once, the server stops its work, and the session goes on."""
+        """The call ends at once, the server stops its work, and the session continues."""
         before = await self.cuts() if self.hears_cancelling else ""
         await self.cancel_a_call()
         await self.client.ping(timeout=PATIENCE)
         while before and await self.cuts() == before:
-            continue  # each look is a round trip; the verb's deadline ends them
+            continue  # each check is a round trip; the verb's deadline ends the loop
         demand(self.client.in_flight == self.listening, "the cancelled request is still in flight")
 
     @property
     def hears_cancelling(self) -> bool:
-        """A legacy cancellation is a message of its own, which finds its call by the session: without one the call
-        runs on. Nor can the server tell without the tool for it."""
+        """Whether the server can notice a cancellation, and report it.
+
+        A legacy cancellation is a separate message that finds its call through the session. Without a session the call
+        runs on. Reporting it needs the tool `cut_short`."""
         connected = self.connected
         finds_it = connected.era is Era.MODERN or connected.transport != "streamable_http"
         return (finds_it or connected.has_wire_session) and self.plan.cut_short.tool in self.declared.tools
@@ -181,10 +183,10 @@ class Visit:
         demand(not use.says or not result.is_error, f"{use.tool} failed: {text[:200]!r}")
         return result
 
-    # -- what the server declares
+    # -- the server's declarations
 
     async def look(self) -> None:
-        """Fill in `declared` by listing what the capabilities promise."""
+        """Fill in `declared` by listing what the capabilities announce."""
         declared = self.declared
         declared.capabilities = self.connected.server_capabilities
         declared.tools = [tool["name"] for tool in (await self.client.list_tools()).items]
@@ -199,7 +201,7 @@ class Visit:
 
 
 def filled(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The form as a person leaves it who writes only what has to be written."""
+    """The form as filled in by a person who enters only required fields."""
     fields, required = schema.get("properties", {}), schema.get("required", [])
     defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
     return defaults | {name: ELICITED for name in required if name not in defaults}
@@ -207,7 +209,7 @@ def filled(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def visiting(spec: Spec, plan: Plan, *, era: EraSetting, offer: str = "") -> AsyncIterator[Visit]:
-    """`offer`: the legacy revision that `initialize` names instead of our newest, as an older client would."""
+    """`offer`: the legacy revision that `initialize` names instead of our newest, like an older client."""
     visit = Visit(plan)
     visit.client = Client(
         partial(offering, spec, offer) if offer else partial(open_transport, spec),
@@ -234,5 +236,5 @@ async def offering(spec: Spec, offer: str, **known: str) -> Transport:
             outgoing.data = outgoing.data.replace(NEWEST_LEGACY, f'"{offer}"'.encode(), 1)
         await send(outgoing)
 
-    transport.send = send_offering  # type: ignore[method-assign]  # the seam at which this client is an older one
+    transport.send = send_offering  # type: ignore[method-assign]  # makes this client look like an older one
     return transport

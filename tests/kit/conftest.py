@@ -1,4 +1,4 @@
-"""A server with only the kit behind it, and a browser that is signed in to it."""
+"""A server with only the kit behind it, and a signed-in browser."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ from tests.tools.browser import Complaints, watched_context
 def kit_urls(settings: Any) -> None:
     settings.ROOT_URLCONF = "tests.kit.urls"
     settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-    # The live server speaks plain http on a port of its own; the cookie names stay the product's choice elsewhere.
+    # The live server uses plain http, so the cookies must not be Secure. Other tests keep the product's names.
     settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME = "kit_session", "kit_csrf"
     settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = False
 
@@ -27,7 +27,7 @@ def kit_urls(settings: Any) -> None:
 def open_page(
     kit_urls: None, transactional_db: None, live_server: Any, browser: Browser
 ) -> Iterator[Callable[..., tuple[Page, Complaints, Peer]]]:
-    """`open_page(width=390, theme="dark", signed_in=True)` -> page, what it complained about, its socket's peer."""
+    """`open_page(width=390, theme="dark", signed_in=True)` -> page, its complaints, the peer of its socket."""
     user = get_user_model().objects.create_user("operator", password="correct horse battery")
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The other end of the tab's socket, scripted at the transport seam: what the pages said, and what to answer."""
+"""A scripted peer of the tab's socket: records what pages send, and replies."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The first load of a signed-in page: at most 200 kB without charts, as WhiteNoise sends it (brotli)."""
+"""The first load of a signed-in page takes at most 200 kB without charts, as WhiteNoise sends it (brotli)."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tab's socket against a scripted peer: topics, order, answers, reconnects, lists."""
+"""The tab's socket works against a scripted peer: topics, order, replies, reconnects, lists."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The sample pages in real Chromium: both widths, both themes, no fault of access, policy or layout."""
+"""The sample pages have no accessibility, policy or layout fault in real Chromium: both widths, both themes."""
 
 import itertools
 import os
@@ -23,7 +23,7 @@ def _faults(page: Page) -> list[str]:
 
 
 def _keep(page: Page, path: str, width: int, theme: str) -> None:
-    """KIT_SCREENSHOTS=<folder> keeps a picture of each page, to look at beside the mock-ups."""
+    """With KIT_SCREENSHOTS=<folder>, save a screenshot of each page to compare with the mock-ups."""
     if folder := os.environ.get("KIT_SCREENSHOTS"):
         name = path.strip("/").replace("/", "-") or "root"
         page.screenshot(path=Path(folder) / f"{name}-{width}-{theme}.png")

@@ -1,4 +1,4 @@
-"""Keyboard, palette, theme, drawer, forms: what a person does with the shell."""
+"""The shell works for a person: keyboard, palette, theme, drawer, forms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def test_the_palette_still_opens_pages_when_the_search_fails(open_page: Opener) 
     page.goto("pages/kit/")
     page.locator("[data-palette-open]").click()
     page.keyboard.type("aud")
-    expect(page.locator("#palette [data-palette-note]")).to_contain_text("cannot be searched right now")
+    expect(page.locator("#palette [data-palette-note]")).to_contain_text("Server search is not available right now")
     expect(page.locator("#palette").get_by_role("option")).to_have_count(1)
     expect(page.locator("#palette").get_by_role("option")).to_contain_text("Audit")
 
@@ -150,7 +150,7 @@ def test_signing_in_leads_to_the_overview_and_signing_out_back(open_page: Opener
     page.locator("#id_password").fill("correct horse battery")
     page.keyboard.press("Enter")
     expect(page.locator(".nav-i[aria-current=page]")).to_have_text("Overview")
-    page.wait_for_load_state("load")  # the menu is a script's
+    page.wait_for_load_state("load")  # a script builds the menu
     page.get_by_role("button", name="Account menu").click()
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/accounts/login/")

@@ -1,4 +1,4 @@
-"""Tags and filters: escaping, hidden characters, bounds, words."""
+"""Tags and filters work: escaping, hidden characters, bounds, words."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 from django.template import Context, Template
 from django.test import RequestFactory
 
-from servers.templatetags import _json_tree
-from servers.templatetags._icons import UnknownIcon
-from servers.templatetags._visible import has_hidden, visible_html, visible_text
-from servers.templatetags._words import byte_words, duration_words, session_look
+from servers.kit import json_tree as _json_tree
+from servers.kit.icons import UnknownIcon
+from servers.kit.visible import has_hidden, visible_html, visible_text
+from servers.kit.words import byte_words, duration_words, session_look
 
 
 def render(source: str, **context: Any) -> str:
@@ -135,7 +135,7 @@ def test_sizes_are_said_in_the_unit_that_fits(count: int, words: str) -> None:
 
 
 def test_a_condition_explains_a_session_that_is_not_ready() -> None:
-    assert session_look("connecting", "backing_off").word == "Waiting before the next try"
+    assert session_look("connecting", "backing_off").word == "Retrying"
     assert session_look("disconnected", "sign_in_again").word == "Sign in again"
     assert session_look("ready", "failing").word == "Ready"
     assert session_look("disconnected").tone == ""

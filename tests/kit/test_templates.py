@@ -1,4 +1,4 @@
-"""What the content security policy and the kit forbid is found in the sources already."""
+"""The sources contain nothing that the content security policy or the kit forbids."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.template.loader import get_template
 
-from servers.templatetags._icons import icon_bodies
+from servers.kit.icons import icon_bodies
 
 ROOT = Path(settings.BASE_DIR)
 TEMPLATES = {path.relative_to(ROOT): path.read_text() for path in sorted((ROOT / "templates").rglob("*.html"))}

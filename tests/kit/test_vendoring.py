@@ -1,4 +1,4 @@
-"""The vendored files are those of the lock, and nothing else stands beside them."""
+"""The vendored files match the lock, and there are no others."""
 
 import json
 import re
@@ -39,6 +39,13 @@ def test_every_package_is_pinned_by_version_and_hash_and_ships_its_license() -> 
         assert re.fullmatch(r"\d+\.\d+\.\d+", package.version)
         assert package.integrity.startswith("sha512-")
         assert (ROOT / "static" / "vendor" / package.folder / "LICENSE").stat().st_size > 300
+
+
+def test_every_vendored_file_is_used_by_a_page() -> None:
+    pages = [*(ROOT / "templates").rglob("*.html"), *(ROOT / "static" / "css").glob("*.css")]
+    used = "".join(path.read_text() for path in pages)
+    files = [path for path in lock.vendored_files() if path.name not in ("LICENSE", "icons.svg")]
+    assert [path.name for path in files if path.name not in used] == []
 
 
 def test_no_vendored_file_points_to_a_source_map_that_does_not_exist() -> None:

@@ -1,4 +1,4 @@
-"""Which Origin may open a websocket; the handshake itself is tested in tests/sessions/live."""
+"""Only our own and trusted origins may open a websocket. tests/sessions/live tests the handshake itself."""
 
 from typing import Any
 

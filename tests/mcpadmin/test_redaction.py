@@ -25,7 +25,7 @@ def canary() -> Secret:
 
 @contextmanager
 def captured(settings: object, form: str) -> Iterator[io.StringIO]:
-    """The product's own logging in one of its forms, onto a stream of the test's own."""
+    """The product's logging in one of its formats, written to the test's stream."""
     settings.LOG_FORMAT = form
     root = logging.getLogger()
     before = root.handlers[:], root.level
@@ -65,7 +65,7 @@ def encodings(value: str) -> dict[str, str]:
 
 
 def leaks(text: str, value: str) -> list[str]:
-    """The encodings of `value` of which eight characters in a row are still in `text`."""
+    """The encodings of `value` of which `text` still contains eight consecutive characters."""
     found = []
     for name, form in encodings(value).items():
         core = form.strip("\"'{}k: =")[4:-4]

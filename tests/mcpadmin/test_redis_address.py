@@ -1,4 +1,4 @@
-"""One REDIS_URL is for everything that talks to Redis, also where it names a unix socket."""
+"""One REDIS_URL configures everything that uses Redis, including a unix socket."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Request ids, client addresses, headers, health."""
+"""Requests get the right ids, client addresses, headers and health responses."""
 
 import json
 

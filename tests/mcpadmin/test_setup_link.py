@@ -70,6 +70,35 @@ def test_a_used_link_sends_to_sign_in(client: Client) -> None:
     assert "/accounts/login/" in response.content.decode()
 
 
+def test_a_short_password_is_marked_at_its_own_field(client: Client) -> None:
+    refused = client.post(path(), ADA | {"password1": "short", "password2": "short"}).context["form"].errors
+    assert set(refused) == {"password1"}
+    assert "at least 10 characters" in " ".join(refused["password1"])
+
+
+def test_two_passwords_that_differ_are_marked_at_the_second(client: Client) -> None:
+    refused = client.post(path(), ADA | {"password2": "correct horse battery!"}).context["form"].errors
+    assert set(refused) == {"password2"}
+
+
+def test_before_the_set_up_the_sign_in_page_points_to_the_link(client: Client) -> None:
+    page = client.get("/accounts/login/").content.decode()
+    assert "Set up mcpadmin first" in page
+    assert setup.COMMAND in page
+    assert 'name="password"' not in page, "nobody could sign in here"
+    client.post(path(), ADA)
+    page = Client().get("/accounts/login/").content.decode()
+    assert "Set up mcpadmin" not in page
+    assert 'name="password"' in page
+
+
+def test_people_without_an_administrator_can_still_sign_in(client: Client) -> None:
+    get_user_model().objects.create_user("bob", password="correct horse battery")
+    page = client.get("/accounts/login/").content.decode()
+    assert setup.COMMAND in page
+    assert 'name="password"' in page
+
+
 def test_an_expired_link_says_how_to_get_a_new_one(client: Client) -> None:
     with patch.object(setup, "MAX_AGE_SECONDS", -1):
         response = client.get(path())

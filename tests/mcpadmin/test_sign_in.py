@@ -1,8 +1,9 @@
-"""Signing in with a wrong password, again and again."""
+"""Repeated wrong passwords are throttled, and a sign-in returns to the page it interrupted."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -49,6 +50,99 @@ def test_after_five_wrong_passwords_the_next_is_refused_in_words_and_each_is_in_
 def test_after_the_wait_the_right_password_signs_in_from_the_same_address(visitor: Client) -> None:
     for _ in range(6):
         sign_in(visitor, "wrong")
-    cache.clear()  # what five minutes do to the counters
+    cache.clear()  # the effect of five minutes on the counters
     assert sign_in(visitor, PASSWORD).headers["Location"] == "/"
     assert AuditEvent.objects.filter(action=AuditAction.SIGN_IN).count() == 1
+
+
+# --- the page after the sign-in ----------------------------------------------------------------------------------------
+def next_of(answer: Any) -> str:
+    assert answer.status_code == 302
+    target = urlsplit(answer.headers["Location"])
+    assert target.path == "/accounts/login/"
+    return dict(parse_qsl(target.query)).get("next", "")
+
+
+def test_a_page_is_where_a_person_comes_back_to(visitor: Client) -> None:
+    assert next_of(visitor.get("/servers/?show=all")) == "/servers/?show=all"
+
+
+@pytest.mark.parametrize(
+    ("sent_to", "sent_from", "back"),
+    [
+        ("/servers/orders/call/?tool=echo", "/servers/orders/tools/?tool=echo", "/servers/orders/tools/?tool=echo"),
+        ("/servers/orders/call/?tool=echo", "/servers/orders/call/?tool=echo", "/servers/orders/"),
+        ("/servers/orders/call/?tool=echo", "", "/servers/orders/"),
+        ("/servers/orders/settings/", "", "/servers/orders/settings/"),
+        ("/servers/demo/", "", "/servers/"),
+        ("/live/ticket/", "", ""),
+    ],
+)
+def test_a_form_that_was_sent_after_the_sign_in_had_ended_leads_back_to_its_page(
+    visitor: Client, sent_to: str, sent_from: str, back: str
+) -> None:
+    sender = {"Referer": f"http://testserver{sent_from}"} if sent_from else {}
+    assert next_of(visitor.post(sent_to, headers=sender)) == back
+
+
+def test_another_site_is_never_where_a_person_comes_back_to(visitor: Client) -> None:
+    answer = visitor.post("/servers/orders/call/", headers={"Referer": "https://elsewhere.example/servers/"})
+    assert next_of(answer) == "/servers/orders/"
+
+
+@pytest.mark.parametrize("given", ["/servers/orders/call/?tool=echo", "/live/ticket/", "/calls/x/", "/no/such/page/"])
+def test_an_address_that_answers_no_get_is_not_opened_after_signing_in(visitor: Client, given: str) -> None:
+    form = {"login": "ada", "password": PASSWORD, "next": given}
+    assert visitor.post("/accounts/login/", form).headers["Location"] == "/"
+
+
+def test_a_page_that_was_asked_for_is_opened_after_signing_in(visitor: Client) -> None:
+    form = {"login": "ada", "password": PASSWORD, "next": "/servers/?show=all"}
+    assert visitor.post("/accounts/login/", form).headers["Location"] == "/servers/?show=all"
+
+
+# --- pages whose sign-in has expired -----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "name",
+    [
+        {"HX-Request": "true"},
+        {"X-Requested-With": "XMLHttpRequest"},
+        {"Accept": "application/json"},
+        {"Sec-Fetch-Dest": "empty"},
+    ],
+)
+def test_a_script_is_told_to_sign_in_and_not_given_the_page(visitor: Client, name: dict[str, str]) -> None:
+    answer = visitor.post("/servers/orders/tools/form/?tool=echo", headers=name)
+    assert (answer.status_code, answer.get("Location")) == (401, None)
+    assert answer.headers["HX-Reswap"] == "none", "htmx would put the answer in the place of the form"
+
+
+def test_a_page_learns_who_is_signed_in_and_which_token_its_forms_need(visitor: Client) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    nobody = strict.get("/accounts/session/").json()
+    assert nobody["user"] is None
+    form = {"login": "ada", "password": PASSWORD, "csrfmiddlewaretoken": nobody["csrf"]}
+    assert strict.post("/accounts/login/", form, headers={"Accept": "application/json"}).status_code == 200
+    ada = strict.get("/accounts/session/").json()
+    assert ada["user"] == get_user_model().objects.get(username="ada").pk
+    script = {"HX-Request": "true"}
+    old = strict.post("/live/ticket/", {"csrfmiddlewaretoken": nobody["csrf"]}, headers=script)
+    assert (old.status_code, old.headers["X-CSRF"]) == (403, "renew"), "signing in replaced the token"
+    assert strict.post("/live/ticket/", {"csrfmiddlewaretoken": ada["csrf"]}, headers=script).status_code == 200
+
+
+def test_a_person_without_script_still_sees_the_page_that_is_out_of_date(visitor: Client) -> None:
+    answer = Client(enforce_csrf_checks=True).post("/accounts/login/", {"login": "ada", "password": PASSWORD})
+    assert answer.status_code == 403
+    assert "Nothing was changed" in answer.content.decode()
+
+
+def test_the_forms_of_an_account_label_their_fields_in_sentence_case(visitor: Client) -> None:
+    form = visitor.get("/accounts/login/").content.decode()
+    assert "Keep me signed in" in form
+    assert "Remember Me" not in form
+    visitor.login(username="ada", password=PASSWORD)
+    change = visitor.get("/accounts/password/change/").content.decode()
+    for label in ("Current password", "New password", "New password again"):
+        assert label in change
+    assert "Current Password" not in change

@@ -1,11 +1,12 @@
-"""`manage.py up` as a user runs it: real processes in a data directory of the test's own."""
+"""`manage.py up` works as a user runs it: real processes in a private data directory."""
 
 import json
 import os
 import re
-import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.tools.stack import Stack
+from tests.tools.prepared import prepare
+from tests.tools.stack import ROOT, Stack, proportional_mib
 
 pytestmark = [pytest.mark.up, pytest.mark.integration]
 MakeStack = Callable[..., Stack]
@@ -22,38 +24,40 @@ GONE_SECONDS = 10.0
 
 
 @pytest.fixture(scope="module")
-def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Static files collected once for all products of this module: compressing them takes seconds."""
-    directory = tmp_path_factory.mktemp("collected")
-    Stack(directory).shell("from mcpadmin.up import assets; assets.collect()")
-    return directory / "static"
-
-
-def with_static(data_dir: Path, collected: Path) -> Path:
-    shutil.copytree(collected, data_dir / "static", copy_function=os.link)
-    return data_dir
-
-
-@pytest.fixture
-def make_product(make_stack: MakeStack, collected: Path, tmp_path: Path) -> MakeStack:
-    def make(*options: str, data_dir: Path | None = None) -> Stack:
-        return make_stack(*options, data_dir=with_static(data_dir or tmp_path / "data", collected))
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def running(collected: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """One product with two workers for the tests that leave it as they found it."""
-    product = Stack(with_static(tmp_path_factory.mktemp("running"), collected), "--port", "0", "--workers", "2")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One product with two workers, for tests that leave it as they found it. It makes the first start in an empty data
+    directory; the other products start in a prepared one."""
+    product = Stack(tmp_path_factory.mktemp("running"), "--port", "0", "--workers", "2")
     try:
         yield product.start()
     finally:
         product.stop()
 
 
+@pytest.fixture(scope="module")
+def often_stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    product = Stack(prepare(tmp_path_factory.mktemp("stopped")))
+    yield product
+    product.close()
+
+
+@pytest.fixture
+def product(often_stopped: Stack, request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """A running product for tests that stop it in different ways. Restarts it if the previous test left it stopped."""
+    if not often_stopped.is_running:
+        start_again(often_stopped)
+    yield often_stopped
+    if request.node.report_of_call.failed:
+        often_stopped.close()
+
+
+def start_again(product: Stack) -> None:
+    product.lines.clear()
+    product.start()
+
+
 def survivors(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those still alive after ten seconds; a zombie that waits for a slow init counts as gone."""
+    """The processes still alive after ten seconds. A zombie that a slow init has not reaped counts as gone."""
     deadline = time.monotonic() + GONE_SECONDS
     while (alive := [found for found in processes if is_alive(found)]) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -68,13 +72,13 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def running_files(data_dir: Path) -> list[str]:
-    """Sockets, pid, lock and ready files: what only a running product may have."""
+    """Sockets, pid and lock files, which only a running product may have."""
     names = [path for path in data_dir.rglob("*") if path.is_socket() or path.suffix in {".pid", ".lock", ".sock"}]
     return [str(path.relative_to(data_dir)) for path in names]
 
 
 def readable_by_others(data_dir: Path) -> list[str]:
-    """The entries of the data directory below which something is open to other users."""
+    """The top-level entries of the data directory that contain something accessible to other users."""
     found = [path for path in data_dir.rglob("*") if path.stat().st_mode & 0o077]
     return sorted({path.relative_to(data_dir).parts[0] for path in found})
 
@@ -106,34 +110,41 @@ def test_every_part_is_said_ready_then_the_setup_link_then_the_address(running: 
     assert readable_by_others(product.data_dir) == ["static"]  # public by nature
 
 
+def test_the_supervisor_stays_small_because_it_never_loads_django(running: Stack) -> None:
+    assert proportional_mib(running.process.pid) < 30
+    code = "import sys, mcpadmin.up.supervisor; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    # servers.secret masks secrets in the output of `up` and uses only the standard library
+    heavy = {
+        name for name in loaded.stdout.split() if name.partition(".")[0] in {"django", "celery", "sessions", "servers"}
+    }
+    assert heavy == {"servers", "servers.secret"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_after_each_way_to_stop_nothing_is_left_and_the_next_start_works(
-    make_product: MakeStack, number: signal.Signals
+    product: Stack, number: signal.Signals
 ) -> None:
-    product = make_product().start()
     family = product.family()
     assert len(family) >= 5
     product.send_signal(number)
     assert product.process.wait(GONE_SECONDS) == (-signal.SIGKILL if number == signal.SIGKILL else 0)
     assert survivors(family) == []
     assert left_behind(product) == []
-    product.lines.clear()
-    product.start()
+    start_again(product)
     assert "killed" not in product.output
     assert get(f"{product.base_url}/healthz") == (200, "ok\n")
 
 
-def test_the_next_start_may_follow_a_kill_at_once(make_product: MakeStack) -> None:
-    product = make_product().start()
+def test_the_next_start_may_follow_a_kill_at_once(product: Stack) -> None:
     product.send_signal(signal.SIGKILL)
     product.process.wait(GONE_SECONDS)
-    product.lines.clear()
-    product.start()
+    start_again(product)
     assert get(f"{product.base_url}/healthz") == (200, "ok\n")
 
 
-def test_a_kill_during_the_start_leaves_nothing_either(make_product: MakeStack) -> None:
-    product = make_product()
+def test_a_kill_during_the_start_leaves_nothing_either(make_stack: MakeStack) -> None:
+    product = make_stack()
     product.launch()
     product.wait_for(re.compile("valkey ready"))
     family = product.family()
@@ -145,14 +156,14 @@ def test_a_kill_during_the_start_leaves_nothing_either(make_product: MakeStack) 
 
 @pytest.mark.parametrize(
     ("part", "words"),
-    [("web", "daphne"), ("worker-2", "worker2@"), ("beat", "mcpadmin.celery beat"), ("valkey", "valkey-server")],
+    [("web", "daphne"), ("worker-2", "worker2@"), ("beat", "mcpadmin.beat beat"), ("valkey", "valkey-server")],
 )
 def test_a_part_that_is_killed_is_started_again_and_said_so(running: Stack, part: str, words: str) -> None:
     seen = len(running.lines)
     killed = running.part(words)[0].pid
     os.kill(killed, signal.SIGKILL)
     running.wait_for(re.compile(rf"{part} killed by SIGKILL; starting it again in \d"), since=seen)
-    assert get(f"{running.base_url}/healthz") == (200, "ok\n")  # waits for a web process, is never refused
+    assert get(f"{running.base_url}/healthz") == (200, "ok\n")  # may wait for a web process, but is never refused
     running.wait_for(re.compile(rf"{part} ready again in"), seconds=60, since=seen)
     assert running.part(words)[0].pid != killed
 
@@ -200,8 +211,8 @@ def assert_one_line(product: Stack, words: str) -> None:
     assert words in product.lines[0]
 
 
-def test_a_data_directory_with_a_long_and_awkward_name_works(make_product: MakeStack, tmp_path: Path) -> None:
-    product = make_product(data_dir=tmp_path / ("long and spaced " * 6))
+def test_a_data_directory_with_a_long_and_awkward_name_works(make_stack: MakeStack, tmp_path: Path) -> None:
+    product = make_stack(data_dir=prepare(tmp_path / ("long and spaced " * 6)))
     product.start()
     assert json.loads(get(f"{product.base_url}/readyz")[1])["ready"] is True
     short = Path((product.data_dir / "valkey" / "socket-path").read_text())
@@ -209,10 +220,9 @@ def test_a_data_directory_with_a_long_and_awkward_name_works(make_product: MakeS
     assert not short.parent.exists()
 
 
-def test_impatience_ends_everything_at_once(make_product: MakeStack) -> None:
-    product = make_product().start()
+def test_impatience_ends_everything_at_once(product: Stack) -> None:
     family = product.family()
-    os.kill(product.worker_pids()[0], signal.SIGSTOP)  # a worker that cannot drain
+    os.kill(product.worker_pids()[0], signal.SIGSTOP)  # a stopped worker cannot drain
     product.send_signal(signal.SIGINT)
     product.wait_for(re.compile("SIGINT: stopping"))
     product.send_signal(signal.SIGINT)
@@ -221,8 +231,7 @@ def test_impatience_ends_everything_at_once(make_product: MakeStack) -> None:
     assert left_behind(product) == []
 
 
-def test_a_worker_that_cannot_stop_is_killed_within_ten_seconds(make_product: MakeStack) -> None:
-    product = make_product().start()
+def test_a_worker_that_cannot_stop_is_killed_within_ten_seconds(product: Stack) -> None:
     family = product.family()
     os.kill(product.worker_pids()[0], signal.SIGSTOP)
     product.send_signal(signal.SIGTERM)
@@ -243,7 +252,6 @@ value.save()
 
 def test_a_lost_key_ring_is_said_before_anything_serves(make_stack: MakeStack) -> None:
     product = make_stack()
-    product.manage("migrate", "--verbosity", "0")
     product.shell(SEAL_ONE)
     (product.data_dir / "keyring.json").unlink()
     product.launch()

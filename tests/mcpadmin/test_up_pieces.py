@@ -9,59 +9,57 @@ from pathlib import Path
 
 import pytest
 
-from mcpadmin.up import assets, guard, lock, socket_path
-from mcpadmin.up.listener import listen
-from mcpadmin.up.output import MAX_LINE, Lines, clean
-from mcpadmin.up.problems import StartProblem
-from mcpadmin.up.process import describe_exit
+from mcpadmin.up import assets, orphan_guard, preflight, valkey
+from mcpadmin.up.options import StartProblem
+from mcpadmin.up.process import MAX_LINE, Lines, clean, describe_exit
 
 
 def test_a_second_holder_of_the_lock_is_told_who_holds_it(tmp_path: Path) -> None:
-    held = lock.acquire(tmp_path)
+    held = preflight.acquire_lock(tmp_path)
     with pytest.raises(StartProblem, match=rf"already running in .* \(process {os.getpid()}\).*--data-dir"):
-        lock.acquire(tmp_path)
-    lock.release(tmp_path, held)
+        preflight.acquire_lock(tmp_path)
+    preflight.release_lock(tmp_path, held)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lock_file_left_by_a_dead_process_is_taken_over(tmp_path: Path) -> None:
-    (tmp_path / lock.NAME).write_text("999999999\nhttp://127.0.0.1:1\n")
-    held = lock.acquire(tmp_path)
-    assert lock.noted_url(tmp_path) == ""
-    lock.note(held, "http://127.0.0.1:9000")
-    assert lock.noted_url(tmp_path) == "http://127.0.0.1:9000"
-    lock.release(tmp_path, held)
+    (tmp_path / preflight.LOCK).write_text("999999999\nhttp://127.0.0.1:1\n")
+    held = preflight.acquire_lock(tmp_path)
+    assert preflight.noted_url(tmp_path) == ""
+    preflight.note_url(held, "http://127.0.0.1:9000")
+    assert preflight.noted_url(tmp_path) == "http://127.0.0.1:9000"
+    preflight.release_lock(tmp_path, held)
 
 
 @pytest.mark.parametrize("name", ["x" * 120, "with space", "ünïcode", "question?mark"])
 def test_where_the_path_fits_no_socket_or_url_a_short_one_is_chosen_and_found_again(tmp_path: Path, name: str) -> None:
     valkey_dir = tmp_path / name
     valkey_dir.mkdir()
-    chosen = socket_path.choose(valkey_dir)
-    assert socket_path.fits(chosen)
+    chosen = valkey.choose_socket(valkey_dir)
+    assert valkey.socket_fits(chosen)
     assert chosen.parent.stat().st_mode & 0o777 == 0o700
-    assert socket_path.recorded(valkey_dir) == chosen
-    socket_path.forget(valkey_dir)
+    assert valkey.recorded_socket(valkey_dir) == chosen
+    valkey.forget_socket(valkey_dir)
     assert not chosen.parent.exists()
     assert list(valkey_dir.iterdir()) == []
 
 
 def test_a_usual_path_is_used_as_it_is(tmp_path: Path) -> None:
     short = Path("/srv/mcpadmin/valkey")
-    assert socket_path.recorded(short) == short / "valkey.sock"
+    assert valkey.recorded_socket(short) == short / "valkey.sock"
 
 
 def test_a_busy_port_names_another() -> None:
-    taken = listen("127.0.0.1", 0)
+    taken = preflight.listen("127.0.0.1", 0)
     port = taken.getsockname()[1]
     with pytest.raises(StartProblem, match=f"port {port} on 127.0.0.1 is in use.*--port {port + 1}"):
-        listen("127.0.0.1", port)
+        preflight.listen("127.0.0.1", port)
     taken.close()
 
 
 def test_a_host_that_is_not_ours_is_explained() -> None:
     with pytest.raises(StartProblem, match=r"192\.0\.2\.1 is no address of this machine"):
-        listen("192.0.2.1", 0)
+        preflight.listen("192.0.2.1", 0)
 
 
 def test_nothing_a_part_prints_can_steer_the_terminal() -> None:
@@ -92,13 +90,21 @@ def test_an_end_is_described_in_words(status: int, words: str) -> None:
 def start_guard(tmp_path: Path, told: int, held: int) -> "subprocess.Popen[bytes]":
     (tmp_path / "valkey").mkdir()
     (tmp_path / "valkey" / "valkey.sock").touch()
-    argv = [sys.executable, "-I", "-S", guard.__file__, str(tmp_path / lock.NAME), str(tmp_path / "valkey"), str(held)]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        orphan_guard.__file__,
+        str(tmp_path / preflight.LOCK),
+        str(tmp_path / "valkey"),
+        str(held),
+    ]
     return subprocess.Popen(argv, stdin=told, pass_fds=(held,))
 
 
 @pytest.mark.integration
 def test_when_up_is_killed_its_guard_ends_the_parts_and_removes_the_files(tmp_path: Path) -> None:
-    held = lock.acquire(tmp_path)
+    held = preflight.acquire_lock(tmp_path)
     told, tell = os.pipe()
     watching = start_guard(tmp_path, told, held)
     part = subprocess.Popen(["sleep", "60"], start_new_session=True)
@@ -113,7 +119,7 @@ def test_when_up_is_killed_its_guard_ends_the_parts_and_removes_the_files(tmp_pa
 
 @pytest.mark.integration
 def test_after_an_orderly_stop_the_guard_touches_nothing(tmp_path: Path) -> None:
-    held = lock.acquire(tmp_path)
+    held = preflight.acquire_lock(tmp_path)
     told, tell = os.pipe()
     watching = start_guard(tmp_path, told, held)
     part = subprocess.Popen(["sleep", "60"], start_new_session=True)
@@ -124,28 +130,28 @@ def test_after_an_orderly_stop_the_guard_touches_nothing(tmp_path: Path) -> None
     assert (tmp_path / "valkey" / "valkey.sock").exists()
     part.kill()
     part.wait(10)
-    lock.release(tmp_path, held)
+    preflight.release_lock(tmp_path, held)
     os.close(told)
 
 
 @pytest.mark.integration
 def test_a_new_up_waits_until_the_guard_of_the_killed_one_is_done(tmp_path: Path) -> None:
-    """The guard holds the killed one's lock; acquiring it again therefore ends only after the clean-up."""
+    """The guard shares the lock of the killed `up`, so acquiring it waits for the guard's clean-up."""
     holder = subprocess.Popen(
         [
             sys.executable,
             "-c",
             "import fcntl,os,sys,time;"
-            f"f=os.open({str(tmp_path / lock.NAME)!r},os.O_RDWR|os.O_CREAT);fcntl.flock(f,fcntl.LOCK_EX);"
+            f"f=os.open({str(tmp_path / preflight.LOCK)!r},os.O_RDWR|os.O_CREAT);fcntl.flock(f,fcntl.LOCK_EX);"
             "os.write(f,b'999999999');print('held',flush=True);time.sleep(1.5)",
         ],
         stdout=subprocess.PIPE,
     )
     assert holder.stdout is not None
     holder.stdout.readline()
-    held = lock.acquire(tmp_path)
+    held = preflight.acquire_lock(tmp_path)
     assert holder.poll() is not None or holder.wait(5) == 0
-    lock.release(tmp_path, held)
+    preflight.release_lock(tmp_path, held)
 
 
 def test_static_files_are_collected_once_and_modules_import_each_other_by_hash(

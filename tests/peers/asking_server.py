@@ -1,7 +1,7 @@
-"""A stdio peer on the official Python SDK 2.x that asks a person in every way the protocol has, in both eras.
+"""A stdio peer on the official Python SDK 2.x that asks a person in every way the protocol allows, in both eras.
 
-Tools: `pizza` (a form with each kind of field), `visit` (an address), `unlock` (refused with -32042 until an address was
-visited; legacy only). Runs in the environment of the peer sdk2: no import of ours.
+Tools: `pizza` (a form with each kind of field), `visit` (a URL), `unlock` (refused with -32042 until the person has
+visited a URL; legacy only). Runs in the environment of the peer sdk2, so it imports nothing of ours.
 """
 
 import os
@@ -44,7 +44,7 @@ def _told(answer: ElicitResult | Any) -> str:
 
 
 def _round(ctx: Context, params: Any) -> InputRequiredResult | str:
-    """One round of the modern era: ask, or tell the answer of the round before."""
+    """One round of the modern era: request input, or return the input of the previous round."""
     given = (ctx.input_responses or {}).get("asked")
     if given is not None:
         return _told(given)

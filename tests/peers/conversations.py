@@ -1,6 +1,6 @@
-"""Tools with which a peer talks back: it logs, announces changes, asks the client's model and the client's person.
+"""Tools that make a peer talk back: log messages, change notifications, sampling, elicitation.
 
-Beside toolbox.py, written once for all Python SDKs. Runs inside the peers' own environments: no import of ours.
+Complements toolbox.py and is shared by all Python SDKs. Runs in the peers' environments, so it imports nothing of ours.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,9 +25,9 @@ class City(BaseModel):
 
 @dataclass(frozen=True)
 class Talk:
-    """What differs between the SDKs. A part that an SDK or a way of serving lacks is None, and its tool is missing.
+    """The differences between the SDKs. A member that an SDK or a way of serving lacks is None; its tool is missing.
 
-    `ask_model` and `ask_person` are whole tool functions: the SDKs differ in how a tool gets its answers.
+    `ask_model` and `ask_person` are whole tool functions, because the SDKs differ in how a tool gets its answers.
     """
 
     context: type
@@ -65,6 +65,6 @@ def _touch_tool(server: Any, talk: Talk, updated: Callable[[Any, str], Awaitable
 
 
 def completions(argument: str, typed: str) -> list[str]:
-    """What completes an argument of the prompt `summarise` or of the template `note`."""
+    """The completions for an argument of the prompt `summarise` or of the template `note`."""
     known = {"style": STYLES, "name": NOTES}.get(argument, ())
     return [value for value in known if value.startswith(typed)]

@@ -1,12 +1,12 @@
-"""A small MCP server of both eras that keeps its own account of what it did. Standard library only, starts in 0.1 s.
+"""A small MCP server of both eras that records its own effects. Standard library only, starts in 0.1 s.
 
 python effect_peer.py stdio|http [--era legacy|modern] [--effects FILE] [--port N] [--flaps N]
 
 effect {id, seconds}   one durable line "<id> TAB <trace id or -> TAB <pid>" before it waits and answers
-flood {seconds, rate}  log messages, `rate` a second if they are taken, then the answer says how many were sent
+flood {seconds, rate}  up to `rate` log messages a second, as fast as the client takes them; the result is their number
 
-`--flaps N`: the first N lives end by themselves, every other one before it said a word, the rest right after the
-handshake; each life leaves a line "life" in FILE. Over HTTP the URL is printed on stderr.
+With `--flaps N`, the first N lives end on their own: every other one before any output, the rest after they have listed
+their tools. Each life leaves a line "life" in FILE. Over HTTP, the server prints its URL on stderr.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Ledger:
         self._path = path
 
     def note(self, line: str) -> None:
-        """On the disk when this returns."""
+        """The line is on disk when this returns."""
         if not self._path:
             return
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -61,7 +61,7 @@ class Server:
         self._modern, self._ledger = era == "modern", ledger
 
     async def answer(self, asked: Json, tell: Tell) -> Json | None:
-        """None for what wants no answer. `tell` sends a notification before it."""
+        """Return the response; None for a notification. `tell` sends notifications before the response."""
         if "id" not in asked or "method" not in asked:
             return None
         result = await self._result(asked["method"], asked.get("params") or {}, tell)
@@ -177,7 +177,7 @@ async def _respond(server: Server, head: bytes, body: bytes, writer: asyncio.Str
 
 
 async def _stream(server: Server, asked: Json, writer: asyncio.StreamWriter) -> None:
-    """Log messages travel on the call's own event stream."""
+    """Send log messages on the call's own event stream."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
 
     async def event(message: Json) -> None:

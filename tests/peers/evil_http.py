@@ -104,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(500, "text/plain", b"internal details that nobody should see")
 
     def evil_redirect(self) -> None:
-        """307 to `/mcp` here, or to `?to=<url>`."""
+        """Redirect with 307 to our `/mcp`, or to `?to=<url>`."""
         target = parse_qs(urlsplit(self.path).query).get("to", ["/mcp"])[0]
         self.reply(307, "text/plain", b"", Location=target)
 
@@ -123,11 +123,11 @@ class Handler(BaseHTTPRequestHandler):
         self.evil_hang()
 
     def evil_refuse(self) -> None:
-        """Reset the connection without an answer (a refused connect needs a closed port: `closed_port()`)."""
+        """Reset the connection without a response (a refused connect needs a closed port: `closed_port()`)."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
         self.close_connection = True
-        self.wfile = io.BytesIO()  # http.server flushes it once more after the handler
+        self.wfile = io.BytesIO()  # http.server flushes it again after the handler
 
     def evil_rubbish(self) -> None:
         self.reply(200, "application/json", b"this is } not { JSON \x00\xff")
@@ -148,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, "text/event-stream", b"data: " + json.dumps(response).encode() + b"\n\n")
 
     def evil_cut(self) -> None:
-        """Promise more bytes than are sent, then close."""
+        """Promise more bytes than it sends, then close."""
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", "1000")

@@ -23,7 +23,7 @@ def send(message: dict[str, Any]) -> None:
 
 
 def serve(before: Callable[[dict[str, Any]], bool] = lambda message: False) -> None:
-    """Answer correctly; `before` sees each message first and may swallow it by returning True."""
+    """Serve correctly. `before` sees each message first and swallows it by returning True."""
     for line in sys.stdin:
         message = json.loads(line)
         if before(message):
@@ -68,7 +68,7 @@ def bytes_() -> None:
 
 
 def endless_line() -> None:
-    """A line of 16 MiB without its end."""
+    """Print a line of 16 MiB without a line end."""
     for _ in range(16):
         sys.stdout.write("x" * MIB)
         sys.stdout.flush()
@@ -76,17 +76,17 @@ def endless_line() -> None:
 
 
 def silent() -> None:
-    """Read everything, answer nothing."""
+    """Read everything, respond to nothing."""
     sys.stdin.read()
 
 
 def deaf() -> None:
-    """Neither read nor answer."""
+    """Neither read nor respond."""
     time.sleep(3600)
 
 
 def stubborn() -> None:
-    """A correct server that ignores the end of its input and SIGTERM."""
+    """Serve correctly, but ignore the end of stdin and SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     serve()
     time.sleep(3600)
@@ -116,14 +116,14 @@ def answers_twice() -> None:
 
 
 def floods_stderr() -> None:
-    """A correct server that writes 4 MiB of stderr first; it blocks when nobody drains the pipe."""
+    """Serve correctly after writing 4 MiB to stderr, which blocks while nobody drains the pipe."""
     for number in range(4096):
         print(f"{number:06d} " + "e" * 1016, file=sys.stderr)
     serve()
 
 
 def leaves_grandchild() -> None:
-    """A correct server with a child of its own that holds stdout; its pid is the first line of stderr."""
+    """Serve correctly with a child process that holds stdout open. The first line of stderr is the child's pid."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     print(child.pid, file=sys.stderr, flush=True)
     serve()

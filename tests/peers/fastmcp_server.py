@@ -1,4 +1,4 @@
-"""A peer written with FastMCP, in an environment of its own: both eras, stdio, Streamable HTTP, HTTP+SSE."""
+"""A peer written with FastMCP, in a separate environment: both eras, stdio, Streamable HTTP, HTTP+SSE."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -76,15 +76,15 @@ def build(*, stateless: bool = False) -> FastMCP:
     async def complete(ref: Any, argument: Any, context: Any) -> list[str]:
         return completions(argument.name, argument.value)
 
-    # FastMCP has no resource subscriptions in either era: `touch` is missing.
-    # Without sessions a legacy client can be asked nothing, and the tools are the same for both eras.
+    # FastMCP has no resource subscriptions in either era, so `touch` is missing. Without sessions, the server cannot
+    # send requests to a legacy client, and both eras share one set of tools.
     asking = {} if stateless else {"ask_model": ask_model, "ask_person": ask_person}
     install_conversations(server, Talk(Context, log, **asking))
     return server
 
 
 def all_faces() -> Starlette:
-    """/mcp, /stateless/mcp and /sse of one process."""
+    """Serve /mcp, /stateless/mcp and /sse in one process."""
     with_sessions = build().http_app(path="/mcp")
     without = build(stateless=True).http_app(path="/mcp", stateless_http=True)
     sse = build().http_app(path="/sse", transport="sse")

@@ -1,9 +1,9 @@
-"""A TCP proxy that spoils connections on demand: Toxiproxy's vocabulary (see toxics.py), both directions, at any moment.
+"""A TCP proxy that breaks connections on demand: Toxiproxy's vocabulary (see toxics.py), both directions, at any time.
 
     async with FaultProxy("127.0.0.1", 8080) as proxy:
         proxy.add("latency", "upstream", latency=200, jitter=50)    # reached at proxy.port
 
-proxied.py runs one in a process of its own, told by a control port.
+proxied.py runs one in a separate process with a control port.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ class FaultProxy:
         await self.close()
 
     async def open(self) -> None:
-        """Listen, on the same port as before; after `close` this is the server that is back."""
+        """Listen, on the same port as before. After `close` this simulates a server that returned."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Refuse new connections and reset those that are open."""
+        """Refuse new connections and reset the open ones."""
         if self._server is not None:
             self._server.close()
             self.cut()
@@ -57,7 +57,7 @@ class FaultProxy:
     def add(
         self, kind: str, stream: Stream = "downstream", name: str = "", toxicity: float = 1.0, **attributes: float
     ) -> str:
-        """Spoil all connections, those that are open too; returns the toxic's name."""
+        """Add a toxic to all connections, open ones included. Returns its name."""
         return self.put(Toxic(kind, stream, name, toxicity, attributes))
 
     def put(self, toxic: Toxic) -> str:
@@ -75,7 +75,7 @@ class FaultProxy:
         self._changed()
 
     def cut(self) -> None:
-        """RST to both sides of every open connection."""
+        """Reset both sides of every open connection."""
         for link in list(self.links):
             link.reset()
 
@@ -94,7 +94,7 @@ class FaultProxy:
 
 
 class Link:
-    """One connection and its other half."""
+    """A connection from the client and its counterpart to the server."""
 
     def __init__(self, proxy: FaultProxy, client: asyncio.StreamWriter) -> None:
         self._proxy, self._writers = proxy, [client]
@@ -135,7 +135,7 @@ class Link:
         await asyncio.wait({up, down, over})
 
     async def _ended_by_toxic(self) -> None:
-        """Returns when a toxic says that this connection is over."""
+        """Return when a toxic ends this connection."""
         while True:
             self._changed.clear()
             toxics = self.toxics("upstream") + self.toxics("downstream")
@@ -149,7 +149,7 @@ class Link:
                 return
 
     def over(self) -> None:
-        """Close both sides."""
+        """End the connection, which closes both sides."""
         self._over.set()
 
     def reset(self) -> None:
@@ -162,7 +162,7 @@ class Link:
 
 
 class Pump:
-    """One direction of a link. Reading goes on while chunks are held back, so that latency costs no throughput."""
+    """One direction of a link. It keeps reading while chunks are delayed, so that latency costs no throughput."""
 
     def __init__(self, link: Link, stream: Stream, dice: random.Random) -> None:
         self._link, self._stream, self._dice = link, stream, dice
@@ -189,11 +189,11 @@ class Pump:
             await chunks.put((asyncio.get_running_loop().time(), chunk))
 
     async def _pass_on(self, came: float, chunk: bytes, sink: asyncio.StreamWriter) -> bool:
-        """False when this direction is over."""
+        """Return False when this direction has ended."""
         toxics = self._link.toxics(self._stream)
         await asyncio.sleep(max(0.0, came + late(toxics, self._dice) - asyncio.get_running_loop().time()))
         if any(one.kind == "timeout" for one in toxics):
-            return True  # swallowed, and so is the end of the stream
+            return True  # swallow the chunk, and the end of the stream too
         if not chunk:
             await asyncio.sleep(closing_delay(toxics))
             return self._end(sink)

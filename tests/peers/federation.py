@@ -1,8 +1,8 @@
-"""Who trusts whom, for `PROTECTED_ISSUER_KEY`, a public key as PEM: a platform and an identity provider sign with it.
+"""The trust relations for `PROTECTED_ISSUER_KEY`, a public key as PEM of a platform and an identity provider.
 
-The token endpoint takes the platform's token as an assertion (RFC 7523), or one of the identity provider, which makes it
-of an ID token at `/provider/token` (RFC 8693, ID-JAG). Everybody is the client `robot`, at the provider `robot-there`
-with the secret of `PROTECTED_PROVIDER_SECRET`.
+The token endpoint accepts the platform's token as an assertion (RFC 7523). It also accepts an assertion of the identity
+provider, which issues it for an ID token at `/provider/token` (RFC 8693, ID-JAG). Every client is `robot`; at the
+provider it is `robot-there`, with the secret in `PROTECTED_PROVIDER_SECRET`.
 """
 
 import base64
@@ -27,14 +27,14 @@ class Federation:
     def __init__(self, issuer: str) -> None:
         self._issuer, self._key = issuer, os.environ["PROTECTED_ISSUER_KEY"]
         self._provider_key = secrets.token_hex(32)
-        #: the assertions that the provider gave
+        #: the assertions that the provider issued
         self.given: list[str] = []
         # RFC 6749 section 2.3.1: both are encoded as form fields first
         pair = f"{_CLIENT_THERE}:{quote_plus(os.environ.get('PROTECTED_PROVIDER_SECRET', ''))}"
         self._authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
 
     def asserted(self, form: FormData) -> str:
-        """Whom the assertion names; nobody where it does not hold."""
+        """The subject of the assertion, or "" when it is invalid."""
         assertion = str(form.get("assertion"))
         found = self._read(assertion, self._key, "ES256", self._issuer)
         if not found and (found := self._read(assertion, self._provider_key, "HS256", self._issuer)):
@@ -43,7 +43,7 @@ class Federation:
         return str(found["sub"]) if found and known else ""
 
     def exchanged(self, request: Request, form: FormData) -> str:
-        """The assertion for the authorization server that an ID token stands for; none where it does not hold."""
+        """The assertion for the authorization server in exchange for an ID token, or "" when the token is invalid."""
         said = self._read(str(form.get("subject_token")), self._key, "ES256", _CLIENT_THERE)
         asked = (form.get("grant_type"), form.get("requested_token_type"), form.get("subject_token_type"))
         right = request.headers.get("authorization") == self._authorization and form.get("audience") == self._issuer

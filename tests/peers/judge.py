@@ -1,4 +1,4 @@
-"""The official SDK's own client as an independent judge of a stdio server; runs in the environment of sdk2.
+"""The official SDK's client as an independent check of a stdio server. Runs in the environment of the peer sdk2.
 
 python judge.py <mode: auto|legacy|2026-07-28> <command> [arguments]    prints one JSON object
 """
@@ -58,7 +58,7 @@ async def lists(client: Client) -> dict:
 
 
 async def clock_update(client: Client, updates: asyncio.Queue) -> str:
-    """The URI of the first update of the clock, by the way of the era."""
+    """Subscribe to the clock, in the era's way, and return the URI of the first update."""
     if client.protocol_version < "2026":
         await client.subscribe_resource("demo://clock")
         return await asyncio.wait_for(updates.get(), 10)

@@ -1,4 +1,4 @@
-"""The smallest correct legacy server: what the evil peers answer until they turn evil. Standard library only."""
+"""The smallest correct legacy server: the replies of the evil peers until they misbehave. Standard library only."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ METHODS = {
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The answer to one message; None for a notification."""
+    """The response to one message; None for a notification."""
     if "id" not in message or "method" not in message:
         return None
     head = {"jsonrpc": "2.0", "id": message["id"]}

@@ -1,4 +1,4 @@
-"""Starts the peers that tests talk to: real MCP servers in processes of their own.
+"""Starts the peers that tests talk to: real MCP servers in separate processes.
 
 with run_peer("sdk2", "http", env={"EFFECT_LOG": path}) as url: ...
 command, args = peer_command("everything", "stdio")
@@ -8,6 +8,7 @@ import json
 import os
 import queue
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -35,8 +36,10 @@ PYTHON_PEERS = {
 }
 #: peers on the TypeScript SDK 1.x and 2.x
 NODE_PEERS = {"ts": "ts_server.mjs", "ts2": "ts2_server.mjs"}
-#: servers of npm as they are; over stdio, server-everything over HTTP as well
+#: unmodified npm servers over stdio; server-everything also over HTTP
 NPM_SERVERS = ("everything", "filesystem", "memory", "github", "brave-search", "google-maps", "slack", "postgres")
+#: programs that bridge transports, and a server written in Go; from npm or the environment `bridges`
+BRIDGES = ("supergateway", "mcp-proxy", "mcp-remote", "mcp-grafana")
 PACKAGES = HERE / "node_modules" / "@modelcontextprotocol"
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0
@@ -45,19 +48,19 @@ _EVERYTHING_READY = re.compile(r"(?:listening|running) on port (\d+)")
 
 
 def free_port() -> int:
-    """A port that was free a moment ago; prefer port 0 where the peer can announce its own."""
+    """A port that was free a moment ago. Prefer port 0 where the peer announces its port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def closed_port() -> int:
-    """A port on which nothing listens: a connection to it is refused."""
+    """A port on which nothing listens, so it refuses connections."""
     return free_port()
 
 
 def peer_python(name: str) -> Path:
-    """The interpreter of a Python peer's own environment."""
+    """The interpreter of a Python peer's environment."""
     python = HERE / f".venv-{name}" / "bin" / "python"
     if not python.exists():
         pytest.skip(f"the environment of peer {name} is missing: run tests/tools/setup_peers.py")
@@ -65,13 +68,19 @@ def peer_python(name: str) -> Path:
 
 
 def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
-    """(command, arguments) of a peer, both absolute; `name` is one of PYTHON_PEERS, NODE_PEERS or NPM_SERVERS,
-    evil:<scenario of evil_stdio.py>, telltale, asking (stdio) or demo; `transport` stdio, http, for the first two kinds also "all"
-    (every HTTP face), for everything also sse. Skips the test when the peer is not installed."""
+    """(command, arguments) of a peer, both absolute. Skips the test when the peer is not installed.
+
+    `name` is one of PYTHON_PEERS, NODE_PEERS, NPM_SERVERS or BRIDGES, evil:<scenario of evil_stdio.py>, telltale, demo,
+    evil, protected, slow-start or asking (stdio). `transport` is stdio or http; for the first two kinds also "all"
+    (every HTTP face), for everything also sse, for bridges the name that the bridge uses."""
     if name in NODE_PEERS or name in NPM_SERVERS:
         return _node_command(name, transport)
+    if name in BRIDGES:
+        return _bridge_command(name, transport)
+    if name == "slow-start":
+        return sys.executable, [str(HERE / "slow_start.py"), *_words(peer_command("sdk1"))]
     if name == "demo":
-        return sys.executable, ["-m", "mcpadmin.demo_server"]
+        return "/usr/bin/env", [f"PYTHONPATH={HERE.parents[1]}", sys.executable, "-m", "mcpadmin.demo_server"]
     if name.startswith("evil:"):
         return sys.executable, [str(HERE / "evil_stdio.py"), name.removeprefix("evil:")]
     if name == "asking":
@@ -85,6 +94,43 @@ def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
     if name not in PYTHON_PEERS:
         raise ValueError(f"no peer is called {name!r}")
     return str(peer_python(name)), [str(HERE / f"{PYTHON_PEERS[name]}_server.py"), transport]
+
+
+def _words(command: tuple[str, list[str]]) -> list[str]:
+    return [command[0], *command[1], "--seconds"]
+
+
+def _bridge_command(name: str, transport: str) -> tuple[str, list[str]]:
+    """An HTTP bridge in front of the Python SDK's stdio peer. mcp-remote is the reverse: stdio in front of a URL that
+    the caller appends. mcp-grafana is a server itself."""
+    node = shutil.which("node")
+    behind, arguments = peer_command("sdk1")
+    if name in ("supergateway", "mcp-remote"):
+        script = HERE / "node_modules" / name / "dist" / ("index.js" if name == "supergateway" else "proxy.js")
+        if node is None or not script.exists():
+            pytest.skip(f"node or the peer {name} is missing: run tests/tools/setup_peers.py")
+        if name == "mcp-remote":
+            return node, [str(script)]
+        stateful = ["--stateful"] if transport == "streamableHttp" else []
+        return node, [
+            str(script),
+            "--stdio",
+            shlex.join([behind, *arguments]),
+            "--outputTransport",
+            transport,
+            *stateful,
+        ]
+    program = peer_python("bridges").parent / name
+    if name == "mcp-proxy":
+        return str(program), ["--", behind, *arguments]
+    return str(program), ["-t", transport]
+
+
+def _bridge_port(name: str, args: list[str], port: int) -> list[str]:
+    """The arguments of a bridge, with the port that it listens on."""
+    if name == "mcp-grafana":
+        return [*args, "--address", f"127.0.0.1:{port}"]
+    return [*args, "--port", str(port)] if name == "supergateway" else ["--port", str(port), *args]
 
 
 def _node_command(name: str, transport: str) -> tuple[str, list[str]]:
@@ -112,7 +158,7 @@ class Peer:
         return self.process.pid
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL after 5 s; does nothing to a peer that is gone."""
+        """Send SIGTERM, then SIGKILL after 5 s. Does nothing to a peer that has exited."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -125,16 +171,19 @@ class Peer:
         self.process.wait(STOP_SECONDS)
 
     def seen(self) -> list[dict]:
-        """What the evil HTTP peer was asked so far: dicts of verb, path, method and headers."""
+        """The requests that the evil HTTP peer received: dicts of verb, path, method and headers."""
         with urllib.request.urlopen(f"{self.url}/seen", timeout=10) as response:
             return json.load(response)
 
 
 def start_peer(name: str, transport: str = "http", *, port: int = 0, env: Mapping[str, str] | None = None) -> Peer:
-    """Start a peer over HTTP and wait until it accepts connections; the caller stops it."""
+    """Start a peer over HTTP and wait until it accepts connections. The caller stops it."""
     command, args = peer_command(name, transport)
     if name in PYTHON_PEERS or name in NODE_PEERS or name in ("evil", "telltale", "protected"):
         args = [*args, "--port", str(port)]
+    if name in BRIDGES:
+        port = port or free_port()
+        args = _bridge_port(name, args, port)
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
     if name == "everything":
         environment["PORT"] = str(port or free_port())
@@ -149,8 +198,8 @@ def start_peer(name: str, transport: str = "http", *, port: int = 0, env: Mappin
     )
     peer = Peer(process)
     try:
-        peer.url = _await_url(peer)
-    except BaseException:  # whatever went wrong, no process is left behind
+        peer.url = _await_port(peer, port) if name in BRIDGES else _await_url(peer)
+    except BaseException:  # whatever the cause, leave no process behind
         peer.stop()
         raise
     return peer
@@ -160,7 +209,7 @@ def start_peer(name: str, transport: str = "http", *, port: int = 0, env: Mappin
 def run_peer(
     name: str, transport: str = "http", *, port: int = 0, env: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """The URL of a peer that runs as long as the block; `evil` yields its base URL (add the scenario)."""
+    """The URL of a peer that runs while the block does. `evil` yields its base URL (append the scenario)."""
     if transport != "http":
         raise ValueError("stdio peers are started by their client: use peer_command()")
     peer = start_peer(name, port=port, env=env)
@@ -168,6 +217,19 @@ def run_peer(
         yield peer.url
     finally:
         peer.stop()
+
+
+def _await_port(peer: Peer, port: int) -> str:
+    """Wait for a program that does not announce its port on stderr."""
+    threading.Thread(target=_drain, args=(peer, queue.Queue()), daemon=True).start()
+    deadline = time.monotonic() + READY_SECONDS
+    while peer.process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return f"http://127.0.0.1:{port}/mcp"
+        except OSError:
+            time.sleep(0.05)  # another process listens, so poll
+    raise RuntimeError(f"the peer did not become ready; its stderr:\n{''.join(peer.lines[-40:])}")
 
 
 def _await_url(peer: Peer) -> str:

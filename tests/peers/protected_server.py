@@ -1,11 +1,14 @@
-"""An MCP server of the official SDK behind the SDK's own authorization server, in one process: `--port N`.
+"""An MCP server of the official SDK behind the SDK's authorization server, in one process: `--port N`.
 
-Every person consents at once. What was asked of the authorization server is a line of JSON in `PROTECTED_LOG`.
-With `PROTECTED_ACCOUNT` its token endpoint knows that service account and nobody else (service_accounts.py); with
-`PROTECTED_METHOD` it says that clients authenticate in this way alone; with `PROTECTED_DPOP` that it takes proofs of
-possession, so that clients make a key, although it looks at none and its tokens are bearer tokens.
-With `PROTECTED_ISSUER_KEY` it gives tokens for what others signed (federation.py).
-With `PROTECTED_STEP_UP` the tool `publish` needs the scope `write` besides; "never" refuses it with any.
+Every person consents at once. `PROTECTED_LOG` gets a line of JSON for each request to the authorization server.
+
+- `PROTECTED_ACCOUNT`: the token endpoint accepts only this service account (service_accounts.py).
+- `PROTECTED_METHOD`: the metadata announces only this method of client authentication.
+- `PROTECTED_DPOP`: the metadata announces proofs of possession, so that clients create a key. The server checks no
+  proof, and its tokens are bearer tokens.
+- `PROTECTED_ISSUER_KEY`: it issues tokens for assertions signed by others (federation.py).
+- `PROTECTED_STEP_UP`: the tool `publish` also needs the scope `write`; with "never" it is refused whatever the scopes.
+
 `POST /control/expire` ends every access token, `POST /control/revoke` every grant. Runs in the environment of sdk2.
 """
 
@@ -156,7 +159,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
 
 class StepUp:
-    """Refuses a call of `publish` with a token that may not write (RFC 6750 section 3.1), before the SDK sees it."""
+    """Refuses a call of `publish` whose token lacks the scope `write` (RFC 6750 section 3.1). The SDK never sees it."""
 
     def __init__(self, app: Any, provider: Provider, base: str) -> None:
         self._app, self._provider, self._base = app, provider, base
@@ -183,7 +186,7 @@ async def _next(waiting: list[dict[str, Any]], receive: Any) -> Any:
 
 
 def metadata(port: int) -> dict[str, Any]:
-    """What the SDK says of its authorization server, with what the environment adds."""
+    """The SDK's authorization server metadata, with the additions that the environment requests."""
     base = f"http://127.0.0.1:{port}"
     made = build_metadata(AnyHttpUrl(base), None, OPTIONS, RevocationOptions())
     said = made.model_dump(mode="json", exclude_none=True) | {"issuer": base}
@@ -197,8 +200,8 @@ def metadata(port: int) -> dict[str, Any]:
 def build(port: int, provider: Provider) -> MCPServer:
     base = f"http://127.0.0.1:{port}"
     auth = AuthSettings(
-        issuer_url=base,  # type: ignore[arg-type]  # pydantic reads it
-        resource_server_url=f"{base}/mcp",  # type: ignore[arg-type]  # read as a URL
+        issuer_url=base,  # type: ignore[arg-type]  # pydantic converts it
+        resource_server_url=f"{base}/mcp",  # type: ignore[arg-type]  # converted to a URL
         client_registration_options=OPTIONS,
         required_scopes=["tools"],
         validate_token_resource=True,
@@ -242,11 +245,11 @@ def main() -> None:
         return JSONResponse({})
 
     async def tokens(request: Request) -> JSONResponse:
-        """All that are valid now, for a test that looks for them elsewhere."""
+        """All tokens that are valid now, for a test that searches for them elsewhere."""
         return JSONResponse([*provider.access, *provider.refresh, *provider.assertions()])
 
     async def client(request: Request) -> JSONResponse:
-        """A client that is registered by hand."""
+        """Register a client manually."""
         known = OAuthClientInformationFull.model_validate(await request.json())
         provider.clients[str(known.client_id)] = known
         return JSONResponse({})

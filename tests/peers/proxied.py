@@ -1,4 +1,4 @@
-"""A fault proxy in a process of its own, told by a small HTTP port.
+"""A fault proxy in a separate process, controlled through a small HTTP port.
 
     with proxied("127.0.0.1", 8080) as proxy: proxy.url; proxy.black_hole(); proxy.clear()
     python -m tests.peers.proxied HOST PORT     prints the proxy's URL and the control port's on stderr
@@ -58,7 +58,7 @@ async def _obey(proxy: FaultProxy, verb: str, path: str, body: bytes) -> tuple[i
 
 
 class Remote:
-    """A proxy in another process, by its control port."""
+    """Controls a proxy in another process through its control port."""
 
     def __init__(self, address: str, control_url: str) -> None:
         self.url, self._control = address, control_url
@@ -67,7 +67,7 @@ class Remote:
         self._ask("POST", "/toxics", {"type": kind, "stream": stream, "attributes": attributes})
 
     def black_hole(self) -> None:
-        """Nothing passes in either direction, and nobody is told."""
+        """Let nothing pass in either direction, without closing anything."""
         self.add("timeout", "upstream")
         self.add("timeout", "downstream")
 

@@ -1,6 +1,6 @@
 """The HTTP faces of a server on SDK 1.x: Streamable HTTP with and without sessions, HTTP+SSE, WebSocket.
 
-Which of them exist depends on the SDK: Streamable HTTP came with 1.8.
+Which ones exist depends on the SDK: Streamable HTTP came with 1.8.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ def http_face(build: Build) -> Any:
 
 
 def all_faces(build: Build) -> Starlette:
-    """/mcp, /stateless/mcp, /sse and /ws of one process."""
+    """Serve /mcp, /stateless/mcp, /sse and /ws in one process."""
     server = build()
     routes: list[Any] = [*_sse_routes(server), WebSocketRoute("/ws", _WebSocketFace(server))]
     managers = []
@@ -57,7 +57,7 @@ def _sse_routes(server: Any) -> list[Any]:
 
 
 class _WebSocketFace:
-    """An ASGI application, so that Starlette hands over the raw channel."""
+    """An ASGI application, so that Starlette passes on the raw channel."""
 
     def __init__(self, server: Any) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""What the older ones of the SDK 1.x lack, made good so that one toolbox serves all of them."""
+"""Compensates for what older SDK 1.x releases lack, so that one toolbox serves all of them."""
 
 import inspect
 from collections.abc import Callable
@@ -34,8 +34,10 @@ def _known(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str,
 
 
 def _mend_progress() -> None:
-    """Before SDK 1.9 progress carried no message. Up to 1.12 it goes out on the stream of no request, which a server
-    without sessions does not have."""
+    """Patch `report_progress` of older SDKs.
+
+    Before SDK 1.9 progress had no message. Up to 1.12 it is not related to a request, and a server without sessions has
+    no stream for such messages."""
     plain = Context.report_progress
     messages = "message" in inspect.signature(plain).parameters
 

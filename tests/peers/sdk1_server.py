@@ -1,4 +1,4 @@
-"""A peer written with the official Python SDK 1.x, whichever of them its environment holds: legacy era only."""
+"""A peer written with the official Python SDK 1.x, in the release that its environment holds: legacy era only."""
 
 import inspect
 import weakref
@@ -21,7 +21,7 @@ def rpc_error() -> McpError:
 
 
 def answer_rpc_error_below_the_sdk(server: FastMCP) -> None:
-    """SDK 1.x turns whatever a tool raises into isError; only its low-level handler can answer an error."""
+    """SDK 1.x turns every exception of a tool into isError. Only its low-level handler can respond with an error."""
     handlers = server._mcp_server.request_handlers
     original = handlers[CallToolRequest]
 
@@ -51,7 +51,7 @@ def declare_completion(server: FastMCP) -> None:
 
 
 class Listeners:
-    """What each client session wants to hear of; the SDK keeps neither levels nor subscriptions."""
+    """The log level and subscriptions of each client session. The SDK stores neither."""
 
     def __init__(self, server: FastMCP) -> None:
         self._low = server._mcp_server
@@ -100,7 +100,7 @@ class Listeners:
         try:
             await session.send_resource_updated(uri)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._followers.pop(session, None)  # that client has left
+            self._followers.pop(session, None)  # that client has disconnected
 
 
 def _knows_related(method: Any) -> bool:
@@ -116,7 +116,7 @@ def build(*, stateless: bool = False) -> FastMCP:
     listeners = Listeners(server)
     listeners.declare_logging()
     talk = Talk(context=Context, log=listeners.log)
-    if not stateless:  # a stateless server has nobody to ask and nobody to notify
+    if not stateless:  # a stateless server can send neither requests nor change notifications
         listeners.declare_subscribing()
         person = ask_person if hasattr(Context, "elicit") else None
         talk = Talk(Context, listeners.log, listeners.updated, ask_model, person)

@@ -52,7 +52,7 @@ async def ask_person(answer: Annotated[ElicitationResult[City], Resolve(the_form
 
 
 class Legacy:
-    """Levels and subscriptions of legacy sessions, which the SDK leaves to the server."""
+    """Log levels and subscriptions of legacy sessions, which the SDK leaves to the server."""
 
     def __init__(self, server: MCPServer) -> None:
         self._server = server
@@ -84,7 +84,7 @@ class Legacy:
             await ctx.log(level, text, logger_name="peer")
 
     async def updated(self, ctx: Context, uri: str) -> None:
-        """Modern clients hear it on their listen streams, legacy ones on the session that subscribed."""
+        """Notify modern clients on their listen streams and legacy ones on the session that subscribed."""
         await ctx.notify_resource_updated(uri)
         for session, uris in self._followers.values():
             if uri in uris:
@@ -107,7 +107,7 @@ def build(*, stateless: bool = False) -> MCPServer:
 
     legacy = Legacy(server)
     legacy.declare(stateless=stateless)
-    # Without sessions a legacy client can be asked nothing, and the tools are the same for both eras.
+    # Without sessions, the server cannot send requests to a legacy client, and both eras share one set of tools.
     asking = {} if stateless else {"ask_model": ask_model, "ask_person": ask_person}
     install_conversations(server, Talk(Context, legacy.log, legacy.updated, **asking))
     return server

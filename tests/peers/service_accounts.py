@@ -1,7 +1,8 @@
-"""The token endpoint for a service account, which the official SDK's own does not know (RFC 6749 section 4.4).
+"""The token endpoint for a service account, which the official SDK's endpoint does not support (RFC 6749 section 4.4).
 
-`PROTECTED_ACCOUNT` is "id:secret"; with `PROTECTED_ACCOUNT_KEY`, a public key as PEM, an assertion of the private one is
-asked for in place of the secret (RFC 7523 section 3). `PROTECTED_METHOD`: the one way of authentication that is taken.
+`PROTECTED_ACCOUNT` is "id:secret". With `PROTECTED_ACCOUNT_KEY`, a public key as PEM, the endpoint requires an
+assertion signed with the private key instead of the secret (RFC 7523 section 3). `PROTECTED_METHOD` names the only
+method of authentication that it accepts.
 """
 
 import base64
@@ -26,7 +27,7 @@ class Account:
         self._used: set[str] = set()
 
     def shown(self, request: Request, form: FormData) -> tuple[str, bool]:
-        """(how the client authenticates, whether it is the account)"""
+        """(the client's authentication method, whether the client is the account)"""
         how, right = self._looked_at(request.headers.get("authorization", ""), form)
         return how, right and self._wanted in ("", how)
 
@@ -42,7 +43,7 @@ class Account:
         return not self._key and (identity, secret) == (self.identity, self._secret)
 
     def _signed(self, form: FormData) -> bool:
-        """Each assertion counts once, for this server alone."""
+        """Each assertion is valid once, and only for this server."""
         if not self._key or form.get("client_assertion_type") != _ASSERTION:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Starts a peer as `stdio`, `http --port N` or `all --port N` (every HTTP face), the same for each SDK."""
+"""Serves a peer as `stdio`, `http --port N` or `all --port N` (every HTTP face), the same for each SDK."""
 
 import argparse
 import socket
@@ -10,7 +10,7 @@ import uvicorn
 
 
 class AnnouncingServer(uvicorn.Server):
-    """Prints its URL on stderr once it accepts connections, so that a test need not poll."""
+    """Prints its URL on stderr once it accepts connections, so that tests need not poll."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)

@@ -1,4 +1,4 @@
-"""A correct server that tells what it was given: its environment over stdio, its request's headers over HTTP.
+"""A correct server that reveals what it received: its environment over stdio, its request's headers over HTTP.
 
     python telltale.py                  over stdio
     python telltale.py http [--port N]  prints its URL on stderr when ready
@@ -52,7 +52,7 @@ def _greeting(given: dict[str, str]) -> dict[str, Any]:
 
 
 def answer(message: dict[str, Any], given: dict[str, str]) -> dict[str, Any] | None:
-    """None for a notification."""
+    """The response; None for a notification."""
     if "id" not in message or "method" not in message:
         return None
     method = message["method"]

@@ -1,4 +1,4 @@
-"""Each toxic does what its name says, in the direction it was put on, also to connections that are open already."""
+"""Each toxic does what its name says, in its direction, and also affects open connections."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 
 class Echo:
-    """Says back what it hears, and what it heard."""
+    """Echoes what it receives and keeps a copy."""
 
     def __init__(self) -> None:
         self.heard = b""

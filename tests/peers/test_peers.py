@@ -1,4 +1,4 @@
-"""The peers are what other tests lean on, so they are judged first: do they start, answer, misbehave as told, stop?"""
+"""The peers, on which other tests depend, start, respond, misbehave as requested and stop."""
 
 import json
 import os

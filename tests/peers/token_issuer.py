@@ -1,4 +1,4 @@
-"""Whoever signs the tokens that `protected_server.py` trusts: a platform, or an identity provider."""
+"""Signs the tokens that `protected_server.py` trusts, as a platform or an identity provider."""
 
 import time
 from pathlib import Path
@@ -10,14 +10,14 @@ from joserfc.jwk import ECKey
 
 
 def environment(key: ECKey, log: Path, provider_secret: str) -> dict[str, str]:
-    """With which the server trusts `key`."""
+    """The environment that makes the server trust `key`."""
     public = key.public_key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
     trusted = {"PROTECTED_ISSUER_KEY": public, "PROTECTED_PROVIDER_SECRET": provider_secret}
     return {"PROTECTED_LOG": str(log)} | trusted
 
 
 def signed(key: ECKey, audience: str, seconds: int = 600, **more: str) -> str:
-    """A token that ends in `seconds`; `more`: claims, such as another `sub`."""
+    """A token that expires in `seconds`. `more`: claims, such as another `sub`."""
     now = int(time.time())
     claims: dict[str, Any] = {"iss": "https://platform", "sub": "orders", "aud": audience, "iat": now, **more}
     return jwt.encode({"alg": "ES256"}, claims | {"exp": now + seconds}, key)

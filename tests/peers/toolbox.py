@@ -1,6 +1,6 @@
 """The tools, resources and prompts that every Python peer offers, written once for three SDKs.
 
-Runs inside the peers' own environments, so nothing of ours nor of pytest may be imported here.
+Runs in the peers' environments, so it must not import anything of ours or pytest.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ SCRIPT = "<script>window.pwned = 'yes'</script><img src=x onerror=\"window.pwned
 
 @dataclass(frozen=True)
 class Sdk:
-    """What differs between the SDKs: the injected context, their exceptions, their image type."""
+    """The differences between the SDKs: the injected context, their exceptions, their image type."""
 
     context: type
     tool_error: type[Exception]
@@ -38,9 +38,9 @@ class Sum(BaseModel):
 
 
 def record_effect(effect_id: str) -> int:
-    """Append one line to $EFFECT_LOG, durably; return how many lines it then has.
+    """Append one line to $EFFECT_LOG, durably, and return the number of lines.
 
-    This is the server's own count: a test compares it with what the client believes it sent.
+    This is the server's own count. Tests compare it with what the client believes it sent.
     """
     path = os.environ.get("EFFECT_LOG")
     if not path:

@@ -1,12 +1,12 @@
-"""What may be wrong with a connection, in Toxiproxy's vocabulary. Times in milliseconds (`slicer`: microseconds).
+"""Connection faults in Toxiproxy's vocabulary. Times in milliseconds (`slicer`: microseconds).
 
-latency      each chunk arrives `latency` later, give or take `jitter`
+latency      each chunk arrives `latency` later, plus or minus `jitter`
 bandwidth    at most `rate` KB a second
-slow_close   the end of the stream is passed on after `delay`
-timeout      a black hole: nothing gets through; closed after `timeout`, with 0 left open until the toxic is removed
+slow_close   forwards the end of the stream after `delay`
+timeout      a black hole: nothing gets through; closes after `timeout`, with 0 stays open until the toxic is removed
 reset_peer   RST to both sides after `timeout`
-slicer       pieces of `average_size` bytes, give or take `size_variation`, `delay` apart
-limit_data   closed once `bytes` have passed
+slicer       pieces of `average_size` bytes, plus or minus `size_variation`, `delay` apart
+limit_data   closes once `bytes` have passed
 """
 
 import random
@@ -31,7 +31,7 @@ class Toxic:
     kind: str
     stream: Stream = "downstream"
     name: str = ""
-    #: the share of connections that it spoils
+    #: the share of connections that it affects
     toxicity: float = 1.0
     attributes: dict[str, float] = field(default_factory=dict)
 
@@ -58,20 +58,20 @@ class Toxic:
 
     @classmethod
     def read(cls, wire: dict[str, Any]) -> "Toxic":
-        """From the JSON of the control port. Raises ValueError."""
+        """Parse the JSON of the control port. Raises ValueError."""
         attributes = {str(name): float(value) for name, value in (wire.get("attributes") or {}).items()}
         stream, toxicity = wire.get("stream", "downstream"), float(wire.get("toxicity", 1.0))
         return cls(str(wire.get("type", "")), stream, str(wire.get("name", "")), toxicity, attributes)
 
 
 def late(toxics: list[Toxic], dice: random.Random) -> float:
-    """Seconds that a chunk is held back."""
+    """The seconds by which to delay a chunk."""
     delays = [max(0.0, one["latency"] + dice.uniform(-1, 1) * one["jitter"]) for one in toxics if one.kind == "latency"]
     return sum(delays) / 1000
 
 
 def pieces(chunk: bytes, toxics: list[Toxic], dice: random.Random) -> Iterator[tuple[bytes, float]]:
-    """The chunk as it leaves: each piece, and the seconds to wait after it."""
+    """Split the chunk into pieces, each with the seconds to wait after it."""
     slicer = next((one for one in toxics if one.kind == "slicer"), None)
     rate = min((one["rate"] for one in toxics if one.kind == "bandwidth"), default=float("inf")) * 1000
     for piece in [chunk] if slicer is None else _slices(chunk, slicer, dice):

@@ -1,4 +1,4 @@
-"""The form of a service account, filled in and refused: nothing secret comes back into it."""
+"""The form of a service account, filled in and refused: no secret returns into it."""
 
 from playwright.sync_api import Page
 

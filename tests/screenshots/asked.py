@@ -1,4 +1,4 @@
-"""Questions of servers for the pictures of the inbox; run in the product's own shell, so that its rows are right."""
+"""Seeds server requests for the screenshots of the inbox. Runs in the product's shell, so that its rows are right."""
 
 SEED = """
 import uuid
@@ -56,12 +56,12 @@ asked = {
     "over": answered(a_question(refund, **kept, delivered_at=timezone.now()), {"reason": "late", "amount": 129}, "bob"),
 }
 answered(a_question(refund, **kept), None, "bob", "declined")
-answered(a_question(refund, **kept, detail="Nobody answered in time. The server was told."), None, "", "expired")
+answered(a_question(refund, **kept, detail="Not answered in time. The server was notified."), None, "", "expired")
 print("ASKED", *(f"{name}={question.uid}" for name, question in asked.items()))
 """
 
 
 def seeded(output: str) -> dict[str, str]:
-    """Name -> uid, from what the seed printed."""
+    """Parse name -> uid from the output of the seed."""
     (line,) = [line for line in output.splitlines() if line.startswith("ASKED ")]
     return dict(word.split("=", 1) for word in line.split()[1:])

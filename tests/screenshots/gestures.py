@@ -1,4 +1,4 @@
-"""What is done on a page before its picture is taken."""
+"""Interactions that prepare a page for its screenshot."""
 
 from collections.abc import Callable
 
@@ -80,7 +80,7 @@ def get_prompt(page: Page) -> None:
 
 
 def open_sections(page: Page) -> None:
-    """Choices with their lines, a refused root, and the limits."""
+    """Fill the sections: choices with descriptions, a refused root, and the limits."""
     page.get_by_label("Transport").select_option("websocket")
     page.get_by_label("Protocol era").select_option("legacy")
     page.locator("[name='roots-0-uri']").fill("https://not-a-folder.example/")
@@ -127,7 +127,7 @@ def post_too_much(page: Page) -> None:
       }
       form.submit();
     }""")
-    page.get_by_role("heading", name="The request could not be read").wait_for()
+    page.get_by_role("heading", name="Bad request").wait_for()
 
 
 def click(selector: str) -> Callable[[Page], None]:
@@ -140,12 +140,12 @@ def send_nothing(page: Page) -> None:
 
 
 def open_removed(page: Page) -> None:
-    """What is gone: below the list, on a phone below the picker."""
+    """Open the removed definitions: below the list, on a phone below the picker."""
     page.locator("details.gone").evaluate_all("found => found.forEach((details) => { details.open = true })")
 
 
 def choose_credential(page: Page) -> None:
-    """What is offered follows the transport and the address that are typed."""
+    """Choose a transport, which decides which credentials the page offers, and select one."""
     page.get_by_label("Transport").select_option("stdio")
     page.locator("[data-credentials]").get_by_role("checkbox").check()
 
@@ -157,7 +157,7 @@ def open_event(page: Page) -> None:
 
 
 def settle_scroll(page: Page) -> None:
-    """The theme scrolls smoothly to an anchor; a picture in the middle of it shows neither end."""
+    """Wait for smooth scrolling to end. A screenshot in the middle of it shows neither end."""
     page.wait_for_function(
         "() => new Promise(done => { const y = scrollY; setTimeout(() => done(y === scrollY), 150) })"
     )

@@ -1,4 +1,4 @@
-"""A configuration for the pictures of an import: something new, something known, something needed, something wrong."""
+"""A configuration for the screenshots of an import: a new entry, a known one, one with a missing value, a bad one."""
 
 import json
 
@@ -31,16 +31,16 @@ _CONFIGURATION = {
 def preview_import(page: Page) -> None:
     page.get_by_label("Configuration").fill(json.dumps(_CONFIGURATION))
     page.get_by_role("button", name="Preview").click()
-    page.get_by_role("heading", name="What the import would do").wait_for()
+    page.get_by_role("heading", name="Import preview").wait_for()
 
 
 def apply_import(page: Page) -> None:
-    """Only what is refused is decided, so that taking the picture again finds the same product."""
+    """Skip every importable entry, so that repeating the screenshot finds the same product."""
     preview_import(page)
     for skipped in ("github", "linear"):
-        page.get_by_role("group", name=f"What to do with {skipped}").get_by_label("Skip").check()
+        page.get_by_role("group", name=f"Action for {skipped}").get_by_label("Skip").check()
     page.get_by_role("button", name="Import", exact=True).click()
-    page.get_by_role("heading", name="What became of the import").wait_for()
+    page.get_by_role("heading", name="Import result").wait_for()
 
 
 def refuse_import(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""What may not be on any page: the reasons for which `make screenshots` fails."""
+"""Faults that no page may have: the reasons for which `make screenshots` fails."""
 
 from typing import Any
 
@@ -8,7 +8,9 @@ from playwright.sync_api import Page
 _OVERFLOW = """() => {
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= width) return [];
-  const wide = [...document.body.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > width + 1);
+  const clipped = (e) => e && e !== document.body && (getComputedStyle(e).overflowX !== 'visible' || clipped(e.parentElement));
+  const wide = [...document.body.querySelectorAll('*')]
+    .filter(e => e.getBoundingClientRect().right > width + 1 && !(getComputedStyle(e).position === 'static' && clipped(e.parentElement)));
   return ['the page is ' + document.documentElement.scrollWidth + ' px wide in a window of ' + width]
     .concat(wide.slice(0, 5).map(e => 'too wide: ' + e.tagName.toLowerCase() + '.' + e.className));
 }"""
@@ -24,5 +26,5 @@ def accessibility(page: Page) -> list[str]:
 
 
 def problems(page: Page, complaints: list[str]) -> list[str]:
-    """`complaints`: console errors (CSP reports among them), exceptions and requests to other hosts."""
+    """`complaints`: console errors (including CSP reports), exceptions and requests to other hosts."""
     return [*complaints, *overflow(page), *accessibility(page)]

@@ -1,4 +1,4 @@
-"""The pages that `make screenshots` takes: one row a page. Add a row for each new page."""
+"""The pages that `make screenshots` captures, one row each. Add a row for each new page."""
 
 from tests.screenshots.accounts import refuse_account
 from tests.screenshots.gestures import (
@@ -136,6 +136,9 @@ SHOTS = [
     ),
     Shot("server-sign-in", lambda world: f"/servers/{world.websocket}/sign-in/"),
     Shot("sign-in-refused", at("/sign-in/callback/?state=unknown"), allow=("400",)),
+    Shot("jobs-empty", at("/jobs/"), Stage.EMPTY),
+    Shot("jobs", at("/jobs/")),
+    Shot("rotate-keys", at("/jobs/rotate-keys/")),
     Shot("audit", at("/audit/")),
     Shot("audit-range", at("/audit/?outcome=ok&since=2026-01-01T00:00"), prepare=click("[data-pop] summary")),
     Shot("audit-drawer", at("/audit/"), prepare=open_event),

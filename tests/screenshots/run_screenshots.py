@@ -1,4 +1,4 @@
-"""`make screenshots`: every page of pages.py at two widths in two themes, into tests/screenshots/out/.
+"""`make screenshots`: captures every page of pages.py at two widths in two themes, into tests/screenshots/out/.
 
 One page only: make screenshots ARGS="-k audit"
 """
@@ -32,7 +32,7 @@ MATRIX = [
 
 
 class Product:
-    """A product that is brought to the stage that a page needs, never back."""
+    """A product that advances to the stage that a page needs, and never goes back."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -44,7 +44,7 @@ class Product:
         self._stuck = ""
 
     def reach(self, stage: Stage) -> None:
-        """A stage that could not be reached is not tried again: every page that needs it fails at once."""
+        """Reach a stage. After a failure there is no second attempt: every page that needs the stage fails at once."""
         stages = list(Stage)
         while stages.index(self._reached) < stages.index(stage):
             if self._stuck:
@@ -53,7 +53,7 @@ class Product:
             self._stuck = f"the product never came to the stage of {following.value}; see the first failure"
             try:
                 self._steps[following](self)
-            except Exception as problem:  # whatever it was, the product's own words explain it
+            except Exception as problem:  # whatever the cause, the product's output explains it
                 problem.add_note(f"the product said:\n{self.stack.output[-6000:]}")
                 raise
             self._reached, self._stuck = following, ""
@@ -81,7 +81,7 @@ def product(browser: Browser) -> Iterator[Product]:
 
 
 def settle(page: Page) -> None:
-    """Fonts are there and the live connection had its moment."""
+    """Wait for the fonts and give the live connection a moment."""
     page.evaluate("document.fonts.ready.then(() => true)")
     page.wait_for_timeout(400)
 

@@ -1,4 +1,4 @@
-"""What a row of the pages to take says."""
+"""The rows that describe which pages to capture."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,26 +9,26 @@ from playwright.sync_api import Page
 
 @dataclass
 class World:
-    """What the seeded product holds; paths are built from it."""
+    """The content of the seeded product, from which paths are built."""
 
     setup_link: str = ""
     server: str = ""  # slug of the demo server
-    succeeded: str = ""  # uid of a call that went well
-    failed: str = ""  # uid of a call whose tool said isError
+    succeeded: str = ""  # uid of a successful call
+    failed: str = ""  # uid of a call whose tool returned isError
     audit: int = 0  # sequence number of an audit event about a call
-    websocket: str = "old-sockets"  # slugs of servers that are registered and never opened
+    websocket: str = "old-sockets"  # slugs of servers that are registered but never opened
     archived: str = "retired"
     watched: str = ""  # uids of subscriptions: to text, with gaps and a webhook; to JSON, refused
     refused: str = ""
     failing: str = "broken"  # its command ends at once
     labelled: str = "embeddings"  # names a label that no worker carries
     paused: str = "held-back"
-    credential: str = ""  # uid of one that a server uses, and whose server then moved
-    questions: dict[str, str] = field(default_factory=dict)  # of the inbox: name in asked.py to uid
+    credential: str = ""  # uid of a credential that a server used before its address changed
+    questions: dict[str, str] = field(default_factory=dict)  # requests in the inbox: name in asked.py -> uid
 
 
 class Stage(Enum):
-    """How far the product's first day has come; pages are taken in this order."""
+    """The stages of the product's first day. Pages are captured in this order."""
 
     FRESH = "no administrator"
     EMPTY = "an administrator and no server"
@@ -41,9 +41,9 @@ class Shot:
     path: Callable[[World], str]
     stage: Stage = Stage.FILLED
     signed_in: bool = True
-    guest: bool = False  # seen by somebody who may only look
-    prepare: Callable[[Page], None] | None = None  # opens a menu, fills a field; before the picture
-    allow: tuple[str, ...] = field(default=())  # words of console errors that belong to the page
+    guest: bool = False  # seen by a user who may only view
+    prepare: Callable[[Page], None] | None = None  # opens a menu or fills a field before the screenshot
+    allow: tuple[str, ...] = field(default=())  # substrings of console errors that belong to the page
 
 
 def at(path: str) -> Callable[[World], str]:

@@ -1,4 +1,4 @@
-"""Subscriptions for the pictures: one that is alive, by the pages, and two with a past, as rows."""
+"""Subscriptions for the screenshots: a live one, created through the pages, and two with a history, created as rows."""
 
 from playwright.sync_api import Page, expect
 
@@ -9,9 +9,9 @@ LISTENING_MS = 40_000
 _PAST = """
 import json
 from sessions.models import McpSession, Subscription
-from sessions.domain.commands import shared_session
+from sessions.connections.commands import shared_session
 from servers.models import Server
-from tests.sessions.subscription_rows import add_gap, add_hours, add_version, make_subscription
+from tests.sessions.subscriptions.rows import add_gap, add_hours, add_version, make_subscription
 
 session = shared_session(Server.objects.get(slug={slug!r}))
 config = make_subscription(session, "file:///etc/station.toml", title="Station", webhook_url="https://hooks.example.com/mcp")
@@ -38,7 +38,7 @@ print(config.uid, orders.uid)
 
 
 def subscribe(page: Page, server: str) -> None:
-    """To the demo server's clock, on its page."""
+    """Subscribe to the demo server's clock on its page."""
     page.goto(f"/servers/{server}/resources/?uri={CLOCK}")
     place = page.locator("[data-subscribe]")
     place.get_by_role("button", name="Subscribe").click()
@@ -46,6 +46,6 @@ def subscribe(page: Page, server: str) -> None:
 
 
 def with_a_past(stack: Stack, slug: str) -> tuple[str, str]:
-    """Of a server that is never opened; the uids of one of text and one of JSON."""
+    """Seed two subscriptions of a server that is never opened. Returns the uids of the text one and the JSON one."""
     text, structure = stack.shell(_PAST.format(slug=slug)).split()[-2:]
     return text, structure

@@ -1,4 +1,4 @@
-"""Brings a product from its first minute to one with a server and calls, through its own pages."""
+"""Takes a new product to one with servers and calls, through its own pages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +22,11 @@ CALLS = (
     ("add", {"a": "2", "b": "3"}),
 )
 
-#: the demo server once offered another `add`, and a tool that it does not offer now
+#: the demo server once offered a different `add`, and a tool that it no longer offers
 CHANGED_TOOLS = """
 import json
 from django.utils import timezone
-from servers.domain.catalog import definitions, store_listing
+from servers.definitions.versions import definitions, store_listing
 from servers.models import Server
 server = Server.objects.get(slug="{slug}")
 now = [json.loads(row.body) for row in definitions(server, "tool")]
@@ -41,28 +41,28 @@ for listing in (before, now):
 """
 
 
-#: one in use, one that nobody uses
+#: one credential in use, one unused
 CREDENTIALS = """
 from django.contrib.auth.models import User
 from servers.audit.record import SYSTEM, Actor
-from servers.domain import credentials, issuers
-from servers.domain.credential_parts import Parts
+from servers.credentials import issuers, vault
+from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind
 from servers.models import Server
 from servers.secret import Secret
 ada = User.objects.get(username="{admin}")
 server = Server.objects.get(slug="{slug}")
 token = Parts(CredentialKind.BEARER, dict(), dict(token=Secret("token-of-a-picture")))
-used = credentials.create(SYSTEM, ada, "Sockets token", token, server.url)
-credentials.attach(SYSTEM, ada, server, used)
+used = vault.create(SYSTEM, ada, "Sockets token", token, server.url)
+vault.attach(SYSTEM, ada, server, used)
 value = Parts(CredentialKind.ENVIRONMENT, dict(variable="API_TOKEN"), dict(value=Secret("value-of-a-picture")))
-credentials.create(SYSTEM, ada, "Token of the night shift", value)
+vault.create(SYSTEM, ada, "Token of the night shift", value)
 issuers.expect(SYSTEM, ada, server, "https://login.example.com/tenant/", "https://login.example.com/tenant")
 own = Server.objects.create(slug="calendar", name="Calendar", transport="streamable_http", enabled=False,
     url="https://calendar.example.com/mcp", signs_in_as="either")
 own.identities.create()
 token = Parts(CredentialKind.BEARER, dict(), dict(token=Secret("own-token-of-a-picture")))
-credentials.create_own(Actor.of_user(ada), ada, own, token)
+vault.create_own(Actor.of_user(ada), ada, own, token)
 print(used.uid)
 """
 
@@ -76,7 +76,7 @@ def signed_in_page(browser: Browser, stack: Stack) -> Iterator[Page]:
 
 
 def fill(browser: Browser, stack: Stack, world: World) -> None:
-    """Add the demo server, run some of its tools, and note in `world` where the rows are."""
+    """Add the demo server, run some of its tools, and store the ids of the rows in `world`."""
     with signed_in_page(browser, stack) as page:
         page.goto("/servers/")
         page.get_by_role("button", name="demo server").click()
@@ -91,12 +91,13 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
         world.watched, world.refused = subscriptions.with_a_past(stack, world.websocket)
         register_troubled(page, stack, world)
     stack.shell(CHANGED_TOOLS.format(slug=world.server))
+    stack.shell(JOBS)
     note_rows(stack, world)
     world.credential = stack.shell(CREDENTIALS.format(admin=ADMIN[0], slug=world.websocket)).split()[-1]
 
 
 def register_others(page: Page, stack: Stack, world: World) -> None:
-    """Servers that are never opened."""
+    """Register servers that are never opened."""
     common = ("register_server", "--user", ADMIN[0], "--disabled")
     socket = ("--url", "wss://legacy.example.com/ws", "--era", "legacy", "--root", "/srv/data=Data")
     stack.manage(*common, "--name", "Old sockets", *socket, "--tag", "legacy")
@@ -106,8 +107,30 @@ def register_others(page: Page, stack: Stack, world: World) -> None:
     page.wait_for_url("**/servers/")
 
 
+#: one job in each state; the heartbeat of the running one lies in the future, so that it never counts as dead
+JOBS = """
+from datetime import timedelta
+from django.utils import timezone
+from servers.models import BackgroundJob
+now = timezone.now()
+BackgroundJob.objects.all().delete()
+def job(kind, state, **fields): BackgroundJob.objects.create(kind=kind, state=state, **fields)
+ended = now - timedelta(minutes=3)
+over = dict(started_at=ended - timedelta(seconds=41), finished_at=ended, attempts=1)
+job("rotation", "failed", requested_name="ada", detail="The key ring lacks k1. Restore the ring first.", **over)
+broken = dict(ok=False, checked=16, first_bad_seq=17, reason="Event 17 is missing.")
+job("verification", "failed", detail="Broken at event 17. Event 17 is missing.", result=broken, **over)
+verified = dict(ok=True, checked=12_345)
+job("verification", "succeeded", requested_name="ada", detail="All 12,345 events verified.", result=verified, **over)
+begun = dict(started_at=now, heartbeat_at=now + timedelta(days=1), attempts=1)
+job("rotation", "running", requested_name="ada", done=800, total=1_500, **begun)
+lost = "The worker stopped responding."
+job("housekeeping", "interrupted", detail=lost, retry_at=now + timedelta(minutes=14), **begun)
+"""
+
+
 def register_troubled(page: Page, stack: Stack, world: World) -> None:
-    """A server that fails, one that no worker may hold, one that is paused."""
+    """Register a failing server, one that no worker may open, and a paused one."""
     common = ("register_server", "--user", ADMIN[0])
     stack.manage(*common, "--name", "Broken", "--", "/bin/sh", "-c", "echo no module named orders >&2; exit 3")
     stack.manage(*common, "--name", "Embeddings", "--worker-label", "gpu", "--", "python3")
@@ -120,7 +143,7 @@ def register_troubled(page: Page, stack: Stack, world: World) -> None:
 
 
 def guest(browser: Browser, stack: Stack) -> Any:
-    """The browser state of somebody who may see servers and nothing else."""
+    """The browser state of a user who may view servers and nothing else."""
     stack.shell(
         "from django.contrib.auth.models import Permission, User\n"
         f"user = User.objects.create_user('guest', password={ADMIN[1]!r})\n"

@@ -1,4 +1,4 @@
-"""The cast: an administrator who may do all, an operator who may register HTTP servers, a visitor who may only look."""
+"""The users: an administrator with all rights, an operator who registers HTTP servers, a visitor who only views."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,13 +17,13 @@ from servers.audit.record import Actor
 
 @pytest.fixture(autouse=True)
 def _a_writer_of_its_own() -> Iterator[None]:
-    """The writer thread keeps a connection; the next test may have another database."""
+    """The writer thread keeps a connection, and the next test may use another database."""
     yield
     writing.reset()
 
 
 def person(name: str, *rights: str, **fields: Any) -> Any:
-    """A user with these codenames of the app `servers`; fetched again, because rights are cached on the object."""
+    """A user with these permissions of the app `servers`. Fetched again, because the object caches its rights."""
     user = get_user_model().objects.create_user(name, password="correct horse battery", **fields)
     user.user_permissions.set(Permission.objects.filter(content_type__app_label="servers", codename__in=rights))
     return get_user_model().objects.get(pk=user.pk)
@@ -51,7 +51,7 @@ def actor(admin: Any) -> Actor:
 
 @pytest.fixture
 def on_postgres(postgres_url: str, django_db_blocker: Any) -> Iterator[None]:
-    """The database `default` of every thread is a fresh PostgreSQL, with our tables."""
+    """Make `default` a fresh PostgreSQL database with our tables, in every thread."""
     sqlite = connections.settings["default"]
     with django_db_blocker.unblock():
         connections["default"].close()
@@ -71,5 +71,5 @@ def on_postgres(postgres_url: str, django_db_blocker: Any) -> Iterator[None]:
 
 def _postgres(url: str) -> dict[str, Any]:
     config = environ.Env.db_url_config(url)
-    config["HOST"] = unquote(config["HOST"])  # a socket's directory stands percent-encoded in a URL
+    config["HOST"] = unquote(config["HOST"])  # a socket directory is percent-encoded in a URL
     return {name: config[name] for name in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT") if name in config}

@@ -1,4 +1,4 @@
-"""The only road from a request to a row."""
+"""Access checks decide which rows and rights each user gets; nothing else leads from a request to a row."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""The command line goes the way of the pages: same rules, same rights, same log."""
+"""The command line follows the same rules, rights and audit log as the pages."""
 
 from io import StringIO
 from typing import Any
@@ -7,13 +7,13 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from servers.audit.record import Actor
-from servers.domain import credentials
-from servers.domain.credential_parts import Parts
-from servers.domain.launch import launch_values
+from servers.credentials import vault as credentials
+from servers.credentials.kinds import Parts
 from servers.enums import AuditAction, CredentialKind, SignsInAs
 from servers.models import AuditEvent, Server
+from servers.registration.launch import launch_values
 from servers.secret import Secret
-from tests.servers.domain.cast import CANARY
+from tests.servers.cast import CANARY
 
 pytestmark = pytest.mark.django_db
 
@@ -54,7 +54,7 @@ def test_a_server_is_given_credentials_of_the_vault_and_says_whose_identity_coun
 
 
 def test_a_user_without_the_right_is_refused_and_that_is_written_down(operator: Any) -> None:
-    with pytest.raises(CommandError, match="may not register commands"):
+    with pytest.raises(CommandError, match="have permission to register commands"):
         register("--", "npx", user="otto")
     assert not Server.objects.exists()
     assert AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY).actor_name == "otto"

@@ -1,4 +1,4 @@
-"""The pages of credentials: all of how one fares, nothing of what it is."""
+"""The credential pages show a credential's whole status and none of its value."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,12 +9,12 @@ from django.test import Client
 from django.utils import timezone
 
 from servers.audit.record import Actor
-from servers.domain import registration
+from servers.credentials.forms.credential import ENTERED, CredentialForm
 from servers.enums import AuditAction
-from servers.forms.credential import ENTERED, CredentialForm
 from servers.models import AuditEvent, Credential, CredentialUse, Server
+from servers.registration import registering
+from tests.servers.cast import header, over_http, over_stdio
 from tests.servers.conftest import person
-from tests.servers.domain.cast import header, over_http, over_stdio
 
 pytestmark = pytest.mark.django_db
 TOKEN = "canary-page-token-5f"
@@ -38,7 +38,7 @@ def ada(browser_of: Callable[[Any], Client], admin: Any) -> Client:
 
 @pytest.fixture
 def server(admin: Any, actor: Actor) -> Server:
-    return registration.register(actor, admin, over_http(url=URL, values=[header("X-Old", "canary-page-row-77")]))
+    return registering.register(actor, admin, over_http(url=URL, values=[header("X-Old", "canary-page-row-77")]))
 
 
 def add(client: Client, kind: str = "bearer", query: str = "", **fields: str) -> Any:
@@ -136,16 +136,16 @@ def test_those_that_need_somebody_stand_first(ada: Client, server: Server) -> No
 
 
 def test_a_moved_server_says_that_its_credential_is_not_sent(ada: Client, admin: Any, actor: Actor) -> None:
-    server = registration.register(actor, admin, over_http(url=URL))
+    server = registering.register(actor, admin, over_http(url=URL))
     add(ada, query=f"&server={server.slug}")
-    registration.change(actor, admin, server, over_http(url="https://elsewhere.example/"), server.version)
-    assert "Not sent: the server moved" in ada.get(f"/servers/{server.slug}/settings/").content.decode()
-    assert "Needed elsewhere" in ada.get("/credentials/").content.decode()
+    registering.change(actor, admin, server, over_http(url="https://elsewhere.example/"), server.version)
+    assert "Not sent: server address changed" in ada.get(f"/servers/{server.slug}/settings/").content.decode()
+    assert "Address changed" in ada.get("/credentials/").content.decode()
 
 
 def test_plain_http_is_marked_on_the_servers_page(ada: Client, admin: Any, actor: Actor) -> None:
-    plain = registration.register(actor, admin, over_http(name="Plain", url="http://127.0.0.1:9/"))
-    local = registration.register(actor, admin, over_stdio(name="Local"))
+    plain = registering.register(actor, admin, over_http(name="Plain", url="http://127.0.0.1:9/"))
+    local = registering.register(actor, admin, over_stdio(name="Local"))
     assert "Not encrypted" in ada.get(f"/servers/{plain.slug}/settings/").content.decode()
     assert "Not encrypted" not in ada.get(f"/servers/{local.slug}/settings/").content.decode()
 
@@ -157,13 +157,13 @@ def test_the_board_takes_the_same_queries_for_any_number_of_rows(
     for number in range(count):
         add(ada, name=f"Key {number}")
     ada.get("/credentials/")
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         ada.get("/credentials/")
 
 
 @pytest.mark.parametrize("kind", [kind.value for kind in ENTERED])
 def test_no_box_of_a_refused_form_comes_back_with_what_is_secret(kind: str) -> None:
-    """A certificate and its authority are public."""
+    """Certificates and their authorities are not checked, because they are public."""
     boxes = CredentialForm(kind).fields
     filled = CredentialForm(kind, dict.fromkeys(boxes, "canary-of-a-form"))
     secret = boxes.keys() & {"token", "value", "password", "secret", "key"}

@@ -1,4 +1,4 @@
-"""Sealing: a ciphertext opens in its own place, under its own key, and nowhere else."""
+"""A sealed value opens only in its own place and under its own key."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from servers import crypto
 from servers.models import Credential, Server, ServerDraft, ServerValue
 from sessions.models import Subscription
 from tests.sessions.host.make import make_session
-from tests.sessions.subscription_rows import make_subscription
+from tests.sessions.subscriptions.rows import make_subscription
 
 CANARY = "canary-5f1d0c"
 PLACE = {"table": "servers_servervalue", "uid": uuid4(), "field": "sealed"}
@@ -27,7 +27,7 @@ PLACE = {"table": "servers_servervalue", "uid": uuid4(), "field": "sealed"}
 
 @pytest.fixture
 def ring(settings: Any, tmp_path: Path) -> Callable[..., Path]:
-    """Writes a ring of fresh keys with these ids; the first is the current one."""
+    """Writes a ring of fresh keys with these ids. The first one is current."""
     path = tmp_path / "keyring.json"
     settings.KEYRING_FILE = path
 
@@ -105,7 +105,7 @@ def test_an_old_key_still_opens_after_a_new_one_became_current(ring: Callable[..
 def test_a_lost_ring_says_which_file_is_missing(ring: Callable[..., Path]) -> None:
     path = ring("k1")
     path.unlink()
-    with pytest.raises(crypto.KeyRingMissing, match=r"keyring\.json"):
+    with pytest.raises(crypto.KeyringMissing, match=r"keyring\.json"):
         crypto.seal(CANARY, **PLACE)
 
 
@@ -115,7 +115,7 @@ def test_a_lost_ring_says_which_file_is_missing(ring: Callable[..., Path]) -> No
 def test_a_damaged_ring_is_refused_without_quoting_it(ring: Callable[..., Path], text: str) -> None:
     path = ring("k1")
     path.write_text(text)
-    with pytest.raises(crypto.KeyRingMissing) as refused:
+    with pytest.raises(crypto.KeyringMissing) as refused:
         crypto.seal(CANARY, **PLACE)
     assert "c2hvcnQ" not in str(refused.value)
 
@@ -149,7 +149,7 @@ def test_every_column_that_holds_sealed_values_is_known_to_the_rotation() -> Non
 
 # --- envelope and earlier format ---------------------------------------------------------------------------------------
 def sealed_directly(value: str, path: Path, key_id: str) -> bytes:
-    """As earlier versions did: under the ring's key itself."""
+    """Seal as earlier versions did: directly with the ring's key."""
     key = b64decode(json.loads(path.read_text())["keys"][key_id])
     nonce = os.urandom(12)
     bound_to = f"{PLACE['table']}:{PLACE['uid']}:{PLACE['field']}:{key_id}".encode()
@@ -159,7 +159,7 @@ def sealed_directly(value: str, path: Path, key_id: str) -> bytes:
 def test_a_value_of_an_earlier_version_still_opens_and_is_sealed_anew(ring: Callable[..., Path]) -> None:
     old = sealed_directly(CANARY, ring("k1"), "k1")
     assert crypto.open_sealed(old, key_id="k1", **PLACE).reveal() == CANARY
-    sealed, key_id = crypto.sealed_anew(old, key_id="k1", **PLACE)
+    sealed, key_id = crypto.resealed(old, key_id="k1", **PLACE)
     assert sealed[:1] == b"\x02"
     assert crypto.open_sealed(sealed, key_id=key_id, **PLACE).reveal() == CANARY
 
@@ -168,7 +168,7 @@ def test_a_rotation_wraps_the_data_key_and_leaves_the_value(ring: Callable[..., 
     path = ring("old")
     before, _ = crypto.seal(CANARY, **PLACE)
     ring("new", **json.loads(path.read_text())["keys"])
-    after, key_id = crypto.sealed_anew(before, key_id="old", **PLACE)
+    after, key_id = crypto.resealed(before, key_id="old", **PLACE)
     assert (key_id, after[61:]) == ("new", before[61:])
     assert after[:61] != before[:61]
     ring("new", new=json.loads(path.read_text())["keys"]["new"])
@@ -179,7 +179,7 @@ def test_a_moved_value_is_not_sealed_anew_in_its_new_place(ring: Callable[..., P
     ring("k1")
     sealed, key_id = crypto.seal(CANARY, **PLACE)
     with pytest.raises(crypto.SealBroken):
-        crypto.sealed_anew(sealed, key_id=key_id, **PLACE | {"uid": uuid4()})
+        crypto.resealed(sealed, key_id=key_id, **PLACE | {"uid": uuid4()})
 
 
 def test_a_wrapped_key_does_not_serve_the_value_of_another_row(ring: Callable[..., Path]) -> None:
@@ -214,7 +214,7 @@ def test_a_command_that_gives_no_ring_is_said_without_its_words(
 ) -> None:
     ring("k1")
     settings.KEYRING_COMMAND = command
-    with pytest.raises(crypto.KeyRingMissing) as refused:
+    with pytest.raises(crypto.KeyringMissing) as refused:
         crypto.seal(CANARY, **PLACE)
     assert "c2VjcmV0" not in str(refused.value)
     assert "MCPADMIN_KEYRING_COMMAND" in str(refused.value)

@@ -1,4 +1,4 @@
-"""The form of a server, posted as a browser posts it."""
+"""The form of a server works as a browser posts it."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
 from servers.audit.record import Actor
-from servers.domain import registration
-from servers.domain.registration import Registration
-from servers.forms import AuditFilterForm, ServerForm
 from servers.models import Server
-from tests.servers.domain.cast import CANARY, header, over_http, over_stdio
+from servers.registration import registering
+from servers.registration.forms import AuditFilterForm, ServerForm
+from servers.registration.registering import Registration
+from tests.servers.cast import CANARY, header, over_http, over_stdio
 
 pytestmark = pytest.mark.django_db
 DEFAULTS = {
@@ -27,7 +27,7 @@ DEFAULTS = {
 
 
 def posted(*rows: dict[str, str], **fields: str) -> QueryDict:
-    """`rows` are posted after each other, as the browser numbers them."""
+    """Posted data with `rows` numbered in order, as the browser does it."""
     data = QueryDict(mutable=True)
     data.update(DEFAULTS | fields)
     data.update({"values-TOTAL_FORMS": str(len(rows)), "values-INITIAL_FORMS": "0"})
@@ -44,7 +44,7 @@ def row(name: str, value: str = "", kind: str = "header", *, secret: bool = True
 @pytest.fixture
 def stored(admin: Any, actor: Actor) -> Server:
     values = [header(), header("X-Team", "ops", secret=False)]
-    return registration.register(actor, admin, over_http(values=values))
+    return registering.register(actor, admin, over_http(values=values))
 
 
 def filled(admin: Any, server: Server | None, *rows: dict[str, str], **fields: str) -> ServerForm:
@@ -102,7 +102,7 @@ def test_the_transport_is_chosen_by_what_was_entered_and_said(
     form = filled(admin, None, **typed)
     data = data_of(form)
     assert (str(data.transport), data.command, data.arguments) == (transport, command, arguments)
-    assert "Chosen by what was entered" in form.notes_for_user[0]
+    assert "Detected from your input" in form.notes_for_user[0]
 
 
 def test_a_command_line_pasted_whole_is_split_and_the_form_says_so(admin: Any) -> None:
@@ -174,7 +174,7 @@ def test_a_stored_secret_never_comes_back_and_an_empty_box_keeps_it(admin: Any, 
 def test_a_secret_that_was_just_typed_is_not_sent_back_with_an_error(admin: Any, stored: Server) -> None:
     form = filled(admin, stored, row("X-Token", CANARY), name="", url=stored.url)
     assert CANARY not in "".join(one.as_p() for one in form.values)
-    assert "enter those that you typed again" in form.notes_for_user[-1]
+    assert "Enter new secrets again" in form.notes_for_user[-1]
 
 
 def test_a_stored_secret_cannot_become_a_plain_value_unseen(admin: Any, stored: Server) -> None:
@@ -190,7 +190,7 @@ def test_a_changed_origin_asks_for_the_secret_again(admin: Any, stored: Server) 
 
 def test_adding_a_row_is_no_submission_and_shows_no_error(admin: Any) -> None:
     form = ServerForm(posted(row("X-A", "1", secret=False), name="", _add_row="1"), user=admin)
-    assert form.wants_row
+    assert form.adding_row
     assert not form.is_valid()
     assert not form.errors
     assert [one.errors for one in form.values] == [{}, {}]
@@ -199,7 +199,7 @@ def test_adding_a_row_is_no_submission_and_shows_no_error(admin: Any) -> None:
 
 def test_blank_rows_are_secret_and_of_the_kind_of_the_transport(admin: Any, actor: Actor) -> None:
     assert ServerForm(user=admin).values.forms[-1]["kind"].value() == "header"
-    local = registration.register(actor, admin, over_stdio())
+    local = registering.register(actor, admin, over_stdio())
     values = ServerForm(user=admin, server=local).values
     for blank in (values.forms[-1], values.empty_form):
         assert (blank["kind"].value(), blank["secret"].value()) == ("environment", True)
@@ -213,7 +213,7 @@ def test_the_form_of_a_stored_server_saves_unchanged(admin: Any, actor: Actor, s
     ]
     rows[0]["secret"] = "on"
     resaved = data_of(filled(admin, stored, *rows, **again))
-    registration.change(actor, admin, stored, resaved, stored.version)
+    registering.change(actor, admin, stored, resaved, stored.version)
     assert Server.objects.get().url == stored.url
 
 
@@ -226,7 +226,7 @@ def test_what_the_domain_refuses_is_shown_at_its_field(admin: Any) -> None:
 
 
 def test_a_person_who_is_gone_stays_the_owner_of_the_form(admin: Any, actor: Actor, operator: Any) -> None:
-    server = registration.register(actor, admin, over_http(owner_id=operator.pk))
+    server = registering.register(actor, admin, over_http(owner_id=operator.pk))
     operator.is_active = False
     operator.save()
     assert operator in ServerForm(user=admin, server=server).fields["owner"].queryset

@@ -1,4 +1,4 @@
-"""What an older release stored becomes the shared identity's."""
+"""Data of an older release migrates to the shared identity."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def migrate(targets: list[tuple[str, str]]) -> Any:
 
 
 def store(apps: Any) -> None:
-    """A server with a shared identity, one without any; each lists a tool of the same name and says a line."""
+    """A server with a shared identity and one without any. Each lists a tool of the same name and has a log line."""
     now = timezone.now()
     for slug in ("with", "without"):
         server = apps.get_model("servers", "Server").objects.create(slug=slug, name=slug, transport="stdio")
@@ -31,6 +31,9 @@ def store(apps: Any) -> None:
         apps.get_model("servers", "Definition").objects.create(
             server=server, kind="tool", key="add", position=0, body="{}", digest="", **moments
         )
+        apps.get_model("servers", "Definition").objects.create(
+            server=server, kind="resource", key="a://b", position=1, body='{"name": "B\\u0000"}', digest="", **moments
+        )
         apps.get_model("mcp_sessions", "LogLine").objects.create(server=server, seq=1, at=now, source="host", text="x")
     apps.get_model("servers", "Credential").objects.create(name="Token", kind="bearer", sealed_at=now)
 
@@ -39,7 +42,8 @@ def moved() -> None:
     newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
     store(migrate(BEFORE))
     migrate(newest)
-    rows = Definition.objects.select_related("identity")
+    assert list(Definition.objects.filter(kind="resource").values_list("title", flat=True)) == ["B\ufffd"] * 2
+    rows = Definition.objects.filter(kind="tool").select_related("identity")
     assert sorted((row.server.slug, row.identity.kind, row.identity.server_id) for row in rows) == [
         (server.slug, IdentityKind.SHARED, server.pk) for server in Server.objects.order_by("slug")
     ]

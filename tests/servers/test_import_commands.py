@@ -1,4 +1,4 @@
-"""Import and export on the command line: the rules, rights and words of the pages."""
+"""Import and export on the command line follow the rules, rights and wording of the pages."""
 
 import json
 from io import StringIO
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from servers.domain.launch import launch_values
 from servers.models import Server
-from tests.servers.domain.cast import CANARY
+from servers.registration.launch import launch_values
+from tests.servers.cast import CANARY
 
 pytestmark = pytest.mark.django_db
 
@@ -38,13 +38,13 @@ def run(command: str, *arguments: str, user: str = "ada") -> str:
 def test_a_file_is_imported_and_what_it_needs_is_told(admin: Any, file: str) -> None:
     said = run("import_servers", file).splitlines()
     assert said == [
-        "created: files: Disabled. Enter its values in the settings, then enable it. Value needed: API_TOKEN.",
+        "created: files: Imported disabled. Enter the missing values in its settings, then enable it. Missing values: API_TOKEN.",
         "created: orders",
     ]
 
 
 def test_a_dry_run_stores_nothing(admin: Any, file: str) -> None:
-    assert "create: files: Values needed: input:token" in run("import_servers", file, "--dry-run")
+    assert "create: files: Values to fill in: input:token" in run("import_servers", file, "--dry-run")
     assert not Server.objects.exists()
 
 

@@ -1,4 +1,4 @@
-"""What a server may ask of people, and which workers may hold it: on every road that registers one."""
+"""Every way to register a server can set what it may request of people and which workers may open it."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import pytest
 from django.core.management import CommandError
 
 from servers.audit.record import Actor
-from servers.domain import drafts, registration
-from servers.domain.differences import differences
-from servers.domain.registration import Registration
 from servers.models import Server, ServerDraft
+from servers.registration import drafts, registering
+from servers.registration.differences import differences
+from servers.registration.registering import Registration
 from servers.signals import server_changed
-from tests.servers.domain.cast import over_http
+from tests.servers.cast import over_http
 from tests.servers.test_commands import register
 from tests.servers.test_forms import data_of, filled
 
@@ -26,12 +26,12 @@ def stored(server: Server) -> tuple[str, bool, bool]:
 
 
 def test_a_new_server_may_ask_and_runs_anywhere(admin: Any, actor: Actor) -> None:
-    assert stored(registration.register(actor, admin, over_http())) == ("", True, True)
+    assert stored(registering.register(actor, admin, over_http())) == ("", True, True)
 
 
 def test_the_page_switches_each_off_for_itself(admin: Any, actor: Actor) -> None:
     data = data_of(filled(admin, None, **URL, worker_label=" gpu ", answers_sampling="on"))
-    assert stored(registration.register(actor, admin, data)) == ("gpu", False, True)
+    assert stored(registering.register(actor, admin, data)) == ("gpu", False, True)
 
 
 def test_the_command_line_has_them_too(admin: Any) -> None:
@@ -48,7 +48,7 @@ def test_a_label_that_is_none_is_refused_on_every_road(label: str, admin: Any) -
 
 @pytest.mark.parametrize("change", [{name: False} for name in SWITCHES] + [{"worker_label": "gpu"}], ids=str)
 def test_a_change_opens_the_connection_anew(change: dict[str, Any], admin: Any, actor: Actor) -> None:
-    server, heard = registration.register(actor, admin, over_http()), []
+    server, heard = registering.register(actor, admin, over_http()), []
 
     def hear(reconnect: bool, **_: Any) -> None:
         heard.append(reconnect)
@@ -56,14 +56,14 @@ def test_a_change_opens_the_connection_anew(change: dict[str, Any], admin: Any, 
     server_changed.connect(hear)
     try:
         data = Registration.of({**vars(Registration.of_server(server)), **change})
-        registration.change(actor, admin, server, data, server.version)
+        registering.change(actor, admin, server, data, server.version)
     finally:
         server_changed.disconnect(hear)
     assert heard == [True]
 
 
 def test_a_conflict_says_on_and_off(admin: Any, actor: Actor) -> None:
-    server = registration.register(actor, admin, over_http())
+    server = registering.register(actor, admin, over_http())
     data = Registration.of({**vars(Registration.of_server(server)), "answers_sampling": False})
     (found,) = differences(server, data)
     assert (found.field, found.current, found.yours) == ("Sampling", "on", "off")
@@ -71,8 +71,8 @@ def test_a_conflict_says_on_and_off(admin: Any, actor: Actor) -> None:
 
 def test_a_copy_and_a_draft_keep_them(admin: Any, actor: Actor) -> None:
     data = Registration.of({**vars(over_http()), "worker_label": "gpu", "answers_elicitation": False})
-    server = registration.register(actor, admin, data)
-    assert stored(registration.clone(actor, admin, server)) == ("gpu", False, True)
+    server = registering.register(actor, admin, data)
+    assert stored(registering.clone(actor, admin, server)) == ("gpu", False, True)
     draft = drafts.create_draft(actor, admin, data)
     opened = drafts.open_draft(ServerDraft.objects.get(pk=draft.pk))
     assert (draft.worker_label, opened.answers_elicitation) == ("gpu", False)

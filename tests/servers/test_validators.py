@@ -3,7 +3,7 @@ from django.core.exceptions import ValidationError
 
 from servers import validators
 from servers.enums import TransportKind
-from servers.forms import suggest, suggest_transport
+from servers.registration.forms import suggest, suggest_transport
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Sessions that are opened, used and closed again and again, and what a process holds before and after."""
+"""Opens, uses and closes sessions repeatedly, and compares the resources of the process before and after."""
 
 import asyncio
 import gc
@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sessions.transports.registry import HttpSpec, Spec, StdioSpec, WebSocketSpec
+from sessions.mcp.transports.registry import HttpSpec, Spec, StdioSpec, WebSocketSpec
 from tests.benchmarks.drivers import http_server, stdio_command, websocket_server
-from tests.sessions.transports.making import LOCAL, connected, http
-from tests.sessions.transports.processes import children
+from tests.sessions.mcp.transports.making import LOCAL, connected, http
+from tests.sessions.mcp.transports.processes import children
 
 KINDS = ("stdio", "streamable_http", "streamable_http-listening", "http_sse", "websocket")
 #: sessions open at the same time
 TOGETHER = 8
-#: seconds until what ends by itself (a socket's last callback, a killed child) has ended; shorter than the 4 s after
-#: which an idle connection that nobody closed would go by itself
+#: Seconds for asynchronous cleanup to finish (a socket's last callback, a killed child). Shorter than the 4 s after
+#: which an idle connection that was never closed would time out.
 SETTLING = 3.0
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """What this process holds, by name, so that a failure says what was left."""
+    """The resources of this process, by name, so that a failure shows which of them leaked."""
 
     descriptors: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -48,11 +48,11 @@ def _descriptors() -> Iterator[str]:
 
 
 async def left_behind(before: Holdings) -> dict[str, list[str]]:
-    """What is held beyond `before` once nothing changes any more: at once in most cases. What earlier tests left to a
-    collection may well have gone meanwhile."""
+    """Resources held beyond `before`. Waits up to `SETTLING` seconds for the difference to become empty, which
+    usually takes no time. Leftovers of earlier tests may be collected meanwhile."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + SETTLING
-    while (more := _beyond(before, holdings())) and loop.time() < ends:  # noqa: ASYNC110  nobody announces a closed descriptor
+    while (more := _beyond(before, holdings())) and loop.time() < ends:  # noqa: ASYNC110 - no event reports a closed descriptor
         await asyncio.sleep(0.05)
     return more
 
@@ -66,7 +66,7 @@ def _beyond(before: Holdings, now: Holdings) -> dict[str, list[str]]:
 
 @contextmanager
 def spec_of(kind: str) -> Iterator[Spec]:
-    """How to reach the smallest server of a transport; it runs as long as the block."""
+    """The spec of the smallest server of a transport. The server runs while the block is open."""
     if kind == "stdio":
         command, *args = stdio_command("legacy")
         yield StdioSpec(command, tuple(args))
@@ -79,7 +79,7 @@ def spec_of(kind: str) -> Iterator[Spec]:
 
 
 async def cycle(spec: Spec, times: int) -> None:
-    """Open, call and close `times` sessions, a few at the same time."""
+    """Open, use and close `times` sessions, at most `TOGETHER` at a time."""
     left = iter(range(times))
 
     async def one_after_another() -> None:

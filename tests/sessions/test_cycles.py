@@ -1,14 +1,14 @@
-"""Opening and closing sessions leaves nothing behind, whatever the transport; nor does a call. The same with 1,000
-sessions each: tests/faults/run_cycles.py."""
+"""Opening and closing sessions leaks nothing on any transport, nor does a call. tests/faults/run_cycles.py repeats
+this with 1,000 sessions each."""
 
 import asyncio
 import gc
 
 import pytest
 
-from sessions.transports.stdio import prepare_loop
+from sessions.mcp.transports.stdio import prepare_loop
 from tests.sessions.cycling import KINDS, TOGETHER, cycle, holdings, left_behind, spec_of
-from tests.sessions.transports.making import connected
+from tests.sessions.mcp.transports.making import connected
 
 pytestmark = pytest.mark.integration
 
@@ -20,10 +20,13 @@ CALLS = 50
 async def test_sessions_opened_and_closed_leave_no_descriptor_task_thread_or_process(kind: str) -> None:
     prepare_loop(asyncio.get_running_loop())
     with spec_of(kind) as spec:
-        await cycle(spec, TOGETHER)  # what is made once for the process
-        before = holdings()
-        await cycle(spec, CYCLES)
-        assert await left_behind(before) == {}
+        await cycle(spec, TOGETHER)  # creates what the process creates only once
+        for _ in range(2):  # a thread of an earlier test may start something once, but not in both rounds
+            before = holdings()
+            await cycle(spec, CYCLES)
+            if not (left := await left_behind(before)):
+                break
+        assert left == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -31,7 +34,7 @@ async def test_a_finished_call_is_freed_without_a_collection_of_garbage(kind: st
     with spec_of(kind) as spec:
         async with connected(spec, era="legacy") as made:
             await made.client.call_tool("echo", {"text": "once"})
-            await asyncio.sleep(0.1)  # the tail of a reply's stream may still be read
+            await asyncio.sleep(0.1)  # the end of a reply's stream may still be unread
             gc.collect()
             gc.disable()
             try:

@@ -1,4 +1,4 @@
-"""The history of a definition, the badges beside it, and the line that says how a list was read."""
+"""The history of a definition, its badges, and the line about the last list read."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -7,11 +7,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from servers.domain.catalog import Counts, store_listing
+from servers.definitions.versions import Counts, store_listing
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from sessions.domain import catalog_reading, definition_history
-from sessions.domain.catalog_reading import Note
+from sessions.catalog import history
+from sessions.catalog import reading as catalog_reading
+from sessions.catalog.reading import Note
 from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_hold, make_session
@@ -83,7 +84,7 @@ def test_any_two_versions_can_be_compared_by_their_address(client: Client, sessi
 def test_a_first_version_is_shown_whole(client: Client, session: McpSession) -> None:
     listed(session.server, tool(description="Finds <things>"))
     text = page(client)
-    assert "The first description that is known." in text
+    assert "First known version." in text
     assert "Finds &lt;things&gt;" in text
 
 
@@ -94,7 +95,7 @@ def test_a_removed_definition_keeps_its_page_and_stands_at_the_end_of_the_list(
     listed(session.server, tool("other"), days_ago=1)
     removal = find(session.server).versions.get(change="removed")
     text = page(client, version=removal.pk)
-    assert "The server did not list it any more." in text
+    assert "The server no longer lists it." in text
     assert "Open the tool" not in text
     assert "First seen" in page(client)
     tools = client.get("/servers/orders/tools/").content.decode()
@@ -148,17 +149,17 @@ def test_nonsense_in_the_address_is_left_aside(client: Client, session: McpSessi
 
 
 def test_versions_come_by_pages(client: Client, session: McpSession) -> None:
-    for number in range(definition_history.PAGE + 5):
+    for number in range(history.PAGE + 5):
         listed(session.server, tool(description=str(number)), days_ago=1)
     text = page(client)
     assert "Version 55</b>" in text
     assert "Version 5</b>" not in text
-    older = definition_history.versions(find(session.server)).older
+    older = history.versions(find(session.server)).older
     assert "Version 5</b>" in page(client, before=older)
 
 
 def test_versions_that_are_too_large_are_told_apart_by_their_digests(client: Client, session: McpSession) -> None:
-    huge = "x" * (definition_history.PRETTY_CHARS + 1)
+    huge = "x" * (history.PRETTY_CHARS + 1)
     listed(session.server, tool(description=huge), days_ago=1)
     listed(session.server, tool(description=huge + "y"))
     assert "too large to be compared" in page(client)
@@ -190,14 +191,14 @@ def test_badges_cost_one_query_however_long_the_list(session: McpSession, django
     listed(session.server, *(tool(f"t{n}") for n in range(30)), days_ago=2)
     listed(session.server, *(tool(f"t{n}", WIDE) for n in range(30)), days_ago=1)
     with django_assert_num_queries(1):
-        found = definition_history.badges(session.server, "tool")
+        found = history.badges(session.server, "tool")
     assert {one.change for one in found.values()} == {"compatible"}
     assert len(found) == 30
 
 
-# --- how a list was read -------------------------------------------------------------------------------------------------
-def noted(hold: Any, at: datetime, **fields: Any) -> None:
-    catalog_reading.note(hold, 0, {DefinitionKind.TOOL: Note(at, **fields)}, [DefinitionKind.TOOL], None)
+# --- list reads ----------------------------------------------------------------------------------------------------------
+def noted(lease: Any, at: datetime, **fields: Any) -> None:
+    catalog_reading.note(lease, 0, {DefinitionKind.TOOL: Note(at, **fields)}, [DefinitionKind.TOOL], None)
 
 
 def strip(client: Client) -> str:
@@ -207,41 +208,60 @@ def strip(client: Client) -> str:
 
 def test_the_page_says_what_the_last_reading_changed_and_when(client: Client, session: McpSession) -> None:
     listed(session.server, tool())
-    hold = make_hold(session)
-    assert "Not read yet" in strip(client)
-    noted(hold, NOW)
-    assert "First reading" in strip(client)
-    noted(hold, NOW, counts=Counts(2, 1, 0))
+    lease = make_hold(session)
+    assert "Not loaded yet" in strip(client)
+    noted(lease, NOW)
+    assert "Loaded" in strip(client)
+    noted(lease, NOW, counts=Counts(2, 1, 0))
     assert "2 added, 1 changed" in strip(client)
-    noted(hold, NOW)
-    assert "No changes" in strip(client)
+    noted(lease, NOW)
+    assert "Unchanged, checked" in strip(client)
 
 
 def test_a_reading_that_failed_keeps_the_one_before_and_tells_why(client: Client, session: McpSession) -> None:
     listed(session.server, tool())
-    hold = make_hold(session)
-    noted(hold, NOW - timedelta(hours=1), counts=Counts(2, 0, 0))
-    noted(hold, NOW, problem=f"The tools could not be listed: {HOSTILE}\0")
+    lease = make_hold(session)
+    noted(lease, NOW - timedelta(hours=1), counts=Counts(2, 0, 0))
+    noted(lease, NOW, problem=f"The tools could not be listed: {HOSTILE}\0")
     text = strip(client)
     assert "The list of tools could not be read" in text
     assert "&lt;img" in text
     session.refresh_from_db()
     assert session.catalog_read_at == NOW - timedelta(hours=1)
     assert session.catalog_warnings[0].startswith("The tools could not be listed")
-    noted(hold, NOW)
+    noted(lease, NOW)
     assert "could not be read" not in strip(client)
+
+
+def test_a_warning_stands_on_the_tab_of_the_list_that_it_is_about(client: Client, session: McpSession) -> None:
+    listed(session.server, tool())
+    prompt = {"name": "review", "description": "Reviews code."}
+    store_listing(session.server, DefinitionKind.PROMPT, [prompt], NOW)
+    lease = make_hold(session)
+    notes = {
+        DefinitionKind.TOOL: Note(NOW, warnings=("The tool 'a' was left out.",)),
+        DefinitionKind.PROMPT: Note(NOW, warnings=(f"The prompt 'b' was left out: {HOSTILE}\0",)),
+    }
+    catalog_reading.note(lease, 0, notes, list(notes), None)
+    tools, prompts = (client.get(f"/servers/orders/{tab}/").content.decode() for tab in ("tools", "prompts"))
+    assert "The tool &#x27;a&#x27; was left out." in tools
+    assert "The prompt &#x27;b&#x27;" not in tools
+    assert "The prompt &#x27;b&#x27; was left out: &lt;img" in prompts
+    assert "The tool &#x27;a&#x27;" not in prompts
+    catalog_reading.note(lease, 0, {kind: Note(NOW) for kind in notes}, list(notes), None)
+    assert "was left out" not in client.get("/servers/orders/tools/").content.decode()
 
 
 def test_who_may_not_call_is_not_offered_to_read_the_lists_again(client: Client, session: McpSession) -> None:
     listed(session.server, tool())
-    assert "Refresh" not in strip(client)
+    assert "Reload the lists" not in strip(client)
     client.force_login(person("otto", "view_server", "call_tool"))
-    assert "Refresh" in strip(client)
+    assert "Reload the lists" in strip(client)
 
 
 def test_an_overtaken_owner_notes_nothing(session: McpSession) -> None:
-    hold = make_hold(session)
+    lease = make_hold(session)
     McpSession.objects.update(epoch=99)
-    assert not catalog_reading.note(hold, 0, {DefinitionKind.TOOL: Note(NOW)}, [DefinitionKind.TOOL], None)
+    assert not catalog_reading.note(lease, 0, {DefinitionKind.TOOL: Note(NOW)}, [DefinitionKind.TOOL], None)
     session.refresh_from_db()
     assert session.catalog_counts == {}

@@ -1,4 +1,4 @@
-"""Pages and live topics of somebody's own session: shown to that person, and to whoever reads everybody's results."""
+"""Only the owner of a personal session, and people who may read everyone's results, see its pages and live topics."""
 
 import json
 import re
@@ -13,21 +13,22 @@ from django.utils import timezone
 
 from servers import access
 from servers.audit import writer as writing
-from servers.domain.catalog import store_listing
+from servers.definitions.versions import store_listing
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs, TransportKind
 from servers.models import Credential, Definition, Identity, Server
-from sessions.consumers import question_frames, sources, subscription_frames
-from sessions.consumers.frames import Frame
-from sessions.consumers.viewers import Viewer, sees_row
-from sessions.domain import commands, questions
-from sessions.domain.questions import Asking
-from sessions.domain.topics import Topic, TopicKind, parse
+from sessions.connections import commands
 from sessions.enums import SessionState
+from sessions.inbox import questions
+from sessions.inbox.questions import NewQuestion
+from sessions.live import inbox_frames, sources, subscription_frames
+from sessions.live.frames import Frame
+from sessions.live.topics import Topic, TopicKind, parse
+from sessions.live.viewers import Viewer, sees_row
 from sessions.models import Call, LogLine, McpSession, Question, Subscription
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_hold
 from tests.sessions.inbox.rows import FORM, a_question
-from tests.sessions.subscription_rows import make_subscription
+from tests.sessions.subscriptions.rows import make_subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MINE, SHARED = "own words of ada", "words for everybody"
@@ -68,7 +69,7 @@ def auditor(server: Server) -> Any:
 
 
 def world(session: McpSession, words: str, user: Any = None) -> None:
-    """A tool, a call, a log line, a subscription and a question of this session, all with these words."""
+    """Create a tool, a call, a log line, a subscription and a question of this session, all with this text."""
     identity, now = session.identity, timezone.now()
     own = identity.kind == IdentityKind.PERSONAL
     key = words.replace(" ", "_")
@@ -95,7 +96,7 @@ def shown(user: Any, path: str) -> str:
 
 
 def mine(model: Any) -> Any:
-    """The row of Ada's own session."""
+    """The row of Ada's personal session."""
     own = {Call: "identity", Subscription: "identity", Question: "session__identity"}[model]
     return model.objects.get(**{f"{own}__kind": IdentityKind.PERSONAL})
 
@@ -146,7 +147,7 @@ def test_a_question_is_of_the_identity_on_whose_session_it_came(ada: Any) -> Non
     McpSession.objects.update(desired="open")
     asking = {"kind": "form", "method": "elicitation/create", "origin": "request", "summary": "?", "params": "{}"}
     for session in McpSession.objects.select_related("identity"):
-        row = questions.receive(Asking(uid=uuid4(), **asking), make_hold(session))
+        row = questions.receive(NewQuestion(uid=uuid4(), **asking), make_hold(session))
         assert row is not None
         personal = session.identity.kind == IdentityKind.PERSONAL
         assert (row.personal, row.identity_name) == (personal, session.identity.name)
@@ -164,13 +165,13 @@ def test_the_page_sessions_names_the_identity_to_who_sees_all(ada: Any, bea: Any
     assert ["<td>shared</td>" in text for text in cells] == [True, True]
 
 
-# --- the way to an own identity and back ---------------------------------------------------------------------------------
+# --- changing the identity -----------------------------------------------------------------------------------------------
 def test_the_page_says_as_whom_one_speaks(server: Server, ada: Any, bea: Any) -> None:
-    assert "You use your own identity" in shown(ada, "/servers/who/identity/")
+    assert "You use your personal identity" in shown(ada, "/servers/who/identity/")
     assert "You use the shared identity" in shown(bea, "/servers/who/identity/")
     Server.objects.update(signs_in_as=SignsInAs.PERSONAL)
-    assert "You have no identity here yet" in shown(bea, "/servers/who/identity/")
-    assert "You need an own credential here" in shown(bea, "/servers/who/tools/")
+    assert "You have no personal identity on this server" in shown(bea, "/servers/who/identity/")
+    assert "You need your own credential" in shown(bea, "/servers/who/tools/")
     assert SHARED.replace(" ", "_") not in shown(bea, "/servers/who/tools/")
 
 
@@ -179,7 +180,7 @@ def test_a_token_typed_in_is_sealed_and_opens_the_own_session(server: Server, be
     answer: Any = client.post(
         "/servers/who/identity/credential/?kind=bearer", {"token": "canary-own-token"}, follow=True
     )
-    assert "You use your own identity" in answer.content.decode()
+    assert "You use your personal identity" in answer.content.decode()
     assert "canary-own-token" not in answer.content.decode()
     row = Credential.objects.get(owner=bea)
     assert (row.name, row.host) == ("Who (bea)", "mcp.example.com")
@@ -198,7 +199,7 @@ def test_going_back_shows_subscriptions_first_and_keeps_their_history(server: Se
     assert MINE in shown(ada, "/servers/who/identity/shared/")
     client_of(ada).post("/servers/who/identity/shared/")
     row = mine(Subscription)
-    assert (row.active, row.state, row.reason) == (False, "ended", "The identity was given up.")
+    assert (row.active, row.state, row.reason) == (False, "ended", "The identity was removed.")
     assert Subscription.objects.get(identity__kind=IdentityKind.SHARED).active
     assert mine(Call).state == "requested" or mine(Call).state == "cancelled"
     assert McpSession.objects.get(identity__user=ada).desired == "closed"
@@ -228,7 +229,7 @@ def test_frames_of_an_own_session_go_to_its_owner(server: Server, ada: Any, bea:
         one = viewer(user)
         return "".join(frame.text for frame in frames if frame.audience.has(one.user_id, one.sees_personal))
 
-    waiting = question_frames.frames(None)
+    waiting = inbox_frames.frames(None)
     asked = str(mine(Question).uid)
     assert [asked in seen(user, waiting) for user in (ada, bea, auditor)] == [True, False, True]
     assert [f'"open":{n}' in seen(user, waiting) for user, n in ((ada, 2), (bea, 1), (auditor, 2))] == [True] * 3

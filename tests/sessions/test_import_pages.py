@@ -1,4 +1,4 @@
-"""The pages of import and export: paste, preview, decide, result; and no secret in any of them."""
+"""The pages of import and export: paste, preview, decide and result, none of which contains a secret."""
 
 import json
 from datetime import timedelta
@@ -11,12 +11,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from servers.audit.record import Actor
-from servers.domain import registration
-from servers.domain.importing.document import MAX_BYTES
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Server, ServerDraft
+from servers.registration import registering
+from servers.registration.importing.document import MAX_BYTES
+from tests.servers.cast import CANARY, header, over_http
 from tests.servers.conftest import person
-from tests.servers.domain.cast import CANARY, header, over_http
 
 pytestmark = pytest.mark.django_db
 
@@ -46,11 +46,11 @@ def client(admin: Any) -> Client:
 
 @pytest.fixture
 def stored(admin: Any) -> Server:
-    return registration.register(Actor.of_user(admin), admin, over_http(name="orders", values=[header()]))
+    return registering.register(Actor.of_user(admin), admin, over_http(name="orders", values=[header()]))
 
 
 def posted(client: Client, document: Any = FILE) -> str:
-    """The address of the preview."""
+    """Post a document; return the address of its preview."""
     response = client.post("/servers/import/", {"text": json.dumps(document)})
     assert response.status_code == 302, response.content.decode()
     return response.url
@@ -60,7 +60,13 @@ def test_a_pasted_file_is_previewed_before_anything_is_stored(client: Client, st
     page = client.get(posted(client))
     text = page.content.decode()
     assert Server.objects.count() == 1
-    for words in ("3 new, 1 to change, 2 refused", "Here already, differs", "value needed", "new secret", "sealed"):
+    for words in (
+        "3 new, 1 with differences, 2 cannot be imported",
+        "Exists with differences",
+        "value required",
+        "new secret",
+        "encrypted",
+    ):
         assert words in text
     assert CANARY not in text
     assert "?api_key=…" in text
@@ -70,7 +76,7 @@ def test_an_uploaded_file_is_read_and_one_that_is_too_large_is_not(client: Clien
     good = BytesIO(json.dumps(FILE).encode())
     good.name = "mcp.json"
     assert client.post("/servers/import/", {"file": good}).status_code == 302
-    for content, words in ((b"x" * (MAX_BYTES + 1), "At most 1 MiB"), (b"\xff\xfe", "no text in UTF-8")):
+    for content, words in ((b"x" * (MAX_BYTES + 1), "At most 1 MiB"), (b"\xff\xfe", "not UTF-8 text")):
         upload = BytesIO(content)
         upload.name = "mcp.json"
         response = client.post("/servers/import/", {"file": upload})
@@ -78,7 +84,7 @@ def test_an_uploaded_file_is_read_and_one_that_is_too_large_is_not(client: Clien
 
 
 def test_an_upload_is_kept_in_memory(client: Client) -> None:
-    """A temporary file would hold its secrets in clear."""
+    """A temporary file would contain the secrets in plain text."""
     upload = BytesIO(b"x" * 3_000_000)
     upload.name = "mcp.json"
     response = client.post("/servers/import/", {"file": upload})
@@ -107,7 +113,7 @@ def test_what_was_decided_is_done_and_told(client: Client, stored: Server) -> No
     assert response.status_code == 302
     text = client.get(address).content.decode()
     assert sorted(Server.objects.values_list("name", flat=True)) == ["local files", "notes", "orders"]
-    for words in ("Created", "Changed", "Skipped", "Refused", "What became of the import", "Not stored yet"):
+    for words in ("Created", "Changed", "Skipped", "Not imported", "Import result", "Not imported yet"):
         assert words in text
     assert CANARY not in text
     stored.refresh_from_db()
@@ -119,7 +125,7 @@ def test_a_second_click_does_nothing(client: Client) -> None:
     for _ in range(2):
         client.post(address, {"version": "1", "choice-0": "create"})
     assert Server.objects.count() == 1
-    assert "Show servers" in client.get(address).content.decode()
+    assert "View servers" in client.get(address).content.decode()
 
 
 def test_a_choice_that_was_not_offered_is_the_harmless_one(client: Client, stored: Server) -> None:

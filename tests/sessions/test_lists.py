@@ -1,4 +1,4 @@
-"""The lists of tools, prompts and resources: what is not listed is said, and found by its name."""
+"""The lists of tools, prompts and resources say when they are cut, and a search by name finds the rest."""
 
 import re
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from servers.domain.catalog import store_listing
+from servers.definitions.versions import store_listing
 from servers.enums import DefinitionKind
 from servers.models import Server
-from sessions.domain import listed
+from sessions.catalog import search as listed
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 
@@ -49,7 +49,7 @@ def page(client: Client, noun: str, **query: str) -> str:
 
 
 def names(text: str) -> list[str]:
-    """In the list pane."""
+    """The names in the list pane."""
     return LINK.findall(text[text.index('-list">') : text.index("data-filter-empty")])
 
 

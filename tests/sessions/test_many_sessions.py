@@ -1,5 +1,5 @@
-"""A thousand idle sessions in one loop: small, counted, and gone when closed. They live in a process of their own, the
-server in another, so that memory is that of the client's side."""
+"""A thousand idle sessions in one event loop stay within the memory bound and are released when closed. They run in
+one process and the server in another, so that only client memory is measured."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def test_a_thousand_idle_http_sessions_take_60_kib_each_at_most_and_leave_nothin
     told = json.loads(done.stdout)
     before, idle, after = told["before"], told["idle"], told["after"]
     assert (idle["kib"] - before["kib"]) / COUNT <= KIB_EACH
-    # The stream stays open; the connection of the last call is kept for some seconds.
+    # The stream stays open. The connection of the last call stays open for some seconds.
     assert COUNT * (sockets_each - 1) <= idle["sockets"] - before["sockets"] <= COUNT * sockets_each
     assert idle["descriptors"] - before["descriptors"] == idle["sockets"] - before["sockets"]
     assert idle["tasks"] - before["tasks"] == COUNT * tasks_each

@@ -1,9 +1,12 @@
-"""The pages of resources and prompts: from the database, prefilled by their address, and never running anything."""
+"""The resource and prompt pages read from the database, take defaults from their address, and call nothing by
+themselves."""
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
+from html import escape
 from typing import Any
 
 import pytest
@@ -12,14 +15,15 @@ from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit import writer as writing
-from servers.domain.catalog import store_listing
+from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
 from servers.models import AuditEvent
 from sessions.enums import CallState, VersionCause
+from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
 from sessions.models import Call, McpSession, ResourceVersion, Subscription
-from sessions.protocol.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
+from tests.sessions.subscriptions.rows import add_version, make_subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
 EVIL = '<img src=x onerror=alert(1)>"\u202e'
@@ -99,7 +103,7 @@ def test_what_others_read_is_kept_from_whoever_may_not_see_results(session: McpS
     read_before(session, "lib://plain", "not for carla")
     shown = html(signed_in(), f"{PAGE}?uri=lib://plain")
     assert "not for carla" not in shown
-    assert "Read by somebody else" in shown
+    assert "Read by another user" in shown
 
 
 def test_a_newer_version_of_a_subscription_counts_as_what_was_read_last(session: McpSession) -> None:
@@ -116,12 +120,61 @@ def test_a_newer_version_of_a_subscription_counts_as_what_was_read_last(session:
     assert "version 4" in shown
 
 
+def test_an_older_reading_does_not_stand_above_what_a_subscription_brought_since(session: McpSession) -> None:
+    older = read_before(session, "lib://plain", "by hand")
+    watched = make_subscription(session, uri="lib://plain")
+    add_version(watched, "by the subscription")
+    shown = html(signed_in(*CALLER, "view_payload"), f"{PAGE}?uri=lib://plain")
+    assert "by the subscription" in shown
+    assert "by hand" not in shown
+    assert f"call-{older.uid}" not in shown
+
+
 def test_a_reading_that_failed_stands_above_what_is_kept(session: McpSession) -> None:
     read_before(session, "lib://plain", "still good")
     failed = make_call(session, "lib://plain", method=RESOURCES_READ)
     Call.objects.filter(pk=failed.pk).update(state=CallState.FAILED, finished_at=timezone.now(), detail="No way.")
     shown = html(signed_in(*CALLER, "view_payload"), f"{PAGE}?uri=lib://plain")
     assert shown.index(f"call-{failed.uid}") < shown.index("still good")
+
+
+def test_a_resource_is_listed_by_its_title_else_its_name_else_its_uri_and_says_no_uri_twice(
+    session: McpSession,
+) -> None:
+    long = "lib://shelf/" + "a" * 280 + "/end"
+    items = [
+        {"uri": "lib://1", "name": "first", "title": "The first"},
+        {"uri": "lib://2", "name": "second"},
+        {"uri": "lib://3"},
+        {"uri": long, "name": ""},
+    ]
+    store_listing(session.server, DefinitionKind.RESOURCE, items, timezone.now())
+    page = html(signed_in(), f"{PAGE}?template=lib://%7Bname%7D%7B%3Fq%7D")
+    shown = page[page.index('id="resource-list"') : page.index('class="pane-f"')]
+    for name, uri in (("The first", "lib://1"), ("second", "lib://2")):
+        assert f'<span class="ell">{name}</span>' in shown
+        assert shown.count(f">{uri}</span>") == 1
+    assert ">first<" not in shown
+    assert shown.count(">lib://3</span>") == 1
+    assert f'title="{long}"' in shown
+    assert f'<span class="vh">{long}</span>' in shown
+    assert re.search(r'<span aria-hidden="true">lib://shelf/a+…a+/end</span>', shown)
+
+
+def test_no_subscription_is_offered_where_the_server_did_not_declare_them(session: McpSession) -> None:
+    client = signed_in(*CALLER, "manage_subscription")
+    template = f"{PAGE}?template=lib://%7Bname%7D%7B%3Fq%7D&arg.name=a"
+    pages = [f"{PAGE}?uri=lib://plain", template]
+
+    def offered() -> list[bool]:
+        made = client.get(f"{PAGE}uri/", {"template": "lib://{name}{?q}", "arg.name": "a"}).json()["subscribe"]
+        return ["Subscribe</button>" in text for text in (*(html(client, page) for page in pages), made)]
+
+    McpSession.objects.update(state="ready", revision="2025-11-25", server_capabilities={"resources": {}})
+    assert offered() == [False] * 3
+    assert "does not offer subscriptions" in html(client, pages[1])
+    McpSession.objects.update(server_capabilities={"resources": {"subscribe": True}})
+    assert offered() == [True] * 3
 
 
 def test_hostile_words_of_a_server_are_text_on_both_pages(session: McpSession) -> None:
@@ -144,6 +197,7 @@ def test_the_form_of_a_template_keeps_what_its_address_says_and_makes_the_uri(se
 def test_the_uri_is_made_while_somebody_types(session: McpSession) -> None:
     client = signed_in("view_server")
     made = client.get(f"{PAGE}uri/", {"template": "lib://{name}{?q}", "arg.name": "ж\u202e"}).json()
+    made.pop("subscribe")
     assert made == {"uri": "lib://%D0%B6%E2%80%AE", "shown": "lib://%D0%B6%E2%80%AE", "errors": {}, "problem": ""}
     assert client.get(f"{PAGE}uri/", {"template": "lib://{name}{?q}"}).json()["errors"] == {"name": "Enter a value."}
     assert client.get(f"{PAGE}uri/", {"template": "lib://{else}"}).status_code == 404
@@ -221,6 +275,61 @@ def test_one_content_can_be_downloaded_as_bytes_that_no_browser_opens(session: M
     assert answer["X-Content-Type-Options"] == "nosniff"
     assert [client.get(f"/calls/{call.uid}/contents/{n}/").status_code for n in (1, 2)] == [404, 404]
     assert signed_in(name="other").get(f"/calls/{call.uid}/contents/0/").status_code == 403
+
+
+def test_binary_parts_of_a_tools_result_are_files_of_their_own_type_and_a_safe_name(session: McpSession) -> None:
+    def part(data: bytes, mime: str, uri: str) -> dict[str, Any]:
+        return {"type": "resource", "resource": {"uri": uri, "mimeType": mime, "blob": base64.b64encode(data).decode()}}
+
+    png = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()}
+    content = [
+        part(b"%PDF", "application/pdf", "file:///tmp/..%2f..%2fReport 2026.pdf"),
+        part(b"alert(1)", "text/javascript", "x://evil.js"),
+        part(b"<svg>", "image/svg+xml", 'x://a";b.svg'),
+        part(b"PK", "application/zip; x=y", "x://archive.exe"),
+        png,
+        {"type": "text", "text": "words"},
+        {"type": "resource_link", "uri": "x://1", "name": "n"},
+    ]
+    call = make_call(session, "make")
+    result = payloads.store(PayloadKind.RESULT, json.dumps({"content": content}))
+    Call.objects.filter(pk=call.pk).update(state=CallState.SUCCEEDED, result=result, finished_at=timezone.now())
+    client = signed_in(*CALLER, "view_payload")
+    answers = [client.get(f"/calls/{call.uid}/contents/{number}/") for number in range(8)]
+    assert [answer.status_code for answer in answers] == [200] * 6 + [404] * 2
+    name = f"call-{call.pk}"
+    assert [(answer["Content-Type"], answer["Content-Disposition"]) for answer in answers[:6]] == [
+        ("application/pdf", 'attachment; filename="Report-2026.pdf"'),
+        ("application/octet-stream", 'attachment; filename="evil.bin"'),
+        ("application/octet-stream", 'attachment; filename="a-b.bin"'),
+        ("application/zip", 'attachment; filename="archive.zip"'),
+        ("image/png", f'attachment; filename="{name}-5.png"'),
+        ("text/plain", f'attachment; filename="{name}-6.txt"'),
+    ]
+    for answer in answers[:6]:
+        assert answer["X-Content-Type-Options"] == "nosniff"
+        assert answer["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    page = html(client, f"/calls/{call.uid}/")
+    assert page.count('aria-label="Download content"') == 5
+    assert signed_in(name="other").get(f"/calls/{call.uid}/contents/0/").status_code == 403
+    assert signed_in(name="third").get(f"/calls/{call.uid}/structured.json").status_code == 403
+
+
+@pytest.mark.parametrize("uri", ["lib://plain", "other://a b?c=1&d=2#e", "http://169.254.169.254/latest"])
+def test_the_link_in_a_result_leads_to_that_resource_ready_to_be_read_from_the_same_server(
+    session: McpSession, uri: str
+) -> None:
+    call = make_call(session, "make")
+    content = [{"type": "resource_link", "uri": uri, "name": "n"}]
+    result = payloads.store(PayloadKind.RESULT, json.dumps({"content": content}))
+    Call.objects.filter(pk=call.pk).update(state=CallState.SUCCEEDED, result=result, finished_at=timezone.now())
+    client = signed_in(*CALLER, "view_payload")
+    links = re.findall(r'<a href="([^"]+)">Open resource</a>', html(client, f"/calls/{call.uid}/"))
+    assert [link.partition("?")[0] for link in links] == [PAGE]
+    shown = html(client, links[0])
+    assert f'<input type="hidden" name="uri" value="{escape(uri)}">' in shown
+    assert "data-read-form" in shown
+    assert Call.objects.count() == 1
 
 
 def test_the_history_leaves_completions_out_until_they_are_asked_for(session: McpSession) -> None:

@@ -1,4 +1,5 @@
-"""The page *Sessions*: workers and what each holds, what nobody holds and why, for whoever may see servers."""
+"""The page *Sessions* lists workers and their sessions, and says why a session has no worker. It requires the right
+to view servers."""
 
 import json
 import re
@@ -8,10 +9,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from sessions.consumers import worker_frames
-from sessions.domain import worker_board
-from sessions.domain.lifecycle import Failure, backing_off, connecting, ready
+from sessions.connections import worker_board
+from sessions.connections.lifecycle import Failure, backing_off, connecting, ready
 from sessions.enums import CallState
+from sessions.live import worker_frames
 from sessions.models import Call, McpSession, Worker
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_greeting, make_hold, make_me, make_session, make_worker
@@ -34,9 +35,9 @@ def text_of(client: Client) -> str:
 
 def held(slug: str, worker: Worker) -> McpSession:
     session = make_session(slug)
-    hold = make_hold(session, worker)
-    connecting(hold, 1, 0)
-    ready(hold, make_greeting())
+    lease = make_hold(session, worker)
+    connecting(lease, 1, 0)
+    ready(lease, make_greeting())
     return session
 
 
@@ -57,9 +58,9 @@ def test_those_in_trouble_come_first_and_the_rest_is_counted(monkeypatch: pytest
     worker = make_worker()
     for slug in ("aa", "bb", "cc"):
         held(slug, worker)
-    hold = make_hold(make_session("zz"), worker)
-    connecting(hold, 1, 0)
-    backing_off(hold, Failure("timeout", "No answer."), 5)
+    lease = make_hold(make_session("zz"), worker)
+    connecting(lease, 1, 0)
+    backing_off(lease, Failure("timeout", "No answer."), 5)
     card = worker_board.board().workers[0]
     assert [line.session.server.slug for line in card.lines] == ["zz", "aa"]
     assert card.more == 2
@@ -72,14 +73,14 @@ def test_a_session_that_nobody_holds_says_why(visitor: Client) -> None:
     McpSession.objects.filter(pk=paused.pk).update(paused=True, paused_by="ada")
     why = {line.session.server.slug: line.why for line in worker_board.board().unowned}
     assert why == {
-        "gpu": "Waiting for a worker labelled gpu: none is running.",
+        "gpu": "No worker with label gpu is running.",
         "plain": "No worker is running.",
-        "paused": "Paused by ada. It opens when somebody resumes it.",
+        "paused": "Paused by ada. It opens when resumed.",
     }
     make_worker()
     again = {line.session.pk: line.why for line in worker_board.board().unowned}
-    assert again[plain.pk] == "No worker has taken it yet."
-    assert "Waiting for a worker labelled gpu" in text_of(visitor)
+    assert again[plain.pk] == "Not claimed by a worker yet."
+    assert "No worker with label gpu is running" in text_of(visitor)
 
 
 def test_a_worker_without_a_sign_of_life_and_one_that_drains_say_so(visitor: Client) -> None:
@@ -87,7 +88,7 @@ def test_a_worker_without_a_sign_of_life_and_one_that_drains_say_so(visitor: Cli
     draining = make_worker(make_me(node="w2@there"))
     Worker.objects.filter(pk=draining.pk).update(draining=True)
     words = text_of(visitor)
-    assert "No sign of life" in words
+    assert "Not responding" in words
     assert "Draining" in words
 
 

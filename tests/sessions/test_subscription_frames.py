@@ -1,4 +1,4 @@
-"""What the live socket says about subscriptions: enough for a message and a pill, and never a word of the content."""
+"""Live frames about subscriptions carry enough for a message and a status pill, and never any content."""
 
 import json
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from sessions.consumers import subscription_frames
+from sessions.live import subscription_frames
 from sessions.models import McpSession, Subscription
 from tests.sessions.host.make import make_session
-from tests.sessions.subscription_rows import add_version, make_subscription
+from tests.sessions.subscriptions.rows import add_version, make_subscription
 
 pytestmark = pytest.mark.django_db
 

@@ -1,4 +1,4 @@
-"""The pages of subscriptions: what they say, what they refuse, and that nothing of a server gets out of its place."""
+"""The subscription pages: what they show, what they refuse, and that server texts are escaped."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from sessions.enums import SubscriptionState
 from sessions.models import McpSession, Subscription
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
-from tests.sessions.subscription_rows import add_gap, add_version, make_subscription
+from tests.sessions.subscriptions.rows import add_gap, add_version, make_subscription
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 HOSTILE = '<script>alert("x")</script>\u202e'
@@ -21,7 +21,7 @@ HOSTILE = '<script>alert("x")</script>\u202e'
 
 @pytest.fixture(autouse=True)
 def _a_writer_of_its_own() -> Any:
-    """The writer thread keeps a connection; the next test may have another database."""
+    """The writer thread keeps its connection, and the next test may use another database."""
     yield
     writing.reset()
 
@@ -38,7 +38,7 @@ def subscription(session: McpSession) -> Subscription:
 
 @pytest.fixture
 def client() -> Client:
-    """Somebody who may subscribe and read contents."""
+    """A client that may subscribe and read contents."""
     return signed_in("ada", "view_server", "manage_subscription", "view_payload")
 
 
@@ -86,7 +86,7 @@ def test_the_button_comes_back_in_its_new_state(client: Client, session: McpSess
 def test_a_refused_uri_is_told_at_the_button(client: Client, session: McpSession) -> None:
     answer = client.post("/servers/orders/subscribe/", {"uri": ""}, headers={"HX-Request": "true"})
     assert answer.status_code == 422
-    assert "no URI" in answer.content.decode()
+    assert "Invalid resource URI" in answer.content.decode()
     assert client.post("/servers/orders/subscribe/", {"uri": ""})["Location"] == "/servers/orders/resources/"
 
 
@@ -123,7 +123,7 @@ def test_the_filters_stand_in_the_address(client: Client, session: McpSession) -
     make_subscription(session, "demo://two", active=False, state=SubscriptionState.ENDED)
     assert "demo://two" not in page(client, "/subscriptions/")
     assert "demo://two" in page(client, "/subscriptions/?show=ended")
-    assert "No subscription matches" in page(client, "/subscriptions/?text=nothing-of-this-name")
+    assert "No matching subscriptions" in page(client, "/subscriptions/?text=nothing-of-this-name")
 
 
 def test_the_first_look_says_how_to_begin(client: Client) -> None:
@@ -152,17 +152,17 @@ def test_any_two_versions_are_compared_by_the_address(client: Client, subscripti
 
 def test_a_version_that_is_not_kept_any_more_says_so(client: Client, subscription: Subscription) -> None:
     add_version(subscription, "1")
-    assert "Version 7 is not kept any more" in page(client, detail(subscription, "?version=7"))
+    assert "Version 7 is no longer stored" in page(client, detail(subscription, "?version=7"))
     assert "Version 1" in page(client, detail(subscription, "?version=nonsense&against=99&before=x"))
 
 
 @pytest.mark.parametrize(
     ("ended", "changed", "expected"),
     [
-        (2, True, "The content changed in it."),
+        (2, True, "The content changed in that time."),
         (2, False, "The content did not change."),
-        (2, None, "It is not known whether the content changed."),
-        (None, None, "to now The connection was lost. It is read when this ends."),
+        (2, None, "Changes in that time may be missing."),
+        (None, None, "to now The connection was lost. The resource will be read when listening resumes."),
     ],
 )
 def test_a_gap_says_whether_something_was_missed(
@@ -171,14 +171,14 @@ def test_a_gap_says_whether_something_was_missed(
     add_version(subscription, "1", minutes_ago=9)
     add_gap(subscription, began=5, ended=ended, changed=changed)
     text = words(page(client, detail(subscription)))
-    assert "Nobody told of changes" in text
+    assert "Not listening" in text
     assert expected in text
 
 
 def test_a_refusal_is_shown_with_its_reason(client: Client, session: McpSession) -> None:
     row = make_subscription(session, state=SubscriptionState.REFUSED, reason="Method not found")
     text = words(page(client, detail(row)))
-    assert "The server was asked and did not accept it." in text
+    assert "The server refused the subscription." in text
     assert "Method not found" in text
 
 
@@ -186,7 +186,7 @@ def test_before_the_first_read_the_page_says_what_it_waits_for(client: Client, s
     session.server.enabled = False
     session.server.save()
     row = make_subscription(session, state=SubscriptionState.WAITING)
-    assert "The server is disabled: enable it to go on." in page(client, detail(row))
+    assert "The server is disabled. Enable it to continue." in page(client, detail(row))
 
 
 def test_hostile_words_stay_words(client: Client, session: McpSession) -> None:
@@ -210,7 +210,7 @@ def test_without_the_right_the_content_is_not_shown(subscription: Subscription) 
     for query in ("", "?view=content", "?version=1"):
         text = page(looker, detail(subscription, query))
         assert "reserved" not in text
-        assert "not what it holds" in text
+        assert "have permission to view the content" in text
     page(looker, f"{detail(subscription)}versions/1/", 403)
 
 
@@ -275,7 +275,7 @@ def test_a_test_message_appears_among_the_deliveries(client: Client, subscriptio
     )
     answer = client.post(f"{detail(subscription)}test/")
     assert (answer.status_code, answer["Location"]) == (303, f"{detail(subscription)}settings/#deliveries")
-    assert "Waiting to be sent" in page(client, f"{detail(subscription)}settings/")
+    assert "Pending" in page(client, f"{detail(subscription)}settings/")
 
 
 def test_a_deleted_subscription_is_gone_with_its_versions(client: Client, subscription: Subscription) -> None:

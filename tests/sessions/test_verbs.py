@@ -1,4 +1,4 @@
-"""Session verbs by the button, while somebody else holds the database."""
+"""Session verbs by button: they are refused with a message while the database is locked, and otherwise recorded."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -65,21 +65,21 @@ def test_a_session_is_paused_and_resumed_by_the_button_and_says_who_did_it(visit
     page = visitor.get("/servers/orders/tools/").content.decode()
     assert 'data-phase="paused"' in page
     assert "Paused by carl" in page
-    assert "paused already" in said(visitor.post("/servers/orders/pause/", follow=True))
+    assert "is already paused" in said(visitor.post("/servers/orders/pause/", follow=True))
     assert "Orders is resumed" in said(visitor.post("/servers/orders/resume/", follow=True))
-    assert "resumed already" in said(visitor.post("/servers/orders/resume/", follow=True))
+    assert "is not paused" in said(visitor.post("/servers/orders/resume/", follow=True))
     assert not McpSession.objects.get().paused
 
 
 def test_a_try_is_asked_for_only_where_one_is_waited_for(visitor: Client) -> None:
-    assert "does not wait for a try any more" in said(visitor.post("/servers/orders/retry/", follow=True))
+    assert "is not waiting for a retry" in said(visitor.post("/servers/orders/retry/", follow=True))
     retry_at = timezone.now() + timedelta(seconds=50)
     waiting = {"desired": Desired.OPEN, "condition": SessionCondition.BACKING_OFF, "next_retry_at": retry_at}
     McpSession.objects.update(**waiting, attempts=3, fault="timeout", fault_detail="No answer.")
     page = visitor.get("/servers/orders/tools/").content.decode()
     assert 'data-phase="waiting"' in page
-    assert "Try 4 in" in page
-    assert "Trying Orders again" in said(visitor.post("/servers/orders/retry/", follow=True))
+    assert "Attempt 4 in" in page
+    assert "Retrying Orders" in said(visitor.post("/servers/orders/retry/", follow=True))
     assert McpSession.objects.get().restart_requested == 1
 
 
@@ -94,5 +94,5 @@ def test_the_connection_timeline_stands_on_connection_info(visitor: Client) -> N
     visitor.post("/servers/orders/connect/")
     visitor.post("/servers/orders/pause/")
     page = visitor.get("/servers/orders/info/").content.decode()
-    assert page.index("Ordered by carl.") < page.rindex("Ordered by carl.")
+    assert page.index("Requested by carl.") < page.rindex("Requested by carl.")
     assert page.index(">Pause<") < page.index("Connect</span>")

@@ -1,4 +1,4 @@
-"""What a worker that is no process would have heard."""
+"""Receives the wakes that a worker process would receive."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from uuid import UUID
 import msgpack
 from redis import Redis
 
-from sessions import bus
+from sessions import hints
 
 
 class Bells:
@@ -21,14 +21,14 @@ class Bells:
         while not self._rings:
             message = self._pubsub.get_message(ignore_subscribe_messages=True, timeout=seconds)
             assert message is not None, "nobody rang"
-            self._rings += msgpack.unpackb(message["data"])["rings"]
+            self._rings += msgpack.unpackb(message["data"])["wakes"]
         return self._rings.pop(0)
 
 
 @contextmanager
 def bells(valkey: Path, worker_uid: UUID | str) -> Iterator[Bells]:
-    """Of this worker, from here on."""
+    """Collects the wakes of this worker from now on."""
     with Redis(unix_socket_path=str(valkey), protocol=2) as redis, redis.pubsub() as pubsub:
-        pubsub.subscribe(f"mcpadmin__group__{bus.bell_of(worker_uid)}")
-        assert pubsub.get_message(timeout=5)["type"] == "subscribe"  # from now on nothing is missed
+        pubsub.subscribe(f"mcpadmin__group__{hints.worker_group(worker_uid)}")
+        assert pubsub.get_message(timeout=5)["type"] == "subscribe"  # from now on no wake is missed
         yield Bells(pubsub)

@@ -1,7 +1,7 @@
-"""Real Chromium through Playwright. Whatever a page complains about fails its test at the end.
+"""Real Chromium through Playwright. A test fails at its end if its page complained.
 
-Sync Playwright keeps an event loop running in the main thread, so `make test` gives browser tests a process of
-their own; in one process, tests with `asyncio` would find a running loop.
+Sync Playwright keeps an event loop running in the main thread, so `make test` runs browser tests in a separate process.
+In a shared process, tests with `asyncio` would find a running loop.
 """
 
 import os
@@ -34,7 +34,7 @@ def executable() -> str | None:
 
 @dataclass
 class Complaints:
-    """What a page said: errors in its console (refusals by the CSP among them), exceptions, requests to other hosts."""
+    """What a page reported: console errors (including CSP refusals), exceptions, requests to other hosts."""
 
     own_host: str
     found: list[str] = field(default_factory=list)
@@ -64,9 +64,9 @@ class Complaints:
 
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
-    # The ORM refuses to work beside a running event loop; a browser test may read rows in the same thread.
+    # The ORM refuses to run in a thread with a running event loop, and browser tests may read rows in this thread.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    # Calls go through a worker, and a lost hint is found by the slow timer of the hub only.
+    # Calls go through a worker, and only the hub's slow timer finds a lost hint.
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as started:
         yield started
@@ -84,7 +84,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @contextmanager
 def watched_context(browser: Browser, base_url: str, **options: Any) -> Iterator[tuple[BrowserContext, Complaints]]:
-    """A browser context whose complaints are collected for every page opened in it."""
+    """A browser context that collects the complaints of every page opened in it."""
     context = browser.new_context(base_url=base_url, **options)
     context.set_default_timeout(PATIENCE_MS)
     complaints = Complaints(urlsplit(base_url).netloc)
@@ -96,8 +96,7 @@ def watched_context(browser: Browser, base_url: str, **options: Any) -> Iterator
 
 
 def _close(context: BrowserContext) -> None:
-    """Chromium never answers this when a page of the window is just being replaced by the next one. By then the test has
-    found out what it wanted to know."""
+    """Chromium never responds to a close during a page change. The test has its result by then."""
     try:
         with within(CLOSING_SECONDS):
             context.close()
@@ -106,7 +105,7 @@ def _close(context: BrowserContext) -> None:
 
 
 def sign_in(page: Page, username: str = ADMIN[0], password: str = ADMIN[1]) -> None:
-    """Through the form, as a person does."""
+    """Sign in through the form, as a person does."""
     page.goto("/accounts/login/")
     page.locator("input[name=login]").fill(username)
     page.locator("input[name=password]").fill(password)
@@ -116,7 +115,7 @@ def sign_in(page: Page, username: str = ADMIN[0], password: str = ADMIN[1]) -> N
 
 @pytest.fixture(scope="session")
 def signed_in_state(browser: Browser, stack: Stack) -> dict[str, Any]:
-    """The cookies of the signed-in administrator; one sign-in serves the session (sign-ins are throttled)."""
+    """The cookies of the signed-in administrator. The session signs in only once, because sign-ins are throttled."""
     with watched_context(browser, stack.base_url) as (context, _):
         page = context.new_page()
         sign_in(page)
@@ -125,7 +124,7 @@ def signed_in_state(browser: Browser, stack: Stack) -> dict[str, Any]:
 
 @pytest.fixture
 def complaints() -> Complaints:
-    """The complaints of the test's own page: `complaints.allow("401")` expects one."""
+    """The complaints of the test's page: `complaints.allow("401")` expects one."""
     return Complaints("")
 
 
@@ -137,7 +136,7 @@ def page(
     complaints: Complaints,
     request: pytest.FixtureRequest,
 ) -> Iterator[Page]:
-    """A signed-in administrator's page at 1440x900; the test fails when the page complained."""
+    """A signed-in administrator's page at 1440x900. The test fails when the page complained."""
     options = {"viewport": {"width": 1440, "height": 900}, "storage_state": signed_in_state}
     with watched_context(browser, stack.base_url, **options) as (context, collected):
         complaints.own_host, complaints.found = collected.own_host, collected.found
@@ -149,7 +148,7 @@ def page(
 
 
 def _keep_trace(context: BrowserContext, request: pytest.FixtureRequest) -> None:
-    """A failed test leaves its trace in tests/e2e/out/ (open it with `playwright show-trace`)."""
+    """Save the trace of a failed test in tests/e2e/out/ (open it with `playwright show-trace`)."""
     report = getattr(request.node, "report_of_call", None)
     if report is not None and report.failed:
         OUT.mkdir(parents=True, exist_ok=True)
@@ -158,7 +157,7 @@ def _keep_trace(context: BrowserContext, request: pytest.FixtureRequest) -> None
 
 @pytest.fixture
 def new_page(browser: Browser, stack: Stack, signed_in_state: dict[str, Any]) -> Iterator[Callable[..., Page]]:
-    """`new_page(signed_in=True, **context_options)`: further browsers; each is asserted free of complaints at the end."""
+    """`new_page(signed_in=True, **context_options)`: more contexts; the test fails if any of their pages complained."""
     opened: list[tuple[Any, Complaints]] = []
 
     def make(signed_in: bool = True, **options: Any) -> Page:

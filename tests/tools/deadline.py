@@ -1,5 +1,6 @@
-"""No test waits for ever: after its deadline it fails where it stands, with all threads' stacks on stderr. No run
-leaves processes behind when it is told to end."""
+"""No test waits for ever: at its deadline it fails at the current line, with the stacks of all threads on stderr. A run
+that receives SIGTERM or SIGHUP leaves no processes behind.
+"""
 
 import faulthandler
 import signal
@@ -16,7 +17,7 @@ SLOW_SECONDS = 600
 
 
 def pytest_configure() -> None:
-    """A run that is told to end (`timeout`, a closing terminal) stops what its fixtures started, as at Ctrl-C."""
+    """On SIGTERM or SIGHUP (`timeout`, a closing terminal), stop what the fixtures started, as with Ctrl-C."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
@@ -50,7 +51,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @contextmanager
 def within(seconds: int) -> Iterator[None]:
-    """TimeoutError where the body takes longer. Main thread only; the deadline of the test counts on."""
+    """Raise TimeoutError when the body takes longer. Main thread only. The deadline of the test keeps running."""
 
     def end(*_: object) -> None:
         raise TimeoutError(f"not done within {seconds} s")

@@ -1,11 +1,13 @@
-"""Writes the generated parts of the documents anew, from the code that they describe.
+"""Rewrites the generated parts of the documents from the code that they describe.
 
-A part stands between `<!-- generated: name -->` and `<!-- end of name -->`. tests/test_docs_generated.py compares.
+Each part sits between `<!-- generated: name -->` and `<!-- end of name -->`. tests/test_docs_generated.py compares
+them.
 """
 
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -14,37 +16,38 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from sessions.domain import rpc_codes  # noqa: E402  the path to the project is set above
-from sessions.protocol import limits, offered, state, tasks, versions  # noqa: E402  as above
-from sessions.transports import registry  # noqa: E402  as above
+from sessions.calls import rpc_codes  # noqa: E402  the path to the project is set above
+from sessions.mcp.core import limits, offered, state, tasks, versions  # noqa: E402  as above
+from sessions.mcp.transports import registry  # noqa: E402  as above
 
 PAGES = (
+    "docs/architecture.md",
     "docs/protocol.md",
     "docs/error-codes.md",
     "docs/articles-and-specification.md",
-    "sessions/protocol/README.md",
+    "sessions/mcp/README.md",
 )
 
-#: What each member of versions.Revision says, in the order of the table. A member without words stops the run.
+#: The text for each member of versions.Revision, in the order of the table. A member without text stops the run.
 FEATURES = {
-    "batches": "a JSON array of messages may arrive",
+    "batches": "batches: a JSON array of messages",
     "version_header": "header `MCP-Protocol-Version` on HTTP",
     "completions_declared": "completion is a declared capability",
-    "completion_context": "completion is told the other arguments",
-    "elicitation": "elicitation by a form",
-    "elicitation_url": "elicitation by a URL to visit",
+    "completion_context": "completion requests include the other arguments",
+    "elicitation": "form elicitation",
+    "elicitation_url": "URL elicitation",
     "sampling_tools": "sampling with tools",
-    "core_tasks": "tasks, asked for by the client",
-    "extensions": "extensions, among them tasks that the server decides on",
+    "core_tasks": "tasks, requested by the client",
+    "extensions": "extensions, including tasks started by the server",
 }
 
 
-#: kind of a transport -> what it is, in the order of the table. A transport without words stops the run.
+#: kind of a transport -> its description, in the order of the table. A transport without one stops the run.
 TRANSPORTS = {
-    "stdio": "a child process: one JSON message on each line of stdin and stdout",
-    "streamable_http": "Streamable HTTP (2025-03-26 and later): a POST for each message, answered by JSON or an event stream",
-    "http_sse": "HTTP+SSE (2024-11-05): a GET whose event stream carries all answers, a POST for each message",
-    "websocket": "WebSocket with subprotocol `mcp`: no revision defines it, the SDKs agree on it",
+    "stdio": "a child process: one JSON message per line of stdin and stdout",
+    "streamable_http": "Streamable HTTP (2025-03-26 and later): one POST per message, answered with JSON or an event stream",
+    "http_sse": "HTTP+SSE (2024-11-05): one GET whose event stream carries all responses, one POST per message",
+    "websocket": "WebSocket with subprotocol `mcp`: a convention of the SDKs that no revision defines",
 }
 
 
@@ -65,7 +68,7 @@ def revisions() -> str:
 
 
 def diagram(era: versions.Era) -> str:
-    """One arrow for each pair of states, with all triggers that lead there."""
+    """One arrow for each pair of states, with all triggers that cause the transition."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (before, trigger), after in state.TABLES[era].items():
         arrows.setdefault((before, after), []).append(trigger)
@@ -81,7 +84,7 @@ def transports() -> str:
         (
             f"`{kind}`",
             words,
-            "each request has a reply of its own" if classes[kind].exchange else "one stream both ways",
+            "one reply per request" if classes[kind].exchange else "one bidirectional stream",
             "legacy" if classes[kind].legacy_only else "both",
         )
         for kind, words in TRANSPORTS.items()
@@ -90,7 +93,7 @@ def transports() -> str:
 
 
 def bounds() -> str:
-    """Limits with their defaults; the words are the comments above the fields."""
+    """Limits with their defaults. The descriptions are the comments above the fields."""
     source = Path(limits.__file__).read_text()
     lines = source.splitlines()
     rows: list[list[str]] = []
@@ -128,7 +131,7 @@ def offers() -> str:
     rows = [
         (f"`{capability}`", feature and f"`{feature}`", words) for (capability, feature), words in offered.WORDS.items()
     ]
-    return table(["capability", "feature", "without it, never asked for"], rows)
+    return table(["capability", "feature", "without it, mcpadmin never requests"], rows)
 
 
 def task_states() -> str:
@@ -137,14 +140,14 @@ def task_states() -> str:
 
 
 def step_words(status: tasks.Status, era: versions.Era) -> str:
-    """What `tasks.next_step` does about a state that is complete."""
+    """Describe what `tasks.next_step` does with a task in this state."""
     inside = {"result": {}, "error": {"code": 0}, "inputRequests": {"key": {}}}
     step = tasks.next_step(tasks.state_of({"taskId": "t", "status": status, **inside}, era), era)
     if isinstance(step, tasks.Wait):
-        return "answer what it asks, look again" if step.inputs else "look again later"
+        return "answer its requests, then poll again" if step.inputs else "poll again later"
     if isinstance(step, tasks.Fetch):
         return "fetch the result" if status in tasks.TERMINAL else "fetch the result early, answer on its stream"
-    return "take the result inside" if isinstance(step, tasks.Finished) else "the call ends with an error"
+    return "take the result from the state" if isinstance(step, tasks.Finished) else "the call ends with an error"
 
 
 def defined_codes() -> str:
@@ -167,14 +170,36 @@ def common_codes() -> str:
         (common.code, ", ".join(f"[{use.words}]({use.url})" for use in common.uses), rpc_codes.name_of(common.code))
         for common in rpc_codes.COMMON
     ]
-    return table(["code", "seen to mean", "shown (where no revision defines it) as"], rows)
+    return table(["code", "observed meanings", "shown (where no revision defines it) as"], rows)
 
 
-def modules(ring: str) -> str:
-    """Each module with the first sentence of its own docstring."""
-    folder = ROOT / "sessions" / ring
+def modules(package: str) -> str:
+    """Each module with the first paragraph of its docstring."""
+    folder = ROOT / package
     paths = [path for path in sorted(folder.rglob("*.py")) if path.name != "__init__.py"]
     return table(["module", "what it is for"], [(f"`{path.relative_to(folder)}`", about(path)) for path in paths])
+
+
+def rooms(app: str) -> str:
+    """Each package of an app with the first paragraph of its docstring."""
+    ignored = ("migrations", "management")
+    folders = [path.parent for path in (ROOT / app).rglob("__init__.py") if path.parent != ROOT / app]
+    kept = [one for one in folders if not set(one.parts) & set(ignored) and one.parent.name in (app, "mcp")]
+    return table(
+        ["folder", "what is there"],
+        [(f"`{one.relative_to(ROOT)}/`", about(one / "__init__.py")) for one in sorted(kept)],
+    )
+
+
+def layers() -> str:
+    """The import contracts of type `layers`: which layer may import which."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    lines = [
+        f"# {', '.join(one.get('containers', [])) or 'the project'}\n" + "\n".join(one["layers"])
+        for one in contracts
+        if one["type"] == "layers"
+    ]
+    return "```\n" + "\n\n".join(lines) + "\n```"
 
 
 def about(path: Path) -> str:
@@ -192,16 +217,19 @@ PARTS: dict[str, Callable[[], str]] = {
     "limits": bounds,
     "offers": offers,
     "task states": task_states,
-    "modules of protocol": lambda: modules("protocol"),
-    "modules of transports": lambda: modules("transports"),
-    "modules of client": lambda: modules("client"),
+    "rooms of servers": lambda: rooms("servers"),
+    "rooms of sessions": lambda: rooms("sessions"),
+    "layers": layers,
+    "modules of core": lambda: modules("sessions/mcp/core"),
+    "modules of transports": lambda: modules("sessions/mcp/transports"),
+    "modules of client": lambda: modules("sessions/mcp/client"),
     "error codes": defined_codes,
     "common codes": common_codes,
 }
 
 
 def written(text: str) -> str:
-    """A page with all its parts written anew. KeyError for a part that nothing makes."""
+    """The page with all its parts regenerated. Raises KeyError for an unknown part."""
 
     def part(found: re.Match[str]) -> str:
         name = found[1]

@@ -7,7 +7,7 @@ pin="$uv pip compile --quiet --universal --python-version 3.11 --generate-hashes
 
 $pin pyproject.toml -o requirements.lock
 $pin pyproject.toml --group dev -o requirements-dev.lock
-for peer in sdk2 sdk1 sdk1_12 sdk1_9 sdk1_8 sdk1_2 fastmcp; do
+for peer in sdk2 sdk1 sdk1_12 sdk1_9 sdk1_8 sdk1_2 fastmcp bridges; do
     (cd tests/peers && "../../$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
         --no-header --no-emit-index-url "$peer.in" -o "$peer.lock" "$@")
 done

@@ -1,8 +1,10 @@
-"""What had to be skipped and why, said in the last lines: by set-up scripts and by tests alike.
+"""Reports at the end of a run what was skipped and why. Set-up scripts and tests both write such notes.
 
-Each writer owns one file under tests/.notes/; `make test` prints them all at its end.
+Each writer owns one file in tests/.notes/, and `make test` prints them all at its end. A file beside it counts the
+passed, skipped and failed tests.
 """
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +14,7 @@ NOTES = Path(__file__).resolve().parents[1] / ".notes"
 
 
 def write(author: str, lines: list[str]) -> None:
-    """Replace what `author` had to say; no lines remove its file."""
+    """Replace the notes of `author`. An empty list removes the file."""
     file = NOTES / f"{author}.txt"
     if not lines:
         file.unlink(missing_ok=True)
@@ -23,6 +25,12 @@ def write(author: str, lines: list[str]) -> None:
 
 def read_all() -> list[str]:
     return [line for file in sorted(NOTES.glob("*.txt")) for line in file.read_text().splitlines()]
+
+
+def write_counts(author: str, stats: dict[str, list[object]]) -> None:
+    counts = {word: len(stats.get(word, [])) for word in ("passed", "skipped", "failed", "error")}
+    NOTES.mkdir(exist_ok=True)
+    (NOTES / f"{author}.json").write_text(json.dumps({word: number for word, number in counts.items() if number}))
 
 
 def _reason(report: pytest.TestReport) -> str:
@@ -43,6 +51,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     lines = skipped_lines(terminalreporter.stats.get("skipped", []))
     if author := config.getoption("--notes-as"):
         write(author, lines)
+        write_counts(author, terminalreporter.stats)
         return
     for line in lines:
         terminalreporter.write_line(line, yellow=True)

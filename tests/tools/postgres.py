@@ -1,4 +1,4 @@
-"""A PostgreSQL cluster of its own in a temporary directory, reached by a unix socket."""
+"""A private PostgreSQL cluster in a temporary directory, reached through a unix socket."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ SECONDS = 60
 
 
 def _programs() -> Path | None:
-    """Debian keeps initdb and pg_ctl off the PATH, one directory a version."""
+    """Debian keeps initdb and pg_ctl off the PATH, in one directory per version."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if versions:
         return versions[-1].parent
@@ -28,7 +28,7 @@ def _programs() -> Path | None:
 
 
 def _run(*command: str) -> None:
-    """PostgreSQL refuses to run as root: become its own user then."""
+    """PostgreSQL refuses to run as root, so root runs the command as the user postgres."""
     prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     done = subprocess.run([*prefix, *command], capture_output=True, text=True, timeout=SECONDS, cwd="/")
     if done.returncode:
@@ -37,7 +37,7 @@ def _run(*command: str) -> None:
 
 @contextmanager
 def cluster() -> Iterator[str]:
-    """A DATABASE_URL of an empty database; skips where PostgreSQL is not installed."""
+    """Yields the DATABASE_URL of an empty database. Skips where PostgreSQL is not installed."""
     programs = _programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
@@ -62,18 +62,24 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def postgres_database(postgres_url: str) -> Iterator[str]:
-    """A database of the test's own: others of the same cluster find theirs as they left it."""
+@contextmanager
+def own_database(cluster_url: str) -> Iterator[str]:
+    """Yields the URL of a new database, so that other tests on the same cluster keep theirs unchanged."""
     name = f"own_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as server:
+    with psycopg.connect(cluster_url, autocommit=True) as server:
         server.execute(f"CREATE DATABASE {name}")
-        yield postgres_url.removesuffix("postgres") + name
+        yield cluster_url.removesuffix("postgres") + name
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    with own_database(postgres_url) as url:
+        yield url
+
+
 def rows(url: str, sql: str, parameters: tuple[object, ...]) -> list[dict[str, Any]]:
-    """As SQLite's rows are: `?` marks a parameter, and a UUID is its 32 digits."""
+    """Return rows in the same form as SQLite's: `?` marks a parameter, a UUID is its 32 hex digits."""
     with psycopg.connect(url, row_factory=dict_row) as database:
         found = database.execute(sql.replace("?", "%s"), parameters or None).fetchall()
     return [{name: value.hex if isinstance(value, UUID) else value for name, value in row.items()} for row in found]
@@ -85,7 +91,7 @@ def write(url: str, sql: str, parameters: tuple[object, ...]) -> None:
 
 
 def files(url: str) -> bytes:
-    """Tables and the journal of the cluster that `postgres_url` started."""
+    """The contents of the tables and the journal of the cluster that `postgres_url` started."""
     with psycopg.connect(url) as database:
         row = database.execute("SHOW data_directory").fetchone()
     assert row is not None

@@ -1,4 +1,4 @@
-"""`make check`: every static check, each with its name and seconds; all run even when one fails.
+"""`make check`: runs every static check and prints its name and duration. All run even when one fails.
 
 python tests/tools/run_checks.py [names of steps]
 """
@@ -21,13 +21,14 @@ STEPS: dict[str, list[str]] = {
     "migrations": [*MANAGE, "makemigrations", "--check", "--dry-run"],
     "deploy": [*MANAGE, "check", "--deploy", "--fail-level", "WARNING"],
     "templates": [str(BIN / "djlint"), "templates", "--lint", "--quiet"],
+    "words": [sys.executable, "tests/tools/page_words.py"],
     "template-format": [str(BIN / "djlint"), "templates", "--check", "--quiet"],
 }
 TIMEOUT = 600
 
 
 def environment(data_dir: str) -> dict[str, str]:
-    """As a deployment behind TLS, whatever the developer's shell exports."""
+    """The environment of a deployment behind TLS, whatever the developer's shell exports."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MCPADMIN_", "DJANGO_"))}
     for name in ("REDIS_URL", "DATABASE_URL"):
         kept.pop(name, None)

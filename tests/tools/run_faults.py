@@ -1,8 +1,9 @@
-"""`make faults`: each tests/faults/run_*.py in a pytest of its own, one after the other; the soak is a run of its own.
+"""`make faults`: runs each tests/faults/run_*.py in a separate pytest, one after the other, except the soak.
 
 python tests/tools/run_faults.py [parts of file names]
 
-FAULT_SCALE makes all of them smaller, FAULT_SEED rolls other dice. Sizes, seeds and counts are printed by each scene.
+FAULT_SCALE scales the runs down, FAULT_SEED changes the random choices. Each scenario prints its sizes, seed and
+counts.
 """
 
 import subprocess
@@ -33,7 +34,7 @@ def main(words: list[str]) -> int:
         print("No fault run matches.", file=sys.stderr)
         return 1
     began = time.monotonic()
-    failed = [file.stem for file in files if not run(file)]  # all of them, even after a failure
+    failed = [file.stem for file in files if not run(file)]  # run all of them, even after a failure
     print(
         f"{'FAILED: ' + ', '.join(failed) if failed else 'All fault runs passed'} ({time.monotonic() - began:.0f} s)."
     )

@@ -1,19 +1,30 @@
-"""`make test`: all set-up, then the tests in three phases, then what had to be skipped.
+"""`make test` and `make test-all`: all set-up, then the tests in three phases, then the reasons of skipped tests.
 
-python tests/tools/run_tests.py [pytest arguments]
+python tests/tools/run_tests.py [--all] [pytest arguments]
+
+Tests with the marker `long` run with --all only. A green run of all tests writes its date, commit and counts to
+tests/last_full_run.json, which is committed. Every other run prints that record.
 """
 
+import json
+import os
 import subprocess
 import sys
 import time
+from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tests" / "tools"
+NOTES = ROOT / "tests" / ".notes"
+LAST_FULL_RUN = ROOT / "tests" / "last_full_run.json"
+ALL = "--all"
 NOTHING_COLLECTED = 5
-# Parts mostly wait, so several files are tested at the same time; whoever starts the whole product needs the machine.
-# Browser tests keep an event loop running in their main thread, which tests with asyncio would stumble over.
+# The phase "parts" mostly waits, so several files run at once. Tests that start the whole product need the machine.
+# Browser tests keep an event loop running in their main thread, which would break tests with asyncio.
 AT_ONCE = ["-n", "3", "--dist", "loadfile"]
+SLOWEST = "--durations=30"
 PHASES = {
     "parts": ("not browser and not up", AT_ONCE),
     "product": ("up and not browser", []),
@@ -26,32 +37,81 @@ def set_up() -> int:
     return subprocess.run([sys.executable, str(TOOLS / "setup_peers.py")], cwd=ROOT, check=False).returncode
 
 
-def run_phase(name: str, arguments: list[str]) -> int:
-    marks, ways = PHASES[name]
-    command = [sys.executable, "-m", "pytest", "-m", marks, "--notes-as", f"skipped-{name}", *ways, *arguments]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+def selection(name: str, *, everything: bool) -> str:
+    marks = PHASES[name][0]
+    return marks if everything else f"({marks}) and not long"
+
+
+def run_phase(name: str, arguments: list[str], *, everything: bool) -> int:
+    marks, ways = selection(name, everything=everything), PHASES[name][1]
+    counts_of(name).unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *ways, *arguments]
+    # Each phase imports all tests, and each product that a test starts imports the whole product. Let Python write its
+    # bytecode, so that both are compiled once.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    begin = time.monotonic()
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    word = "passed" if status in (0, NOTHING_COLLECTED) else "FAILED"
+    print(f"== {name}: {word} in {time.monotonic() - begin:.0f} s", flush=True)
+    return status
 
 
 def print_notes() -> None:
-    notes = [
-        line for file in sorted((ROOT / "tests" / ".notes").glob("*.txt")) for line in file.read_text().splitlines()
-    ]
+    notes = [line for file in sorted(NOTES.glob("*.txt")) for line in file.read_text().splitlines()]
     print(f"Skipped on this machine: {len(notes)} reasons" if notes else "Nothing was skipped.")
     for line in notes:
         print(f"  {line}")
 
 
+def counts_of(name: str) -> Path:
+    """Where the plugin `notes` stores the counts of a phase."""
+    return NOTES / f"skipped-{name}.json"
+
+
+def commit() -> str:
+    """The commit, marked when there are uncommitted changes; "unknown" outside of git."""
+    command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty= with uncommitted changes"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def record_full_run(of: str) -> None:
+    counts: Counter[str] = Counter()
+    for name in PHASES:
+        counts.update(json.loads(counts_of(name).read_text()))
+    run = {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "commit": of} | dict(sorted(counts.items()))
+    LAST_FULL_RUN.write_text(json.dumps(run, indent=2) + "\n")
+
+
+def last_full_run() -> str:
+    try:
+        run = json.loads(LAST_FULL_RUN.read_text())
+    except FileNotFoundError:
+        return "never"
+    counts = ", ".join(f"{number} {word}" for word, number in run.items() if isinstance(number, int))
+    return f"{run['date']} on commit {run['commit']}: {counts}"
+
+
 def main(arguments: list[str]) -> int:
+    everything = ALL in arguments
+    arguments = [argument for argument in arguments if argument != ALL]
+    of = commit()
     if status := set_up():
         return status
     begin = time.monotonic()
-    results = {name: run_phase(name, arguments) for name in PHASES}
+    results = {name: run_phase(name, arguments, everything=everything) for name in PHASES}
     if all(result == NOTHING_COLLECTED for result in results.values()):
         print("No test matches.")
         return NOTHING_COLLECTED
     failed = [name for name, result in results.items() if result not in (0, NOTHING_COLLECTED)]
     print(f"{'FAILED: ' + ', '.join(failed) if failed else 'All tests passed'} ({time.monotonic() - begin:.0f} s).")
     print_notes()
+    if everything and not arguments and not failed:
+        record_full_run(of)
+    print(f"Last green run of all tests (make test-all): {last_full_run()}")
     return 1 if failed else 0
 
 

@@ -1,6 +1,6 @@
-"""Install the peers that tests talk to: npm packages and one Python environment for each SDK, all from locks.
+"""Installs the peers that tests talk to: npm packages and one Python environment for each SDK, all from lock files.
 
-Safe to run at any time and by several processes at once; does nothing when all is as the locks say.
+Safe to run at any time and in parallel. Does nothing when everything matches the locks.
 
     python tests/tools/setup_peers.py
 """
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PEERS = Path(__file__).resolve().parents[1] / "peers"
-ENVIRONMENTS = ("sdk2", "sdk1", "sdk1_12", "sdk1_9", "sdk1_8", "sdk1_2", "fastmcp")
+ENVIRONMENTS = ("sdk2", "sdk1", "sdk1_12", "sdk1_9", "sdk1_8", "sdk1_2", "fastmcp", "bridges")
 CONFORMANCE = PEERS.parent / "conformance"
 NOTES = PEERS.parent / ".notes" / "setup-peers.txt"
 TIMEOUT = 600
@@ -43,7 +43,7 @@ def run(*command: str | Path) -> None:
 
 
 def uv() -> Path | None:
-    """The dev environment's uv, which is several times faster than pip; pip is always there."""
+    """The dev environment's uv, which is several times faster than pip. pip is always available."""
     beside = Path(sys.executable).parent / "uv"
     return beside if beside.exists() else None
 
@@ -70,12 +70,12 @@ def set_up_environment(name: str) -> None:
     except RuntimeError:
         if uv() is None:
             raise
-        build(venv, lock, None)  # pip reads its own configuration (mirrors, proxies), which uv does not
+        build(venv, lock, None)  # pip reads its own configuration (mirrors, proxies), which uv ignores
     stamp.write_text(wanted)
 
 
 def set_up_npm() -> str:
-    """Returns why it could not be done, "" when it was."""
+    """Return the reason why the installation was impossible, or "" after success."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         return "npm or node is not installed, so nothing is tested against npm servers and by the conformance suite"

@@ -1,4 +1,4 @@
-"""The real product, started as a user starts it: `manage.py up` in a process and a data directory of its own."""
+"""The real product, started as a user starts it: `manage.py up` in a separate process with a private data directory."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +18,25 @@ import psutil
 import pytest
 
 from tests.tools import postgres
+from tests.tools.prepared import ADMIN, ROOT, clean_environment, prepare
+from tests.tools.warm import Commands, Done
 
-ROOT = Path(__file__).resolve().parents[2]
-READY = re.compile(r"mcpadmin is ready after ([\d.]+) s: (http\S+)")
-SETUP_LINK = re.compile(r"(http://\S+/setup/\S+)")
+READY = re.compile(r"mcpadmin is ready after ([\d.]+) s: (http[^\s\"]+)")
+SETUP_LINK = re.compile(r"(http://\S+/setup/[^\s\"]+)")
 READY_SECONDS = 120.0
 STOP_SECONDS = 15.0
-ADMIN = ("ada", "correct horse battery staple")
 
 
-def clean_environment(**more: str) -> dict[str, str]:
-    """The shell's environment without anything that configures mcpadmin."""
-    ours = ("MCPADMIN_", "DJANGO_", "REDIS_URL", "DATABASE_URL", "CELERY_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return kept | {"PYTHONUNBUFFERED": "1"} | more
+def proportional_mib(pid: int) -> float:
+    """Memory of a process in MiB. Each shared page counts proportionally (PSS)."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError(f"process {pid} has no memory")
 
 
 class Stack:
-    """One running product. `base_url` is known after `start`; everything it prints is in `output`."""
+    """One running product. `base_url` is set by `start`; `output` is everything it printed."""
 
     def __init__(self, data_dir: Path, *options: str, env: dict[str, str] | None = None) -> None:
         self.data_dir = data_dir
@@ -44,6 +45,7 @@ class Stack:
         self._env = clean_environment(**(env or {}))
         self._options = options
         self._changed = threading.Condition()
+        self._commands = Commands(self.environment)
 
     def start(self) -> "Stack":
         self.launch()
@@ -53,6 +55,7 @@ class Stack:
 
     def launch(self) -> None:
         """Start without waiting until the product is ready."""
+        self._commands.close()  # it may know the socket of an earlier start
         options = self._options or ("--port", "0")
         command = [sys.executable, "manage.py", "up", "--no-browser", "--data-dir", str(self.data_dir), *options]
         self.process = subprocess.Popen(
@@ -78,11 +81,15 @@ class Stack:
             self._changed.notify_all()
 
     @property
+    def is_running(self) -> bool:
+        return hasattr(self, "process") and self.process.poll() is None
+
+    @property
     def output(self) -> str:
         return "".join(self.lines)
 
     def wait_for(self, pattern: re.Pattern[str], seconds: float = 30.0, since: int = 0) -> re.Match[str]:
-        """The first printed line from number `since` on that matches; fails when `up` ends or time is over."""
+        """Return the match of the first line from number `since` on. Fails when `up` ends or the time is up."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while True:
@@ -92,7 +99,7 @@ class Stack:
                 left = deadline - time.monotonic()
                 if left <= 0 or self.process.poll() is not None:
                     raise AssertionError(f"`up` never printed {pattern.pattern!r}:\n{self.output[-6000:]}")
-                self._changed.wait(min(left, 0.5))  # also wakes to see that the process ended
+                self._changed.wait(min(left, 0.5))  # also wakes to notice that the process ended
 
     @property
     def setup_link(self) -> str:
@@ -100,22 +107,22 @@ class Stack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """In which a management command finds this product."""
+        """The environment in which a management command finds this product."""
         return self._env | {"MCPADMIN_DATA_DIR": str(self.data_dir)}
 
+    def attempt(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Done:
+        """Run a management command against this product's data and return its status and output."""
+        return self._commands.run(*arguments, stdin=stdin, env=env)
+
     def manage(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> str:
-        """Run a management command against this product's data; returns what it printed."""
-        environment = self.environment | (env or {})
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT, env=environment, input=stdin, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        if done.returncode:
-            raise AssertionError(f"manage.py {arguments[0]} failed:\n{done.stdout}{done.stderr}")
-        return done.stdout
+        """Like `attempt`, but raise when the command fails. Returns its output."""
+        done = self.attempt(*arguments, stdin=stdin, env=env)
+        if done.status:
+            raise AssertionError(f"manage.py {arguments[0]} failed:\n{done.output}{done.errors}")
+        return done.output
 
     def shell(self, code: str) -> str:
-        """Run Python with the product's models; returns what it printed."""
+        """Run Python with the product's models and return its output."""
         return self.manage("shell", "--no-imports", "-c", code)
 
     def create_admin(self, username: str = ADMIN[0], password: str = ADMIN[1]) -> tuple[str, str]:
@@ -127,7 +134,7 @@ class Stack:
 
     @property
     def database_url(self) -> str:
-        """Empty where the product keeps its rows in a SQLite file of its own."""
+        """Empty when the product uses its SQLite file."""
         return self._env.get("DATABASE_URL", "")
 
     def rows(self, sql: str, *parameters: object) -> list[Any]:
@@ -139,16 +146,16 @@ class Stack:
             return database.execute(sql, parameters).fetchall()
 
     def write(self, sql: str, *parameters: object) -> None:
-        """Change the product's database behind its back."""
+        """Change the product's database directly, without the product noticing."""
         if self.database_url:
             postgres.write(self.database_url, sql, parameters)
             return
         with sqlite3.connect(self.data_dir / "mcpadmin.sqlite3", timeout=30) as database:
-            database.execute("PRAGMA legacy_alter_table = ON")  # or a rename is followed by every reference
+            database.execute("PRAGMA legacy_alter_table = ON")  # otherwise a rename rewrites every reference
             database.execute(sql, parameters)
 
     def family(self) -> list[psutil.Process]:
-        """`up` and everything below it."""
+        """`up` and all its descendants."""
         try:
             supervisor = psutil.Process(self.process.pid)
             return [supervisor, *supervisor.children(recursive=True)]
@@ -156,13 +163,13 @@ class Stack:
             return []
 
     def part(self, *words: str) -> list[psutil.Process]:
-        """The processes whose command line holds all these words, e.g. part("mcpadmin.worker")."""
+        """The processes whose command line contains all these words, e.g. part("mcpadmin.worker")."""
         found = []
         for process in self.family():
             try:
                 line = " ".join(process.cmdline())
             except psutil.Error:
-                continue  # it ended between the listing and the question
+                continue  # it ended between the listing and this check
             if all(word in line for word in words):
                 found.append(process)
         return found
@@ -171,7 +178,7 @@ class Stack:
         return [process.pid for process in self.part("mcpadmin.worker")]
 
     def kill_worker(self) -> int:
-        """SIGKILL to the (first) worker; returns the pid it had."""
+        """Send SIGKILL to the (first) worker and return its old pid."""
         pid = self.worker_pids()[0]
         os.kill(pid, signal.SIGKILL)
         return pid
@@ -180,7 +187,8 @@ class Stack:
         self.process.send_signal(number)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Stop in order and return the exit status; what is still alive after 15 s is killed, and the test fails."""
+        """Stop in order and return the exit status. Raises TimeoutExpired after 15 s. Kills whatever is still alive."""
+        self._commands.close()
         family = self.family()
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -191,12 +199,22 @@ class Stack:
             for process in alive:
                 process.kill()
 
+    def close(self) -> None:
+        """Clean up after a test, even if the product never started."""
+        self._commands.close()
+        if hasattr(self, "process"):
+            self.stop()
+
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    """The product with its first administrator (ADMIN), shared by all tests of the session: leave no mess."""
-    directory = Path(tempfile.mkdtemp(prefix="mcpadmin-stack-"))
-    product = Stack(directory)
+    """The product with its first administrator (ADMIN), shared by all tests of the session, which must clean up."""
+    directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-stack-")))
+    environment = {
+        "MCPADMIN_RECONNECT_EARLY_CEILING_SECONDS": "60",  # leaves time to watch the retry countdown
+        "MCPADMIN_TRIES_PER_MINUTE": "0",  # all tests together are one user
+    }
+    product = Stack(directory, env=environment)
     try:
         product.start()
         product.create_admin()
@@ -207,17 +225,24 @@ def stack() -> Iterator[Stack]:
 
 
 @pytest.fixture
-def make_stack() -> Iterator["type[Stack]"]:
-    """`make_stack(*options, env=...)`: a product of the test's own, stopped and removed at its end."""
+def make_stack() -> Iterator[Callable[..., Stack]]:
+    """`make_stack(*options, env=..., administrator=True)`: a product for one test, stopped and removed at its end.
+
+    Unless the test names a data directory, it gets a prepared one: nothing to migrate in SQLite, no static file to
+    collect.
+    """
     started: list[Stack] = []
 
-    def make(*options: str, env: dict[str, str] | None = None, data_dir: Path | None = None) -> Stack:
+    def make(
+        *options: str, env: dict[str, str] | None = None, data_dir: Path | None = None, administrator: bool = False
+    ) -> Stack:
         directory = data_dir or Path(tempfile.mkdtemp(prefix="mcpadmin-own-"))
+        if data_dir is None:
+            prepare(directory, database="DATABASE_URL" not in (env or {}), administrator=administrator)
         started.append(Stack(directory, *options, env=env))
         return started[-1]
 
     yield make
     for product in started:
-        if hasattr(product, "process"):
-            product.stop()
+        product.close()
         shutil.rmtree(product.data_dir, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The fixtures that start the whole product."""
+"""The fixtures that start the whole product work."""
 
 import re
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_what_a_page_complains_about_is_collected(stack: Stack, page: Page, comp
     page.wait_for_timeout(300)
     text = "\n".join(complaints.found)
     assert all(words in text for words in ("planted", "thrown", "Content Security Policy"))
-    complaints.allow("")  # all of it was ours
+    complaints.allow("")  # this test planted all of them
 
 
 def test_a_window_that_does_not_close_is_left_behind_and_the_next_one_opens(

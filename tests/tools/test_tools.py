@@ -1,4 +1,4 @@
-"""The tools that judge everything else are judged here: a green run must mean something."""
+"""The test tools themselves work, so that a green run means something."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 
 def run_pytest(directory: Path, source: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A test file of its own, with our plugins but without Django."""
+    """Run a separate test file with our plugins but without Django."""
     (directory / "test_inner.py").write_text(source)
     (directory / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow:\n  up:\n")
     plugins = ["-p", "no:django", "-p", "tests.tools.deadline", "-p", "tests.tools.notes", "-p", "no:cacheprovider"]
@@ -37,7 +37,7 @@ def test_a_test_that_waits_for_ever_fails_at_its_deadline_and_shows_where_it_sto
     done = run_pytest(tmp_path, source)
     assert "did not end within 1 s" in done.stdout
     assert "1 failed, 1 passed" in done.stdout
-    assert "most recent call first" in done.stdout  # the dump of all stacks, as captured stderr
+    assert "most recent call first" in done.stdout  # the stack dump, as captured stderr
 
 
 def test_a_step_that_takes_too_long_is_ended_and_the_deadline_of_its_test_counts_on(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_fixture_valkey_is_a_real_one_that_answers(valkey: Path) -> None:
 
 
 def bootstrap(directory: Path, what: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    """bootstrap.sh in a directory that looks like a fresh checkout with a lock that needs nothing."""
+    """Run bootstrap.sh in a directory that looks like a fresh checkout, with locks that need nothing."""
     (directory / "mcpadmin").mkdir(exist_ok=True)
     script = directory / "mcpadmin" / "bootstrap.sh"
     script.write_text((ROOT / "mcpadmin" / "bootstrap.sh").read_text())
@@ -107,7 +107,7 @@ def test_a_fresh_checkout_gets_its_environment_once(tmp_path: Path) -> None:
     assert first.returncode == second.returncode == 0, first.stderr
     assert "Creating .venv" in first.stdout
     assert second.stdout == ""
-    assert bootstrap(tmp_path, "run").stdout == ""  # the development lock holds all that running needs
+    assert bootstrap(tmp_path, "run").stdout == ""  # the development lock includes all that running needs
 
 
 def test_a_changed_lock_is_installed_without_making_the_environment_anew(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_changed_lock_is_installed_without_making_the_environment_anew(tmp_pat
 
 
 def fake_python(directory: Path, body: str) -> str:
-    """A PATH on which python3 is this script, and sh with its tools is there."""
+    """Return a PATH with this script as python3, and with sh and the tools it needs."""
     directory.mkdir()
     python = directory / "python3"
     python.write_text(f"#!/bin/sh\n{body}\n")

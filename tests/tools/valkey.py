@@ -1,4 +1,4 @@
-"""A real Valkey on a unix socket, at the place where tests.settings looks for it."""
+"""A real Valkey on the unix socket that tests.settings points to."""
 
 import socket
 import subprocess
@@ -26,7 +26,7 @@ def answers(path: Path) -> bool:
 
 
 def start(path: Path, *options: str) -> "subprocess.Popen[bytes]":
-    """Start a server that keeps nothing on disk, and wait until it answers."""
+    """Start a server without persistence and wait until it answers."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = [
         str(get_binary_path()),
@@ -41,7 +41,7 @@ def start(path: Path, *options: str) -> "subprocess.Popen[bytes]":
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
             raise RuntimeError(f"Valkey did not start on {path} (exit status {process.poll()})")
-        time.sleep(0.02)  # its socket appears without a word, so it has to be asked
+        time.sleep(0.02)  # no event reports that the socket appeared
     return process
 
 
@@ -56,7 +56,7 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def over_tcp(directory: Path, password: str) -> Iterator[str]:
-    """The REDIS_URL of a server on a loopback port, as one that is not ours would be."""
+    """Yields the REDIS_URL of a server on a loopback port, like an external one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -85,7 +85,7 @@ def valkey(valkey_server: Path) -> Path:
 
 
 def flush(path: Path) -> None:
-    """Wipe everything, as an operator's accident would."""
+    """Wipe everything, as an operator might by accident."""
     _say(path, "FLUSHALL")
 
 

@@ -4,7 +4,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from mcpadmin import setup
-from mcpadmin.up import lock
+from mcpadmin.up import preflight
 
 
 class Command(BaseCommand):
@@ -15,4 +15,4 @@ class Command(BaseCommand):
             raise CommandError(
                 "An administrator exists already. Sign in with that account; `manage.py changepassword <name>` sets a new password."
             )
-        self.stdout.write(setup.link(lock.noted_url(settings.DATA_DIR) or settings.PUBLIC_URL))
+        self.stdout.write(setup.link(preflight.noted_url(settings.DATA_DIR) or settings.PUBLIC_URL))

@@ -5,7 +5,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers import access
 from servers.audit.record import Actor
-from servers.domain.exporting import Form, exported
+from servers.registration.exporting import Form, exported
 
 
 class Command(BaseCommand):

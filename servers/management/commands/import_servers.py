@@ -8,9 +8,9 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers.audit.record import Actor
-from servers.domain.importing.applying import Choice, Decision, Outcome, apply, choices
-from servers.domain.importing.document import MAX_BYTES, Document, read
-from servers.domain.importing.planning import Proposal, plan
+from servers.registration.importing.applying import Choice, Decision, Outcome, apply, choices
+from servers.registration.importing.document import MAX_BYTES, Document, read
+from servers.registration.importing.planning import Proposal, plan
 
 _RENAMED = " (imported)"
 
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", help="JSON, JSON with comments or TOML; - reads standard input")
+        parser.add_argument("file", help="JSON (comments allowed), TOML, YAML or a README; - reads standard input")
         parser.add_argument("--user", required=True, help="user name of the account that imports")
         parser.add_argument(
             "--on-conflict",
@@ -39,6 +39,8 @@ class Command(BaseCommand):
         if user is None:
             raise CommandError(f"There is no active user {options['user']!r}.")
         document = _document(options["file"])
+        for remark in document.remarks:
+            self.stderr.write(remark)
         proposals = plan(user, document)
         if options["dry_run"]:
             for proposal in proposals:
@@ -61,7 +63,7 @@ def _document(path: str) -> Document:
     except OSError as exc:
         raise CommandError(f"{path} cannot be read: {exc.strerror}.") from exc
     except UnicodeDecodeError:
-        raise CommandError(f"{path} is no text in UTF-8.") from None
+        raise CommandError(f"{path} is not UTF-8 text.") from None
     except ValidationError as problem:
         raise CommandError(" ".join(problem.messages)) from problem
 
@@ -82,12 +84,12 @@ def _decision(proposal: Proposal, on_conflict: Choice, typed: dict[str, str]) ->
 def _planned(proposal: Proposal) -> str:
     said = [*proposal.reasons, *proposal.entry.notes, *(difference.field for difference in proposal.differences)]
     if needs := [need.key for need in proposal.entry.needs]:
-        said.append(f"Values needed: {', '.join(needs)}.")
+        said.append(f"Values to fill in: {', '.join(needs)}.")
     return _line(proposal.verdict, proposal.entry.name, said)
 
 
 def _became(outcome: Outcome) -> str:
-    needed = [f"Value needed: {', '.join(outcome.needed)}."] if outcome.needed else []
+    needed = [f"Missing values: {', '.join(outcome.needed)}."] if outcome.needed else []
     return _line(outcome.result, outcome.name, [outcome.words, *needed])
 
 

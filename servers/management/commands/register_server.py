@@ -7,12 +7,13 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers.audit.record import Actor
+from servers.credentials import vault as credentials
 from servers.crypto import SealError
-from servers.domain import credentials, registration
-from servers.domain.registration import Registration, ValueInput
 from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
-from servers.forms.suggestion import transport_of
 from servers.models import Credential
+from servers.registration import registering
+from servers.registration.forms.suggestion import transport_of
+from servers.registration.registering import Registration, ValueInput
 from servers.secret import Secret
 from servers.validators import looks_secret, root_uri
 
@@ -41,16 +42,18 @@ class Command(BaseCommand):
         parser.add_argument(
             "--root", action="append", default=[], metavar="FOLDER[=NAME]", help="that the server may ask for"
         )
-        parser.add_argument("--worker-label", default="", help="only workers that carry it open this server")
-        parser.add_argument("--no-sampling", action="store_true", help="the server may not ask for a model's answer")
-        parser.add_argument("--no-elicitation", action="store_true", help="the server may not ask a person")
+        parser.add_argument("--worker-label", default="", help="only workers with this label connect to this server")
+        parser.add_argument("--no-sampling", action="store_true", help="the server may not request model responses")
+        parser.add_argument(
+            "--no-elicitation", action="store_true", help="the server may not request input from a person"
+        )
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-header", action="append", default=[], metavar="NAME=VARIABLE")
         parser.add_argument(
             "--signs-in-as", choices=SignsInAs.values, default=SignsInAs.SHARED, help="whose identity calls go under"
         )
         parser.add_argument(
-            "--credential", action="append", default=[], metavar="NAME", help="of the vault, that it speaks with"
+            "--credential", action="append", default=[], metavar="NAME", help="name of a stored credential to use"
         )
         parser.add_argument("--working-directory", default="")
         parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
@@ -64,7 +67,7 @@ class Command(BaseCommand):
             raise CommandError(f"There is no active user {options['user']!r}.")
         data, chosen = _registration(options), _chosen(user, options["credential"])
         try:
-            server = registration.register(
+            server = registering.register(
                 Actor.of_user(user), user, data, enabled=not options["disabled"], chosen=chosen
             )
         except (PermissionDenied, SealError) as exc:

@@ -1,7 +1,7 @@
-"""`manage.py rotate_keys`: a new key for the ring, and every sealed value under it, while mcpadmin runs.
+"""`manage.py rotate_keys`: adds a key to the key ring and re-wraps every sealed value under it, while mcpadmin runs.
 
-A run that was killed is started again and goes on. A ring of the environment or of a command is changed by its
-operator first; then this brings the rows under what it calls current.
+To resume a run that was killed, start it again. Where the key ring comes from the environment or a command, the
+operator changes it first; this then moves the rows to its current key.
 """
 
 import json
@@ -15,12 +15,12 @@ from django.core.management.base import BaseCommand, CommandError
 from servers import keyring
 from servers.audit.acts import audited
 from servers.audit.record import SYSTEM
+from servers.credentials import rotation
 from servers.crypto import SealError, missing_keys
-from servers.domain import rotation
-from servers.domain.drafts import purge_drafts
 from servers.enums import AuditAction
 from servers.keyring import Source
-from servers.keyring_file import prepare_key, remove_keys, use_next_key
+from servers.keyring_file import prepare_key, remove_keys
+from servers.registration.drafts import purge_drafts
 
 
 class Command(BaseCommand):
@@ -61,14 +61,13 @@ class Command(BaseCommand):
             self._report(rest)
             words = "\n".join(progress.broken[:20])
             raise CommandError(f"Not every value could be renewed. Keep the old keys.\n{words}")
-        self.stdout.write(f"Every value stands under {keyring.ring().current}; {progress.renewed} were renewed.")
+        self.stdout.write(f"Every value stands under {keyring.load().current}; {progress.renewed} were renewed.")
         self._retire(really=retire)
 
     def _begin(self, *, retire: bool) -> None:
-        """A new key, unless a rotation is under way, or only old keys are to go."""
-        if keyring.source() is not Source.FILE or rotation.left() or (retire and self._old()):
-            return
-        self.stdout.write(f"New key {use_next_key(Path(settings.KEYRING_FILE))} in {settings.KEYRING_FILE}.")
+        """Unless only old keys are to go."""
+        if not (retire and self._old()) and (key := rotation.begin()):
+            self.stdout.write(f"New key {key} in {settings.KEYRING_FILE}.")
 
     def _say(self, renewed: int) -> None:
         self.stdout.write(f"{renewed} values renewed")
@@ -87,13 +86,13 @@ class Command(BaseCommand):
         self.stdout.write(f"No row needs {', '.join(old)} any more: {how}. Older backups of the database need them.")
 
     def _old(self) -> list[str]:
-        ring = keyring.ring()
-        return sorted(ring.ciphers.keys() - {ring.current})
+        loaded = keyring.load()
+        return sorted(loaded.ciphers.keys() - {loaded.current})
 
     def _report(self, rest: dict[str, int]) -> None:
-        self.stdout.write(json.dumps({"current": keyring.ring().current, "left": rest}))
+        self.stdout.write(json.dumps({"current": keyring.load().current, "left": rest}))
 
     def _note(self, renewed: int) -> None:
         with audited(SYSTEM) as trail:
-            details = {"key": keyring.ring().current, "renewed": renewed}
+            details = {"key": keyring.load().current, "renewed": renewed}
             trail.note(AuditAction.KEYS_ROTATE, None, "key ring", details)

@@ -1,4 +1,4 @@
-"""Sign-ins, accounts and rights leave their events, with the request they came by."""
+"""Sign-ins, accounts and rights produce audit events with the request that caused them."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def newest() -> tuple[Any, dict[str, Any]]:
 
 @pytest.fixture
 def request_of_ada(admin: Any, rf: RequestFactory) -> Iterator[HttpRequest]:
-    """What the middleware does for the time of a request."""
+    """Set the current request, as the middleware does during a request."""
     request = rf.post("/", REMOTE_ADDR="192.0.2.7")
     request.user, request.request_id = admin, "request-0001"
     token = current_request.set(request)

@@ -125,3 +125,34 @@ def test_a_live_row_holds_words_and_no_details() -> None:
     assert (row["word"], row["outcome_word"], row["tone"]) == ("Call finished", "Outcome unknown", "warn")
     assert (row["url"], row["server_name"], row["user"]) == ("/audit/?sel=1", "orders", "ada")
     assert "details" not in row
+
+
+def test_a_group_of_kinds_is_paged_by_the_index_of_each_kind() -> None:
+    kinds = (AuditAction.SESSION_OPEN, AuditAction.CALL_SEND, AuditAction.SESSION_READY, AuditAction.SESSION_LOST)
+    record_many([event(kinds[n % 4], outcome=AuditOutcome.OK) for n in range(240)])
+    events, filters = AuditEvent.objects.all(), Filters(kind="sessions")
+    everything = list(filters.apply(events).order_by("-seq").values_list("seq", flat=True))
+    first = query.page(events, filters)
+    second = query.page(events, filters, before=first.older)
+    assert [one.seq for one in first.events + second.events] == everything[:100]
+    assert query.page(events, filters, after=second.newer).events == first.events
+    both = Filters(kind="sessions", outcome="ok", user="bob")
+    assert query.page(events, both).events == []
+    with CaptureQueriesContext(connection) as seen:
+        query.page(events, filters)
+    assert len(seen) == 2
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN QUERY PLAN {seen[0]['sql']}")
+            plan = [row[3] for row in cursor.fetchall()]
+        assert all("audit_by_action" in step for step in plan if "servers_auditevent" in step)
+        assert not any("TEMP B-TREE" in step for step in plan)
+
+
+def test_the_events_of_a_call_come_in_order_from_its_index() -> None:
+    uid = uuid4()
+    record_many([event(call_uid=uid) for _ in range(3)])
+    if connection.vendor == "sqlite":
+        plan = AuditEvent.objects.filter(call_uid=uid).order_by("seq").explain()
+        assert "audit_by_call" in plan
+        assert "TEMP B-TREE" not in plan

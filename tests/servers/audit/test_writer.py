@@ -1,5 +1,6 @@
-"""The writer thread on a real SQLite file and, where it is installed, a real PostgreSQL."""
+"""The writer thread works on a real SQLite file and, where installed, on a real PostgreSQL."""
 
+import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, connections, transaction
 
+from servers.audit import writer as writer_module
 from servers.audit.record import SYSTEM, Event, record
 from servers.audit.verify import verify
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
@@ -26,13 +28,13 @@ def payload(text: str) -> Payload:
 
 
 def together(number: int, work: Callable[[int], None]) -> None:
-    """`work(i)` in `number` threads at once; what one of them raised is raised here."""
+    """Run `work(i)` in `number` threads at once, and raise the first exception of any of them here."""
     problems: list[BaseException] = []
 
     def run(index: int) -> None:
         try:
             work(index)
-        except BaseException as problem:  # raised again below, in the thread that waits
+        except BaseException as problem:  # raised below, in the waiting thread
             problems.append(problem)
         finally:
             connections.close_all()
@@ -69,7 +71,7 @@ def test_fifty_threads_append_without_a_gap_on_postgresql() -> None:
 
 
 def threads_without_the_writer() -> None:
-    """What several processes do: each its own connection and transaction, the head created by whoever is first."""
+    """Imitate several processes: each thread has its own connection and transaction, and the first creates the head."""
 
     def append_ten(index: int) -> None:
         for number in range(10):
@@ -100,7 +102,7 @@ def test_a_failing_work_fails_alone_and_its_neighbours_are_committed() -> None:
 
     hold, held = threading.Event(), threading.Event()
     writer().submit(lambda: (held.set(), hold.wait(10)))
-    held.wait(10)  # what follows waits in the queue together: one batch
+    held.wait(10)  # the following work queues up and forms one batch
     good = [writer().submit(lambda n=n: payload(f"good {n}"), lambda row: [event(row.text)]) for n in range(3)]
     bad: Future[Any] = writer().submit(explode, lambda _: [event("bad")])
     good += [writer().submit(lambda n=n: payload(f"good {n}"), lambda row: [event(row.text)]) for n in range(3, 6)]
@@ -132,7 +134,7 @@ def test_a_locked_database_refuses_the_intent_and_no_row_appears_later() -> None
                 writer().submit_and_wait(lambda: payload("intent"), lambda _: [event()], timeout=0.5)
 
         together(1, intent)
-    writer().submit(lambda: None).result(10)  # whatever was queued has run by now
+    writer().submit(lambda: None).result(10)  # everything queued before has run by now
     assert list(Payload.objects.values_list("text", flat=True)) == ["the lock"]
     assert not AuditEvent.objects.exists()
 
@@ -202,7 +204,7 @@ def test_the_neighbour_of_a_work_that_was_given_up_can_still_be_given_up() -> No
     started.wait(10)
 
     def patient() -> None:
-        if hopeless.cancelled():  # its second turn
+        if hopeless.cancelled():  # the second attempt
             given_up.append(patience.cancel())
 
     patience: Future[None] = writer().submit(patient)
@@ -311,3 +313,22 @@ async def test_a_loop_is_told_that_a_locked_database_refused() -> None:
     hold.set()
     await writer().durable(writer().submit(lambda: None))
     assert await Payload.objects.acount() == 0
+
+
+@on_file
+def test_the_follow_up_runs_after_a_batch_and_again_when_it_asks_for_it_and_its_failure_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: "queue.SimpleQueue[str]" = queue.SimpleQueue()
+    answers = [None, 0.01]
+
+    def follow_up() -> float | None:
+        runs.put(threading.current_thread().name)
+        return answers.pop()  # fails on the third run
+
+    monkeypatch.setattr(writer_module, "_follow_up", follow_up)
+    writer().submit(lambda: None).result(30)
+    assert [runs.get(timeout=5), runs.get(timeout=5)] == ["audit-writer"] * 2
+    writer().submit(lambda: None).result(30)
+    assert runs.get(timeout=5) == "audit-writer"
+    assert writer().submit(lambda: "still at work").result(30) == "still at work"

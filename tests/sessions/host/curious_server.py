@@ -1,10 +1,10 @@
-"""A small MCP server over stdio that asks for roots and tells of new tools. Standard library only.
+"""A small MCP server over stdio that asks for roots and announces new tools. Standard library only.
 
 EFFECT_LOG  one line each: "started", "declared <our capabilities>", "roots <JSON>", "listen <filter>",
             "trace <traceparent> <log level>" of each call
 ERA         legacy (2025-11-25, the default) or modern (2026-07-28)
 
-Tools: `grow` adds a tool and says so; `list_roots` asks for the roots in a round (modern).
+Tools: `grow` adds a tool and announces it; `list_roots` asks for the roots in a round (modern).
 """
 
 import json

@@ -1,6 +1,6 @@
-"""A small legacy MCP server over stdio that writes every effect into a file before it answers. Standard library only.
+"""A small legacy MCP server over stdio that writes every effect to a file before it answers. Standard library only.
 
-EFFECT_LOG  one line an effect: "<tool> <text>", "cancelled <tool>", "started <pid>"
+EFFECT_LOG  one line per effect: "<tool> <text>", "cancelled <tool>", "started <pid>"
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A real worker process on the database, key ring and Valkey of the test."""
+"""Runs a real worker process on the database, key ring and Valkey of the test."""
 
 import os
 import signal
@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 
-from sessions import bus
+from sessions import hints
 from sessions.enums import SessionState
 from sessions.models import Call, McpSession, Worker
 from tests.sessions.host.make import make_session
+from tests.tools.processes import is_stopped
 from tests.tools.stack import ROOT, clean_environment
 
 T = TypeVar("T")
@@ -31,7 +32,8 @@ FAST = {
 
 
 def scaled(factor: float, ceiling: float = 1.0) -> dict[str, str]:
-    """An environment with the time of healing scaled; heartbeat, stale period and ceiling (seconds) as they are here."""
+    """An environment that scales the times of reconnecting. Heartbeat, stale period and ceiling keep the real
+    seconds given here."""
     return {
         "MCPADMIN_TIME_SCALE": str(factor),
         "MCPADMIN_HEARTBEAT_SECONDS": str(0.4 / factor),
@@ -41,16 +43,17 @@ def scaled(factor: float, ceiling: float = 1.0) -> dict[str, str]:
 
 
 def eventually(check: Callable[[], T], seconds: float = 20.0, words: str = "it never happened") -> T:
-    """The first true value of `check`."""
+    """Poll until `check` returns a true value, and return it."""
     deadline = time.monotonic() + seconds
     while not (found := check()):
         assert time.monotonic() < deadline, words
-        time.sleep(0.02)  # rows of another process can only be asked for
+        time.sleep(0.02)  # rows of another process must be polled
     return found
 
 
 def stand_on_test_database() -> dict[str, str]:
-    """The environment in which a worker finds the test's database (for SQLite: under the product's name for it)."""
+    """The environment in which a worker finds the test's database. SQLite gets a symlink under the product's file
+    name."""
     found = connection.settings_dict
     if connection.vendor == "postgresql":
         return {"DATABASE_URL": f"postgres://{found['USER']}@{quote(found['HOST'], safe='')}/{found['NAME']}"}
@@ -82,17 +85,25 @@ class WorkerProcess:
         return self._output.read_text(errors="replace")
 
     def ready(self) -> "WorkerProcess":
-        """Wait for its first heartbeat."""
+        """Wait for the first heartbeat."""
         try:
             eventually(lambda: self.row() or self.process.poll() is not None, 60)
             assert self.process.poll() is None, self.output
-        except BaseException:  # whatever went wrong, no process is left behind
+        except BaseException:  # leave no process behind after any failure
             self.kill()
             raise
         return self
 
     def row(self) -> Worker | None:
         return Worker.objects.filter(pid=self.pid).first()
+
+    def freeze(self) -> None:
+        """Stop the process outside a commit: SQLite has one write lock, so a process stopped in a commit would block
+        everything."""
+        with transaction.atomic():
+            Worker.objects.filter(pid=self.pid).update(pid=self.pid)
+            self.process.send_signal(signal.SIGSTOP)
+            eventually(lambda: is_stopped(self.pid), words="it does not stop")
 
     def kill(self) -> None:
         self.process.kill()
@@ -109,7 +120,8 @@ class WorkerProcess:
 
 
 def descendants(pid: int) -> list[int]:
-    """Every process below `pid`, by /proc: what runs in a PID namespace knows itself by another number."""
+    """Every process below `pid`, found in /proc, because a process in a PID namespace knows itself by another
+    number."""
     found = []
     for task in os.listdir(f"/proc/{pid}/task"):
         try:
@@ -117,7 +129,7 @@ def descendants(pid: int) -> list[int]:
             for child in children:
                 found += [int(child), *descendants(int(child))]
         except OSError:
-            continue  # it ended while it was looked at
+            continue  # the process ended meanwhile
     return found
 
 
@@ -126,7 +138,7 @@ def command_line(pid: int) -> str:
 
 
 class Effects:
-    """What the effect server did, by its own account."""
+    """The effects that the effect server logged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -139,7 +151,7 @@ class Effects:
 
 
 def effect_session(effects: Effects, slug: str = "effects", **fields: Any) -> McpSession:
-    """A session, wanted open, of a server that logs its effects."""
+    """A session, desired open, of a server that logs its effects."""
     environment = {"EFFECT_LOG": str(effects.path)}
     return make_session(slug, command=sys.executable, arguments=[str(EFFECT_SERVER)], environment=environment, **fields)
 
@@ -152,12 +164,12 @@ def await_ready(session: McpSession, seconds: float = 25.0) -> McpSession:
     return eventually(lambda: is_ready(session), seconds, "the session never became ready")
 
 
-def ring(call: Call, verb: bus.Verb = "call") -> None:
-    """What the web side does after its commit."""
+def wake(call: Call, verb: hints.Verb = "call") -> None:
+    """Wake the owner, as the web side does after its commit."""
     owner = McpSession.objects.select_related("owner").get(pk=call.session_id).owner
     assert owner is not None
-    bus.ring_later(owner.uid, verb, call.uid, session=call.session_id)
-    assert bus.flush()
+    hints.wake_worker(owner.uid, verb, call.uid, session=call.session_id)
+    assert hints.flush()
 
 
 def ended(call: Call, seconds: float = 20.0) -> Call:

@@ -1,6 +1,6 @@
-"""A small legacy MCP server over stdio with resources, a prompt and completion. It notes each request before it answers.
+"""A small legacy MCP server over stdio with resources, a prompt and completion. It logs each request before it answers.
 
-EFFECT_LOG  one line a request: "read <uri>", "get <name> <arguments>", "complete <argument>", "cancelled"
+EFFECT_LOG  one line per request: "read <uri>", "get <name> <arguments>", "complete <argument>", "cancelled"
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Rows for tests of the host: a server with its session, a worker, a call that waits to be sent."""
+"""Creates rows for tests of the host: a server with its session, a worker, a call that waits to be sent."""
 
 import json
 import uuid
@@ -12,14 +12,15 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.enums import PayloadKind, TransportKind
 from servers.models import Identity, Server
-from sessions.domain import claiming, ownership
-from sessions.domain.lifecycle import Greeting, Hold
-from sessions.domain.ownership import Incarnation
+from sessions.connections import assignment
+from sessions.connections.lifecycle import Greeting, Lease
 from sessions.enums import Desired
+from sessions.housekeeping import dead_workers
+from sessions.housekeeping.dead_workers import Incarnation
 from sessions.models import Call, McpSession, Worker
 
 
-@transaction.atomic  # a worker that runs sees all of it or nothing
+@transaction.atomic  # a running worker sees all of it or nothing
 def make_session(
     slug: str = "files",
     *,
@@ -41,16 +42,16 @@ def make_me(node: str = "w1@here", pid: int = 1) -> Incarnation:
 
 def make_worker(me: Incarnation | None = None, *, silent_for: float = 0) -> Worker:
     me = me or make_me()
-    worker_id = ownership.heartbeat(me, draining=False, sessions=0)
+    worker_id = dead_workers.heartbeat(me, draining=False, sessions=0)
     if silent_for:
         beat = timezone.now() - timedelta(seconds=silent_for)
         Worker.objects.filter(pk=worker_id).update(heartbeat_at=beat)
     return Worker.objects.get(pk=worker_id)
 
 
-def make_hold(session: McpSession, worker: Worker | None = None) -> Hold:
-    """Claim the session for a worker of the test."""
-    return claiming.claim_one(session.uid, (worker or make_worker()).pk)[0]
+def make_hold(session: McpSession, worker: Worker | None = None) -> Lease:
+    """Claim the session for the worker, or for a new one."""
+    return assignment.claim_one(session.uid, (worker or make_worker()).pk)[0]
 
 
 def make_greeting(**fields: Any) -> Greeting:
@@ -60,7 +61,7 @@ def make_greeting(**fields: Any) -> Greeting:
         "revision": "2025-11-25",
         "transport": "stdio",
         "url": "",
-        "decided_by": "the server's setting",
+        "decided_by": "its protocol era setting",
         "decided_at": timezone.now(),
         "remembered": memory,
         "server_info": {"name": "demo"},

@@ -1,4 +1,4 @@
-"""What tests of the inbox do behind the pages: wait for a question, answer it as somebody, read how it ended."""
+"""Helpers of the inbox tests that bypass the pages: wait for a question, answer it as a person, read how it ended."""
 
 import json
 from typing import Any
@@ -7,17 +7,17 @@ from django.contrib.auth import get_user_model
 
 from servers.audit import payloads
 from servers.audit.record import Actor
-from sessions.domain import inbox
-from sessions.domain.inbox import Action, Given
+from sessions.inbox import answering
+from sessions.inbox.answering import Action, Given
 from sessions.models import Call, McpSession, Question
 from tests.peers.peers import peer_command
-from tests.sessions.client.answers import asking
-from tests.sessions.host.harness import await_ready, ended, eventually, ring
+from tests.sessions.host.harness import await_ready, ended, eventually, wake
 from tests.sessions.host.make import make_call, make_session
+from tests.sessions.mcp.client.answers import asking
 
 
 def peer_session(name: str, *, era: str = "auto", **fields: Any) -> McpSession:
-    """Of a peer over stdio, ready, its tools known."""
+    """A ready session of a peer over stdio whose tools are known."""
     command, arguments = peer_command(name, "stdio")
     session = make_session(command=command, arguments=arguments, era=era, **fields)
     await_ready(session, 40)
@@ -26,7 +26,7 @@ def peer_session(name: str, *, era: str = "auto", **fields: Any) -> McpSession:
 
 
 def asking_session(slug: str = "asking", **fields: Any) -> McpSession:
-    """Of a scripted legacy server that asks whatever its caller wants, ready."""
+    """A ready session of a scripted legacy server that asks whatever its caller wants."""
     spec = asking()
     session = make_session(slug, command=spec.command, arguments=list(spec.args), era="legacy", **fields)
     return await_ready(session)
@@ -38,14 +38,14 @@ def person(name: str = "ada", *, superuser: bool = True) -> Any:
 
 
 def begin(session: McpSession, tool: str, **arguments: Any) -> Call:
-    """A call on its way."""
+    """Place a call and wake its worker."""
     call = make_call(session, tool, **arguments)
-    ring(call)
+    wake(call)
     return call
 
 
 def asked_by(call: Call, seconds: float = 20) -> Question:
-    """The open question that the call waits for."""
+    """The open question that blocks the call."""
     open_ones = Question.objects.filter(call=call, state="open").select_related("call", "server", "question")
     return eventually(open_ones.first, seconds, f"{call.target} asked nothing")
 
@@ -57,11 +57,11 @@ def open_question(session: McpSession) -> Question:
 
 def answer(question: Question, action: Action, value: Any = None, *, by: str = "grace") -> bool:
     user = person(by)
-    return inbox.answer(Actor.of_user(user), user, question, action, None if value is None else Given(value=value))
+    return answering.answer(Actor.of_user(user), user, question, action, None if value is None else Given(value=value))
 
 
 def over(question: Question) -> Question:
-    """The question once it is closed and, where a person answered, handed over."""
+    """The question once it has expired, is withdrawn, or its answer is delivered."""
 
     def look() -> Question | None:
         row = Question.objects.select_related("answer", "call").get(pk=question.pk)
@@ -77,6 +77,6 @@ def text_of(call: Call) -> str:
 
 
 def replies(call: Call) -> list[dict[str, Any]]:
-    """What the client told the scripted server of `asking_session`, as its tool `ask` handed it back."""
+    """The client's replies to the scripted server of `asking_session`, as its tool `ask` returned them."""
     found: list[dict[str, Any]] = json.loads(text_of(ended(call)))
     return found

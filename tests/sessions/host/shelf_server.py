@@ -1,12 +1,12 @@
-"""A small MCP server over stdio whose lists can be changed by a call. Standard library only.
+"""A small MCP server over stdio whose lists a call can change. Standard library only.
 
-EFFECT_LOG  one line each: "list <method>" of each list that was asked for (optional)
+EFFECT_LOG  one line per list request: "list <method>" (optional)
 ERA         legacy (2025-11-25, the default) or modern (2026-07-28)
 TTL_MS      caching hint of the tool list (modern)
 
-Tool `count` {"to": n}: tells its progress and logs each step, three a second.
-Tool `put` {"tools": […], "resources": […], "broken": […], "tell": […], "say": "…"}: takes each list that is given,
-answers the lists that are named in `broken` with an error, sends these notifications, and logs while it runs.
+Tool `count` {"to": n}: reports progress and logs each step, three a second.
+Tool `put` {"tools": […], "resources": […], "broken": […], "tell": […], "say": "…"}: replaces each list given,
+answers the lists named in `broken` with an error, sends the notifications named in `tell`, and logs while it runs.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""The worker's clock: without it the worker counts as dead and does not know."""
+"""The worker's clock survives a failed heartbeat. Without the clock the worker would count as dead and not know it."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,7 +26,7 @@ async def test_a_beat_that_fails_is_told_and_does_not_stop_the_clock(
 
     monkeypatch.setattr(Tick, "_beat", beat)
     monkeypatch.setattr("sessions.host.tick.log.exception", told.append)
-    clock = asyncio.create_task(Tick(cast("Host", None)).run())
+    clock = asyncio.create_task(Tick(cast("Host", SimpleNamespace())).run())
     async with asyncio.timeout(5):
         await twice.wait()
     clock.cancel()

@@ -1,4 +1,4 @@
-"""The loop's way to the database, where a cancellation meets the answer."""
+"""A database read that is cancelled just as its answer arrives is either cancelled or answered."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from sessions.host.db import Database
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> "Future[Any]":
-    """What a reader thread will say."""
+    """The answer of the reader thread."""
     future: Future[Any] = Future()
     monkeypatch.setattr("sessions.host.db.Readers.submit", lambda readers, job: future)
     return future
@@ -29,7 +29,7 @@ def database() -> Iterator[Database]:
 async def test_a_read_that_is_cancelled_while_its_answer_comes_is_cancelled(
     database: Database, answer: "Future[Any]", turns: int
 ) -> None:
-    """Or whoever closes a session would wait for ever for a task that goes on."""
+    """Otherwise the code that closes a session would wait forever for a task that keeps running."""
     reading = asyncio.create_task(database.read(lambda: None))
     await asyncio.sleep(0)
     answer.set_result(7)

@@ -1,8 +1,8 @@
-"""Tasks are ended within their time, also those that do not hear it."""
+"""Tasks end within their time limit, including those that ignore their cancellation."""
 
 import asyncio
 
-from sessions.host.ending import end
+from sessions.host.cancelling import cancel_all
 
 
 async def rest() -> None:
@@ -19,17 +19,17 @@ async def deaf(over: asyncio.Event) -> None:
 
 async def test_tasks_that_go_on_are_cancelled_and_awaited() -> None:
     first, second = asyncio.create_task(rest()), asyncio.create_task(rest())
-    assert await end(first, None, second)
+    assert await cancel_all(first, None, second)
     assert first.cancelled()
     assert second.cancelled()
-    assert await end(first, None)
+    assert await cancel_all(first, None)
 
 
 async def test_a_task_that_misses_its_cancellation_keeps_nobody_waiting() -> None:
     over = asyncio.Event()
     task = asyncio.create_task(deaf(over))
     await asyncio.sleep(0)
-    assert not await end(task, seconds=0.05)
+    assert not await cancel_all(task, seconds=0.05)
     assert not task.done()
     over.set()
     await task
@@ -44,5 +44,5 @@ async def test_what_an_ended_task_raised_is_not_raised_again() -> None:
 
     task = asyncio.create_task(fail())
     await asyncio.sleep(0)
-    assert await end(task)
+    assert await cancel_all(task)
     assert isinstance(task.exception(), ValueError)

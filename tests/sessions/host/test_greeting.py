@@ -1,4 +1,4 @@
-"""What the row keeps of an opening."""
+"""What the session row keeps of a handshake."""
 
 import json
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from servers.secret import Secret
 from sessions.host.greeting import greeting_of
 from sessions.host.redaction import Redactor
-from sessions.protocol.memory import Remembered, recalled
-from sessions.protocol.results import Connected
-from sessions.protocol.versions import Era
+from sessions.mcp.core.memory import Remembered, recalled
+from sessions.mcp.core.results import Connected
+from sessions.mcp.core.versions import Era
 
 AT = 1_790_000_000.0
 CANARY = "canary-90210-secret"

@@ -1,5 +1,6 @@
-"""From a registration to a specification: transports, limits, roots, memory."""
+"""A registration becomes a specification: transport, limits, roots, credentials and remembered detection."""
 
+import tomllib
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -7,21 +8,23 @@ from typing import Any, cast
 import pytest
 from django.conf import settings
 
+import mcpadmin
 from servers.audit.record import SYSTEM
-from servers.domain import credentials, issuers
-from servers.domain.credential_parts import Parts
+from servers.credentials import issuers, vault
+from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, TransportKind
 from servers.secret import Secret
-from sessions.client.authorization import Authorization
-from sessions.domain.diagnosis import explain
+from sessions.connections.diagnosis import explain
 from sessions.host.authorization import authorized
 from sessions.host.db import Database
-from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, limits_of, load
+from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, client_info, limits_of, load
 from sessions.host.redaction import Redactor
+from sessions.mcp.client.authorization import Authorization
+from sessions.mcp.core.limits import Limits
+from sessions.mcp.transports.registry import HttpSpec, StdioSpec, WebSocketSpec
 from sessions.models import McpSession
-from sessions.protocol.limits import Limits
-from sessions.transports.registry import HttpSpec, StdioSpec, WebSocketSpec
 from tests.sessions.host.make import make_greeting, make_session
+from tests.tools.stack import ROOT
 
 pytestmark = pytest.mark.django_db
 
@@ -94,11 +97,16 @@ def test_a_credential_of_the_vault_reaches_the_connection_and_the_redaction(
 ) -> None:
     session = make_session(transport=TransportKind.STREAMABLE_HTTP, command="", url="https://x.example/mcp")
     parts = Parts(CredentialKind.BASIC, {"user": "ada"}, {"password": Secret("canary-password-7")})
-    credential = credentials.create(SYSTEM, admin_user, "Pair", parts, "https://x.example/")
-    credentials.attach(SYSTEM, admin_user, session.server, credential)
+    credential = vault.create(SYSTEM, admin_user, "Pair", parts, "https://x.example/")
+    vault.attach(SYSTEM, admin_user, session.server, credential)
     stamped: list[Any] = []
     monkeypatch.setattr("sessions.host.launch.writer", lambda: SimpleNamespace(submit=stamped.append))
     found = load(session.pk)
+    assert stamped == [], "nothing was sent yet"
+    assert isinstance(found.spec, HttpSpec)
+    found.spec.sent(False)
+    found.spec.sent(False)
+    assert len(stamped) == 1, "one note is enough for requests that follow each other"
     stamped[0]()
     credential.refresh_from_db()
     assert credential.last_used_at is not None
@@ -111,13 +119,20 @@ def test_a_credential_of_the_vault_reaches_the_connection_and_the_redaction(
 def test_a_server_that_moved_is_not_opened_but_waits_for_a_person(admin_user: Any) -> None:
     session = make_session(transport=TransportKind.STREAMABLE_HTTP, command="", url="https://x.example/mcp")
     parts = Parts(CredentialKind.BEARER, {}, {"token": Secret("canary-token-88")})
-    credential = credentials.create(SYSTEM, admin_user, "Token", parts, "https://x.example/")
-    credentials.attach(SYSTEM, admin_user, session.server, credential)
+    credential = vault.create(SYSTEM, admin_user, "Token", parts, "https://x.example/")
+    vault.attach(SYSTEM, admin_user, session.server, credential)
     type(session.server).objects.update(url="https://evil.example/mcp")
     with pytest.raises(LaunchProblem) as refused:
         load(session.pk)
     assert refused.value.failure.fault in NEEDS_CREDENTIAL
     assert "canary-token-88" not in refused.value.failure.detail
+
+
+def test_servers_are_told_the_version_of_the_product() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert client_info().wire()["version"] == mcpadmin.__version__
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"]["path"] == "mcpadmin/__init__.py"
 
 
 def test_every_fault_of_a_launch_is_explained() -> None:
@@ -130,8 +145,8 @@ def test_a_service_account_asks_for_the_scopes_that_were_typed(admin_user: Any) 
     issuer = "https://login.example.com"
     details = {"client": "robot", "issuer": issuer, "scopes": "orders.read orders.write"}
     parts = Parts(CredentialKind.SERVICE_ACCOUNT, details, {"secret": Secret("canary-robot"), "key": Secret("")})
-    made = credentials.create(SYSTEM, admin_user, "Robot", parts, session.server.url)
-    credentials.attach(SYSTEM, admin_user, session.server, made)
+    made = vault.create(SYSTEM, admin_user, "Robot", parts, session.server.url)
+    vault.attach(SYSTEM, admin_user, session.server, made)
     opened = authorized(load(session.pk), cast(Database, None), Redactor())
     assert isinstance(opened.spec, HttpSpec)
     authorization = opened.spec.authorization

@@ -1,4 +1,5 @@
-"""The log of a session: every line is written or counted, also while the database is away, and none gets in the way."""
+"""Every line of a session's log is written or counted as dropped, even while the database is away, and logging
+blocks nothing else."""
 
 import asyncio
 from typing import Any
@@ -13,7 +14,7 @@ from sessions.host.logs import Line, ServerLog
 
 
 class Shelf:
-    """A database that is away for the first `failures` writes and slow when asked to."""
+    """A database that fails the first `failures` writes and is slow while its gate is closed."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
@@ -30,8 +31,8 @@ class Shelf:
         self.spare.append(spare)
         self.batches.append(job.args[0])
 
-    def lines(self, hold: Any = None) -> list[Line]:
-        return [line for batch in self.batches for of, lines in batch if of == hold for line in lines]
+    def lines(self, lease: Any = None) -> list[Line]:
+        return [line for batch in self.batches for of, lines in batch if of == lease for line in lines]
 
     @property
     def dropped(self) -> int:
@@ -102,7 +103,7 @@ async def test_each_confession_says_how_many_were_dropped_in_all() -> None:
     for count in (1, 30, 400):
         log.shed(count)
         await log.close()
-    ends = [line.text.partition("takes.")[2] for line in shelf.lines()]
+    ends = [line.text.partition("limit.")[2] for line in shelf.lines()]
     assert ends == [
         "",
         " 31 in all since this worker took the session.",
@@ -130,13 +131,13 @@ async def test_closing_waits_for_the_lines_that_are_on_their_way() -> None:
 async def test_a_server_that_floods_gets_its_part_of_a_batch_and_the_others_theirs() -> None:
     shelf = Shelf()
     writer = LogWriter(shelf)  # type: ignore[arg-type]  # only `write` is used
-    flooding, quiet = ServerLog(writer, "flooding"), ServerLog(writer, "quiet")  # type: ignore[arg-type]  # names do
+    flooding, quiet = ServerLog(writer, "flooding"), ServerLog(writer, "quiet")  # type: ignore[arg-type]  # only their names are used
     say(flooding, logs.PENDING_LIMIT)
     say(quiet, 3)
     async with asyncio.timeout(10):
-        while flooding.waits or flooding.under_way:  # noqa: ASYNC110 - turns of the loop are what is waited for
+        while flooding.waits or flooding.under_way:  # noqa: ASYNC110 - waits for turns of the event loop
             await asyncio.sleep(0)
-    first = {hold: len(lines) for hold, lines in shelf.batches[0]}
+    first = {lease: len(lines) for lease, lines in shelf.batches[0]}
     assert first == {"flooding": SERVER_LINES, "quiet": 3}
     assert max(sum(len(lines) for _, lines in batch) for batch in shelf.batches) <= BATCH_LINES
     assert shelf.lines("flooding")[-1].text == f"line {logs.PENDING_LIMIT - 1}"

@@ -1,4 +1,4 @@
-"""Rows of an older release live on."""
+"""Rows of an older release survive the migrations."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from servers.models import Server
 from sessions.host.launch import load
+from sessions.mcp.transports.registry import HttpSpec
 from sessions.models import McpSession
-from sessions.transports.registry import HttpSpec
 
 BEFORE = [("servers", "0001_initial"), ("mcp_sessions", "0001_initial")]
 
@@ -23,7 +23,7 @@ def migrate(targets: list[tuple[str, str]]) -> Any:
 
 @pytest.fixture
 def old_row(transactional_db: None) -> Any:
-    """The key of a session that was stored by the first release, migrated."""
+    """The key of a session stored by the first release and migrated to the newest."""
     newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
     apps = migrate(BEFORE)
     url = "https://mcp.example.com/mcp"

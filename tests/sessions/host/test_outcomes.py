@@ -1,4 +1,4 @@
-"""What an answer or a fault means for the call's final state (decisions G1)."""
+"""Which final state each answer or fault gives a call."""
 
 import json
 
@@ -7,8 +7,9 @@ import pytest
 from sessions.enums import CallState
 from sessions.host.outcomes import arguments_of, of_error, of_result
 from sessions.host.redaction import Redactor
-from sessions.protocol.errors import (
+from sessions.mcp.core.errors import (
     Fault,
+    HttpError,
     LocalError,
     McpError,
     NotReady,
@@ -39,6 +40,26 @@ NOTHING = Redactor()
 )
 def test_each_fault_has_its_final_state(error: McpError, state: CallState) -> None:
     assert of_error(error, NOTHING).state is state
+
+
+@pytest.mark.parametrize(
+    ("error", "may_have_run"),
+    [
+        (HttpError(Fault.REDIRECTED, "elsewhere", status=302, may_have_run=True), True),
+        (HttpError(Fault.REDIRECTED, "elsewhere", status=307, may_have_run=False), False),
+        (ProtocolError(Fault.NO_ANSWER, "The server answered, but not to this request."), True),
+        (ProtocolError(Fault.INVALID_MESSAGE, "no JSON"), True),
+        (ProtocolError(Fault.MESSAGE_LIMIT, "our request is too large", may_have_run=False), False),
+        (HttpError(Fault.ACCESS_REFUSED, "no", status=403, may_have_run=False), False),
+        (TransportError(Fault.CONNECTION_LOST, "lost", may_have_run=True), True),
+        (McpError(Fault.CANCELLED, "cancelled", may_have_run=True), True),
+        (RpcError(-32602, "bad"), False),
+    ],
+)
+def test_what_ended_without_a_usable_answer_is_recorded_as_maybe_run(error: McpError, may_have_run: bool) -> None:
+    outcome = of_error(error, NOTHING)
+    assert outcome.may_have_run is may_have_run
+    assert outcome.fields()["may_have_run"] is may_have_run
 
 
 def test_whoever_reads_of_an_unusable_answer_learns_that_the_tool_may_have_run() -> None:

@@ -1,4 +1,4 @@
-"""A server's own secrets never come back from it."""
+"""A server's own secrets are masked in everything that it sends."""
 
 import json
 

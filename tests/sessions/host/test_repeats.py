@@ -1,4 +1,4 @@
-"""Lines that a server can cause without end stand in its log once, with a number."""
+"""Log lines that a server can cause without limit are written once and then counted."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,5 @@
-"""Results whose database is away: on disk at once, and merged by whoever runs after the worker that kept them."""
+"""While the database is away, results are written to disk at once; after the worker's death another worker merges
+them."""
 
 import asyncio
 import os
@@ -15,21 +16,24 @@ from django.db import connection
 
 from servers.audit import payloads
 from servers.audit.record import Actor
-from sessions.domain import claims, ownership
-from sessions.domain.claims import Order, Outcome
-from sessions.domain.lifecycle import Hold
+from sessions.calls import claims
+from sessions.calls.claims import Outcome, PendingCall
+from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host import spool
 from sessions.host.spool import Kept, Spool
+from sessions.housekeeping import dead_workers
 from sessions.models import Call
 from tests.sessions.host.conftest import StartWorker
-from tests.sessions.host.harness import Effects, await_ready, effect_session, ended, eventually, ring
+from tests.sessions.host.harness import Effects, await_ready, effect_session, ended, eventually, wake
 from tests.sessions.host.make import make_call, make_hold, make_me, make_session, make_worker
 
 RESULT = Outcome(CallState.SUCCEEDED, '{"content":[{"type":"text","text":"ü"}]}')
 UID = uuid.UUID(int=7)
-ORDER = Order(1, UID, 1, "tools/call", "echo", '{"secret":"argument"}', "digest", Actor(1, "ada", "127.0.0.1"), "{}")
-HOLD = Hold(1, UID, 1, UID, "Files", "shared", 1, UID, 3, "w1@here")
+ORDER = PendingCall(
+    1, UID, 1, "tools/call", "echo", '{"secret":"argument"}', "digest", Actor(1, "ada", "127.0.0.1"), "{}"
+)
+HOLD = Lease(1, UID, 1, UID, "Files", "shared", 1, UID, 3, "w1@here")
 KEPT = Kept(ORDER, HOLD, RESULT)
 
 
@@ -44,21 +48,21 @@ def path(tmp_path: Path) -> Path:
 
 
 def kept_call() -> Kept:
-    """A call that was sent, with its outcome."""
+    """A sent call with its outcome."""
     session = make_session()
-    hold, call = make_hold(session), make_call(session, "echo", secret="argument")
-    order = claims.read_order(call.uid)
-    assert order is not None
-    assert claims.claim(order, hold)
-    return Kept(order, hold, RESULT)
+    lease, call = make_hold(session), make_call(session, "echo", secret="argument")
+    pending = claims.read_pending_call(call.uid)
+    assert pending is not None
+    assert claims.claim(pending, lease)
+    return Kept(pending, lease, RESULT)
 
 
 def test_a_line_brings_back_what_was_kept_but_never_the_arguments() -> None:
     line = KEPT.line()
     assert b"secret" not in line
     read = Kept.of(line)
-    assert (read.hold, read.outcome) == (HOLD, RESULT)
-    assert read.order == replace(ORDER, arguments="", definition="")
+    assert (read.lease, read.outcome) == (HOLD, RESULT)
+    assert read.call == replace(ORDER, arguments="", definition="")
 
 
 def test_the_file_is_for_its_owner_only_and_goes_when_the_database_has_all(mine: Spool, path: Path) -> None:
@@ -98,8 +102,8 @@ def test_only_spools_of_dead_or_unknown_workers_are_merged(tmp_path: Path) -> No
 @pytest.mark.django_db
 def test_a_result_that_comes_after_the_burial_is_kept_as_late() -> None:
     kept = kept_call()
-    ownership.farewell(kept.hold.worker_uid)
-    ownership.bury([])
+    dead_workers.deregister(kept.lease.worker_uid)
+    dead_workers.reap([])
     spool._finish(Kept.of(kept.line()))
     call = Call.objects.select_related("late_result").get()
     assert call.state == CallState.OUTCOME_UNKNOWN
@@ -116,7 +120,7 @@ def test_a_result_outlives_its_worker_while_the_database_is_away(start_worker: S
     first = start_worker("w1")
     await_ready(session)
     call = make_call(session, "slow", seconds=1)
-    ring(call)
+    wake(call)
     eventually(lambda: effects.count("slow"))
     holder = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None, timeout=20)
     holder.execute("BEGIN EXCLUSIVE")

@@ -1,4 +1,5 @@
-"""A server behind OAuth whose tokens are got for what others signed: a platform's token, or a person's ID token."""
+"""A server behind OAuth whose tokens are obtained with a signed assertion: a platform's token or a person's ID
+token."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,9 +9,9 @@ from django.contrib.auth import get_user_model
 from joserfc.jwk import ECKey
 
 from servers.audit import payloads
-from servers.domain import credentials
-from servers.domain.credential_board import board
-from servers.domain.credential_parts import Parts
+from servers.credentials import vault
+from servers.credentials.board import board
+from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind
 from servers.models import Server
 from servers.secret import Secret
@@ -18,7 +19,7 @@ from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import ConnectionEvent, LogLine, McpSession
 from tests.peers import token_issuer
 from tests.peers.peers import free_port, start_peer
-from tests.sessions.host.conftest import StartWorker
+from tests.sessions.host.conftest import ShareWorker
 from tests.sessions.host.harness import WorkerProcess, eventually
 from tests.sessions.host.make import make_call
 from tests.sessions.host.test_worker_service_account import registered_with
@@ -41,12 +42,10 @@ def protected(tmp_path: Path, key: ECKey) -> Iterator[Protected]:
     peer.kill()
 
 
-@pytest.fixture
-def tokens(tmp_path: Path) -> Path:
-    """The folder that the operator offers."""
-    folder = tmp_path / "tokens"
-    folder.mkdir()
-    return folder
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reference folder that the operator allows; each test writes its own files there."""
+    return tmp_path_factory.mktemp("tokens")
 
 
 Signed = Callable[..., str]
@@ -54,7 +53,7 @@ Signed = Callable[..., str]
 
 @pytest.fixture
 def signed(tokens: Path, key: ECKey) -> Signed:
-    """`signed(name, aud=…, seconds=…)`: the text of a token that is in the file of this name now."""
+    """`signed(name, aud=…, seconds=…)` writes a new token into the file of this name and returns its text."""
 
     def sign(name: str, aud: str, seconds: int = 600, **more: str) -> str:
         text = token_issuer.signed(key, aud, seconds, **more)
@@ -75,25 +74,25 @@ def enterprise(issuer: str, token: str, secret: str = SECRET) -> Parts:
 
 
 def everything_kept(worker: WorkerProcess) -> str:
-    """What pages and operators can read of a session."""
+    """Everything that pages and operators can read about the session."""
     rows = [LogLine.objects.values_list("text", flat=True), ConnectionEvent.objects.values_list("detail", flat=True)]
     faults = McpSession.objects.values_list("fault_detail", flat=True)
     return "".join(line for row in rows for line in row) + "".join(faults) + worker.output
 
 
 def test_a_workload_speaks_with_the_token_that_its_platform_renews(
-    start_worker: StartWorker, protected: Protected, tokens: Path, signed: Signed
+    share_worker: ShareWorker, protected: Protected, tokens: Path, signed: Signed
 ) -> None:
-    worker = start_worker("w1", MCPADMIN_REFERENCE_FOLDERS=str(tokens))
+    worker = share_worker(MCPADMIN_REFERENCE_FOLDERS=str(tokens))
     issuer = protected.url.removesuffix("/mcp")
     late = signed("token", issuer, seconds=-60)
     actor, made = registered_with(protected.url, workload(issuer, f"${{file:{tokens}/token}}"))
     session_in(SessionCondition.NEEDS_AUTH, SessionState.DISCONNECTED, "an expired token was taken")
     refused = eventually(lambda: next((row for row in board(Server.objects.all()) if row.refresh_fault), None), 10)
-    assert (refused.health.word, "invalid_grant" in refused.refresh_fault) == ("Got no token", True)
+    assert (refused.health.word, "invalid_grant" in refused.refresh_fault) == ("No token", True)
 
     first = signed("token", issuer)
-    credentials.replace(actor, get_user_model().objects.get(), made, workload(issuer, f"${{file:{tokens}/token}}"))
+    vault.replace(actor, get_user_model().objects.get(), made, workload(issuer, f"${{file:{tokens}/token}}"))
     session = session_in(SessionCondition.NONE, SessionState.READY)
     assert called(session, "Ada").state == CallState.SUCCEEDED
     second = signed("token", issuer, sub="orders-after")
@@ -106,9 +105,9 @@ def test_a_workload_speaks_with_the_token_that_its_platform_renews(
 
 
 def test_a_token_that_is_not_there_is_said_with_its_file(
-    start_worker: StartWorker, protected: Protected, tokens: Path
+    share_worker: ShareWorker, protected: Protected, tokens: Path
 ) -> None:
-    start_worker("w1", MCPADMIN_REFERENCE_FOLDERS=str(tokens))
+    share_worker(MCPADMIN_REFERENCE_FOLDERS=str(tokens))
     registered_with(protected.url, workload(protected.url.removesuffix("/mcp"), f"${{file:{tokens}/none}}"))
     row = eventually(McpSession.objects.filter(fault="reference_missing").first, 30)
     assert f"The worker cannot read the file {tokens}/none" in row.fault_detail
@@ -116,16 +115,16 @@ def test_a_token_that_is_not_there_is_said_with_its_file(
 
 
 def test_an_id_token_is_exchanged_at_its_provider_for_each_token_of_the_server(
-    start_worker: StartWorker, protected: Protected, tokens: Path, signed: Signed
+    share_worker: ShareWorker, protected: Protected, tokens: Path, signed: Signed
 ) -> None:
-    worker = start_worker("w1", MCPADMIN_REFERENCE_FOLDERS=str(tokens))
+    worker = share_worker(MCPADMIN_REFERENCE_FOLDERS=str(tokens))
     issuer = protected.url.removesuffix("/mcp")
     token = signed("id", "robot-there", sub="ada@example.com")
     reference = f"${{file:{tokens}/id}}"
     actor, made = registered_with(protected.url, enterprise(issuer, reference, "canary-provider-wrong"))
     session_in(SessionCondition.NEEDS_AUTH, SessionState.DISCONNECTED, "a wrong secret was taken")
     assert (protected.events("exchange"), protected.events("assertion")) == (1, 0)
-    credentials.replace(actor, get_user_model().objects.get(), made, enterprise(issuer, reference))
+    vault.replace(actor, get_user_model().objects.get(), made, enterprise(issuer, reference))
     session = session_in(SessionCondition.NONE, SessionState.READY)
     protected.control("expire")
     assert called(session, "Ada").state == CallState.SUCCEEDED

@@ -1,4 +1,5 @@
-"""Servers that misbehave, through a real worker: the row's final state and words, and other sessions unharmed."""
+"""A misbehaving server gets a final state and a clear message through a real worker, and other sessions are
+unharmed."""
 
 from collections.abc import Iterator
 
@@ -7,7 +8,7 @@ from django.db import connection, transaction
 
 from servers.audit.record import SYSTEM
 from servers.enums import TransportKind
-from sessions.domain import commands
+from sessions.connections import commands
 from sessions.enums import CallState, Desired, SessionCondition
 from sessions.models import McpSession
 from tests.peers.peers import peer_command, run_peer
@@ -19,7 +20,7 @@ from tests.sessions.host.harness import (
     ended,
     eventually,
     is_ready,
-    ring,
+    wake,
 )
 from tests.sessions.host.make import make_call, make_session
 
@@ -70,8 +71,8 @@ def test_a_result_over_the_message_limit_fails_and_other_sessions_go_on(
     await_ready(big)
     await_ready(other)
     large, small = make_call(big, "big"), make_call(other, "echo", text="unharmed")
-    ring(large)
-    ring(small)
+    wake(large)
+    wake(small)
     done = ended(large)
     assert (done.state, done.fault) == (CallState.FAILED, "message_limit")
     assert "may have run" in done.detail
@@ -81,7 +82,7 @@ def test_a_result_over_the_message_limit_fails_and_other_sessions_go_on(
 def test_a_wanted_session_opens_at_once_by_its_task(shared_worker: WorkerProcess, effects: Effects) -> None:
     session = effect_session(effects)
     McpSession.objects.update(desired=Desired.CLOSED)
-    commands.want_session(SYSTEM, session)
+    commands.open_session(SYSTEM, session)
     await_ready(session)
     commands.close_session(SYSTEM, session)
     eventually(lambda: McpSession.objects.get(pk=session.pk).owner is None)
@@ -93,7 +94,7 @@ def test_an_outcome_waits_for_a_locked_database_and_is_not_lost(shared_worker: W
     session = effect_session(effects)
     await_ready(session)
     call = make_call(session, "slow", seconds=1)
-    ring(call)
+    wake(call)
     eventually(lambda: effects.count("slow"))
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT 1")
@@ -101,5 +102,5 @@ def test_an_outcome_waits_for_a_locked_database_and_is_not_lost(shared_worker: W
     assert ended(call).state == CallState.SUCCEEDED
     again = make_call(session, "echo", text="after the lock")
     eventually(lambda: is_ready(session))
-    ring(again)
+    wake(again)
     assert ended(again).state == CallState.SUCCEEDED

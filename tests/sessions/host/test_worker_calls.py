@@ -1,4 +1,4 @@
-"""Calls through a real worker: each ends once, each is sent at most once, whatever the messages do."""
+"""Each call through a real worker ends once and is sent at most once, whatever happens to the messages."""
 
 import json
 import uuid
@@ -17,7 +17,7 @@ from servers import crypto
 from servers.audit import payloads
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Server, ServerValue
-from sessions import bus
+from sessions import hints
 from sessions.enums import CallState
 from sessions.models import Attempt, Call, LogLine, McpSession
 from tests.sessions.host.harness import (
@@ -28,7 +28,7 @@ from tests.sessions.host.harness import (
     ended,
     eventually,
     is_ready,
-    ring,
+    wake,
 )
 from tests.sessions.host.make import make_call
 from tests.tools.valkey import flush
@@ -43,7 +43,7 @@ def worker(shared_worker: WorkerProcess) -> WorkerProcess:
 
 @pytest.fixture
 def session(worker: WorkerProcess, effects: Effects) -> McpSession:
-    """Ready, and its tools are known."""
+    """A ready session whose tools are known."""
     session = effect_session(effects)
     await_ready(session)
     eventually(lambda: session.server.definitions.filter(key="shaped").exists())
@@ -58,7 +58,7 @@ def restart(session: McpSession) -> None:
 
 def run(session: McpSession, tool: str, **arguments: Any) -> Call:
     call = make_call(session, tool, **arguments)
-    ring(call)
+    wake(call)
     return ended(call)
 
 
@@ -85,9 +85,9 @@ def test_the_same_message_a_hundred_times_has_one_effect(
 ) -> None:
     call = make_call(session, "echo", text="once")
     for _ in range(100):
-        ring(call)
+        wake(call)
     assert ended(call).state == CallState.SUCCEEDED
-    ring(call)
+    wake(call)
     run(session, "echo", text="after")
     assert effects.count("echo once") == 1
     assert Attempt.objects.filter(call=call).count() == 1
@@ -98,7 +98,7 @@ def test_a_hundred_calls_at_once_have_a_hundred_effects(
 ) -> None:
     calls = [make_call(session, "echo", text=f"number {number}.") for number in range(100)]
     for call in calls:
-        ring(call)
+        wake(call)
     assert {ended(call, 60).state for call in calls} == {CallState.SUCCEEDED}
     assert sorted(line for line in effects.lines() if line.startswith("echo number")) == sorted(
         f"echo number {n}." for n in range(100)
@@ -118,10 +118,10 @@ def test_a_cancelled_call_is_cancelled_at_the_server_too(
     worker: WorkerProcess, session: McpSession, effects: Effects
 ) -> None:
     call = make_call(session, "slow", seconds=20, text="first")
-    ring(call)
+    wake(call)
     eventually(lambda: effects.count("slow first"))
     Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())
-    ring(call, "cancel")
+    wake(call, "cancel")
     done = ended(call)
     assert (done.state, done.fault) == (CallState.CANCELLED, "cancelled")
     eventually(lambda: effects.count("cancelled slow"))
@@ -131,7 +131,7 @@ def test_a_cancellation_whose_message_was_lost_is_found_by_the_tick(
     worker: WorkerProcess, session: McpSession, effects: Effects
 ) -> None:
     call = make_call(session, "slow", seconds=20, text="second")
-    ring(call)
+    wake(call)
     eventually(lambda: effects.count("slow second"))
     Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())
     assert ended(call).state == CallState.CANCELLED
@@ -153,7 +153,7 @@ def test_an_answer_that_comes_after_the_time_is_over_is_kept_as_late(
 
 def test_progress_stands_on_the_row_while_the_call_runs(worker: WorkerProcess, session: McpSession) -> None:
     call = make_call(session, "slow", seconds=3)
-    ring(call)
+    wake(call)
     eventually(lambda: Call.objects.get(pk=call.pk).progress_message.startswith("step "))
     assert ended(call).state == CallState.SUCCEEDED
 
@@ -191,11 +191,11 @@ def test_messages_of_strangers_are_dropped_and_the_worker_goes_on(worker: Worker
         {"v": 1, "verb": "call", "id": str(uuid.uuid4()), "session": odd} for odd in ("x", [], float("inf"), 4711)
     ]
     tell = async_to_sync(get_channel_layer().group_send)
-    for body in ({"rings": strange}, {"rings": "text"}, {"rings": None}, {"hints": [1]}, {}):
-        tell(bus.bell_of(row.uid), body)
+    for body in ({"wakes": strange}, {"wakes": "text"}, {"wakes": None}, {"hints": [1]}, {}):
+        tell(hints.worker_group(row.uid), body)
     with redis.Redis.from_url(settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"][0]) as server:
         for raw in (b"\xff\xfe", b"", b"{" * 5000):
-            assert server.publish(f"mcpadmin__group__{bus.bell_of(row.uid)}", raw) == 1
+            assert server.publish(f"mcpadmin__group__{hints.worker_group(row.uid)}", raw) == 1
     assert run(session, "echo", text="still here").state == CallState.SUCCEEDED
 
 

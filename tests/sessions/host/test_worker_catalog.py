@@ -1,4 +1,5 @@
-"""What a server offers, followed by a real worker: read list by list, judged, audited, and kept when a reading fails."""
+"""A real worker follows a server's lists: it reads each alone, compares and audits changes, and keeps a list when
+reading fails."""
 
 import sys
 from pathlib import Path
@@ -9,18 +10,18 @@ import pytest
 from servers.audit.record import SYSTEM
 from servers.enums import AuditAction, DefinitionKind
 from servers.models import AuditEvent
-from sessions.domain import commands
-from sessions.domain.catalog_reading import reading
+from sessions.catalog.reading import reading
+from sessions.connections import commands
 from sessions.models import Call, LogLine, McpSession
-from tests.sessions.host.conftest import StartWorker
-from tests.sessions.host.harness import Effects, await_ready, ended, eventually, ring
+from tests.sessions.host.conftest import ShareWorker
+from tests.sessions.host.harness import Effects, await_ready, ended, eventually, wake
 from tests.sessions.host.make import make_call, make_session
 
 pytestmark = pytest.mark.integration
 SHELF = Path(__file__).with_name("shelf_server.py")
 OBJECT: dict[str, Any] = {"type": "object"}
 PUT = {"name": "put", "inputSchema": OBJECT}
-#: forty times faster, but for the heart of the worker
+#: forty times faster, except for the worker's heartbeat
 HASTE = {
     "MCPADMIN_TIME_SCALE": "0.025",
     "MCPADMIN_HEARTBEAT_SECONDS": "16",
@@ -43,7 +44,7 @@ def row(session: McpSession) -> McpSession:
 
 def put(session: McpSession, **given: Any) -> Call:
     call = make_call(session, "put", **given)
-    ring(call)
+    wake(call)
     return ended(call)
 
 
@@ -60,19 +61,19 @@ def read_since(session: McpSession, before: McpSession) -> Any:
     return eventually(lambda: row(session).catalog_read_at != before.catalog_read_at and row(session), 30)
 
 
-def test_a_list_that_changed_is_read_alone_judged_and_audited(start_worker: StartWorker, effects: Effects) -> None:
-    start_worker()
+def test_a_list_that_changed_is_read_alone_judged_and_audited(share_worker: ShareWorker, effects: Effects) -> None:
+    share_worker()
     session = shelf(effects)
     assert changes() == []
-    assert reading(session, [DefinitionKind.TOOL]).words == "First reading"
+    assert reading(session, [DefinitionKind.TOOL]).words == "Loaded"
     before = effects.lines()
     needed = {"name": "put", "inputSchema": OBJECT | {"properties": {"x": {}}, "required": ["x"]}}
     put(session, tools=[needed, {"name": "new", "inputSchema": OBJECT}], tell=["tools"])
     again = read_since(session, session)
     assert effects.lines()[len(before) :] == ["list tools/list"]
     assert tools(session) == ["put", "new"]
-    assert reading(again, [DefinitionKind.TOOL]).words == "1 added, 1 changed, 1 removed"
-    assert reading(again, [DefinitionKind.RESOURCE]).words == "First reading"
+    assert reading(again, [DefinitionKind.TOOL]).words == "1 added, 1 changed, 1 removed · checked"
+    assert reading(again, [DefinitionKind.RESOURCE]).words == "Loaded"
     event = changes()[0]
     assert event.subject == "Tools: 1 added, 1 changed, 1 removed"
     assert '"added":["new"],"breaking":["put"],"changed":["put"],"kind":"tool","removed":["count"]' in event.body
@@ -81,9 +82,9 @@ def test_a_list_that_changed_is_read_alone_judged_and_audited(start_worker: Star
 
 
 def test_changed_resources_are_read_with_their_templates_and_no_tools(
-    start_worker: StartWorker, effects: Effects
+    share_worker: ShareWorker, effects: Effects
 ) -> None:
-    start_worker()
+    share_worker()
     session = shelf(effects)
     before = len(effects.lines())
     put(session, resources=[], tell=["resources"])
@@ -93,14 +94,24 @@ def test_changed_resources_are_read_with_their_templates_and_no_tools(
     assert session.server.definitions.get(key="shelf:///a").removed_at is not None
 
 
-def test_a_list_that_cannot_be_read_stays_as_it_was_and_says_so(start_worker: StartWorker, effects: Effects) -> None:
-    start_worker()
+def test_the_last_progress_of_a_call_is_kept_when_it_has_ended(share_worker: ShareWorker, effects: Effects) -> None:
+    """Progress arrives faster than it is saved."""
+    share_worker()
+    session = shelf(effects)
+    call = make_call(session, "count", to=2)
+    wake(call)
+    over = ended(call)
+    assert (over.progress, over.progress_total, over.progress_message) == (2.0, 2.0, "step 2")
+
+
+def test_a_list_that_cannot_be_read_stays_as_it_was_and_says_so(share_worker: ShareWorker, effects: Effects) -> None:
+    share_worker()
     session = shelf(effects)
     put(session, tools=[], broken=["tools"], tell=["tools"])
     failed = eventually(lambda: row(session) if row(session).catalog_counts["tool"].get("problem") else None)
     assert tools(session) == ["put", "count"]
     told = reading(failed, [DefinitionKind.TOOL])
-    assert (told.words, told.read_at) == ("First reading", reading(session, [DefinitionKind.TOOL]).read_at)
+    assert (told.words, told.read_at) == ("Loaded", reading(session, [DefinitionKind.TOOL]).read_at)
     kind, why, since = told.problems[0]
     assert kind == "tools"
     assert "the shelf fell down" in why
@@ -112,8 +123,8 @@ def test_a_list_that_cannot_be_read_stays_as_it_was_and_says_so(start_worker: St
     eventually(lambda: not row(session).catalog_counts["tool"].get("problem"), words="it never recovered")
 
 
-def test_a_list_that_grows_stale_is_read_again_and_no_other(start_worker: StartWorker, effects: Effects) -> None:
-    start_worker(**HASTE)
+def test_a_list_that_grows_stale_is_read_again_and_no_other(share_worker: ShareWorker, effects: Effects) -> None:
+    share_worker(**HASTE)
     session = shelf(effects, ERA="modern", TTL_MS="100")
     assert session.era == "modern", session.decided_by
     eventually(lambda: row(session).catalog_stale_at, words="its hint was never noted")
@@ -122,14 +133,14 @@ def test_a_list_that_grows_stale_is_read_again_and_no_other(start_worker: StartW
     assert tools(session) == ["put", "count"]
 
 
-def test_a_list_without_a_hint_is_never_stale(start_worker: StartWorker, effects: Effects) -> None:
-    start_worker(**HASTE)
+def test_a_list_without_a_hint_is_never_stale(share_worker: ShareWorker, effects: Effects) -> None:
+    share_worker(**HASTE)
     session = shelf(effects, ERA="modern")
     assert session.catalog_stale_at is None
 
 
-def test_what_a_server_logs_during_a_call_belongs_to_the_call(start_worker: StartWorker, effects: Effects) -> None:
-    start_worker()
+def test_what_a_server_logs_during_a_call_belongs_to_the_call(share_worker: ShareWorker, effects: Effects) -> None:
+    share_worker()
     session = shelf(effects)
     call = put(session, say="careful")
     line = eventually(LogLine.objects.filter(server=session.server, text="careful").first)

@@ -1,7 +1,8 @@
-"""Who we are to an authorization server, from the vault: each way that a client may authenticate, to one that takes no
-other. A client that a person signs in with is checked by the official SDK's own server, an account by PyJWT's."""
+"""Client authentication with credentials of the vault, each method against a server that accepts no other. The
+official SDK's server checks the client of a sign-in, PyJWT's checks a service account."""
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from django.test import Client
 
 from servers.models import Credential, Server
-from sessions.domain import client_document
+from sessions.connections import client_document
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import LogLine, McpSession
 from tests.peers.peers import free_port, start_peer
@@ -33,7 +34,7 @@ class Gate(Protected):
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Callable[..., Gate]]:
-    """`gate(**environment)`: a server behind an authorization server that was started so."""
+    """`gate(**environment)`: a protected server whose authorization server runs with these variables."""
     log, started = tmp_path / "protected.log", []
 
     def make(**environment: str) -> Gate:
@@ -56,7 +57,7 @@ def public(key: Key) -> str:
 
 
 def given_an_account(ada: Client, server: Server, **proof: str) -> Credential:
-    """By hand, on the pages, before it is connected for the first time."""
+    """Add a service account on the pages while the server is disabled."""
     ada.post(f"/servers/{server.slug}/disable/")
     issuer = server.url.removesuffix("/mcp")
     boxes = {"name": "Robot", "url": server.url, "client": "robot", "issuer": issuer, "secret": "", "key": ""}
@@ -67,12 +68,26 @@ def given_an_account(ada: Client, server: Server, **proof: str) -> Credential:
 
 
 def works_twice(gate: Gate) -> McpSession:
-    """With its first token, and with the one that it gets by itself when that has ended."""
+    """Call with the first token, and again with the token that the worker fetches after the first has expired."""
     session = session_in(SessionCondition.NONE, SessionState.READY)
     assert called(session, "Ada").state == CallState.SUCCEEDED
     gate.control("expire")
     assert called(session, "Bea").state == CallState.SUCCEEDED
     return session
+
+
+def test_an_account_given_while_the_worker_did_not_look_is_used_once_the_server_is_enabled_again(
+    ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate]
+) -> None:
+    protected = gate(PROTECTED_ACCOUNT=f"robot:{SECRET}", PROTECTED_METHOD="client_secret_post")
+    server = registered(protected.url)
+    session_in(SessionCondition.NEEDS_AUTH, SessionState.DISCONNECTED)
+    shared_worker.freeze()
+    try:
+        given_an_account(ada, server, secret=SECRET)
+    finally:
+        shared_worker.process.send_signal(signal.SIGCONT)
+    works_twice(protected)
 
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])

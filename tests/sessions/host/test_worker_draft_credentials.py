@@ -1,4 +1,5 @@
-"""*Test connection* with credentials of the vault: the worker opens them, the page and the draft hold none."""
+"""*Test connection* uses credentials of the vault: only the worker unseals them, and neither page nor draft contains
+one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from servers.audit.record import Actor
-from servers.domain import credentials
+from servers.credentials import vault
 from servers.enums import AuditAction, AuditOutcome, DraftState
 from servers.models import AuditEvent, Credential, Server, ServerDraft
 from sessions.enums import SessionCondition, SessionState
@@ -34,7 +35,7 @@ def with_accounts(tmp_path: Path) -> Iterator[Protected]:
 
 def robot(url: str) -> Credential:
     user = get_user_model().objects.get()
-    return credentials.create(Actor.of_user(user), user, "Robot", account(url.removesuffix("/mcp"), SECRET), url)
+    return vault.create(Actor.of_user(user), user, "Robot", account(url.removesuffix("/mcp"), SECRET), url)
 
 
 def form_of(url: str, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""A sign-in at an authorization server that carries a wrong issuer: refused, and begun once an admin expects it."""
+"""A sign-in is refused if the authorization server's metadata has a wrong issuer, until an admin expects that
+issuer."""
 
 import json
 import threading
@@ -10,10 +11,11 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from servers.audit.record import Actor
-from servers.domain import issuers, registration, sign_ins
-from servers.domain.form_data import Registration
+from servers.configuration import Registration
+from servers.credentials import issuers, sign_ins
 from servers.enums import SignInState, TransportKind
 from servers.models import Server, SignIn
+from servers.registration import registering
 from tests.sessions.host.harness import WorkerProcess, eventually
 
 pytestmark = pytest.mark.integration
@@ -21,7 +23,7 @@ ENDS = [SignInState.READY, SignInState.FAILED]
 
 
 class Wrong(BaseHTTPRequestHandler):
-    """Names itself with a slash at the end, and calls itself without it."""
+    """The resource metadata names the issuer with a trailing slash; the issuer's own metadata omits it."""
 
     def do_GET(self) -> None:
         origin = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -46,7 +48,7 @@ class Wrong(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_a_wrong_issuer_is_refused_until_an_admin_expects_it(
 ) -> None:
     user = get_user_model().objects.create_superuser("ada")
     data = Registration(name="Wrong", transport=TransportKind.STREAMABLE_HTTP, url=f"{wrong}/mcp")
-    server = registration.register(Actor.of_user(user), user, data, enabled=False)
+    server = registering.register(Actor.of_user(user), user, data, enabled=False)
     refused = journey(user, server)
     assert refused.state == SignInState.FAILED
     assert f"{wrong}/" in refused.detail

@@ -1,4 +1,4 @@
-"""What survives the end of a worker: nothing runs twice, nothing stays open, every call has an end."""
+"""After a worker ends, nothing runs twice, nothing stays open, and every call has an end."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from tests.sessions.host.harness import (
     ended,
     eventually,
     is_ready,
-    ring,
+    wake,
 )
 from tests.sessions.host.make import make_call
 from tests.tools import valkey
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.integration
 
 def start_slow_call(session: McpSession, effects: Effects, seconds: float) -> Call:
     call = make_call(session, "slow", seconds=seconds)
-    ring(call)
+    wake(call)
     eventually(lambda: effects.count("slow"))
     return call
 
@@ -70,12 +70,12 @@ def test_a_worker_of_another_node_takes_over_when_the_silence_is_long_enough(
     await_ready(session)
     second = start_worker("w2")
     call = start_slow_call(session, effects, 30)
-    first.process.send_signal(signal.SIGSTOP)
+    first.freeze()
     row = eventually(lambda: (row := is_ready(session)) and row.owner.pid == second.pid and row, 60)
     assert ended(call).state == CallState.OUTCOME_UNKNOWN
     first.process.send_signal(signal.SIGCONT)
     again = make_call(session, "echo", text="new owner")
-    ring(again)
+    wake(again)
     assert ended(again).state == CallState.SUCCEEDED
     eventually(lambda: "host.overtaken" in first.output)
     assert McpSession.objects.get().epoch == row.epoch
@@ -153,7 +153,7 @@ def open_and_close(effects: Effects, numbers: range) -> None:
     sessions = [effect_session(effects, f"server-{number}") for number in numbers]
     for session in sessions:
         await_ready(session, 60)
-    for session in sessions:  # one statement for all would lock the rows in another order than the worker does
+    for session in sessions:  # a single update would lock the rows in another order than the worker does
         McpSession.objects.filter(pk=session.pk).update(desired="closed")
     eventually(lambda: not McpSession.objects.exclude(owner=None).exists(), 30)
 

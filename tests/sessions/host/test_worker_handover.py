@@ -1,4 +1,4 @@
-"""Two workers: who gets a session when one drains, when the database was away, and when a server names a label."""
+"""Which of two workers gets a session when one drains, after the database was away, and when a server names a label."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from servers.models import AuditEvent
 from sessions.enums import CallState, SessionCondition
 from sessions.models import McpSession, Worker
 from tests.sessions.host.conftest import StartWorker
-from tests.sessions.host.harness import Effects, WorkerProcess, await_ready, effect_session, ended, eventually, ring
+from tests.sessions.host.harness import Effects, WorkerProcess, await_ready, effect_session, ended, eventually, wake
 from tests.sessions.host.make import make_call
 
 pytestmark = [pytest.mark.integration, pytest.mark.deadline(300)]
@@ -41,11 +41,11 @@ def test_a_worker_that_drains_hands_over_at_once_what_is_idle_and_the_rest_when_
     second = start_worker("w2")
     calls = [make_call(short, "slow", seconds=1.5), make_call(long, "slow", seconds=60)]
     for call in calls:
-        ring(call)
+        wake(call)
     eventually(lambda: effects.count("slow") == 2)
     first.process.terminate()
     eventually(lambda: held_by(idle, second))
-    assert first.process.poll() is None  # it still waits for the long call
+    assert first.process.poll() is None  # the worker still waits for the long call
     assert ended(calls[0]).state == CallState.SUCCEEDED
     assert ended(calls[1]).state == CallState.OUTCOME_UNKNOWN
     eventually(lambda: held_by(short, second) and held_by(long, second))
@@ -73,7 +73,7 @@ def test_a_database_that_was_away_for_long_kills_no_worker_and_moves_no_session(
         await_ready(session)
     before = owners()
     call = make_call(sessions[0], "slow", seconds=1)
-    ring(call)
+    wake(call)
     eventually(lambda: effects.count("slow"))
     with locked():
         newest = Worker.objects.order_by("-heartbeat_at").first
@@ -84,7 +84,7 @@ def test_a_database_that_was_away_for_long_kills_no_worker_and_moves_no_session(
     assert owners() == before
     assert not AuditEvent.objects.filter(action=AuditAction.SESSION_LOST).exists()
     assert all("host.database_away" in worker.output for worker in workers)
-    assert not any("host.buried" in worker.output for worker in workers)
+    assert not any("host.reaped" in worker.output for worker in workers)
 
 
 def test_a_session_waits_for_a_worker_of_its_label(start_worker: StartWorker, effects: Effects) -> None:

@@ -1,22 +1,24 @@
-"""A worker process heals its sessions where everybody can see it: pause, breaker, retry, hanging peers, processes."""
+"""A worker process heals its sessions, and the rows show it: pause, breaker, retry, hanging peers, processes."""
 
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from servers.audit.record import Actor
 from servers.enums import AuditAction, TransportKind
 from servers.models import AuditEvent
-from sessions.domain import pausing
-from sessions.domain.process_page import excess
+from sessions.calls import pausing
+from sessions.connections.process_page import excess
 from sessions.enums import CallState, SessionCondition, SessionState
+from sessions.mcp.core.errors import Fault
 from sessions.models import ConnectionEvent, LogLine, McpSession
-from sessions.protocol.errors import Fault
 from tests.peers.peers import start_peer
-from tests.sessions.host.conftest import StartWorker
+from tests.sessions.host.conftest import ShareWorker
 from tests.sessions.host.harness import (
     EFFECT_SERVER,
     Effects,
@@ -28,8 +30,8 @@ from tests.sessions.host.harness import (
     ended,
     eventually,
     is_ready,
-    ring,
     scaled,
+    wake,
 )
 from tests.sessions.host.make import make_call, make_session
 
@@ -43,12 +45,22 @@ def paused(session: McpSession) -> McpSession:
 
 
 def server_process(worker: WorkerProcess) -> int:
-    """The effect server itself, not what wraps it."""
+    """The pid of the effect server itself, not of a wrapper."""
 
     def look() -> list[int]:
         return [pid for pid in descendants(worker.pid) if command_line(pid).split("\0")[1:2] == [str(EFFECT_SERVER)]]
 
     return eventually(look)[-1]
+
+
+def session_behind(script: str, effects: Effects, era: str = "auto") -> McpSession:
+    """A session of a server that this shell script starts. In one transaction, because a worker already runs."""
+    with transaction.atomic():
+        session = effect_session(effects)
+        server = session.server
+        server.command, server.arguments, server.era = "/bin/sh", ["-c", script, server.command], era
+        server.save()
+    return session
 
 
 def lost(session: McpSession) -> AuditEvent | None:
@@ -58,13 +70,13 @@ def lost(session: McpSession) -> AuditEvent | None:
 
 # --- pause -----------------------------------------------------------------------------------------------------------
 def test_a_pause_lets_the_call_in_flight_end_and_keeps_the_session_closed(
-    start_worker: StartWorker, effects: Effects
+    share_worker: ShareWorker, effects: Effects
 ) -> None:
-    start_worker()
+    share_worker()
     session = effect_session(effects)
     await_ready(session)
     call = make_call(session, "slow", seconds=1.5)
-    ring(call)
+    wake(call)
     eventually(lambda: effects.count("slow"))
     assert pausing.pause(ADA, session)
     assert ended(call).state == CallState.SUCCEEDED
@@ -76,17 +88,17 @@ def test_a_pause_lets_the_call_in_flight_end_and_keeps_the_session_closed(
     assert titles == ["ready", "Taken", "Resume", "disconnected", "Pause", "ready", "Taken"]
 
 
-def test_a_pause_that_is_taken_back_in_time_costs_nothing(start_worker: StartWorker, effects: Effects) -> None:
-    start_worker()
+def test_a_pause_that_is_taken_back_in_time_costs_nothing(share_worker: ShareWorker, effects: Effects) -> None:
+    share_worker()
     session = effect_session(effects)
     before = await_ready(session)
     call = make_call(session, "slow", seconds=2.5)
-    ring(call)
+    wake(call)
     eventually(lambda: effects.count("slow"))
     pausing.pause(ADA, session)
     pausing.resume(ADA, session)
     again = make_call(session, "echo", text="still here")
-    ring(again)
+    wake(again)
     assert ended(again).state == CallState.SUCCEEDED
     assert ended(call).state == CallState.SUCCEEDED
     assert McpSession.objects.get(pk=session.pk).epoch == before.epoch
@@ -95,14 +107,12 @@ def test_a_pause_that_is_taken_back_in_time_costs_nothing(start_worker: StartWor
 
 # --- breaker and retry -----------------------------------------------------------------------------------------------
 def test_a_server_that_keeps_failing_opens_the_breaker_and_a_person_closes_it(
-    start_worker: StartWorker, effects: Effects, tmp_path: Path
+    share_worker: ShareWorker, effects: Effects, tmp_path: Path
 ) -> None:
+    share_worker(**scaled(0.1, ceiling=60))
     mended = tmp_path / "mended"
     script = f'test -e {mended} || exit 3; exec "$0" {EFFECT_SERVER}'
-    session = effect_session(effects)
-    session.server.command, session.server.arguments = "/bin/sh", ["-c", script, session.server.command]
-    session.server.save()
-    start_worker("w1", **scaled(0.1, ceiling=60))
+    session = session_behind(script, effects)
     waiting = McpSession.objects.filter(pk=session.pk, condition=SessionCondition.FAILING)
     row = eventually(waiting.first, 30, "the breaker never opened")
     assert row.attempts > 5
@@ -114,10 +124,52 @@ def test_a_server_that_keeps_failing_opens_the_breaker_and_a_person_closes_it(
     await_ready(session, 20)
 
 
+# --- a waiting call ---------------------------------------------------------------------------------------------------
+#: the breaker opens soon, and the next attempt is then ten minutes away
+FAR_AWAY = scaled(0.2, ceiling=600) | {"MCPADMIN_RECONNECT_EARLY_CEILING_SECONDS": "3000"}
+
+
+def broken_session(effects: Effects, tmp_path: Path) -> McpSession:
+    """A session of a server that cannot start until the file `mended` exists; each attempt adds a line to `tries`."""
+    script = f'date +%s.%N >> {tmp_path}/tries; test -e {tmp_path}/mended || exit 3; exec "$0" {EFFECT_SERVER}'
+    return session_behind(script, effects, era="legacy")  # no probe, which would start it twice
+
+
+def far_from_the_next_try(session: McpSession) -> McpSession:
+    waiting = McpSession.objects.filter(pk=session.pk, condition=SessionCondition.FAILING)
+    return eventually(waiting.first, 60, "the breaker never opened")
+
+
+def test_a_call_that_waits_is_a_reason_to_try_now(share_worker: ShareWorker, effects: Effects, tmp_path: Path) -> None:
+    share_worker(**FAR_AWAY)
+    session = broken_session(effects, tmp_path)
+    far_from_the_next_try(session)
+    (tmp_path / "mended").touch()
+    call = make_call(session, "echo", text="hello")
+    wake(call)
+    assert ended(call, 30).state == CallState.SUCCEEDED
+
+
+def test_however_many_calls_wait_there_is_one_try_a_second_and_the_breaker_stays_open(
+    share_worker: ShareWorker, effects: Effects, tmp_path: Path
+) -> None:
+    share_worker(**FAR_AWAY)
+    session = broken_session(effects, tmp_path)
+    before = far_from_the_next_try(session).attempts
+    for _ in range(30):
+        wake(make_call(session, "echo", text="hello"))
+    tried = McpSession.objects.filter(pk=session.pk, condition=SessionCondition.FAILING, attempts__gt=before)
+    assert eventually(tried.first, 30).next_retry_at is not None
+    wake(make_call(session, "echo", text="hello"))
+    eventually(tried.filter(attempts__gt=before + 1).first, 30)
+    times = [float(line) for line in (tmp_path / "tries").read_text().split()][before:]
+    assert [later - earlier for earlier, later in pairwise(times) if later - earlier < 0.9] == []
+
+
 # --- hanging peers ---------------------------------------------------------------------------------------------------
-def test_a_server_process_that_hangs_is_found_and_started_anew(start_worker: StartWorker, effects: Effects) -> None:
+def test_a_server_process_that_hangs_is_found_and_started_anew(share_worker: ShareWorker, effects: Effects) -> None:
+    worker = share_worker(**scaled(0.25))
     session = effect_session(effects)
-    worker = start_worker("w1", **scaled(0.25))
     await_ready(session)
     os.kill(server_process(worker), signal.SIGSTOP)
     assert eventually(lambda: lost(session), 60, "nobody noticed")
@@ -125,11 +177,11 @@ def test_a_server_process_that_hangs_is_found_and_started_anew(start_worker: Sta
     eventually(lambda: effects.count("started") == 2 and is_ready(session), 20)
 
 
-def test_a_server_behind_a_url_that_hangs_is_found_and_comes_back(start_worker: StartWorker) -> None:
+def test_a_server_behind_a_url_that_hangs_is_found_and_comes_back(share_worker: ShareWorker) -> None:
+    share_worker(**scaled(0.25))
     peer = start_peer("sdk1", "all")
     try:
         session = make_session(transport=TransportKind.STREAMABLE_HTTP, command="", url=peer.url)
-        start_worker("w1", **scaled(0.25))
         await_ready(session, 30)
         os.kill(peer.process.pid, signal.SIGSTOP)
         assert eventually(lambda: lost(session), 60, "nobody noticed")
@@ -141,9 +193,9 @@ def test_a_server_behind_a_url_that_hangs_is_found_and_comes_back(start_worker: 
 
 
 # --- processes -------------------------------------------------------------------------------------------------------
-def test_what_a_servers_process_uses_is_sampled_and_gone_with_it(start_worker: StartWorker, effects: Effects) -> None:
+def test_what_a_servers_process_uses_is_sampled_and_gone_with_it(share_worker: ShareWorker, effects: Effects) -> None:
+    worker = share_worker(**scaled(0.1))
     session = effect_session(effects)
-    worker = start_worker("w1", **scaled(0.1))
     await_ready(session)
     row = eventually(McpSession.objects.exclude(process={}).first, 20, "never sampled")
     names = [process["name"] for process in row.process["rows"]]
@@ -155,12 +207,9 @@ def test_what_a_servers_process_uses_is_sampled_and_gone_with_it(start_worker: S
     assert paused(session).process == {}
 
 
-def test_a_server_with_too_many_processes_is_warned_of_once(start_worker: StartWorker, effects: Effects) -> None:
-    session = effect_session(effects)
-    script = f'for n in $(seq 101); do sleep 600 & done; exec "$0" {EFFECT_SERVER}'
-    session.server.command, session.server.arguments = "/bin/sh", ["-c", script, session.server.command]
-    session.server.save()
-    start_worker("w1", **scaled(0.1))
+def test_a_server_with_too_many_processes_is_warned_of_once(share_worker: ShareWorker, effects: Effects) -> None:
+    share_worker(**scaled(0.1))
+    session = session_behind(f'for n in $(seq 101); do sleep 600 & done; exec "$0" {EFFECT_SERVER}', effects)
     await_ready(session)
     row = eventually(McpSession.objects.filter(process__count__gt=100).first, 20, "never counted")
     assert len(row.process["rows"]) == 20
@@ -171,10 +220,10 @@ def test_a_server_with_too_many_processes_is_warned_of_once(start_worker: StartW
 
 
 def test_a_server_that_uses_more_than_it_may_is_ended_and_the_page_says_why(
-    start_worker: StartWorker, effects: Effects
+    share_worker: ShareWorker, effects: Effects
 ) -> None:
+    share_worker(**scaled(0.1), MCPADMIN_STDIO_MEMORY_MIB="1")
     session = effect_session(effects)
-    start_worker("w1", **scaled(0.1), MCPADMIN_STDIO_MEMORY_MIB="1")
     eventually(lambda: lost(session), 30, "it went on")
     refused = eventually(McpSession.objects.filter(fault=Fault.PROCESS_LIMIT, condition="backing_off").first)
     assert refused.fault_detail.endswith("MiB of memory; 1 are allowed.")

@@ -1,4 +1,4 @@
-"""People who speak to one server with credentials of their own: each through a session that nobody else uses."""
+"""People use one server with their own credentials, each through a session that no one else uses."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,14 +9,16 @@ from django.contrib.auth.models import Permission
 
 from servers.audit import payloads
 from servers.audit.record import Actor
-from servers.domain import credentials, identities, registration
-from servers.domain.credential_parts import Parts
-from servers.domain.registration import Registration
+from servers.credentials import identities, vault
+from servers.credentials.kinds import Parts
 from servers.enums import AuditAction, CredentialKind, IdentityKind, SignsInAs, TransportKind
 from servers.models import AuditEvent, Credential, Definition, Identity, Server
+from servers.registration import registering
+from servers.registration.registering import Registration
 from servers.secret import Secret
-from sessions.domain import calls, commands
-from sessions.domain.arguments import Given, Rejected
+from sessions.calls import placing
+from sessions.calls.arguments import Given, Rejected
+from sessions.connections import commands
 from sessions.enums import CallState, Desired, SessionState
 from sessions.models import Call, LogLine, McpSession
 from tests.sessions.host.harness import WorkerProcess, eventually
@@ -44,15 +46,15 @@ def bearer(who: str) -> Parts:
 
 @pytest.fixture
 def server(peer: Whoami) -> Server:
-    """Everybody shares one credential until they bring their own."""
+    """A server with a shared credential, used by everyone without a personal one."""
     admin = get_user_model().objects.create_superuser("root", password="correct horse battery")
     actor = Actor.of_user(admin)
     kind = TransportKind.STREAMABLE_HTTP
     data = Registration(name="Who", transport=kind, url=peer.url, signs_in_as=SignsInAs.EITHER)
-    made = registration.register(actor, admin, data, enabled=False)
-    shared = credentials.create(actor, admin, "Shared", bearer("shared"), peer.url)
-    credentials.attach(actor, admin, made, shared)
-    return registration.enable(actor, admin, made)
+    made = registering.register(actor, admin, data, enabled=False)
+    shared = vault.create(actor, admin, "Shared", bearer("shared"), peer.url)
+    vault.attach(actor, admin, made, shared)
+    return registering.enable(actor, admin, made)
 
 
 def policy(server: Server, signs_in_as: SignsInAs) -> None:
@@ -60,16 +62,16 @@ def policy(server: Server, signs_in_as: SignsInAs) -> None:
     current = Server.objects.get(pk=server.pk)
     data = Registration.of_server(current)
     changed = Registration(**{**vars(data), "signs_in_as": signs_in_as})
-    registration.change(Actor.of_user(admin), admin, current, changed, current.version)
+    registering.change(Actor.of_user(admin), admin, current, changed, current.version)
 
 
 def own(user: Any, server: Server) -> Identity:
-    credentials.create_own(Actor.of_user(user), user, server, bearer(user.username))
+    vault.create_own(Actor.of_user(user), user, server, bearer(user.username))
     return Identity.objects.get(user=user)
 
 
 def place(user: Any, server: Server, tool: str = "whoami") -> Call:
-    return calls.place(Actor.of_user(user), user, server, tool, Given(value={}))
+    return placing.place(Actor.of_user(user), user, server, tool, Given(value={}))
 
 
 def answer(call: Call) -> str:
@@ -88,9 +90,9 @@ def listed(identity: Identity | None, server: Server) -> set[str]:
 
 
 def first_answer(user: Any, server: Server) -> str:
-    """The tool is only known once the own session has listed it."""
+    """Open the personal session first, because the tool is unknown until it is listed there."""
     session = commands.session_for(user, Server.objects.get(pk=server.pk))
-    commands.want_session(Actor.of_user(user), session)
+    commands.open_session(Actor.of_user(user), session)
     eventually(lambda: "whoami" in listed(session.identity, server), 30, "the own list was not read")
     return answer(place(user, server))
 
@@ -129,8 +131,8 @@ def test_each_session_keeps_a_log_of_its_own(peer: Whoami, server: Server) -> No
     first_answer(ada, server)
     eventually(LogLine.objects.filter(server=server, identity=identity, text__startswith="Session ready").exists)
     eventually(LogLine.objects.filter(server=server, identity=None, text__startswith="Session ready").exists)
-    for ring in (identity, None):
-        seqs = list(LogLine.objects.filter(identity=ring).order_by("seq").values_list("seq", flat=True))
+    for wake in (identity, None):
+        seqs = list(LogLine.objects.filter(identity=wake).order_by("seq").values_list("seq", flat=True))
         assert seqs == list(range(1, len(seqs) + 1))
 
 
@@ -154,7 +156,7 @@ def test_a_server_for_own_credentials_only_opens_no_shared_session(peer: Whoami,
     policy(server, SignsInAs.PERSONAL)
     shared = McpSession.objects.get(identity__kind=IdentityKind.SHARED)
     eventually(lambda: McpSession.objects.get(pk=shared.pk).owner_id is None)
-    with pytest.raises(Rejected, match="own credential only"):
+    with pytest.raises(Rejected, match="requires your own credential"):
         place(carl, server)
     identity = own(ada, server)
     assert first_answer(ada, server) == "ada"

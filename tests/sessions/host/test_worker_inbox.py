@@ -1,4 +1,4 @@
-"""Servers of the official SDKs ask through a real worker: their questions wait as rows until a person answers."""
+"""Questions of official SDK servers wait as rows through a real worker until a person answers."""
 
 import json
 
@@ -8,11 +8,11 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.enums import AuditAction, TransportKind
 from servers.models import AuditEvent
-from sessions import bus
+from sessions import hints
 from sessions.enums import CallState, QuestionState
 from sessions.models import Call, McpSession, Question
 from tests.peers.peers import run_peer
-from tests.sessions.host.harness import WorkerProcess, await_ready, ended, eventually, ring
+from tests.sessions.host.harness import WorkerProcess, await_ready, ended, eventually, wake
 from tests.sessions.host.make import make_session
 from tests.sessions.host.questions import answer, asked_by, begin, over, peer_session, text_of
 
@@ -82,7 +82,7 @@ def test_a_declined_sample_is_an_error_of_the_person_for_a_legacy_tool(worker: W
     call = begin(peer_session("sdk2", era="legacy"), "ask_model")
     assert answer(asked_by(call), "decline")
     done = ended(call)
-    assert (done.state, done.error_code, done.error_message) == (CallState.RPC_ERROR, -1, "A person declined it.")
+    assert (done.state, done.error_code, done.error_message) == (CallState.RPC_ERROR, -1, "Declined by a person.")
 
 
 def test_a_declined_sample_ends_a_modern_call_with_words(worker: WorkerProcess) -> None:
@@ -90,7 +90,7 @@ def test_a_declined_sample_ends_a_modern_call_with_words(worker: WorkerProcess) 
     assert answer(asked_by(call), "decline")
     done = ended(call)
     assert (done.state, done.fault) == (CallState.FAILED, "input_refused")
-    assert "A person declined it." in done.detail
+    assert "Declined by a person." in done.detail
 
 
 def test_a_page_to_visit_is_asked_for_and_both_meanings_of_accept_are_kept_apart(worker: WorkerProcess) -> None:
@@ -113,7 +113,7 @@ def test_an_answer_whose_message_was_lost_is_found_by_the_tick(
 ) -> None:
     call = begin(peer_session("sdk1"), "ask_person")
     question = asked_by(call)
-    monkeypatch.setattr(bus, "ring_later", lambda *anything: None)
+    monkeypatch.setattr(hints, "wake_worker", lambda *anything: None)
     assert answer(question, "accept", CITY)
     assert ended(call).state == CallState.SUCCEEDED
 
@@ -143,7 +143,7 @@ def test_a_cancelled_call_takes_its_question_with_it(worker: WorkerProcess) -> N
     cancel(call)
     assert ended(call).state == CallState.CANCELLED
     closed = over(question)
-    assert (closed.state, closed.detail) == (QuestionState.WITHDRAWN, "The call ended before there was an answer.")
+    assert (closed.state, closed.detail) == (QuestionState.WITHDRAWN, "The call ended before anyone answered.")
     assert not answer(closed, "accept", CITY)
     assert eventually(lambda: Call.objects.get(pk=call.pk, open_questions=0))
 
@@ -169,4 +169,4 @@ def test_two_admins_at_once_and_one_answer_counts(worker: WorkerProcess) -> None
 
 def cancel(call: Call) -> None:
     Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())
-    ring(call, "cancel")
+    wake(call, "cancel")

@@ -1,4 +1,5 @@
-"""How a question ends that no person answers, and what a server that asks too much gets: through a real worker."""
+"""How a question ends without a person's answer, and how requests beyond the limits are refused, through a real
+worker."""
 
 import json
 from typing import Any
@@ -8,13 +9,15 @@ from django.utils import timezone
 
 from servers.audit.record import Actor
 from servers.crypto import seal
-from servers.domain import registration
-from servers.domain.registration import Registration
-from sessions.domain import inbox, offered
+from servers.enums import AuditAction, AuditOutcome
+from servers.models import AuditEvent
+from servers.registration import registering
+from servers.registration.registering import Registration
+from sessions.catalog import offered
 from sessions.enums import CallState, QuestionState
+from sessions.inbox import answering
 from sessions.models import Call, LogLine, McpSession, Question
-from tests.sessions.client.answers import ELICIT, FORM, SAMPLE, ask, question
-from tests.sessions.host.harness import WorkerProcess, await_ready, ended, eventually, ring
+from tests.sessions.host.harness import WorkerProcess, await_ready, ended, eventually, wake
 from tests.sessions.host.questions import (
     answer,
     asked_by,
@@ -27,6 +30,7 @@ from tests.sessions.host.questions import (
     replies,
     text_of,
 )
+from tests.sessions.mcp.client.answers import ELICIT, FORM, SAMPLE, ask, question
 
 pytestmark = pytest.mark.integration
 VISIT = {"mode": "url", "message": "Sign in", "url": "https://a.example/x", "elicitationId": "v-1"}
@@ -47,14 +51,14 @@ def log_of(session: McpSession) -> str:
     return "\n".join(LogLine.objects.filter(server=session.server).values_list("text", flat=True))
 
 
-# --- nobody waits any more -------------------------------------------------------------------------------------------
+# --- withdrawn questions ---------------------------------------------------------------------------------------------
 def test_a_question_that_the_server_takes_back_is_withdrawn_and_not_answered(session: McpSession) -> None:
     call = begin(session, "ask", messages=[question("e-1", ELICIT, FORM)], expect=["e-1"])
     asked = asked_by(call)
     withdraw = {"method": "notifications/cancelled", "params": {"requestId": "e-1"}}
     ended(begin(session, "send", messages=[withdraw]))
     closed = over(asked)
-    assert (closed.state, closed.detail) == (QuestionState.WITHDRAWN, "The server took its question back.")
+    assert (closed.state, closed.detail) == (QuestionState.WITHDRAWN, "The server withdrew the request.")
     heard = json.loads(text_of(ended(begin(session, "heard"))))
     assert not any(message.get("id") == "e-1" for message in heard)
 
@@ -65,7 +69,7 @@ def test_a_visit_is_over_when_the_server_says_so(session: McpSession) -> None:
     ended(begin(session, "send", messages=[TOLD]))
     closed = over(asked)
     assert (closed.state, closed.answered_by) == (QuestionState.ACCEPTED, "")
-    assert closed.detail == "The server says that the visit is over."
+    assert closed.detail == "The server reported that the visit is complete."
     assert text_of(ended(call)) == '"done"'
 
 
@@ -82,7 +86,7 @@ def test_a_call_that_ends_while_it_waits_tells_the_server_that_nobody_answers(se
     call = begin(session, "ask", **ask(question("e-1", ELICIT, FORM)))
     asked = asked_by(call)
     Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())
-    ring(call, "cancel")
+    wake(call, "cancel")
     assert over(asked).state == QuestionState.WITHDRAWN
 
     def heard() -> bool:
@@ -91,13 +95,15 @@ def test_a_call_that_ends_while_it_waits_tells_the_server_that_nobody_answers(se
     assert eventually(heard)
 
 
-# --- too much, too large, not wanted ---------------------------------------------------------------------------------
+# --- refused requests ------------------------------------------------------------------------------------------------
 def test_ten_thousand_questions_at_once_become_four_items_and_a_line_in_the_log(session: McpSession) -> None:
     messages = [question(number, SAMPLE) for number in range(10_000)]
     call = begin(session, "ask", messages=messages, expect=["nothing"])
     eventually(lambda: Call.objects.filter(pk=call.pk, open_questions=4).exists())
-    words = eventually(lambda: "Refused a question" in log_of(session) and log_of(session))
-    assert "Refused a question of the server: 4 of its questions wait in the inbox already." in words
+    words = eventually(lambda: "Refused a server request" in log_of(session) and log_of(session))
+    refusal = "Refused a server request: 4 requests from this server are already waiting in the inbox"
+    assert f"{refusal}, which is the limit." in words
+    assert "MCPADMIN_INBOX_OPEN (now 4)" in words
     assert words.count("Refused") < 10
     assert ended(begin(session, "send", messages=[])).state == CallState.SUCCEEDED
     assert Question.objects.count() == 4
@@ -109,15 +115,18 @@ def test_a_server_may_ask_ten_questions_a_minute(session: McpSession) -> None:
         assert answer(asked_by(call), "decline")
         ended(call)
     (reply,) = replies(begin(session, "ask", **ask(question("more", ELICIT, FORM))))
-    assert reply["error"]["message"] == "Too many questions wait for a person. Ask again later."
+    assert reply["error"]["message"] == (
+        "Too many requests: this server sent more than 10 requests in a minute, which is the limit. "
+        "Try again later. An operator can raise the limit with MCPADMIN_INBOX_PER_MINUTE (now 10)."
+    )
     assert Question.objects.count() == 10
 
 
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"message": "x" * 3_000_000, **{"requestedSchema": {}}}, "The question is too large."),
-        ({"mode": "url", "message": "Go", "url": 7}, "A visit needs a URL."),
+        ({"message": "x" * 3_000_000, **{"requestedSchema": {}}}, "The request is too large."),
+        ({"mode": "url", "message": "Go", "url": 7}, "The request contains no URL."),
     ],
     ids=["large", "no url"],
 )
@@ -125,6 +134,36 @@ def test_what_no_page_could_show_is_refused(session: McpSession, params: dict[st
     (reply,) = replies(begin(session, "ask", **ask(question(1, ELICIT, params))))
     assert reply["error"] == {"code": -32602, "message": message}
     assert not Question.objects.exists()
+
+
+HIDDEN = "\u202e"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("javascript:alert(1)", "It is a javascript: address."),
+        ("data:text/html,<script>alert(1)</script>", "It is a data: address."),
+        ("file:///etc/passwd", "It is a file: address."),
+        (f"https://good.example/{HIDDEN}gpj.exe", "It contains a hidden character (U+202E RIGHT-TO-LEFT OVERRIDE)"),
+    ],
+    ids=["javascript", "data", "file", "hidden"],
+)
+def test_an_address_that_no_page_would_open_is_declined_without_a_person(
+    session: McpSession, url: str, why: str
+) -> None:
+    params = {"mode": "url", "message": "Go", "url": url, "elicitationId": "e-1"}
+    (reply,) = replies(begin(session, "ask", **ask(question(1, ELICIT, params))))
+    assert reply["result"] == {"action": "decline"}
+    row = Question.objects.select_related("call").get()
+    assert (row.state, row.answered_by) == (QuestionState.DECLINED, "")
+    assert row.detail.startswith(f"The link is not safe to open. {why}")
+    assert row.call is not None
+    assert row.call.open_questions == 0
+    end = AuditEvent.objects.get(action=AuditAction.QUESTION_END)
+    details = json.loads(end.body)["details"]
+    assert (end.outcome, details["state"]) == (AuditOutcome.DENIED, "declined")
+    assert why in details["detail"]
 
 
 def test_a_question_without_a_known_call_waits_all_the_same(session: McpSession) -> None:
@@ -150,7 +189,7 @@ def test_a_secret_of_the_server_is_not_in_its_question(worker: WorkerProcess) ->
     begin(session, "ask", **ask(question(1, ELICIT, params)))
     found = open_question(session)
     assert found.summary == "Your token is [redacted], is it not?"
-    assert "hunter2" not in json.dumps(inbox.params_of(found))
+    assert "hunter2" not in json.dumps(answering.params_of(found))
 
 
 # --- switches --------------------------------------------------------------------------------------------------------
@@ -158,17 +197,17 @@ def test_what_is_switched_off_is_neither_declared_nor_asked(worker: WorkerProces
     session = peer_session("sdk2", era="legacy", answers_elicitation=False, answers_sampling=False)
     assert await_ready(session).client_capabilities == {}
     words = {missing.feature: missing.reason for missing in offered.missing(await_ready(session))}
-    assert words["Sampling"] == words["Elicitation"] == "Switched off under Settings, so it is not declared."
+    assert words["Sampling"] == words["Elicitation"] == "Turned off under Settings, so it is not declared."
     assert ended(begin(session, "ask_person")).state != CallState.SUCCEEDED
     assert not Question.objects.exists()
 
 
 def test_a_switch_takes_effect_at_once_by_a_new_connection(worker: WorkerProcess) -> None:
     session = peer_session("sdk2", era="legacy", answers_sampling=False)
-    assert await_ready(session).client_capabilities.keys() == {"elicitation"}
+    assert await_ready(session).client_capabilities.keys() == {"elicitation", "tasks"}
     admin = person("root")
     kept = Registration.of_server(session.server)
     type(session.server).objects.update(created_by=admin)
     data = Registration.of({**vars(kept), "answers_sampling": True, "answers_elicitation": False})
-    registration.change(Actor.of_user(admin), admin, session.server, data, session.server.version)
-    eventually(lambda: await_ready(session).client_capabilities.keys() == {"sampling"})
+    registering.change(Actor.of_user(admin), admin, session.server, data, session.server.version)
+    eventually(lambda: await_ready(session).client_capabilities.keys() == {"sampling", "tasks"})

@@ -1,6 +1,5 @@
-"""Questions outlive neither their time nor their worker: with workers of their own."""
+"""Questions end with their deadline or their worker."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -8,11 +7,11 @@ import pytest
 from django.utils import timezone
 
 from servers.audit.record import Actor
-from sessions.domain import inbox
 from sessions.enums import CallState, QuestionState
+from sessions.inbox import answering
 from sessions.models import Call, Question, Worker
-from tests.sessions.client.answers import ELICIT, FORM, SAMPLE, SAMPLING, ask, question
-from tests.sessions.host.harness import WorkerProcess, ended, eventually
+from tests.sessions.host.conftest import ShareWorker, StartWorker
+from tests.sessions.host.harness import ended, eventually
 from tests.sessions.host.questions import (
     answer,
     asked_by,
@@ -24,13 +23,13 @@ from tests.sessions.host.questions import (
     replies,
     text_of,
 )
+from tests.sessions.mcp.client.answers import ELICIT, FORM, SAMPLE, SAMPLING, ask, question
 
 pytestmark = pytest.mark.integration
-StartWorker = Callable[..., WorkerProcess]
 
 
-def test_a_question_that_nobody_answers_expires_and_the_server_is_told_properly(start_worker: StartWorker) -> None:
-    start_worker(MCPADMIN_INBOX_SECONDS="1")
+def test_a_question_that_nobody_answers_expires_and_the_server_is_told_properly(share_worker: ShareWorker) -> None:
+    share_worker(MCPADMIN_INBOX_SECONDS="1")
     session = asking_session()
     form, sample = question("f", ELICIT, FORM), question("s", SAMPLE, SAMPLING)
     call = begin(session, "ask", **ask(form, sample))
@@ -38,12 +37,12 @@ def test_a_question_that_nobody_answers_expires_and_the_server_is_told_properly(
     assert first["result"] == {"action": "cancel"}
     assert second["error"] == {"code": -1, "message": "No answer was given"}
     for row in Question.objects.all():
-        assert (row.state, row.detail) == (QuestionState.EXPIRED, "Nobody answered in time. The server was told.")
+        assert (row.state, row.detail) == (QuestionState.EXPIRED, "Not answered in time. The server was notified.")
     assert Call.objects.get(pk=call.pk).open_questions == 0
 
 
-def test_an_expired_round_lets_the_tool_of_a_modern_server_decide(start_worker: StartWorker) -> None:
-    start_worker(MCPADMIN_INBOX_SECONDS="1")
+def test_an_expired_round_lets_the_tool_of_a_modern_server_decide(share_worker: ShareWorker) -> None:
+    share_worker(MCPADMIN_INBOX_SECONDS="1")
     session = peer_session("sdk2", era="modern")
     form, sample = begin(session, "ask_person"), begin(session, "ask_model")
     assert text_of(ended(form)) == "cancel"
@@ -53,11 +52,11 @@ def test_an_expired_round_lets_the_tool_of_a_modern_server_decide(start_worker: 
 
 def test_a_question_that_got_more_time_outlives_its_first_end(start_worker: StartWorker, settings: Any) -> None:
     start_worker(MCPADMIN_INBOX_SECONDS="2")
-    settings.INBOX_SECONDS = 300.0  # of the web: what it adds
+    settings.INBOX_SECONDS = 300.0  # the web process's setting: how much time it adds
     call = begin(asking_session(), "ask", **ask(question("e-1", ELICIT, FORM)))
     asked = asked_by(call)
     user = person()
-    assert inbox.extend(Actor.of_user(user), user, asked)
+    assert answering.extend(Actor.of_user(user), user, asked)
     eventually(lambda: timezone.now() > asked.expires_at + timedelta(seconds=1), 20)
     assert Question.objects.get(pk=asked.pk).state == QuestionState.OPEN
     assert answer(asked, "decline")

@@ -1,4 +1,4 @@
-"""Reading, prompts and completion through a real worker: calls like any other, each sent at most once."""
+"""Reads, prompts and completions through a real worker are calls like any other, each sent at most once."""
 
 import json
 import sys
@@ -13,9 +13,9 @@ from servers.audit import payloads
 from servers.enums import AuditAction
 from servers.models import AuditEvent
 from sessions.enums import CallState
+from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
 from sessions.models import Attempt, Call, McpSession
-from sessions.protocol.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
-from tests.sessions.host.harness import Effects, WorkerProcess, await_ready, effect_session, ended, eventually, ring
+from tests.sessions.host.harness import Effects, WorkerProcess, await_ready, effect_session, ended, eventually, wake
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.host.questions import peer_session
 
@@ -33,7 +33,7 @@ def library(shared_worker: WorkerProcess, effects: Effects) -> McpSession:
 
 def run(session: McpSession, method: str, target: str, **arguments: Any) -> Call:
     call = make_call(session, target, method=method, **arguments)
-    ring(call)
+    wake(call)
     return ended(call)
 
 
@@ -65,9 +65,9 @@ def test_the_same_message_many_times_has_one_effect(method: str, library: McpSes
     target = "lib://plain" if method == RESOURCES_READ else "ref/resource:lib://shelf/{name}"
     call = make_call(library, target, method=method, argument={"name": "name", "value": "k"})
     for _ in range(50):
-        ring(call)
+        wake(call)
     result(ended(call))
-    ring(call)
+    wake(call)
     run(library, RESOURCES_READ, "lib://after")
     assert len(effects.lines()) == 2
     assert Attempt.objects.filter(call=call).count() == 1
@@ -86,10 +86,10 @@ def test_a_result_without_its_list_is_kept_and_said_to_be_broken(library: McpSes
 
 def test_a_reading_shows_its_progress_and_is_cancelled_at_the_server_too(library: McpSession, effects: Effects) -> None:
     call = make_call(library, "lib://slow", method=RESOURCES_READ)
-    ring(call)
+    wake(call)
     eventually(lambda: Call.objects.get(pk=call.pk).progress)
     Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())
-    ring(call, "cancel")
+    wake(call, "cancel")
     done = ended(call)
     assert done.state == CallState.CANCELLED
     assert "tool" not in done.detail

@@ -1,14 +1,14 @@
-"""Somebody signs in for themselves at a server that everybody shares: the grant is theirs, and so is the session."""
+"""When a person signs in for themselves at a shared server, only that person uses the grant and its session."""
 
 import pytest
 from django.test import Client
 
 from servers import access
-from servers.domain import identities
+from servers.credentials import identities
 from servers.enums import IdentityKind, SignInState, SignsInAs
 from servers.models import AuditEvent, Credential, Server, SignIn
-from sessions.domain import calls
-from sessions.domain.arguments import Given
+from sessions.calls import placing
+from sessions.calls.arguments import Given
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import Call, McpSession
 from tests.servers.conftest import person
@@ -54,7 +54,7 @@ def test_a_grant_of_somebodys_own_is_never_used_for_everybody(
 
     eventually(lambda: own.identity.definitions.filter(key="greet").exists(), 30)
     actor = identities.Actor.of_user(bea)
-    call = calls.place(actor, bea, server, "greet", Given(value={"name": "Bea"}, confirm="greet"))
+    call = placing.place(actor, bea, server, "greet", Given(value={"name": "Bea"}, confirm="greet"))
     ended = eventually(Call.objects.filter(pk=call.pk, finished_at__isnull=False).first, 30)
     assert (ended.state, ended.identity_name, ended.personal) == (CallState.SUCCEEDED, "bea", True)
     assert protected.events("call") == 1

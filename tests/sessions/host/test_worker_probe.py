@@ -1,4 +1,5 @@
-"""*Test connection* through a real worker: steps as they happen, a report or the cause, and nothing left open."""
+"""*Test connection* through a real worker: live steps, a report or the cause of failure, and no connection left
+open."""
 
 import sys
 from typing import Any
@@ -7,12 +8,12 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from servers.audit.record import Actor
-from servers.domain.drafts import create_draft
-from servers.domain.form_data import Registration, ValueInput
+from servers.configuration import Registration, ValueInput
 from servers.enums import AuditAction, AuditOutcome, DraftState, TransportKind, ValueKind
 from servers.models import AuditEvent, ServerDraft
+from servers.registration.drafts import create_draft
 from servers.secret import Secret
-from sessions.domain import commands
+from sessions.connections import commands
 from tests.peers.peers import closed_port
 from tests.sessions.host.harness import EFFECT_SERVER, Effects, WorkerProcess, descendants, eventually
 
@@ -35,7 +36,7 @@ def over(draft: ServerDraft, seconds: float = 40) -> ServerDraft:
 
 
 def newest_test() -> tuple[str, str]:
-    """(outcome, user) of the newest audit event about a connection test."""
+    """(outcome, user) of the newest audit event of a connection test."""
     event = AuditEvent.objects.filter(action=AuditAction.CONNECTION_TEST).order_by("-seq").first()
     assert event is not None
     return event.outcome, event.actor_name

@@ -1,4 +1,4 @@
-"""A reference in an argument reaches the process, and its value nobody else."""
+"""The value behind a reference in an argument reaches the process and nothing else."""
 
 import sys
 from collections.abc import Callable
@@ -7,10 +7,10 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from servers.audit.record import Actor
-from servers.domain.drafts import create_draft
-from servers.domain.form_data import Registration
+from servers.configuration import Registration
 from servers.enums import TransportKind
-from sessions.domain import commands
+from servers.registration.drafts import create_draft
+from sessions.connections import commands
 from sessions.models import LogLine
 from tests.sessions.host.harness import WorkerProcess
 from tests.sessions.host.test_worker_probe import over

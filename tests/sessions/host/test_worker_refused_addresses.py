@@ -1,4 +1,5 @@
-"""*Test connection* by somebody who looks for what stands inside: each address gives the same page, ten in a minute."""
+"""*Test connection* cannot scan the internal network: each refused address gives the same page, and ten attempts are
+allowed per minute."""
 
 import re
 import socket
@@ -25,7 +26,7 @@ CHOICES = {
 }
 FORM = ROWS | TIMES | CHOICES | {"name": "X", "total_timeout_seconds": 600}
 TRIES = 10
-#: from one request to the next: durations, moments, tokens against forgery
+#: what differs between two requests: durations, times, CSRF tokens
 CHANGING = re.compile(
     r"(?:&lt;)?[\d.,]+ m?s\b|<time .*?</time>|X-CSRFToken.*|csrfmiddlewaretoken.*|data-(?:csrf|rendered-at)=.*|(?:&lt;)(?=<)"
 )
@@ -49,7 +50,7 @@ def tried(eve: Client, place: str) -> HttpResponse:
 
 
 def shown(eve: Client, place: str) -> tuple[int, str]:
-    """The page once the test is over, without its own address and times."""
+    """Status and text of the page once the test has failed, without its uid and times."""
     answer = tried(eve, place)
     assert answer.status_code == 302, answer.content.decode()
     uid = answer.headers["location"].split("/")[-2]

@@ -1,4 +1,4 @@
-"""A server behind OAuth that nobody signs in to: a service account of the vault gets its tokens."""
+"""A service account of the vault gets the tokens for a server behind OAuth, without a sign-in."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,12 +7,13 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from servers.audit.record import Actor
-from servers.domain import credentials, registration
-from servers.domain.credential_board import board
-from servers.domain.credential_parts import Parts
-from servers.domain.registration import Registration
+from servers.credentials import vault
+from servers.credentials.board import board
+from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, TransportKind
 from servers.models import Credential, Server
+from servers.registration import registering
+from servers.registration.registering import Registration
 from servers.secret import Secret
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import LogLine
@@ -41,12 +42,12 @@ def account(issuer: str, secret: str) -> Parts:
 def registered_with(url: str, parts: Parts) -> tuple[Actor, Credential]:
     user = get_user_model().objects.create_superuser("ada", password="correct horse battery")
     actor = Actor.of_user(user)
-    server: Server = registration.register(
+    server: Server = registering.register(
         actor, user, Registration(name="Protected", transport=TransportKind.STREAMABLE_HTTP, url=url), enabled=False
     )
-    made = credentials.create(actor, user, "Robot", parts, url)
-    credentials.attach(actor, user, server, made)
-    registration.enable(actor, user, server)
+    made = vault.create(actor, user, "Robot", parts, url)
+    vault.attach(actor, user, server, made)
+    registering.enable(actor, user, server)
     return actor, made
 
 
@@ -59,8 +60,8 @@ def test_a_refused_account_waits_and_its_replacement_gets_tokens_and_new_ones_by
     assert protected.events("account_refused") == 1
     eventually(Credential.objects.exclude(refresh_fault="").first, 10, "the board does not know")
     refused = board(Server.objects.all())[0]
-    assert (refused.health.word, "invalid_client" in refused.refresh_fault) == ("Got no token", True)
-    credentials.replace(actor, get_user_model().objects.get(), made, account(issuer, SECRET))
+    assert (refused.health.word, "invalid_client" in refused.refresh_fault) == ("No token", True)
+    vault.replace(actor, get_user_model().objects.get(), made, account(issuer, SECRET))
     session = session_in(SessionCondition.NONE, SessionState.READY)
     assert called(session, "Ada").state == CallState.SUCCEEDED
     protected.control("expire")

@@ -1,4 +1,4 @@
-"""A worker process opens sessions with real servers, keeps them, and closes them as the rows say."""
+"""A worker process opens sessions with real servers, keeps them, and closes them as the rows demand."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from django.db.models import F
 
 from servers.enums import AuditAction, ConnectionPolicy, TransportKind
 from servers.models import AuditEvent, Definition, Server
-from sessions import bus
+from sessions import hints
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import Call, LogLine, McpSession
 from tests.peers.peers import closed_port
@@ -25,7 +25,7 @@ from tests.sessions.host.harness import (
     ended,
     eventually,
     is_ready,
-    ring,
+    wake,
 )
 from tests.sessions.host.make import make_call, make_session
 
@@ -65,7 +65,7 @@ def test_a_session_that_is_not_wanted_any_more_is_closed_and_its_child_ends(
     below = descendants(shared_worker.pid)
     assert below
     McpSession.objects.update(desired=Desired.CLOSED)
-    bus.ring_later(owner.uid, "session", session.uid)
+    hints.wake_worker(owner.uid, "session", session.uid)
     assert closed(session).condition == SessionCondition.NONE
     assert not any(alive(pid) for pid in below)
 
@@ -74,7 +74,7 @@ def test_closing_a_session_cancels_its_calls_and_says_why(shared_worker: WorkerP
     session = effect_session(effects)
     await_ready(session)
     call = make_call(session, "slow", seconds=30)
-    ring(call)
+    wake(call)
     eventually(lambda: effects.count("slow"))
     McpSession.objects.update(desired=Desired.CLOSED)
     done = ended(call)
@@ -92,7 +92,7 @@ def test_a_thousand_calls_at_once_wait_in_line_and_all_end(shared_worker: Worker
     with transaction.atomic():
         calls = [make_call(session, "echo", lapses_in=120, text=f"number {number}.") for number in range(1000)]
     for call in calls:
-        ring(call)
+        wake(call)
     eventually(lambda: not Call.objects.filter(finished_at=None).exists(), 90)
     assert Call.objects.filter(state="succeeded").count() == 1000
     assert len({line for line in effects.lines() if line.startswith("echo")}) == effects.count("echo") == 1000
@@ -112,7 +112,7 @@ def test_a_server_that_dies_is_started_again(shared_worker: WorkerProcess, effec
     session = effect_session(effects)
     first = await_ready(session)
     call = make_call(session, "die")
-    ring(call)
+    wake(call)
     assert ended(call).state == "outcome_unknown"
     again = eventually(lambda: (row := is_ready(session)) and row.connected_at != first.connected_at and row)
     assert again.epoch == first.epoch
@@ -137,7 +137,7 @@ def test_a_list_that_grows_is_read_again_by_itself(shared_worker: WorkerProcess,
     tools = Definition.objects.filter(server=session.server)
     eventually(lambda: tools.filter(key="grow").exists())
     call = make_call(session, "grow")
-    ring(call)
+    wake(call)
     assert ended(call).state == "succeeded"
     eventually(lambda: tools.filter(key__startswith="extra-").exists())
 

@@ -12,14 +12,14 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from servers.audit.record import Actor
-from servers.domain import registration
-from servers.domain.registration import Registration
 from servers.enums import AuditAction, SignInState, TransportKind
 from servers.models import AuditEvent, Credential, Server, SignIn
+from servers.registration import registering
+from servers.registration.registering import Registration
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import Call, LogLine, McpSession
 from tests.peers.peers import free_port, start_peer
-from tests.sessions.host.harness import WorkerProcess, eventually, ring
+from tests.sessions.host.harness import WorkerProcess, eventually, wake
 from tests.sessions.host.make import make_call
 
 pytestmark = [pytest.mark.integration, pytest.mark.deadline(400)]
@@ -58,7 +58,7 @@ def ada(transactional_db: None) -> Client:
 def registered(url: str) -> Server:
     user = get_user_model().objects.get(username="ada")
     data = Registration(name="Protected", transport=TransportKind.STREAMABLE_HTTP, url=url)
-    return registration.register(Actor.of_user(user), user, data)
+    return registering.register(Actor.of_user(user), user, data)
 
 
 def session_in(condition: str, state: str, words: str = "") -> McpSession:
@@ -70,7 +70,7 @@ def session_in(condition: str, state: str, words: str = "") -> McpSession:
 
 
 def begun(ada: Client, server: Server, **client: str) -> str:
-    """The address of the journey's page, once it says where to go."""
+    """Start a sign-in; return the address of its page once the redirect is ready."""
     answer = ada.post(f"/servers/{server.slug}/sign-in/", client)
     assert answer.status_code == 302
     rows = SignIn.objects.filter(uid=answer.url.split("/")[-2]).exclude(state__in=["requested", "preparing"])
@@ -79,7 +79,7 @@ def begun(ada: Client, server: Server, **client: str) -> str:
 
 
 def brought_back(ada: Client, page: str) -> dict[str, str]:
-    """What the authorization server gives the browser to take back to us."""
+    """The parameters with which the authorization server redirects the browser back to us."""
     there = ada.get(f"{page}go/")
     assert there.headers["Referrer-Policy"] == "no-referrer"
     asked = dict(parse_qsl(urlsplit(there.url).query))
@@ -104,7 +104,7 @@ def called(session: McpSession, name: str) -> Call:
 
 
 def ended(call: Call) -> Call:
-    ring(call)
+    wake(call)
     return eventually(
         lambda: Call.objects.filter(pk=call.pk).exclude(state__in=[CallState.REQUESTED, CallState.SENT]).first(), 30
     )
@@ -130,7 +130,7 @@ def test_a_server_that_asks_for_a_token_waits_is_signed_in_to_and_stays_connecte
     protected.control("expire")
     calls = [make_call(session, "greet", name=f"n{number}") for number in range(20)]
     for call in calls:
-        ring(call)
+        wake(call)
     done = Call.objects.filter(pk__in=[call.pk for call in calls], state=CallState.SUCCEEDED)
     eventually(lambda: done.count() == 20, 30, str(list(Call.objects.values_list("state", "fault"))))
     assert protected.events("refresh") == 1
@@ -193,8 +193,8 @@ def test_an_answer_from_another_issuer_is_not_used(
     page = begun(ada, server)
     ada.get("/sign-in/callback/", brought_back(ada, page) | {"iss": "https://evil.example"})
     row = eventually(lambda: SignIn.objects.filter(state=SignInState.FAILED).first(), 30)
-    assert "does not come from the authorization server" in row.detail
-    assert "Begin again" in ada.get(page).content.decode()
+    assert "does not come from the expected authorization server" in row.detail
+    assert "Start again" in ada.get(page).content.decode()
     assert protected.events("code") == 0
     assert AuditEvent.objects.filter(action=AuditAction.SIGN_IN_END, outcome="failed").count() == 1
 
@@ -203,4 +203,4 @@ def test_a_server_that_knows_no_authorization_server_says_so(ada: Client, shared
     server = registered(f"http://127.0.0.1:{free_port()}/mcp")
     page = ada.post(f"/servers/{server.slug}/sign-in/").url
     eventually(lambda: SignIn.objects.filter(state=SignInState.FAILED).first(), 30)
-    assert "The sign-in did not succeed" in ada.get(page).content.decode()
+    assert "Sign-in failed" in ada.get(page).content.decode()

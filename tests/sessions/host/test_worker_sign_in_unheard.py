@@ -1,9 +1,9 @@
-"""A sign-in whose message to the workers was lost is taken up by their tick, with no page open."""
+"""If the message to the workers is lost, their tick continues a sign-in, even with no page open."""
 
 import pytest
 from django.test import Client
 
-from servers.domain import sign_ins
+from servers.credentials import sign_ins
 from servers.enums import SignInState
 from servers.models import SignIn
 from tests.sessions.host.harness import WorkerProcess, eventually

@@ -1,4 +1,5 @@
-"""A worker process over each transport: found out where it is left open, remembered, and told of roots."""
+"""A worker uses every transport, detects it where the registration leaves it open, remembers the result, and serves
+roots."""
 
 import os
 import re
@@ -12,11 +13,11 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from servers.audit.record import Actor
-from servers.domain import registration
-from servers.domain.registration import Registration
 from servers.enums import TransportKind
 from servers.models import Definition, Server
-from sessions.domain import commands
+from servers.registration import registering
+from servers.registration.registering import Registration
+from sessions.connections import commands
 from sessions.models import LogLine, McpSession
 from tests.peers.peers import start_peer
 from tests.sessions.host.harness import (
@@ -27,7 +28,7 @@ from tests.sessions.host.harness import (
     descendants,
     ended,
     eventually,
-    ring,
+    wake,
 )
 from tests.sessions.host.make import make_call, make_session
 
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def faces() -> Iterator[str]:
-    """One server on the SDK 1.x with all its faces: /mcp, /sse and /ws."""
+    """One server on the SDK 1.x with all transports: /mcp, /sse and /ws."""
     peer = start_peer("sdk1", "all")
     yield peer.url.removesuffix("/mcp")
     peer.stop()
@@ -74,7 +75,7 @@ def test_a_server_behind_a_url_opens_lists_and_takes_a_call(
     assert (row.remembered["kind"], row.remembered["revision"]) == (found, row.revision)
     eventually(lambda: Definition.objects.filter(server=session.server, key="echo").exists())
     call = make_call(session, "echo", text="over " + found)
-    ring(call)
+    wake(call)
     assert "over " + found in str(ended(call).result.text)
 
 
@@ -85,7 +86,7 @@ def test_a_transport_that_was_chosen_is_the_only_one_tried(shared_worker: Worker
     assert row.fault_detail
 
 
-# --- what was found out ------------------------------------------------------------------------------------------------
+# --- detection ---------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def admin(shared_worker: WorkerProcess) -> Any:
     return get_user_model().objects.create_superuser("ada", password="x")
@@ -93,7 +94,7 @@ def admin(shared_worker: WorkerProcess) -> Any:
 
 def curious(admin: Any, effects: Effects, **fields: Any) -> tuple[Server, Registration]:
     environment = {"EFFECT_LOG": str(effects.path), "ERA": fields.pop("speaks", "legacy")}
-    values = [registration.ValueInput("environment", name, False, value) for name, value in environment.items()]
+    values = [registering.ValueInput("environment", name, False, value) for name, value in environment.items()]
     data = Registration(
         **{
             "name": "Curious",
@@ -106,7 +107,7 @@ def curious(admin: Any, effects: Effects, **fields: Any) -> tuple[Server, Regist
             **fields,
         }
     )
-    return registration.register(Actor.of_user(admin), admin, data), data
+    return registering.register(Actor.of_user(admin), admin, data), data
 
 
 def session_row(server: Server) -> McpSession:
@@ -116,7 +117,7 @@ def session_row(server: Server) -> McpSession:
 def change(admin: Any, server: Server, data: Registration, **fields: Any) -> None:
     kept = {name: getattr(data, name) for name in data.__dataclass_fields__} | fields
     version = Server.objects.get(pk=server.pk).version
-    registration.change(Actor.of_user(admin), admin, server, Registration(**kept), version)
+    registering.change(Actor.of_user(admin), admin, server, Registration(**kept), version)
 
 
 def test_an_era_that_was_found_is_not_asked_for_again_until_a_person_reconnects(
@@ -170,7 +171,7 @@ def test_a_modern_server_asks_for_the_roots_of_now_in_a_round(admin: Any, effect
     change(admin, server, data, roots=[OTHER])
     eventually(LogLine.objects.filter(text__contains="Roots changed").exists)
     call = make_call(session, "list_roots")
-    ring(call)
+    wake(call)
     assert ended(call).state == "succeeded"
     assert effects.count('roots {"roots": [{"uri": "file:///srv/other"}]}') == 1
 
@@ -183,7 +184,7 @@ def test_a_modern_server_is_asked_to_tell_of_changed_lists_and_they_arrive(admin
     eventually(lambda: effects.count("listen") == 1)
     eventually(lambda: Definition.objects.filter(server=server, key="grow").exists())
     call = make_call(session, "grow")
-    ring(call)
+    wake(call)
     eventually(lambda: Definition.objects.filter(server=server, key="extra-2").exists())
 
 
@@ -192,7 +193,7 @@ def test_a_modern_server_learns_the_trace_of_a_call_and_which_messages_are_wante
     session = await_ready(session_row(server))
     eventually(lambda: effects.count("listen") == 1)
     call = make_call(session, "grow")
-    ring(call)
+    wake(call)
     ended(call)
     (line,) = [line for line in effects.lines() if line.startswith("trace")]
     assert re.fullmatch(rf"trace 00-{call.uid.hex}-[0-9a-f]{{16}}-01 info", line)
@@ -201,7 +202,7 @@ def test_a_modern_server_learns_the_trace_of_a_call_and_which_messages_are_wante
 def test_a_legacy_server_is_sent_nothing_that_its_revision_does_not_know(admin: Any, effects: Effects) -> None:
     server, _ = curious(admin, effects)
     call = make_call(await_ready(session_row(server)), "grow")
-    ring(call)
+    wake(call)
     ended(call)
     assert effects.count("trace None None") == 1
 

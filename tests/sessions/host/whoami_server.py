@@ -1,4 +1,5 @@
-"""A small MCP server over streamable HTTP that says who speaks to it, by the Authorization header. In a thread."""
+"""A small MCP server over streamable HTTP, in a thread, that returns who called it, read from the Authorization
+header."""
 
 import json
 import threading
@@ -12,7 +13,8 @@ TOOL = {"name": "whoami", "inputSchema": OBJECT}
 
 
 class Whoami(ThreadingHTTPServer):
-    """`opened`: sessions by who opened them; `strangers`: requests in a session that somebody else opened."""
+    """`opened` counts sessions by the person who opened them. `strangers` lists requests in a session that another
+    person opened."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Questions as a worker would have written them."""
+"""Creates questions as a worker would write them."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The pages of the inbox through the whole stack of middleware and templates."""
+"""The inbox pages, with all middleware and templates."""
 
 import html
 import json
@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from servers.models import AuditEvent
 from sessions.enums import QuestionKind, QuestionState
+from sessions.inbox.questions import WORKER_GONE
 from sessions.models import Question
 from tests.servers.conftest import _a_writer_of_its_own, admin, person  # noqa: F401 -- fixtures
 from tests.sessions.inbox.rows import FORM, SAMPLING, a_call, a_question, answered
@@ -19,7 +21,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\u202e\u200b"
 
 
 @pytest.fixture
-def ada(client: Client, admin: Any) -> Client:  # noqa: F811 -- pytest's way
+def ada(client: Client, admin: Any) -> Client:  # noqa: F811 - the fixture
     client.force_login(admin)
     return client
 
@@ -61,7 +63,7 @@ def test_open_questions_stand_first_with_their_call_and_the_rest_below(ada: Clie
     over = answered(a_question(SAMPLING, QuestionKind.SAMPLING), {"model": "x"}, "bob")
     page = text(ada.get("/inbox/"))
     assert page.index(str(waiting.uid)) < page.index(str(over.uid))
-    assert "Demo asks a question" in page
+    assert "Input request from “Demo”" in page
     assert "Which city do you mean?" in page
     assert f"#{call.pk}" in page
     assert 'aria-label="2 waiting"' in page
@@ -70,7 +72,7 @@ def test_open_questions_stand_first_with_their_call_and_the_rest_below(ada: Clie
 
 def test_an_empty_inbox_says_what_arrives_there(ada: Client) -> None:
     page = text(ada.get("/inbox/"))
-    assert "Nothing waits for you" in page
+    assert "No requests waiting" in page
     assert 'data-inbox-count="0"' in page
 
 
@@ -104,7 +106,7 @@ def test_who_may_only_look_sees_that_something_was_asked_and_nothing_of_it() -> 
     question = a_question(FORM)
     for address in (f"/inbox/{question.uid}/", "/inbox/"):
         page = text(vera.get(address))
-        assert "Demo asks a question" in page
+        assert "Input request from “Demo”" in page
         assert "Which city" not in page
         assert "arg:/city" not in page
 
@@ -143,7 +145,7 @@ def test_an_answer_goes_with_its_defaults_and_types(ada: Client) -> None:
     assert (question.state, question.answered_by) == (QuestionState.ACCEPTED, "ada")
     page = text(ada.get(f"/inbox/{question.uid}/"))
     assert "Answered by ada" in page
-    assert "Not told to the server yet" in page
+    assert "Not delivered to the server yet" in page
     assert "Oslo" in page
 
 
@@ -169,6 +171,29 @@ def test_declining_and_cancelling_need_no_field_and_are_two_things(ada: Client, 
     assert f"{state.capitalize()} by ada" in text(ada.get(f"/inbox/{question.uid}/"))
 
 
+@pytest.mark.parametrize(
+    ("state", "detail", "shown"),
+    [
+        ("withdrawn", "The server withdrew the request.", "The server withdrew the request"),
+        ("withdrawn", "", "The server withdrew the request"),
+        ("expired", "Not answered in time.", "Not answered in time"),
+        ("expired", "Not answered in time. The server was notified.", "Not answered in time The server was notified."),
+        ("accepted", "The server reported that the visit is complete.", "The server reported that the visit is complete"),
+        ("withdrawn", "The call ended before anyone answered.", "The call ended before anyone answered"),
+        ("withdrawn", WORKER_GONE, WORKER_GONE.removesuffix(".")),
+    ],
+)  # fmt: skip
+def test_why_a_request_is_over_is_said_once_and_of_whom_it_is_true(
+    ada: Client, state: str, detail: str, shown: str
+) -> None:
+    over = a_question(FORM, state=state, detail=detail, ended_at=timezone.now())
+    page = text(ada.get(f"/inbox/{over.uid}/"))
+    notice = re.search(r"data-question-over> .*?<div>(.*?)</div>", page)
+    assert notice is not None
+    said = re.sub(r"<time.*?</time>", "", notice[1])
+    assert " ".join(re.sub(r"<[^>]+>", " ", said).split()) == shown
+
+
 def test_the_second_of_two_is_told_who_was_faster_and_sends_nothing(ada: Client) -> None:
     bob = signed_in("bob", "view_server", "answer_question")
     question = a_question(FORM)
@@ -176,22 +201,30 @@ def test_the_second_of_two_is_told_who_was_faster_and_sends_nothing(ada: Client)
     page = text(
         bob.post(f"/inbox/{question.uid}/answer/", {"action": "accept"} | city(**{"arg:/city": "Rome"}), follow=True)
     )
-    assert "Nothing of yours was sent" in page
+    assert "Your answer was not sent" in page
     assert "Answered by ada" in page
-    assert "not what was answered" in page
+    assert "have permission to view the answer" in page
     assert stored(question)["city"] == "Oslo"
 
 
-def test_a_field_that_asks_for_a_secret_is_warned_of(ada: Client) -> None:
+def test_a_field_that_asks_for_a_secret_is_warned_of_and_the_person_decides(ada: Client) -> None:
     schema = {"type": "object", "properties": {"pw": {"type": "string", "title": "Your password"}}}
     page = text(ada.get(f"/inbox/{a_question({'message': 'x', 'requestedSchema': schema}).uid}/"))
-    assert "looks like a request for a secret" in page
+    assert "This form may ask for a secret" in page
     assert "“Your password”" in page
+    assert 'value="accept"' in page
+
+
+def test_a_description_that_warns_of_secrets_is_no_request_for_one(ada: Client) -> None:
+    number = {"type": "integer", "description": "Your favorite integer (do not give us your pin)"}
+    schema = {"type": "object", "properties": {"integer": number}}
+    page = text(ada.get(f"/inbox/{a_question({'message': 'x', 'requestedSchema': schema}).uid}/"))
+    assert "for a secret" not in page
 
 
 def test_a_form_without_fields_is_a_question_of_yes_or_no(ada: Client) -> None:
     question = a_question({"message": "Go on?", "requestedSchema": {"type": "object", "properties": {}}})
-    assert "nothing to fill in" in text(ada.get(f"/inbox/{question.uid}/"))
+    assert "Nothing to fill in" in text(ada.get(f"/inbox/{question.uid}/"))
     assert post(ada, question).status_code == 303
     assert stored(question) == {}
 
@@ -218,13 +251,13 @@ def test_one_more_entry_of_a_list_keeps_what_was_typed(ada: Client) -> None:
     assert "arg:/names/1" in page
 
 
-# --- an address ------------------------------------------------------------------------------------------------------
+# --- a URL -----------------------------------------------------------------------------------------------------------
 def test_an_address_is_a_link_that_tells_nothing_and_its_host_stands_out(ada: Client) -> None:
-    question = a_question({"message": "Sign in", "url": "https://аpple.com/x"}, QuestionKind.URL)
+    question = a_question({"message": "Sign in", "url": "https://аррӏе.com/x"}, QuestionKind.URL)
     page = text(ada.get(f"/inbox/{question.uid}/"))
-    assert 'href="https://xn--pple-43d.com/x" target="_blank" rel="noopener noreferrer"' in page
-    assert "<mark>xn--pple-43d.com</mark>" in page
-    assert "аpple.com" in page
+    assert 'href="https://xn--80ak6aa92e.com/x" target="_blank" rel="noopener noreferrer"' in page
+    assert "<mark>xn--80ak6aa92e.com</mark>" in page
+    assert "аррӏе.com" in page
     assert post(ada, question).status_code == 303
     assert stored(question) is None
     assert question.state == QuestionState.ACCEPTED
@@ -234,7 +267,7 @@ def test_an_address_is_a_link_that_tells_nothing_and_its_host_stands_out(ada: Cl
 def test_an_address_that_is_not_opened_can_only_be_refused(ada: Client, url: str) -> None:
     question = a_question({"message": "Sign in", "url": url}, QuestionKind.URL)
     page = text(ada.get(f"/inbox/{question.uid}/"))
-    assert "does not open this address" in page
+    assert "mcpadmin blocked this link" in page
     assert "data-visit" not in page
     assert 'value="accept"' not in page
     assert post(ada, question).status_code == 422
@@ -263,17 +296,17 @@ def test_an_answer_without_a_model_or_with_broken_json_comes_back_as_it_was_type
     assert 'id="id_text_error"' in wrong
 
 
-# --- taking ----------------------------------------------------------------------------------------------------------
+# --- assignment ------------------------------------------------------------------------------------------------------
 def test_taking_a_question_shows_everybody_who_is_on_it(ada: Client) -> None:
     question = a_question(FORM)
     bob = signed_in("bob", "view_server", "answer_question")
     assert bob.post(f"/inbox/{question.uid}/take/").status_code == 303
     page = text(ada.get(f"/inbox/{question.uid}/"))
-    assert "Taken by <b>bob</b>" in page
+    assert "Assigned to <b>bob</b>" in page
     assert post(ada, question, **city()).status_code == 303, "anybody may still answer"
 
 
-# --- elsewhere -------------------------------------------------------------------------------------------------------
+# --- other pages -----------------------------------------------------------------------------------------------------
 def test_a_running_call_and_its_server_show_what_they_wait_for(ada: Client, admin: Any) -> None:  # noqa: F811  a fixture by its name
     call = a_call(a_question(FORM, state=QuestionState.EXPIRED).server, admin)
     question = a_question(FORM, call=call)

@@ -1,4 +1,4 @@
-"""The overview says that servers wait for an answer, to whoever may give one."""
+"""The overview shows the number of open questions to people who may answer them."""
 
 import pytest
 from django.test import Client
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_whoever_may_answer_is_led_to_the_inbox_from_the_overview(ada: Client) -> None:  # noqa: F811  a fixture by its name
     a_question({"message": "One?"}, QuestionKind.FORM)
     page = text(ada.get("/"))
-    assert "1 question in the inbox" in page
+    assert "1 request in the inbox" in page
     assert 'data-waiting="1"' in page
     assert "in the inbox</a>" not in text(signed_in("vera", "view_server").get("/"))
 

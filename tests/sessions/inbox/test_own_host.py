@@ -1,10 +1,10 @@
-"""An address on our own host gets our cookies from a browser, whatever its port: it is not opened by a click."""
+"""A link to our own host is not clickable, because the browser would send our cookies with it on any port."""
 
 import pytest
 from django.test import Client
 
-from sessions.domain.visit_address import read_address, shares_cookies
 from sessions.enums import QuestionKind
+from sessions.inbox.visit_address import read_address, shares_cookies
 from tests.sessions.inbox.test_inbox_pages import a_question, ada, admin, text  # noqa: F401 -- fixtures
 
 
@@ -12,7 +12,7 @@ from tests.sessions.inbox.test_inbox_pages import a_question, ada, admin, text  
 def test_an_address_on_our_own_host_is_copied_and_not_opened(ada: Client) -> None:  # noqa: F811  a fixture by its name
     question = a_question({"message": "Sign in", "url": "https://testserver:9443/x"}, QuestionKind.URL)
     page = text(ada.get(f"/inbox/{question.uid}/"))
-    assert "It is on the host of mcpadmin itself" in page
+    assert "This link points to mcpadmin's own host" in page
     assert 'data-copy="https://testserver:9443/x"' in page
     assert "data-visit" not in page
     assert 'value="accept"' in page, "it may have been visited in a private window"

@@ -1,10 +1,10 @@
-"""What a server asks a model, sorted whatever shape it comes in."""
+"""A sampling request is parsed and shown whatever shape it has."""
 
 from typing import Any
 
 import pytest
 
-from sessions.domain.sampling_request import MESSAGES, read_request
+from sessions.inbox.sampling_request import MESSAGES, read_request
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -41,8 +41,8 @@ def test_everything_that_a_server_may_wish_is_shown() -> None:
     ]
     assert request.system_prompt == "Be brief."
     assert dict(request.facts) == {
-        "At most": "1,000 tokens", "Temperature": "0.2", "Stops at": '"END"', "Context": "thisServer",
-        "Model": "small, fast", "Cost matters": "0.5 of 1", "Use of tools": "auto",
+        "Max tokens": "1,000 tokens", "Temperature": "0.2", "Stop sequences": '"END"', "Context": "thisServer",
+        "Model": "small, fast", "Cost priority": "0.5 of 1", "Tool choice": "auto",
     }  # fmt: skip
     assert [tool.name for tool in request.tools] == ["zoom"]
 

@@ -1,8 +1,8 @@
-"""An address that a server wants visited is shown as it will be opened, or it is not opened."""
+"""A URL that a server wants visited is shown exactly as it will be opened, or not opened."""
 
 import pytest
 
-from sessions.domain.visit_address import read_address
+from sessions.inbox.visit_address import read_address
 
 
 def test_an_address_is_opened_exactly_as_it_is_shown() -> None:
@@ -17,11 +17,20 @@ def test_an_address_is_opened_exactly_as_it_is_shown() -> None:
     assert (address.refused, address.warnings, address.spelled) == ("", (), "")
 
 
-@pytest.mark.parametrize("url", ["https://аpple.com/login", "https://xn--pple-43d.com/login"], ids=["letters", "ascii"])
-def test_a_name_in_other_letters_is_spelled_both_ways_and_warned_of(url: str) -> None:
+OTHER_LETTERS = {
+    "whole": ("https://аррӏе.com/login", "аррӏе.com"),
+    "ascii": ("https://xn--80ak6aa92e.com/login", "аррӏе.com"),
+    "umlaut": ("https://bücher.example/login", "bücher.example"),
+    "japanese": ("https://東京タワーabc.jp/login", "東京タワーabc.jp"),
+}
+
+
+@pytest.mark.parametrize(("url", "spelled"), OTHER_LETTERS.values(), ids=OTHER_LETTERS.keys())
+def test_a_name_in_other_letters_is_spelled_both_ways_and_warned_of(url: str, spelled: str) -> None:
     address = read_address(url)
-    assert (address.host, address.spelled) == ("xn--pple-43d.com", "аpple.com")
-    assert address.href == "https://xn--pple-43d.com/login"
+    assert address.spelled == spelled
+    assert address.host.startswith("xn--")
+    assert address.href == f"https://{address.host}/login"
     assert "letters" in address.warnings[0]
 
 
@@ -41,16 +50,40 @@ REFUSED = {
     "newline": ("https://good.exa\nmple/", "control"),
     "nul": ("https://good.example/\x00", "control"),
     "percent": ("https://%65vil.example/", "not a valid name"),
-    "port": ("https://good.example:99999/", "cannot be read"),
-    "two-ports": ("https://good.example:1:2/", "cannot be read"),
+    "port": ("https://good.example:99999/", "not valid"),
+    "two-ports": ("https://good.example:1:2/", "not valid"),
     "decimal-ip": ("https://2130706433/", "unusual spelling"),
     "hexadecimal-ip": ("https://0x7f.1/", "unusual spelling"),
     "octal-ip": ("https://0177.0.0.1/", "unusual spelling"),
     "short-ip": ("https://127.1/", "unusual spelling"),
-    "bad-ipv6": ("https://[::g]/", "cannot be read"),
-    "bidi-host": ("https://exam\u202eple.com/", "not a valid name"),
-    "empty": ("", "named no address"),
-    "no-text": (["https://example.com/"], "named no address"),
+    "bad-ipv6": ("https://[::g]/", "not valid"),
+    "vbscript": ("vbscript:msgbox(1)", "It is a vbscript: address. Only https"),
+    "blob": ("blob:https://example.com/1", "It is a blob: address. Only https"),
+    "custom": ("ms-word:ofe|u|https://evil.example/x", "It is a ms-word: address. Only https"),
+    "view-source": ("view-source:https://example.com", "It is a view-source: address"),
+    "intent": ("intent://x#Intent;end", "It is a intent: address"),
+    "bidi-host": ("https://exam\u202eple.com/", "U+202E RIGHT-TO-LEFT OVERRIDE"),
+    "bidi-path": ("https://example.com/\u202egpj.exe", "U+202E RIGHT-TO-LEFT OVERRIDE"),
+    "isolate": ("https://example.com/\u2066x", "hidden character (U+2066"),
+    "zero-width": ("https://exam\u200bple.com/", "hidden character (U+200B ZERO WIDTH SPACE)"),
+    "zero-width-joiner": ("https://example.com/a\u200d", "hidden character (U+200D"),
+    "soft-hyphen": ("https://exam\u00adple.com/", "hidden character (U+00AD"),
+    "byte-order-mark": ("https://example.com/\ufeff", "hidden character (U+FEFF"),
+    "tag": ("https://example.com/\U000e0041", "hidden character (U+E0041"),
+    "variation-selector": ("https://example.com/\ufe0f", "hidden character (U+FE0F"),
+    "filler": ("https://example.com/\u3164", "hidden character (U+3164"),
+    "blank-braille": ("https://example.com/\u2800", "hidden character (U+2800"),
+    "no-break-space": ("https://good.example\u00a0.evil.example/", "hidden character (U+00A0"),
+    "line-separator": ("https://example.com/\u2028", "hidden character (U+2028"),
+    "half-character": ("https://example.com/\ud800", "hidden character (U+D800"),
+    "mixed-letters": (
+        "https://аpple.com/login",
+        "xn--pple-43d.com mixes letters of several scripts (Cyrillic and Latin)",
+    ),
+    "mixed-ascii": ("https://xn--pple-43d.com/login", "mixes letters of several scripts"),
+    "mixed-greek": ("https://example.gοogle.com/", "(Greek and Latin)"),
+    "empty": ("", "contains no URL"),
+    "no-text": (["https://example.com/"], "contains no URL"),
     "endless": ("https://example.com/" + "a" * 9_000, "longer than"),
 }
 
@@ -65,9 +98,9 @@ def test_what_a_browser_could_read_in_another_way_is_refused_with_the_reason(url
 WARNED = {
     "http-loopback": ("http://localhost:8080/x", "unencrypted"),
     "http-loopback-ip": ("http://127.0.0.1/x", "unencrypted"),
-    "https-loopback-6": ("https://[::1]/x", "computer on which you open it"),
+    "https-loopback-6": ("https://[::1]/x", "computer you open it on"),
     "private-ip": ("https://192.168.0.1/x", "private network"),
-    "public-ip": ("https://1.1.1.1/x", "IP address instead of a site"),
+    "public-ip": ("https://1.1.1.1/x", "IP address instead of a domain name"),
 }
 
 

@@ -1,4 +1,5 @@
-"""Everything a live test does behind the site's back, in a process of its own: one JSON order a line, one JSON answer.
+"""Runs everything that a live test does besides using the site, in a separate process: one JSON order per line, one
+JSON answer per line.
 
 Run as `python -m tests.sessions.live.backstage` with the site's environment.
 """
@@ -25,10 +26,11 @@ from django.utils import timezone  # noqa: E402  # after django.setup()
 
 from servers.audit import payloads, verify  # noqa: E402  # after django.setup()
 from servers.audit.record import SYSTEM, Event, record_many  # noqa: E402  # after django.setup()
-from servers.enums import AuditAction, AuditOutcome, IdentityKind, PayloadKind, TransportKind  # noqa: E402  # after django.setup()
+from servers.enums import AuditAction, AuditOutcome, IdentityKind, JobKind, PayloadKind, TransportKind  # noqa: E402  # after django.setup()
+from servers.jobs import requesting, running, work  # noqa: E402, F401 - after django.setup(); importing work registers its jobs
 from servers.models import AuditEvent, Definition, Identity, Server  # noqa: E402  # after django.setup()
-from sessions import bus  # noqa: E402  # after django.setup()
-from sessions.domain import commands, lifecycle  # noqa: E402  # after django.setup()
+from sessions import hints  # noqa: E402  # after django.setup()
+from sessions.connections import commands, lifecycle  # noqa: E402  # after django.setup()
 from sessions.enums import CallState, Desired, LogSource, SessionCondition  # noqa: E402  # after django.setup()
 from sessions.models import Call, LogLine, McpSession, Worker  # noqa: E402  # after django.setup()
 
@@ -56,7 +58,7 @@ def user(name: str, rights: list[str] | None = None, superuser: bool = False) ->
 
 
 def sign_in(name: str) -> str:
-    """A browser session as allauth would make it; returns its key."""
+    """Create a browser session as allauth would; return its key."""
     person = User.objects.get(username=name)
     session = SessionStore()
     session[SESSION_KEY] = str(person.pk)
@@ -68,7 +70,7 @@ def sign_in(name: str) -> str:
 
 def sign_out(key: str, name: str) -> None:
     SessionStore(key).flush()
-    bus.user_changed(User.objects.get(username=name).pk)
+    hints.user_changed(User.objects.get(username=name).pk)
 
 
 def deactivate(name: str) -> None:
@@ -102,11 +104,11 @@ def server(name: str, tools: list[dict[str, Any]] | None = None, policy: str = "
 
 
 def demo() -> str:
-    """The demo server that ships with the product, always on: a real worker opens it."""
+    """Create the demo server that ships with the product and open its session, for a real worker to connect."""
     words = settings.DEMO_COMMAND
     fields = {"transport": TransportKind.STDIO, "working_directory": str(settings.BASE_DIR)}
     made = Server.objects.create(slug="demo", name="Demo", command=words[0], arguments=words[1:], **fields)
-    commands.want_session(SYSTEM, commands.shared_session(made))
+    commands.open_session(SYSTEM, commands.shared_session(made))
     return str(made.uid)
 
 
@@ -115,33 +117,34 @@ def tools(server_uid: str) -> list[str]:
 
 
 def worker_holds(server_uid: str) -> str:
-    """A living worker's row that owns the server's session; returns its uid."""
+    """Create a living worker that owns the server's session; return its uid."""
     now = timezone.now()
     worker = Worker.objects.create(
         node="fake@test", machine="m", pid=1, started_at=now, heartbeat_at=now + timedelta(minutes=5)
     )
     sessions = McpSession.objects.filter(server__uid=server_uid)
     sessions.update(owner=worker, desired=Desired.OPEN, state="ready", epoch=F("epoch") + 1, version=F("version") + 1)
-    bus.session_changed(server_uid)
+    hints.session_changed(server_uid)
     return str(worker.uid)
 
 
 def falls(server_uid: str) -> None:
-    """The session that `worker_holds` has begins to wait for a sign-in, by the verb that a host uses."""
+    """Move the session that `worker_holds` made ready to *waiting for a sign-in*, with the function that a host
+    calls."""
     session = McpSession.objects.select_related("owner", "server").get(server__uid=server_uid)
     owner, server = session.owner, session.server
-    hold = lifecycle.Hold(
+    lease = lifecycle.Lease(
         session.pk, session.uid, server.pk, server.uid, server.name, "shared", owner.pk, owner.uid, session.epoch
     )
     with transaction.atomic():
         assert lifecycle.waiting_for_person(
-            hold, SessionCondition.NEEDS_AUTH, lifecycle.Failure("unauthorized", "It asks for a token.")
+            lease, SessionCondition.NEEDS_AUTH, lifecycle.Failure("unauthorized", "It asks for a token.")
         )
 
 
 def record(count: int, batch: int = 1, quiet: bool = False) -> int:
-    """Append events; `quiet` loses the hint, as a Redis that is away would. Returns the newest number."""
-    publish, bus.publish = bus.publish, (lambda *_: None) if quiet else bus.publish
+    """Append events; return the newest number. `quiet` drops the hint, as it is lost while Redis is down."""
+    publish, hints.publish = hints.publish, (lambda *_: None) if quiet else hints.publish
     try:
         for start in range(0, count, batch):
             events = [
@@ -151,7 +154,7 @@ def record(count: int, batch: int = 1, quiet: bool = False) -> int:
             with transaction.atomic():
                 record_many(events)
     finally:
-        bus.publish = publish
+        hints.publish = publish
     return newest()
 
 
@@ -166,20 +169,20 @@ def finish(call_uid: str, result: dict[str, Any], state: str = "succeeded") -> N
         now = timezone.now()
         fields = {"state": state, "result": payload, "sent_at": now, "finished_at": now, "version": F("version") + 1}
         Call.objects.filter(pk=call.pk).update(**fields)
-    bus.call_changed(call_uid, call.version + 1, call.server.uid)
+    hints.call_changed(call_uid, call.version + 1, call.server.uid)
 
 
 def send(call_uid: str) -> None:
     Call.objects.filter(uid=call_uid).update(state=CallState.SENT, sent_at=timezone.now(), version=F("version") + 1)
-    bus.call_changed(call_uid, 2)
+    hints.call_changed(call_uid, 2)
 
 
 def progress(call_uid: str, done: float, total: float, message: str) -> None:
-    bus.call_progress(call_uid, done, total, message)
+    hints.call_progress(call_uid, done, total, message)
 
 
 def own_identity(server_uid: str, name: str) -> str:
-    """Somebody's own identity with its session; returns its uid."""
+    """Create a personal identity with its session; return its uid."""
     owner = Server.objects.get(uid=server_uid)
     fields = {"user": User.objects.get(username=name), "kind": IdentityKind.PERSONAL, "name": name}
     identity = Identity.objects.create(server=owner, **fields)
@@ -191,7 +194,7 @@ def own_identity(server_uid: str, name: str) -> str:
 def own_session_is(identity_uid: str, state: str) -> None:
     rows = McpSession.objects.filter(identity__uid=identity_uid)
     rows.update(state=state, version=F("version") + 1)
-    bus.session_changed(rows.get().server.uid)
+    hints.session_changed(rows.get().server.uid)
 
 
 def log_lines(server_uid: str, first: int, count: int, padding: int = 0, identity_uid: str = "") -> None:
@@ -204,7 +207,7 @@ def log_lines(server_uid: str, first: int, count: int, padding: int = 0, identit
         )
         for seq in range(first, first + count)
     )
-    bus.log_appended(server_uid, first + count - 1)
+    hints.log_appended(server_uid, first + count - 1)
 
 
 def calls() -> list[dict[str, Any]]:
@@ -220,6 +223,12 @@ def events(action: str) -> list[dict[str, Any]]:
 
 def chain_is_whole() -> bool:
     return verify.verify().ok
+
+
+def verify_log() -> None:
+    job = requesting.request_scheduled(JobKind.VERIFICATION)
+    assert job is not None
+    running.run(str(job.uid))
 
 
 def overdue(call_uid: str) -> None:
@@ -244,9 +253,9 @@ def main() -> None:
         order = json.loads(line)
         try:
             answer: dict[str, Any] = {"ok": globals()[order["do"]](*order["args"], **order["kwargs"])}
-        except Exception as problem:  # the test that gave the order shall fail with it
+        except Exception as problem:  # reported to the test that sent the order, which then fails with it
             answer = {"problem": f"{type(problem).__name__}: {problem}"}
-        bus.flush(2)
+        hints.flush(2)
         print(json.dumps(answer), flush=True)
 
 

@@ -1,4 +1,5 @@
-"""A real site for the tests of the live socket: Valkey, Daphne and a process behind its back, on a data directory of its own."""
+"""A real site for the tests of the live socket: Valkey, Daphne and a backstage process, with a separate data
+directory."""
 
 import asyncio
 import contextlib
@@ -17,6 +18,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from tests.tools import valkey
+from tests.tools.prepared import DATABASE, copy_database
 
 ROOT = Path(__file__).resolve().parents[3]
 CSRF = "a" * 32
@@ -24,7 +26,7 @@ ANSWER_SECONDS = 10.0
 
 
 class Site:
-    #: the module behind the scenes
+    #: the module that the backstage process runs
     BACKSTAGE = "tests.sessions.live.backstage"
 
     def __init__(self, directory: Path, **settings: str) -> None:
@@ -43,8 +45,11 @@ class Site:
         self.port = self.listener.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.valkey = valkey.start(self.valkey_socket)
+        if "DATABASE_URL" not in settings:
+            copy_database(directory / DATABASE)
         self.backstage = self._process("-m", self.BACKSTAGE, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.do("migrate")
+        if "DATABASE_URL" in settings:
+            self.do("migrate")
         self.web = self._start_web()
 
     def _process(self, *words: str, **options: Any) -> "subprocess.Popen[str]":
@@ -61,11 +66,11 @@ class Site:
                 if httpx.get(f"{self.origin}/healthz", timeout=2).status_code == 200:
                     return process
             assert process.poll() is None, self.log()
-            time.sleep(0.1)  # nothing tells a test that Daphne serves, so it asks
+            time.sleep(0.1)  # Daphne sends no signal when it is ready, so poll
         raise AssertionError(f"Daphne does not answer:\n{self.log()}")
 
     def do(self, verb: str, *args: Any, **kwargs: Any) -> Any:
-        """Have the process behind the site do something (see backstage.py), and wait for it."""
+        """Run a function of backstage.py in the backstage process and return its result."""
         assert self.backstage.stdin is not None
         assert self.backstage.stdout is not None
         self.backstage.stdin.write(json.dumps({"do": verb, "args": args, "kwargs": kwargs}) + "\n")
@@ -78,7 +83,7 @@ class Site:
         return (self.directory / "output.log").read_text()[-6_000:]
 
     def restart_valkey(self) -> None:
-        """Stop it with everything it held, and start an empty one."""
+        """Stop Valkey, which loses all its data, and start an empty one."""
         valkey.stop(self.valkey)
         self.valkey = valkey.start(self.valkey_socket)
 
@@ -106,11 +111,11 @@ class Site:
 
 
 class Browser:
-    """A signed-in browser: its cookies, its tickets, its sockets."""
+    """A signed-in browser: it has cookies, gets tickets, and opens sockets."""
 
     def __init__(self, site: Site, session_key: str) -> None:
         self.site, self.session_key = site, session_key
-        self.cookie = f"__Host-session={session_key}; __Host-csrf={CSRF}"
+        self.cookie = f"mcpadmin_session={session_key}; mcpadmin_csrf={CSRF}"
 
     async def post(self, path: str, data: dict[str, str] | None = None) -> httpx.Response:
         headers = {"Cookie": self.cookie, "X-CSRFToken": CSRF, "Origin": self.site.origin}
@@ -127,7 +132,7 @@ class Browser:
         return str(response.json()["ticket"])
 
     def dial(self, origin: str | None = "", **options: Any) -> Any:
-        """The handshake alone; `origin` None sends none, "" the right one."""
+        """Open a socket without a hello. `origin` None sends no Origin header, "" the site's own."""
         headers = {"Cookie": self.cookie}
         if origin is not None:
             headers["Origin"] = origin or self.site.origin
@@ -145,7 +150,7 @@ class Browser:
 
 
 class Tab:
-    """One open socket. Everything that arrives is kept in `heard`, in order."""
+    """One open socket. `heard` keeps every message in order of arrival."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -158,7 +163,7 @@ class Tab:
         await self.connection.send(json.dumps(message))
 
     async def sub(self, topic: str, since: int | None = None) -> None:
-        """Subscribe and wait until it is synced."""
+        """Subscribe and wait for synced or denied."""
         await self.say(op="sub", topics={topic: since})
         await self.hear(lambda message: message.get("op") in ("synced", "denied") and message["t"] == topic)
 
@@ -169,7 +174,7 @@ class Tab:
         return await self.hear(lambda answer: answer.get("ref") == ref)
 
     async def hear(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
-        """The next message, among those not looked at yet, that is `wanted`."""
+        """The next message not yet looked at for which `wanted` is true."""
         async with asyncio.timeout(seconds):
             while True:
                 while self._at < len(self.heard):
@@ -179,7 +184,7 @@ class Tab:
                 self.heard.append(json.loads(await self.connection.recv()))
 
     async def listen(self, seconds: float) -> None:
-        """Keep what arrives for a while."""
+        """Collect messages for a while."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
@@ -194,7 +199,7 @@ class Tab:
         return self.connection.close_code
 
     def seqs(self, topic: str) -> list[int]:
-        """The numbers of all rows of a feed, in the order of their arrival."""
+        """The numbers of all rows of a feed, in order of arrival."""
         return [row["seq"] for message in self.heard if message.get("t") == topic for row in message.get("rows", [])]
 
     def frames(self, topic: str, kind: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The frames of one call: the end at once, nothing in between that the end overtakes, and no end is missed."""
+"""The frames of one call: its end is sent at once, superseded frames are skipped, and no end is missed."""
 
 import asyncio
 import json
@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from sessions.consumers import call_stream
-from sessions.consumers.call_stream import CallStream
-from sessions.consumers.early import MOST, EarlyHints
-from sessions.consumers.frames import Frame, encode
-from sessions.consumers.streams import Subscription
-from sessions.domain.topics import Topic, TopicKind
+from sessions.live import call_stream
+from sessions.live.call_stream import CallStream
+from sessions.live.early import MOST, EarlyHints
+from sessions.live.frames import Frame, encode
+from sessions.live.streams import Subscription
+from sessions.live.topics import Topic, TopicKind
 
 UID = UUID(int=7)
 TOPIC = Topic(TopicKind.CALL, UID)
@@ -41,7 +41,7 @@ class Listener:
 
 
 class Row:
-    """A call's row as the reader finds it; `reads` counts the looks."""
+    """The row of a call, as the reader finds it. `reads` counts the reads."""
 
     def __init__(self) -> None:
         self.version, self.reads = 1, 0
@@ -99,7 +99,7 @@ async def test_a_hint_of_what_is_known_is_not_looked_at() -> None:
 
 
 async def test_what_one_listener_catches_up_with_the_others_get_too() -> None:
-    """The version is noted for all by then: a later hint of it would be passed over."""
+    """The stream records the version for all listeners, so it would ignore a later hint of that version."""
     row = Row()
     early, late = row.follower(), Listener()
     row.version = 3  # its hint was lost

@@ -1,4 +1,5 @@
-"""Calls through real sockets: intent before acceptance, errors by pointer, both pages see it."""
+"""Calls through real sockets: the intent is stored before acceptance, errors name a JSON pointer, and a second page
+sees the call."""
 
 import asyncio
 import json
@@ -65,7 +66,7 @@ async def test_arguments_that_break_the_schema_are_rejected_by_pointer_and_leave
     assert wrong["op"] == missing["op"] == garbled["op"] == "rejected"
     assert "/text" in wrong["errors"]
     assert missing["errors"]
-    assert "given twice" in garbled["errors"][""][0]
+    assert "appears twice" in garbled["errors"][""][0]
     assert len(site.do("calls")) == before
 
 
@@ -80,9 +81,9 @@ async def test_the_fields_of_the_pages_form_are_taken(site: Site, server: str) -
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ({"tool": "nothing"}, "offers no tool of this name"),
+        ({"tool": "nothing"}, "no longer offers a tool with this name"),
         ({"server": "f" * 8}, "names no server"),
-        ({"server": str(uuid.UUID(int=5))}, "no such server"),
+        ({"server": str(uuid.UUID(int=5))}, "does not exist"),
         ({"args": [1]}, "must be a JSON object"),
         ({"tool": 5}, "names no tool"),
     ],
@@ -112,7 +113,7 @@ async def test_without_the_right_a_call_is_refused_and_recorded(site: Site, serv
     async with person(site, ["view_server"]).tab() as tab:
         answer = await tab.ask(op="call", server=server, tool="echo", args={"text": "x"})
     assert answer["op"] == "rejected"
-    assert "may not call tools" in answer["message"]
+    assert "permission to call tools" in answer["message"]
     assert len(site.do("events", "account:permission:deny")) == before + 1
 
 

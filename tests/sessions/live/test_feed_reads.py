@@ -1,4 +1,4 @@
-"""Hundreds of sockets that come back at once cost a few reads, and each of them gets its rows once and in order."""
+"""Hundreds of sockets that reconnect at once share a few reads, and each gets its rows once and in order."""
 
 import asyncio
 import json
@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from sessions.consumers import sources
-from sessions.consumers.sources import FEED_ROWS
-from sessions.consumers.streams import Subscription
-from sessions.consumers.topic_reads import TopicReads
-from sessions.domain.topics import Topic, parse
+from sessions.live import sources
+from sessions.live.sources import FEED_ROWS
+from sessions.live.streams import Subscription
+from sessions.live.topic_reads import TopicReads
+from sessions.live.topics import Topic, parse
 
 NEWEST = 10 * FEED_ROWS + 7
 
 
 class Reader:
-    """The one reader thread: a read at a time."""
+    """The single reader thread: one read at a time."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -49,7 +49,7 @@ class Listener:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The cursors that were read from."""
+    """The cursors from which rows were read."""
     found: list[int] = []
 
     def rows(seq: int, limit: int) -> list[dict[str, int]]:
@@ -78,11 +78,11 @@ async def test_sockets_that_come_back_together_share_their_reads(reads: list[int
 
 
 async def test_a_row_that_was_committed_while_others_read_is_in_the_next_read(reads: list[int]) -> None:
-    """Only reads that have not begun are shared."""
+    """A read that has already begun is not shared."""
     topic: Topic = parse("audit")
     stream: Any = TopicReads(Reader(), lambda _: None).stream(topic)  # type: ignore[arg-type]  # only `run` is used
     first = asyncio.create_task(stream._read_after(NEWEST))
-    while not reads:  # noqa: ASYNC110 - turns of the loop are what is waited for
+    while not reads:  # noqa: ASYNC110 - the test waits for turns of the event loop
         await asyncio.sleep(0)
     second = asyncio.create_task(stream._read_after(NEWEST))
     await asyncio.gather(first, second)

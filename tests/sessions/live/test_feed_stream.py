@@ -1,12 +1,12 @@
-"""A feed has no gap, however the reads of a new listener and of the ones before it fall together."""
+"""A feed has no gap, whatever the order in which reads for a new listener and for earlier ones finish."""
 
 import asyncio
 import json
 from collections.abc import Callable
 
-from sessions.consumers.sources import FeedPart
-from sessions.consumers.streams import FeedStream, Subscription
-from sessions.domain.topics import parse
+from sessions.live.sources import FeedPart
+from sessions.live.streams import FeedStream, Subscription
+from sessions.live.topics import parse
 
 
 class Listener:
@@ -25,7 +25,7 @@ class Listener:
 
 
 class Feed:
-    """Rows 1 to `newest`. A read sees what is there when it begins and answers when its gate is open."""
+    """Rows 1 to `newest`. A read takes the rows that exist when it begins and returns them when its gate opens."""
 
     def __init__(self) -> None:
         self.newest = 0
@@ -56,7 +56,7 @@ class Feed:
 
 async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not true():  # noqa: ASYNC110 - turns of the loop are what is waited for, no event stands for them
+        while not true():  # noqa: ASYNC110 - waits for turns of the event loop, which no event reports
             await asyncio.sleep(0)
 
 
@@ -71,7 +71,7 @@ async def test_rows_read_for_others_while_a_listener_becomes_live_reach_it_too()
     feed.newest = 10
     feed.stream.recheck()
     await feed.reads(2)
-    feed.gates[0].set()  # five rows: the new one is live while the others' ten are on their way
+    feed.gates[0].set()  # five rows: the new listener becomes live while the read of ten rows for the others is pending
     await catching_up
     feed.gates[1].set()
     await until(lambda: early.seqs == list(range(1, 11)))

@@ -1,4 +1,4 @@
-"""Methods other than tools/call through real sockets: the same door, the same acceptance."""
+"""Methods other than tools/call use the same sockets, checks and acceptance."""
 
 import uuid
 
@@ -36,7 +36,7 @@ async def test_a_completion_needs_no_card(site: Site, server: str) -> None:
     asked = {"op": "call", "method": "completion/complete", "server": server, "html": False, "args": about}
     async with person(site).tab() as tab:
         answer = await tab.ask(**asked, target="ref/prompt:echo")
-    assert (answer["op"], "does not offer" in answer["message"]) == ("rejected", True)
+    assert (answer["op"], "no longer offers" in answer["message"]) == ("rejected", True)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ async def test_a_completion_needs_no_card(site: Site, server: str) -> None:
         ({"target": "a\nb"}, "control characters"),
         ({"target": 5}, "names no target"),
         ({"target": "", "tool": ""}, "names no tool"),
-        ({"args": {"uri": "lib://other"}}, "nothing else"),
+        ({"args": {"uri": "lib://other"}}, "takes only its URI"),
     ],
     ids=range(6),
 )

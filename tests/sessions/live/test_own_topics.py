@@ -1,11 +1,11 @@
-"""What a socket hears of somebody's own session: its owner all of it, everybody else nothing."""
+"""Only the owner of a personal session receives its live topics."""
 
 import uuid
 from types import SimpleNamespace
 from typing import Any
 
-from sessions.consumers.hub import Hub
-from sessions.domain.topics import Topic, TopicKind
+from sessions.live.hub import Hub
+from sessions.live.topics import Topic, TopicKind
 from tests.sessions.live.site import Browser, Site, Tab
 
 RIGHTS = ["view_server", "call_tool"]

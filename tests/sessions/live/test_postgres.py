@@ -1,4 +1,4 @@
-"""The same road on PostgreSQL: the SQL of a call, the feed and the chain."""
+"""Calls, the feed and the audit chain also work on PostgreSQL."""
 
 import asyncio
 import tempfile

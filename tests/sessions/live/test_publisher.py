@@ -1,4 +1,4 @@
-"""What one thread carries to the channel layer: rings first, hints together, nothing for ever."""
+"""The publisher sends wakes before hints, batches hints, and keeps a bounded queue."""
 
 import threading
 import time
@@ -11,14 +11,14 @@ import msgpack
 import pytest
 from redis import Redis
 
-from sessions.bus.bell import message
-from sessions.bus.publisher import COMPANY_SECONDS, GROUP, LOST, Publisher, messages
+from sessions.hints.publisher import COMPANY_SECONDS, GROUP, LOST, Publisher, messages
+from sessions.hints.wake import message
 from tests.tools.valkey import start, stop
 
 
 class _SilentPublisher(Publisher):
     def start(self) -> None:
-        """Nobody takes what is put."""
+        """Starts no thread, so nothing consumes the queue."""
 
 
 def hint(topic: str, kind: str = "call", **more: Any) -> dict[str, Any]:
@@ -26,13 +26,13 @@ def hint(topic: str, kind: str = "call", **more: Any) -> dict[str, Any]:
 
 
 class Heard:
-    """What every web process would have heard."""
+    """Receives what every web process would receive."""
 
     def __init__(self, pubsub: Any) -> None:
         self._pubsub = pubsub
 
     def next(self, seconds: float = 5.0) -> list[str]:
-        """Topics of the next message."""
+        """The topics of the next message."""
         found = self._pubsub.get_message(ignore_subscribe_messages=True, timeout=seconds)
         assert found is not None, "nothing was sent"
         return [one["t"] for one in msgpack.unpackb(found["data"])["hints"]]
@@ -46,35 +46,35 @@ def heard(valkey: Path) -> Iterator[Heard]:
         yield Heard(pubsub)
 
 
-# --- what goes together ----------------------------------------------------------------------------------------------
+# --- batching --------------------------------------------------------------------------------------------------------
 def test_rings_go_together_by_worker_and_in_order_and_before_hints() -> None:
     bodies = [message("call", UUID(int=number), 4, 9.0) for number in range(3)]
-    rings = [("bell.w1", bodies[0]), ("bell.w2", bodies[0]), ("bell.w1", bodies[1]), ("bell.w1", bodies[2])]
+    rings = [("worker.w1", bodies[0]), ("worker.w2", bodies[0]), ("worker.w1", bodies[1]), ("worker.w1", bodies[2])]
 
     sent = list(messages(rings, [hint("audit")]))
 
-    assert [group for group, _ in sent] == ["bell.w1", "bell.w2", GROUP]
-    assert [body["rings"] for _, body in sent[:2]] == [bodies, bodies[:1]]
+    assert [group for group, _ in sent] == ["worker.w1", "worker.w2", GROUP]
+    assert [body["wakes"] for _, body in sent[:2]] == [bodies, bodies[:1]]
 
 
 def test_of_more_rings_than_may_wait_the_newest_are_kept_and_the_others_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sessions.bus.publisher.QUEUE_LIMIT", 2)
+    monkeypatch.setattr("sessions.hints.publisher.QUEUE_LIMIT", 2)
     publisher = _SilentPublisher()
     for number in range(5):
-        publisher.ring("bell.w1", message("call", UUID(int=number)))
+        publisher.wake("worker.w1", message("call", UUID(int=number)))
 
     rings, _ = publisher._take()
 
-    assert [ring["id"] for _, ring in rings] == [str(UUID(int=3)), str(UUID(int=4))]
+    assert [wake["id"] for _, wake in rings] == [str(UUID(int=3)), str(UUID(int=4))]
     assert publisher.dropped == 3
 
 
 def test_a_hint_that_nobody_waits_for_goes_along_with_one_that_somebody_does() -> None:
     publisher = _SilentPublisher()
     publisher.put(hint("audit"), patient=True)
-    publisher.ring("bell.w1", message("call", UUID(int=1)))
+    publisher.wake("worker.w1", message("call", UUID(int=1)))
     assert publisher._take()[1] == []
     publisher.put(hint("call.1"))
     assert [one["t"] for one in publisher._take()[1]] == ["call.1", "audit"]
@@ -124,7 +124,7 @@ def test_after_hints_were_lost_everybody_is_asked_to_look_as_soon_as_redis_is_ba
     layers = {"default": {**settings.CHANNEL_LAYERS["default"]}}
     layers["default"]["CONFIG"] = {**layers["default"]["CONFIG"], "hosts": [f"unix://{socket}"]}
     settings.CHANNEL_LAYERS = layers
-    monkeypatch.setattr("sessions.bus.publisher.OWN_UP_SECONDS", 0.3)
+    monkeypatch.setattr("sessions.hints.publisher.LOSS_NOTICE_SECONDS", 0.3)
     publisher = Publisher()
     publisher.put(hint("call.1"))
     assert publisher.flush(5)
@@ -135,5 +135,59 @@ def test_after_hints_were_lost_everybody_is_asked_to_look_as_soon_as_redis_is_ba
             pubsub.subscribe(f"mcpadmin__group__{GROUP}")
             assert pubsub.get_message(timeout=5)["type"] == "subscribe"
             assert Heard(pubsub).next() == [LOST]
+    finally:
+        stop(process)
+
+
+# --- sending inline ----------------------------------------------------------------------------------------------------
+def test_what_the_writers_thread_puts_is_sent_by_it_and_no_other_thread_is_started(heard: Heard) -> None:
+    publisher = Publisher()
+    assert publisher.send_inline() is None
+    publisher.put(hint("call.1"))
+    assert not publisher.flush(0.05)  # it waits until its own thread sends
+    assert publisher.send_inline() is None
+    assert heard.next() == ["call.1"]
+    assert publisher.flush()
+    assert publisher._thread is None
+
+
+def test_a_hint_that_nobody_waits_for_is_due_a_moment_later_there_too(heard: Heard) -> None:
+    publisher = Publisher()
+    publisher.send_inline()
+    publisher.put(hint("audit"), patient=True)
+    seconds = publisher.send_inline()
+    assert seconds is not None
+    assert 0 < seconds <= COMPANY_SECONDS
+    time.sleep(seconds)
+    assert publisher.send_inline() is None
+    assert heard.next() == ["audit"]
+
+
+def test_while_redis_is_away_the_publishers_own_thread_takes_over_and_gives_back_when_it_is_reached_again(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket = tmp_path / "own.sock"
+    layers = {"default": {**settings.CHANNEL_LAYERS["default"]}}
+    layers["default"]["CONFIG"] = {**layers["default"]["CONFIG"], "hosts": [f"unix://{socket}"]}
+    settings.CHANNEL_LAYERS = layers
+    monkeypatch.setattr("sessions.hints.publisher.LOSS_NOTICE_SECONDS", 0.3)
+    publisher = Publisher()
+    publisher.send_inline()
+    publisher.put(hint("call.1"))
+    assert publisher.send_inline() is None
+    assert publisher.flush(5)
+    assert publisher.dropped == 1
+    process = start(socket)
+    try:
+        with Redis(unix_socket_path=str(socket), protocol=2) as redis, redis.pubsub() as pubsub:
+            pubsub.subscribe(f"mcpadmin__group__{GROUP}")
+            assert pubsub.get_message(timeout=5)["type"] == "subscribe"
+            listener = Heard(pubsub)
+            assert listener.next() == [LOST]
+            assert publisher.flush(5)
+            publisher.put(hint("call.2"))
+            publisher.send_inline()
+            topics = listener.next()
+            assert (topics if topics != [LOST] else listener.next()) == ["call.2"]
     finally:
         stop(process)

@@ -1,4 +1,4 @@
-"""A session that falls to *needs authorization* is told to the pages of those who may sign in, and told as one fall."""
+"""When a session falls to *needs authorization*, the pages of people who may sign in are notified once per fall."""
 
 import uuid
 from datetime import datetime, timedelta
@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from servers.enums import TransportKind
 from servers.models import Server
-from sessions import bus
-from sessions.consumers.sign_in_frames import fell_at, frames, own_frames
-from sessions.domain import commands, lifecycle
+from sessions import hints
+from sessions.connections import commands, lifecycle
 from sessions.enums import SessionCondition, SessionState
+from sessions.live.sign_in_frames import fell_at, frames, own_frames
 from sessions.models import ConnectionEvent, McpSession, Worker
 from tests.sessions.live.site import Site
 from tests.sessions.live.test_topics import RIGHTS, person
@@ -94,21 +94,21 @@ def test_the_verb_of_a_host_tells_of_a_fall_once_it_is_committed(
     session: McpSession, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
     told: list[uuid.UUID] = []
-    monkeypatch.setattr(bus, "sign_in_needed", told.append)
+    monkeypatch.setattr(hints, "sign_in_needed", told.append)
     now = timezone.now()
     worker = Worker.objects.create(node="w@m", machine="m", pid=1, started_at=now, heartbeat_at=now)
     McpSession.objects.update(owner=worker, epoch=1)
     server = session.server
-    hold = lifecycle.Hold(
+    lease = lifecycle.Lease(
         session.pk, session.uid, server.pk, server.uid, server.name, "shared", worker.pk, worker.uid, 1
     )
     failure = lifecycle.Failure("unauthorized", "It asks for a token.")
     with django_capture_on_commit_callbacks(execute=True):
-        assert lifecycle.waiting_for_person(hold, SessionCondition.NEEDS_AUTH, failure)
+        assert lifecycle.waiting_for_person(lease, SessionCondition.NEEDS_AUTH, failure)
         assert told == []
     assert told == [server.uid]
     with django_capture_on_commit_callbacks(execute=True):
-        lifecycle.waiting_for_person(hold, SessionCondition.INCOMPATIBLE, failure)
+        lifecycle.waiting_for_person(lease, SessionCondition.INCOMPATIBLE, failure)
     assert told == [server.uid]
 
 

@@ -1,4 +1,5 @@
-"""A page that joins a topic of rows gets what it does not show yet: by the version of the one row, or by the moment."""
+"""A page that joins a topic of rows receives only what it does not show yet, judged by the version of a single row
+or by time."""
 
 import json
 import time
@@ -8,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from sessions.consumers.frames import Frame
-from sessions.consumers.streams import OVERLAP_MS, Member, SnapshotStream, Subscription
-from sessions.consumers.viewers import Viewer
-from sessions.domain.topics import parse
+from sessions.live.frames import Frame
+from sessions.live.streams import OVERLAP_MS, Member, SnapshotStream, Subscription
+from sessions.live.topics import parse
+from sessions.live.viewers import Viewer
 
 pytestmark = pytest.mark.asyncio
 ONE, OTHER = "0f7c2a9e-8f5e-4b55-9d57-6f3a1a5d3c01", "0f7c2a9e-8f5e-4b55-9d57-6f3a1a5d3c02"
@@ -25,7 +26,7 @@ class Reader:
 
 @dataclass
 class Page:
-    """What a socket was given."""
+    """A listener that keeps what it was sent."""
 
     told: list[str] = field(default_factory=list)
     viewer: Viewer = field(default_factory=lambda: cast(Viewer, Reader()))
@@ -40,7 +41,7 @@ class Page:
 
 
 async def joined(topic: str, cursor: int | None, *frames: Frame, by_time: bool = False) -> tuple[list[str], Any]:
-    """The frames that a page at this cursor was sent, by their texts, and where it stands now."""
+    """The frames sent to a page that joins with this cursor, and its cursor afterwards."""
 
     async def read(*_: Any) -> list[Frame]:
         return list(frames)

@@ -1,4 +1,4 @@
-"""What a socket hears: feeds without a gap, snapshots by version, and never what its user may not see."""
+"""What a socket receives: feeds without gaps, snapshots by version, and nothing its user may not see."""
 
 import asyncio
 import random
@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from sessions.consumers.outbox import STUCK_SECONDS
-from sessions.domain import topics
+from sessions.live import topics
+from sessions.live.outbox import STUCK_SECONDS
 from tests.sessions.live.site import Browser, Site, Tab
 
 RIGHTS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
@@ -37,6 +37,37 @@ async def test_audit_rows_arrive_live_and_in_order(site: Site) -> None:
         end = site.do("record", 40)
         await until_seq(tab, "audit", end)
         assert tab.seqs("audit") == list(range(start + 1, end + 1))
+
+
+async def test_a_filtered_audit_topic_brings_only_what_matches(site: Site) -> None:
+    ada = person(site)
+    topic = "audit?kind=rights&text=n2"
+    async with ada.tab() as tab:
+        await tab.sub(topic, site.do("newest"))
+        start = site.do("newest")
+        site.do("record", 4)
+        message = await tab.hear(lambda message: message.get("t") == topic and message.get("kind") == "event")
+        assert [row["subject"] for row in message["rows"]] == ["n2"]
+        assert message["rows"][0]["seq"] == start + 3
+        site.do("record", 2)
+        await tab.listen(1)
+        assert len(tab.frames(topic, "event")) == 1
+
+
+async def test_a_filtered_audit_topic_needs_the_right_and_has_one_spelling(site: Site) -> None:
+    assert topics.parse("audit?kind=rights") is not None
+    for name in (
+        "audit?",
+        "audit?kind=nothing",
+        "audit?user=a&kind=rights",
+        "audit?kind=rights&x=1",
+        "audit?text=" + "a" * 5000,
+    ):
+        assert topics.parse(name) is None
+    other = person(site, ["view_server"])
+    async with other.tab() as tab:
+        await tab.say(op="sub", topics={"audit?kind=rights": 0})
+        assert (await tab.hear(lambda message: message.get("op") == "denied"))["t"] == "audit?kind=rights"
 
 
 async def test_no_audit_row_is_missed_across_a_reconnect(site: Site) -> None:
@@ -97,7 +128,7 @@ async def test_after_a_restart_of_redis_hints_flow_again(site: Site) -> None:
     async with ada.tab() as tab:
         await tab.sub("audit")
         await asyncio.to_thread(site.restart_valkey)
-        await tab.listen(3)  # the layer connects again by itself
+        await tab.listen(3)  # the channel layer reconnects by itself
         end = site.do("record", 1)
         await tab.hear(lambda message: message.get("t") == "audit" and message.get("seq") == end, 3)
 
@@ -117,12 +148,12 @@ async def test_a_socket_can_be_opened_while_redis_is_away(site: Site) -> None:
 
 
 async def test_what_redis_lost_is_on_the_page_soon_after_it_is_back(site: Site) -> None:
-    """Both ends of a hint were cut: the one who sends it, and the page that subscribed while Redis was away."""
+    """The hint is lost at both ends: at its sender, and at the page that subscribed while Redis was away."""
     ada = person(site)
     async with ada.tab() as early, ada.tab() as late:
         await early.sub("audit")
         await early.listen(1)
-        await until_seq(early, "audit", site.do("record", 1, quiet=True))  # the slow timer has just run: not it helps
+        await until_seq(early, "audit", site.do("record", 1, quiet=True))  # the slow timer just ran: it cannot help
         site.valkey.terminate()
         site.valkey.wait(10)
         try:
@@ -182,6 +213,22 @@ async def test_a_deleted_server_is_said_to_be_gone(site: Site) -> None:
         )
 
 
+async def test_a_job_that_moved_is_a_mark_to_its_page_and_nothing_else(site: Site) -> None:
+    """Each page then fetches its part with its own rights."""
+    clerk, auditor = person(site, ["view_backgroundjob"]), person(site, ["view_auditevent", "verify_chain"])
+    async with clerk.tab() as jobs, auditor.tab() as log:
+        for tab, topic in ((jobs, "jobs"), (log, "verification")):
+            await tab.sub(topic)
+            assert tab.frames(topic, "moved")
+        site.do("verify_log")
+        for tab, topic in ((jobs, "jobs"), (log, "verification")):
+            before = tab.frames(topic, "moved")[-1]["rows"]
+            frame = await tab.hear(
+                lambda message, topic=topic, before=before: message.get("t") == topic and message["rows"] != before, 10
+            )
+            assert [list(row) for row in frame["rows"]] == [["mark"]]
+
+
 @pytest.mark.parametrize(
     ("rights", "topic"),
     [
@@ -196,6 +243,8 @@ async def test_a_deleted_server_is_said_to_be_gone(site: Site) -> None:
         (RIGHTS, "audit.{server}"),
         (RIGHTS, "server.{upper}"),
         (RIGHTS, "server.*"),
+        ([*RIGHTS, "verify_chain"], "jobs"),
+        ([*RIGHTS, "view_backgroundjob"], "verification"),
         ([*RIGHTS, "change_server"], "sign_ins"),
         (["manage_credential", "change_server"], "sign_ins"),
         ([*RIGHTS, "manage_credential"], "sign_ins"),
@@ -220,7 +269,7 @@ async def test_a_browser_that_does_not_read_is_given_up_and_the_others_are_not_h
     ada, bob = person(site), person(site)
     server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
     lazy = socket.socket()
-    lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # or the kernel would read megabytes for it
+    lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # otherwise the kernel would buffer megabytes for it
     lazy.connect(("127.0.0.1", site.port))
     ticket = await ada.ticket()
     async with bob.tab() as brisk:
@@ -233,7 +282,7 @@ async def test_a_browser_that_does_not_read_is_given_up_and_the_others_are_not_h
             await asyncio.to_thread(site.do, "log_lines", server, 1 + batch * 200, 200, 10_000)
             await until_seq(brisk, f"log.{server}", (batch + 1) * 200)
         await asyncio.sleep(STUCK_SECONDS + 5)
-        assert await tab.closed(20) in (4008, 1006)  # the close frame may be stuck behind what was not read
+        assert await tab.closed(20) in (4008, 1006)  # the close frame may be stuck behind unread data
         assert tab.seqs(f"log.{server}")[-1:] != [1600]
         assert brisk.seqs(f"log.{server}") == list(range(1, 1601))
 

@@ -1,0 +1,150 @@
+"""The preconditions of a start: Python, the data directory, the lock, the listening socket.
+
+Each failure is one line that says what to do.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+from mcpadmin.up.options import StartProblem
+
+NEEDED_PYTHON = (3, 11)
+LOCK = "up.lock"
+# How long a guard may take to clean up after a killed `up`. It shares the lock until it is done.
+GUARD_SECONDS = 8.0
+BACKLOG = 512
+
+
+def check_python() -> None:
+    if sys.version_info < NEEDED_PYTHON:
+        found = ".".join(map(str, sys.version_info[:3]))
+        raise StartProblem(
+            f"this is Python {found} and mcpadmin needs 3.11 or newer",
+            "Install it and recreate the virtual environment.",
+        )
+
+
+def prepare_data_dir(path: Path) -> None:
+    """Create the directory with mode 700 and prove that files can be written in it."""
+    os.umask(0o077)
+    remedy = "Make it writable for this user, or choose another with --data-dir."
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (mode := path.stat().st_mode & 0o777) & 0o077:
+            path.chmod(mode & 0o700)
+        probe = path / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as problem:
+        raise StartProblem(f"the data directory {path} cannot be used ({problem.strerror})", remedy) from problem
+
+
+def acquire_lock(data_dir: Path) -> int:
+    """Return the descriptor that holds the lock. Raises StartProblem when another `up` runs on this data directory.
+
+    Uses flock: the kernel releases it when the last process that shares the descriptor exits."""
+    path = data_dir / LOCK
+    deadline = time.monotonic() + GUARD_SECONDS
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if _locked(path, descriptor):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            return descriptor
+        text = os.pread(descriptor, 32, 0).partition(b"\n")[0]
+        holder = int(text) if text.isdigit() else 0
+        os.close(descriptor)
+        if _is_alive(holder) or time.monotonic() > deadline:
+            who = f"mcpadmin is already running in {data_dir}" + (f" (process {holder})" if holder else "")
+            raise StartProblem(who, "Stop it first, or start this one with another --data-dir.")
+        time.sleep(0.1)  # the holder is dead and its guard is cleaning up
+
+
+def _locked(path: Path, descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The previous holder may have removed the file between our open and our lock.
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _is_alive(pid: int) -> bool:
+    """A pid of 0 (nothing written yet) counts as dead, so the caller retries until its deadline."""
+    if not pid:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # alive, and owned by another user
+        pass
+    return True
+
+
+def release_lock(data_dir: Path, descriptor: int) -> None:
+    (data_dir / LOCK).unlink(missing_ok=True)
+    os.close(descriptor)
+
+
+def note_url(descriptor: int, url: str) -> None:
+    """Store the URL next to the pid, for `manage.py setup_link`."""
+    os.pwrite(descriptor, f"{os.getpid()}\n{url}\n".encode(), 0)
+
+
+def noted_url(data_dir: Path) -> str:
+    """Return the URL of the `up` that runs on this data directory, or "" when none runs."""
+    try:
+        lines = (data_dir / LOCK).read_text().splitlines()
+    except OSError:
+        return ""
+    return lines[1] if len(lines) > 1 else ""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the listening socket in `up`, so that a busy port shows before any part starts.
+
+    Restarting a web process then refuses no connection."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as problem:
+        raise StartProblem(
+            f"the host {host!r} has no address on this machine",
+            "Give --host 127.0.0.1, 0.0.0.0 or an address of this machine.",
+        ) from problem
+    family, address = found[0][0], found[0][4]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as problem:
+        listener.close()
+        raise _why_not_listening(problem, host, port) from problem
+    listener.setblocking(False)
+    return listener
+
+
+def _why_not_listening(problem: OSError, host: str, port: int) -> StartProblem:
+    match problem.errno:
+        case errno.EADDRINUSE:
+            return StartProblem(
+                f"port {port} on {host} is in use", f"Stop what uses it, or choose another: --port {port + 1}"
+            )
+        case errno.EACCES:
+            return StartProblem(
+                f"port {port} needs rights that this user lacks", "Choose a port above 1023, such as --port 8000"
+            )
+        case errno.EADDRNOTAVAIL:
+            return StartProblem(
+                f"{host} is no address of this machine", "Give --host 127.0.0.1, 0.0.0.0 or an address of this machine."
+            )
+        case _:
+            return StartProblem(
+                f"cannot listen on {host}:{port} ({problem.strerror})", "Choose another --host or --port."
+            )

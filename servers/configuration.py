@@ -1,0 +1,124 @@
+"""What a registration consists of, from any source: a form, a command line, a draft, a copy of another server."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
+from servers.models import Server
+from servers.secret import Secret
+from servers.validators import Root
+
+
+@dataclass(frozen=True)
+class ValueInput:
+    """A header or variable. `value` None keeps the stored value of this kind and name; only a secret may be kept.
+
+    `needed`: a secret of which an import knows only the name; its row stays empty until a person enters the value.
+    """
+
+    kind: ValueKind
+    name: str
+    secret: bool
+    value: Secret | str | None
+    needed: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Header names are one name in any case (RFC 9110 section 5.1); variables are not."""
+        return value_key(self.kind, self.name)
+
+    def text(self) -> str:
+        """The value in clear, for sealing and for the child or request that it is meant for."""
+        return self.value.reveal() if isinstance(self.value, Secret) else (self.value or "")
+
+
+@dataclass(frozen=True)
+class Vault:
+    """Which credentials a draft is tried with, by reference: those that were chosen, those of a server's identity.
+
+    `signed_in`: the identity's grant may be used too, since the draft is of that very address.
+    """
+
+    chosen: tuple[str, ...] = ()  # uids
+    identity: int | None = None
+    signed_in: bool = False
+
+
+NO_VAULT = Vault()
+
+
+def value_key(kind: str, name: str) -> tuple[str, str]:
+    return str(kind), name.lower() if kind == ValueKind.HEADER else name
+
+
+@dataclass(frozen=True)
+class Registration:
+    """All that an admin enters about a server. Seconds everywhere."""
+
+    name: str
+    transport: TransportKind
+    slug: str = ""
+    description: str = ""
+    notes: str = ""
+    owner_id: int | None = None
+    environment: Environment = Environment.DEVELOPMENT
+    tags: list[str] = field(default_factory=list)
+    era: EraChoice = EraChoice.AUTO
+    command: str = ""
+    arguments: list[str] = field(default_factory=list)
+    working_directory: str = ""
+    url: str = ""
+    roots: list[Root] = field(default_factory=list)
+    worker_label: str = ""
+    answers_sampling: bool = True
+    answers_elicitation: bool = True
+    signs_in_as: SignsInAs = SignsInAs.SHARED
+    connection_policy: ConnectionPolicy = ConnectionPolicy.ALWAYS_ON
+    idle_timeout_seconds: int = 900
+    connect_timeout_seconds: int = 30
+    request_timeout_seconds: int = 60
+    total_timeout_seconds: int = 1800
+    limits: dict[str, int] = field(default_factory=dict)
+    values: list[ValueInput] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "Registration":
+        """From plain data such as a form's `registration_data()`; unknown keys are an error."""
+        values = [value if isinstance(value, ValueInput) else ValueInput(**value) for value in data.get("values", ())]
+        return cls(**{**data, "values": values})
+
+    @classmethod
+    def of_server(cls, server: Server) -> "Registration":
+        """What is stored, with every secret kept and not opened."""
+        values = [
+            ValueInput(ValueKind(row.kind), row.name, row.secret, None if row.secret else row.plain)
+            for row in server.values.all()
+        ]
+        return cls(**{name: getattr(server, name) for name in COLUMNS}, values=values)
+
+    def columns(self) -> dict[str, Any]:
+        """The fields that are columns of Server, cleared where the chosen transport has no use for them."""
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        unused = ("url",) if self.transport == TransportKind.STDIO else ("command", "arguments", "working_directory")
+        return columns | {name: [] if name == "arguments" else "" for name in unused}
+
+    def used_values(self) -> list[ValueInput]:
+        """The rows that the transport uses: variables for stdio, headers behind a URL."""
+        kind = ValueKind.ENVIRONMENT if self.transport == TransportKind.STDIO else ValueKind.HEADER
+        return [value for value in self.values if value.kind == kind]
+
+    def plain_data(self) -> dict[str, Any]:
+        """Everything in clear, secrets too: to be sealed at once and never to be logged."""
+        values = [{"kind": str(v.kind), "name": v.name, "secret": v.secret, "value": v.text()} for v in self.values]
+        shallow = asdict(self) if not self.values else asdict(_without_values(self))
+        return {**shallow, "values": values}
+
+
+def _without_values(registration: Registration) -> Registration:
+    return Registration(
+        **{item.name: getattr(registration, item.name) for item in fields(registration)} | {"values": []}
+    )
+
+
+COLUMNS = tuple(item.name for item in fields(Registration) if item.name != "values")

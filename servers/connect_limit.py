@@ -1,0 +1,37 @@
+"""How often one person may have mcpadmin connect to an address of their choice, so that it cannot be used to scan a
+network. The audit log records every attempt; the limit counts those events.
+"""
+
+from datetime import timedelta
+from math import ceil
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db.models import Q
+from django.utils import timezone
+
+from servers.enums import AuditAction, AuditOutcome
+from servers.models import AuditEvent
+
+WINDOW = timedelta(minutes=1)
+#: each server of an import is one: the next import waits, the one that is under way does not
+IMPORTED = (AuditAction.SERVER_REGISTER, AuditAction.SERVER_CHANGE)
+WEBHOOKS = (AuditAction.SUBSCRIPTION_CHANGE,)
+
+
+class TooOften(ValidationError):
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"Too many addresses were tried in the last minute. Try again in {seconds} s.", code="pace")
+        self.seconds = seconds
+
+
+def require(user: Any, *also: AuditAction) -> None:
+    """Raises TooOften. `also`: what counts besides connection tests and sign-ins."""
+    now, most = timezone.now(), settings.TRIES_PER_MINUTE
+    began = Q(action=AuditAction.CONNECTION_TEST, outcome=AuditOutcome.PENDING)  # its end is an event as well
+    counted = began | Q(action__in=(AuditAction.SIGN_IN_BEGIN, *also))
+    tried = AuditEvent.objects.filter(counted, actor_id=user.pk, at__gt=now - WINDOW)
+    newest = list(tried.order_by("-at").values_list("at", flat=True)[:most])
+    if 0 < most <= len(newest):
+        raise TooOften(max(1, ceil((newest[-1] + WINDOW - now).total_seconds())))

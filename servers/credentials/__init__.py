@@ -1,0 +1,1 @@
+"""Secrets and identities: the vault, kinds of credentials, references, OAuth sign-ins, rotation of keys."""

@@ -1,0 +1,115 @@
+"""The OAuth grant of an identity, as rows: sealed whole, one holder refreshes it, and no older one replaces a newer.
+
+What is in a grant belongs to `sessions.mcp.oauth.grant`; here it is plain data.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db.models import Q
+from django.utils import timezone
+
+from servers import crypto
+from servers.credentials import issuers
+from servers.credentials.binding import belongs, place_of
+from servers.credentials.vault import FIELD, TABLE
+from servers.enums import CredentialKind
+from servers.models import Credential, CredentialUse, Identity
+from servers.secret import Secret
+
+#: longer than the requests of one refresh may take; a holder that died is succeeded after this
+HOLD = timedelta(seconds=40)
+_NAME_CHARS = 100
+
+
+def row_of(identity_pk: int) -> Credential | None:
+    """The grant in use. None also when the server moved away from the place it was given for."""
+    identity = Identity.objects.select_related("server").get(pk=identity_pk)
+    uses = CredentialUse.objects.select_related("credential").filter(
+        identity=identity, blanked_at=None, credential__kind=CredentialKind.OAUTH
+    )
+    return next((use.credential for use in uses if belongs(use.credential, identity.server)), None)
+
+
+def load(identity_pk: int) -> Secret | None:
+    """JSON. Raises crypto.SealError."""
+    row = row_of(identity_pk)
+    if row is None:
+        return None
+    return crypto.open_sealed(row.sealed or b"", key_id=row.key_id, table=TABLE, uid=row.uid, field=FIELD)
+
+
+def save(identity_pk: int, text: Secret, shown: dict[str, Any]) -> bool:
+    """`shown`: issuer, generation, signed_in, expires_at (seconds of the epoch or None), scopes, client, refusal.
+
+    False when the row holds a newer generation already.
+    """
+    row = row_of(identity_pk) or _new(identity_pk)
+    sealed, key_id = crypto.seal(text.reveal(), table=TABLE, uid=row.uid, field=FIELD)
+    now = timezone.now()
+    fresh = shown["generation"] > row.generation
+    fields = {
+        "sealed": sealed,
+        "key_id": key_id,
+        "issuer": shown["issuer"][:2000],
+        "generation": shown["generation"],
+        "fingerprint": crypto.fingerprint(text.reveal()),
+        "expires_at": _moment(shown["expires_at"]),
+        "details": {"scopes": " ".join(shown["scopes"])[:500], "client": shown["client"][:500]},
+        "refresh_fault": "" if shown["signed_in"] else "No user is signed in.",
+    }
+    if fresh and shown["signed_in"]:
+        fields |= {"refreshed_at": now, "sealed_at": now}
+    elif row.refreshed_at is not None:
+        fields["refreshed_at"] = now  # the refresh that was refused
+    return Credential.objects.filter(pk=row.pk, generation__lte=shown["generation"]).update(**fields) == 1
+
+
+def hold(identity_pk: int, holder: UUID) -> bool:
+    """Be the one who refreshes. True also when there is nothing yet that two could refresh."""
+    row = row_of(identity_pk)
+    if row is None:
+        return True
+    now = timezone.now()
+    free = Q(held_until=None) | Q(held_until__lte=now) | Q(held_by=holder)
+    return Credential.objects.filter(free, pk=row.pk).update(held_by=holder, held_until=now + HOLD) == 1
+
+
+def release(holder: UUID) -> None:
+    Credential.objects.filter(held_by=holder).update(held_by=None, held_until=None)
+
+
+def challenged(identity_pk: int, metadata_url: str, scopes: tuple[str, ...]) -> None:
+    """What the server named when it asked for a sign-in; the next one begins with it."""
+    challenge = {"metadata_url": metadata_url[:2000], "scopes": [scope[:200] for scope in scopes[:50]]}
+    issuers.challenged(identity_pk, challenge)
+
+
+def _new(identity_pk: int) -> Credential:
+    """An empty row in use by the identity; filled by its caller in the same transaction."""
+    identity = Identity.objects.select_related("server").get(pk=identity_pk)
+    scheme, host, port = place_of(identity.server)
+    uid = uuid4()
+    whose = f" of {identity.name[:_NAME_CHARS]}" if identity.user_id else ""
+    name = f"{identity.server.name[:_NAME_CHARS]} sign-in{whose}"
+    if Credential.objects.filter(name__iexact=name).exists():
+        name = f"{name} {uid.hex[:8]}"
+    row = Credential.objects.create(
+        uid=uid,
+        owner_id=identity.user_id,
+        name=name,
+        kind=CredentialKind.OAUTH,
+        scheme=scheme,
+        host=host,
+        port=port,
+        sealed_at=timezone.now(),
+    )
+    # A grant of the place where the server was before is not waited for any more.
+    CredentialUse.objects.filter(identity=identity, credential__kind=CredentialKind.OAUTH).delete()
+    CredentialUse.objects.create(credential=row, identity=identity)
+    return row
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

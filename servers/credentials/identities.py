@@ -1,0 +1,109 @@
+"""A user's own identity at a server: created with their first credential, given up for the shared one.
+
+It belongs to one person only. Its row stays after its end, so that calls, lists and subscriptions keep their owner.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from servers import access, rights
+from servers.audit.acts import Trail, audited
+from servers.audit.record import Actor, Event, ServerRef
+from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignsInAs
+from servers.models import Credential, Identity, Server, SignIn
+from servers.signals import identity_ended, server_changed
+
+RIGHT = "call_tool"
+_NAME_CHARS = 60
+
+
+@contextmanager
+def begun(actor: Actor, user: Any, server: Server) -> Iterator[tuple[Trail, Identity]]:
+    """One audited transaction around the first use of an identity, which is created, or reactivated, when missing.
+
+    Raises access.Denied (recorded), and ValidationError where personal identities are off or too many exist.
+    """
+    rights.require(user, actor, RIGHT, server)
+    with audited(actor) as trail:
+        current = Server.objects.select_for_update().get(pk=server.pk)
+        identity = access.own_identities(user).filter(server=current).first() or _new(trail, user, current)
+        identity.server = current
+        yield trail, identity
+
+
+def _new(trail: Trail, user: Any, server: Server) -> Identity:
+    _require_room(server)
+    name = user.get_username()[:120]
+    known = {"server": server, "user_id": user.pk, "kind": IdentityKind.PERSONAL}
+    fields = {"name": name, "declared_by_id": user.pk, "ended_at": None, "challenge": {}}
+    identity, _ = Identity.objects.update_or_create(**known, defaults=fields)
+    trail.add(event(trail, identity, AuditAction.IDENTITY_CREATE, server.name))
+    return identity
+
+
+def _require_room(server: Server) -> None:
+    if server.signs_in_as == SignsInAs.SHARED:
+        words = f"{server.name} uses one shared identity. Its managers can allow personal credentials."
+        raise ValidationError(words, code="shared")
+    taken = server.identities.filter(kind=IdentityKind.PERSONAL, ended_at=None).count()
+    if taken >= settings.PERSONAL_SESSIONS:
+        words = f"{server.name} has {taken} personal identities, which is the limit. Ask an administrator."
+        raise ValidationError(words, code="too_many")
+
+
+def end(actor: Actor, user: Any, server: Server) -> bool:
+    """Back to the shared identity: the own credentials are deleted, the session is closed, its subscriptions end with
+    their history kept. False when there was none."""
+    rights.require(user, actor, "view_server", server)
+    with audited(actor) as trail:
+        identity = access.own_identities(user).filter(server=server).select_related("server").first()
+        now = timezone.now()
+        if identity is None or not Identity.objects.filter(pk=identity.pk, ended_at=None).update(ended_at=now):
+            return False
+        own = Credential.objects.filter(owner_id=user.pk, uses__identity=identity)
+        names = sorted(own.values_list("name", flat=True))
+        ended = sum(count or 0 for _, count in identity_ended.send(Identity, identity_id=identity.pk))
+        Credential.objects.filter(pk__in=[row.pk for row in own]).delete()
+        SignIn.objects.filter(identity=identity).delete()
+        details = {"credentials": names, "subscriptions": ended}
+        trail.add(event(trail, identity, AuditAction.IDENTITY_END, identity.server.name, details))
+    return True
+
+
+def event(
+    trail: Trail, identity: Identity, action: AuditAction, subject: str, details: dict[str, Any] | None = None
+) -> Event:
+    server, name = ServerRef.of(identity.server), identity.name
+    return Event(
+        action, AuditOutcome.OK, trail.actor, server, identity_name=name, subject=subject, details=details or {}
+    )
+
+
+def free_name(server: Server, user: Any) -> str:
+    """Of a credential: what admins read of it."""
+    base = f"{server.name[:_NAME_CHARS]} ({user.get_username()[: _NAME_CHARS - 20]})"
+    number, taken = 1, set(Credential.objects.filter(name__startswith=base).values_list("name", flat=True))
+    while (name := base if number == 1 else f"{base} {number}") in taken:
+        number += 1
+    return name
+
+
+def notify(identity: Identity) -> None:
+    """What its session is opened with is different now; other identities' sessions are not disturbed."""
+    server_uid, change = identity.server.uid, AuditAction.SERVER_CHANGE
+    send = partial(
+        server_changed.send_robust,
+        sender=Server,
+        server_uid=server_uid,
+        change=change,
+        reconnect=True,
+        identity_id=identity.pk,
+    )
+    transaction.on_commit(send, robust=True)

@@ -1,0 +1,93 @@
+"""Key rotation: re-wraps every sealed value under the current key of the key ring, while the product runs.
+
+Each row is one conditional UPDATE that names its old value, so a value saved meanwhile is never overwritten, and a
+rotation that was killed resumes where it stopped: the rows themselves show what is done.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from servers import crypto, keyring
+from servers.crypto import SealedField, SealError, sealed_fields
+from servers.keyring import Source
+from servers.keyring_file import use_next_key
+
+BATCH = 100
+#: a value sealed before the key ring changed and committed after the last pass would be left behind
+SETTLE_SECONDS = 2.0
+#: between two batches, or a rotation would keep the other writers of SQLite waiting
+_PAUSE_SECONDS = 0.01
+_PASSES = 20
+
+
+@dataclass
+class Progress:
+    """`broken`: rows that do not open, in words; they are left as they are and stop the removal of their key."""
+
+    renewed: int = 0
+    broken: list[str] = field(default_factory=list)
+
+
+def left() -> dict[str, int]:
+    """Living rows under each key that is not the current one."""
+    found: dict[str, int] = {}
+    current = keyring.load().current
+    for place in sealed_fields():
+        for key_id in place.rows().exclude(**{place.key_field: current}).values_list(place.key_field, flat=True):
+            found[key_id] = found.get(key_id, 0) + 1
+    return found
+
+
+def begin() -> str | None:
+    """A new key for a key ring in a file, unless a rotation is under way; None where the key ring is left unchanged."""
+    if keyring.source() is not Source.FILE or left():
+        return None
+    return use_next_key(Path(settings.KEYRING_FILE))
+
+
+def rotate(on_progress: Callable[[int], None] = lambda renewed: None, settle: float = SETTLE_SECONDS) -> Progress:
+    """Until nothing but broken rows stands under another key, also what was written while it ran."""
+    progress = Progress()
+    for _ in range(_PASSES):
+        progress.broken = []
+        for place in sealed_fields():
+            for renewed in _renewed(place, progress):
+                progress.renewed += renewed
+                on_progress(progress.renewed)
+        time.sleep(settle)
+        if sum(left().values()) <= len(progress.broken):
+            break
+    return progress
+
+
+def _renewed(place: SealedField, progress: Progress) -> Iterator[int]:
+    """How many rows of each batch came under the current key."""
+    last = 0
+    while batch := _batch(place, last):
+        last = batch[-1]["pk"]
+        with transaction.atomic():
+            count = sum(_renew(place, row, progress) for row in batch)
+        yield count
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _batch(place: SealedField, after: int) -> list[dict[str, Any]]:
+    rows = place.rows().filter(pk__gt=after).exclude(**{place.key_field: keyring.load().current}).order_by("pk")
+    return list(rows.values("pk", "uid", place.field, place.key_field)[:BATCH])
+
+
+def _renew(place: SealedField, row: dict[str, Any], progress: Progress) -> bool:
+    before, key_id = bytes(row[place.field]), row[place.key_field]
+    try:
+        sealed, new_id = crypto.resealed(before, key_id=key_id, table=place.table, uid=row["uid"], field=place.field)
+    except SealError as problem:
+        progress.broken.append(str(problem))
+        return False
+    same = place.rows().filter(pk=row["pk"], **{place.field: before, place.key_field: key_id})
+    return bool(same.update(**{place.field: sealed, place.key_field: new_id}) == 1)

@@ -1,0 +1,125 @@
+"""A listing of a server before it is stored: what each item says, and what became of those known before.
+
+All of this costs time for a long list, so it is done outside of the transaction that stores it.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import rfc8785
+
+from servers.enums import DefinitionKind
+from servers.json.canonical import clean, plain
+from servers.models import Definition, Identity
+from servers.schemas.compatibility import LISTING_STEPS, TOO_LARGE, Compatibility, check_compatibility
+from servers.schemas.schema_reading import Budget
+
+CHECKED_CHARS = 512 * 1024
+_KEYS = {
+    DefinitionKind.TOOL: "name",
+    DefinitionKind.PROMPT: "name",
+    DefinitionKind.RESOURCE: "uri",
+    DefinitionKind.RESOURCE_TEMPLATE: "uriTemplate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One definition, as a row has it. `body` keeps NUL and lone surrogates as ASCII escapes."""
+
+    key: str
+    title: str
+    description: str
+    body: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """`checked`: key to (digest of the version before, compatibility); `differs`: the rows are not like this yet."""
+
+    kind: DefinitionKind
+    items: dict[str, Item]
+    checked: dict[str, tuple[str, Compatibility]] = field(default_factory=dict)
+    differs: bool = True
+
+
+def read_listing(identity: Identity, kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> Listing:
+    """Items without a key, or with one that came before, are left out."""
+    found = _by_key(kind, items)
+    rows = {row.key: row for row in identity.definitions.filter(kind=kind)}
+    budget = Budget(LISTING_STEPS)
+    checked = {
+        key: (rows[key].digest, compatibility_of(rows[key].body, item.body, budget))
+        for key, item in found.items()
+        if key in rows and rows[key].digest != item.digest
+    }
+    return Listing(kind, found, checked, _differs(found, rows))
+
+
+def compatibility_of(before: str, after: str, budget: Budget | None = None) -> Compatibility:
+    """Of two bodies."""
+    if max(len(before), len(after)) > CHECKED_CHARS:
+        return Compatibility("breaking", [TOO_LARGE])
+    return check_compatibility(json.loads(before), json.loads(after), budget)
+
+
+def digest_of(item: Any) -> str:
+    """SHA-256 of the canonical JSON; of sorted JSON where numbers leave what RFC 8785 can write."""
+    try:
+        data = rfc8785.dumps(item)
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError):
+        data = orjson.dumps(plain(item), option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _differs(found: dict[str, Item], rows: dict[str, Definition]) -> bool:
+    offered = {key: row for key, row in rows.items() if row.removed_at is None}
+    if found.keys() != offered.keys():
+        return True
+    return any(
+        offered[key].digest != item.digest or offered[key].position != position
+        for position, (key, item) in enumerate(found.items())
+    )
+
+
+def _by_key(kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> dict[str, Item]:
+    found: dict[str, Item] = {}
+    for item in items:
+        key = item.get(_KEYS[kind])
+        if isinstance(key, str) and key and clean(key) not in found:
+            found[clean(key)] = _item(kind, clean(key), item)
+    return found
+
+
+def _item(kind: DefinitionKind, key: str, item: dict[str, Any]) -> Item:
+    return Item(
+        key=key,
+        title=title_of(kind, item),
+        description=_text(item.get("description")),
+        body=_json(item),
+        digest=digest_of(item),
+    )
+
+
+def title_of(kind: DefinitionKind, item: dict[str, Any]) -> str:
+    """What people call it. A resource is known by its URI, so there the name is what a tool's title is."""
+    annotations = item.get("annotations")
+    hint = annotations.get("title") if isinstance(annotations, dict) else None
+    name = item.get("name") if _KEYS[kind] != "name" else None
+    return _text(item.get("title")) or _text(hint) or _text(name)
+
+
+def _text(value: Any) -> str:
+    return clean(value) if isinstance(value, str) else ""
+
+
+def _json(item: dict[str, Any]) -> str:
+    try:
+        return orjson.dumps(item).decode()
+    except TypeError:  # integers beyond 64 bits and lone surrogates
+        return json.dumps(item)

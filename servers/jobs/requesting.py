@@ -1,0 +1,101 @@
+"""Requests of jobs, by people and by the schedule, and the messages to the workers.
+
+A message is a hint: it holds the job's uid, may be lost and may come twice. What was lost is published again by
+`recover`, which the housekeeping calls.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from celery import current_app
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from servers import access, rights
+from servers.audit.acts import audited
+from servers.audit.record import Actor
+from servers.enums import AuditAction, JobKind, JobState
+from servers.jobs import lifecycle
+from servers.jobs.lifecycle import open_job
+from servers.models import BackgroundJob
+
+RUN_TASK = "servers.run_job"
+BROKER_AWAY = "The message broker is unreachable. The job starts when it is back."
+#: the schedule asks once an hour whether a day is over; with a whole day it would be an hour later each time
+DAY = timedelta(hours=23, minutes=30)
+RIGHTS = {JobKind.VERIFICATION: "verify_chain", JobKind.ROTATION: "administer"}
+log = structlog.get_logger(__name__)
+
+
+class Busy(Exception):
+    """One of this kind is not over yet. The message is for the page."""
+
+    def __init__(self, kind: JobKind) -> None:
+        job = open_job(kind)
+        state = JobState(job.state).label.lower() if job else "running"
+        who = f", started by {job.requested_name or 'the schedule'}" if job else ""
+        super().__init__(f"{kind.label} is already {state}{who}.")
+
+
+def request(kind: JobKind, user: access.User, actor: Actor) -> BackgroundJob:
+    """A person's request. One that was interrupted goes on at once. Raises Denied, and Busy while one waits or runs."""
+    rights.require(user, actor, RIGHTS[kind], subject=kind.label)
+    lifecycle.interrupt_stale()
+    waiting = open_job(kind)
+    if waiting is not None and waiting.state != JobState.INTERRUPTED:
+        if waiting.state == JobState.QUEUED:
+            publish(waiting)
+        raise Busy(kind)
+    try:
+        with audited(actor) as trail:
+            job = waiting or _created(kind, requested_by=user, requested_name=actor.name)
+            if waiting is not None and not lifecycle.requeue(waiting):
+                raise Busy(kind)
+            trail.note(AuditAction.JOB_REQUEST, None, kind.label, {"job": str(job.uid)})
+    except IntegrityError:  # another request was faster
+        raise Busy(kind) from None
+    publish(job)
+    return job
+
+
+def request_scheduled(kind: JobKind, every: timedelta | None = None) -> BackgroundJob | None:
+    """None while one of this kind is not over, or when the newest of the schedule is younger than `every`."""
+    scheduled = BackgroundJob.objects.filter(kind=kind, requested_name="")
+    if every is not None and scheduled.filter(created_at__gt=timezone.now() - every).exists():
+        return None
+    try:
+        with transaction.atomic():
+            return _created(kind)
+    except IntegrityError:
+        return None
+
+
+def _created(kind: JobKind, **fields: Any) -> BackgroundJob:
+    job = BackgroundJob.objects.create(kind=kind, **fields)
+    lifecycle.announce()
+    return job
+
+
+def publish(job: BackgroundJob) -> bool:
+    """Have a worker look at it. False when the broker does not answer; the row says so then."""
+    try:
+        current_app.send_task(RUN_TASK, args=[str(job.uid)], retry=False, ignore_result=True)
+    except (OperationalError, RedisError, OSError) as problem:
+        log.warning("jobs.not_published", job=str(job.uid), problem=type(problem).__name__)
+        lifecycle.note(job, BROKER_AWAY)
+        return False
+    if job.detail:
+        lifecycle.note(job, "")
+    return True
+
+
+def recover() -> None:
+    """Look after jobs whose worker died, and publish again whatever waits."""
+    lifecycle.interrupt_stale()
+    for job in BackgroundJob.objects.filter(state=JobState.INTERRUPTED, retry_at__lte=timezone.now()):
+        lifecycle.requeue(job)
+    for job in BackgroundJob.objects.filter(state=JobState.QUEUED):
+        publish(job)

@@ -1,0 +1,50 @@
+"""What the jobs of this app do. The housekeeping stands in `sessions`, which knows all that ages."""
+
+from functools import partial
+
+from servers import keyring
+from servers.audit.verify import verify
+from servers.credentials import rotation
+from servers.crypto import missing_keys
+from servers.enums import JobKind
+from servers.jobs.lifecycle import Outcome, counted
+from servers.jobs.running import Progress, does
+from servers.registration.drafts import purge_drafts
+
+
+def verify_log(progress: Progress) -> Outcome:
+    verdict = verify(on_progress=progress)
+    result = {"ok": verdict.ok, "checked": verdict.checked}
+    if verdict.ok:
+        return Outcome(True, f"All {counted(verdict.checked, 'event')} verified.", result)
+    result |= {"first_bad_seq": verdict.first_bad_seq, "reason": verdict.reason}
+    return Outcome(False, f"Broken at event {verdict.first_bad_seq}. {verdict.reason}", result)
+
+
+def rotate_keys(progress: Progress) -> Outcome:
+    """As `manage.py rotate_keys` does it. Old keys stay in the key ring: older backups need them."""
+    if missing := missing_keys():
+        return Outcome(False, f"The key ring lacks {', '.join(missing)}. Restore the ring first.")
+    if progress.result.get("key") != keyring.load().current:
+        try:
+            rotation.begin()
+        except OSError as problem:
+            return Outcome(False, f"The key ring file cannot be written ({problem.strerror}).")
+        progress.keep(key=keyring.load().current)
+    purge_drafts()
+    total = sum(rotation.left().values())
+    done = rotation.rotate(partial(_report, progress, total))
+    current = keyring.load().current
+    result = {"key": current, "renewed": done.renewed}
+    if rest := rotation.left():
+        words = f"{counted(sum(rest.values()), 'value')} could not be encrypted again. Keep the old keys."
+        return Outcome(False, words, result | {"left": rest})
+    return Outcome(True, f"{counted(done.renewed, 'value')} encrypted with key {current}.", result)
+
+
+def _report(progress: Progress, total: int, renewed: int) -> None:
+    progress(renewed, max(total, renewed))
+
+
+does(JobKind.VERIFICATION, verify_log)
+does(JobKind.ROTATION, rotate_keys)

@@ -1,0 +1,1 @@
+"""One way to write JSON whose bytes matter (RFC 8785)."""

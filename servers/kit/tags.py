@@ -1,0 +1,182 @@
+"""The page kit's tags and filters. Everything that a server sent goes through `visible` or `json_tree`."""
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from django import template
+from django.forms import BoundField, CheckboxInput, RadioSelect, Select, Textarea
+from django.http import HttpRequest
+from django.template import Context
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from servers import access
+from servers.enums import TransportKind
+from servers.kit.icons import icon_body
+from servers.kit.json_tree import render_json_tree
+from servers.kit.visible import has_hidden, visible_html, visible_text
+from servers.kit.words import Look, byte_words, duration_words, elapsed_words, session_look, shortened
+from servers.models import Server
+
+register = template.Library()
+
+
+@register.simple_tag
+def icon(name: str, label: str = "", css: str = "") -> SafeString:
+    """Decorative without a label; with one it is an image with that name."""
+    return _icon(str(name), label, css) if label else _decorative_icon(str(name), css)
+
+
+def _icon(name: str, label: str, css: str) -> SafeString:
+    role = format_html('role="img" aria-label="{}"', label) if label else mark_safe('aria-hidden="true"')
+    body = mark_safe(icon_body(name))  # noqa: S308 - vendored SVG, pinned by hash
+    return format_html('<svg class="i {}" viewBox="0 0 24 24" {}>{}</svg>', css, role, body)
+
+
+@cache
+def _decorative_icon(name: str, css: str) -> SafeString:
+    """Some hundred of them exist, and a card alone has five."""
+    return _icon(name, "", css)
+
+
+@register.simple_tag
+def timestamp(moment: datetime | str | None, form: str = "relative") -> SafeString:
+    """UTC from the server; time.js rewrites it in the reader's zone. `form`: relative, exact, time or date."""
+    at = parse_datetime(moment) if isinstance(moment, str) else moment
+    if at is None:
+        return mark_safe('<span class="dim">—</span>')
+    at = at.astimezone(UTC)
+    iso = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    words = at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return format_html('<time datetime="{}" data-time="{}" title="{}">{}</time>', iso, form, words, words)
+
+
+@register.simple_tag
+def right_missing(right: str) -> SafeString:
+    """In place of a button that this person may not press."""
+    row = '<div class="runbar"><span class="dim" data-right-missing>{}{}</span></div>'
+    return format_html(row, icon("lock"), access.lacking(right))
+
+
+@register.simple_tag
+def elapsed(since: datetime | str) -> SafeString:
+    """How long something has been running; time.js counts on. `since`: a moment, or its ISO 8601 text."""
+    moment = datetime.fromisoformat(since) if isinstance(since, str) else since
+    seconds = max(0, int((timezone.now() - moment).total_seconds()))
+    iso = moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return format_html('<time class="num" datetime="{}" data-elapsed>{}</time>', iso, elapsed_words(seconds))
+
+
+@register.simple_tag
+def duration_ms(milliseconds: float | None) -> str:
+    return "—" if milliseconds is None else duration_words(float(milliseconds))
+
+
+@register.simple_tag(name="bytes")
+def bytes_tag(count: int | None) -> str:
+    return "—" if count is None else byte_words(int(count))
+
+
+@register.inclusion_tag("shell/_pill_state.html")
+def state_pill(state: str, condition: str = "none") -> dict[str, Look]:
+    return {"look": session_look(str(state), str(condition))}
+
+
+@register.simple_tag
+def transport_name(server: Server, mcp_session: Any = None) -> str:
+    """The transport as lists show it: the one that was found, where the registration leaves it open."""
+    found = mcp_session.transport if mcp_session and server.transport == TransportKind.AUTO_HTTP else ""
+    return TransportKind(found or server.transport).short
+
+
+@register.simple_tag(takes_context=True)
+def query_with(context: Context, **changes: Any) -> str:
+    """The present query string with some keys set; None or "" removes a key. Without the leading "?"."""
+    request: HttpRequest = context["request"]
+    query = request.GET.copy()
+    for key, value in changes.items():
+        if value is None or value == "":
+            query.pop(key, None)
+        else:
+            query[key] = str(value)
+    return query.urlencode()
+
+
+@register.simple_tag
+def json_tree(value: Any, label: str = "JSON value") -> SafeString:
+    tree = mark_safe(render_json_tree(value))  # noqa: S308 - all text in it went through visible_html
+    return format_html('<div class="jv" tabindex="0" role="region" aria-label="{}">{}</div>', label, tree)
+
+
+@register.filter(is_safe=False)
+def visible(value: Any) -> SafeString:
+    """Escaped, with hidden characters marked. For element content; in an attribute use `visible_text`."""
+    return mark_safe(visible_html("" if value is None else str(value)))  # noqa: S308 - visible_html escapes
+
+
+@register.filter(name="visible_text", is_safe=False)
+def visible_text_filter(value: Any) -> str:
+    return visible_text("" if value is None else str(value))
+
+
+@register.simple_tag
+def short_uri(uri: str, most: int = 80) -> SafeString:
+    """A long URI without its middle; the whole one is its tooltip, and what a screen reader says."""
+    if len(uri) <= most:
+        return mark_safe(visible_html(uri))  # noqa: S308 - visible_html escapes
+    whole, short = visible_text(uri), mark_safe(visible_html(shortened(uri, most)))  # noqa: S308 - visible_html escapes
+    return format_html(
+        '<span title="{}"><span aria-hidden="true">{}</span><span class="vh">{}</span></span>', whole, short, whole
+    )
+
+
+@register.filter
+def hides_text(value: Any) -> bool:
+    return has_hidden(str(value))
+
+
+@register.inclusion_tag("shell/_nav_item.html", takes_context=True)
+def nav_item(context: Context, url_name: str, label: str, icon_name: str) -> dict[str, Any]:
+    """A link of the side bar; nothing when the page does not exist in this installation."""
+    try:
+        url = reverse(url_name)
+    except NoReverseMatch:
+        return {"url": ""}
+    section = url_name.partition(":")[0]
+    current = _is_current(context, section)
+    return {"url": url, "label": label, "icon": icon_name, "section": section, "current": current}
+
+
+@register.inclusion_tag("kit/_field.html")
+def field(bound: BoundField, help_text: str = "", unit: str = "") -> dict[str, Any]:
+    """Label (with the unit), control, help and errors of one form field, tied together for assistive technology."""
+    widget = bound.field.widget
+    css = _WIDGET_CLASSES.get(type(widget), "form-control")
+    if bound.errors:
+        css += " is-bad"
+    control = bound.as_widget(attrs={"class": f"{widget.attrs.get('class', '')} {css}".strip()})
+    return {
+        "bound": bound,
+        "control": control,
+        "help": help_text or bound.help_text,
+        "unit": unit,
+        "is_check": isinstance(widget, CheckboxInput),
+        "is_group": isinstance(widget, RadioSelect),
+        "is_password": getattr(widget, "input_type", "") == "password",
+    }
+
+
+_WIDGET_CLASSES = {CheckboxInput: "form-check-input", Select: "form-select", Textarea: "form-control mono"}
+
+
+def _is_current(context: Context, section: str) -> bool:
+    """By the page's `nav` variable, else by where the request was routed."""
+    named = context.get("nav")
+    if named:
+        return bool(named == section)
+    match = getattr(context.get("request"), "resolver_match", None)
+    return match is not None and section in {match.namespace, match.url_name}

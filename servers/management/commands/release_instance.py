@@ -1,0 +1,17 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.db import transaction
+
+from servers import instance
+from servers.audit.record import SYSTEM, record_many
+
+
+class Command(BaseCommand):
+    help = "Let a restored or copied installation open sessions. Run it only when the original will not run any more."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with transaction.atomic():
+            events = instance.release(SYSTEM)
+            record_many(events)
+        self.stdout.write("Released: workers open the sessions within a few seconds." if events else "It is not held.")

@@ -1,0 +1,15 @@
+import uuid
+
+from django.db import models
+
+
+class Instance(models.Model):
+    """The one row about this installation: where its database was when a person last confirmed that place."""
+
+    uid = models.UUIDField(default=uuid.uuid4, editable=False)
+    place = models.JSONField(default=dict)  # servers.instance.place(); {} where it is unknown
+    held_at = models.DateTimeField(null=True)  # since when no session is opened: the database was found elsewhere
+    found = models.JSONField(default=dict)  # the place where it was found then
+
+    def __str__(self) -> str:
+        return f"{self.uid}{' (held)' if self.held_at else ''}"

@@ -1,0 +1,1 @@
+"""A server's registration: forms, checks, registering, test drafts, import and export."""

@@ -1,0 +1,90 @@
+"""The rules of a registration, applied to every source: a command line gets the same messages as the form."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+from servers import validators
+from servers.configuration import Registration, ValueInput
+from servers.credentials.binding import NOT_ENCRYPTED, may_carry_credentials
+from servers.credentials.references import has_reference
+from servers.enums import EraChoice, TransportKind, ValueKind
+
+_VALUE_RULES: dict[str, tuple[Callable[[str], None], Callable[[str], None]]] = {
+    ValueKind.HEADER: (validators.validate_header_name, validators.validate_header_value),
+    ValueKind.ENVIRONMENT: (validators.validate_variable_name, validators.validate_variable_value),
+}
+
+
+def check(registration: Registration) -> None:
+    """Raises ValidationError with messages by field."""
+    problems: dict[str, list[ValidationError]] = {}
+    if not registration.name.strip():
+        problems["name"] = [ValidationError("Enter a name.", code="required")]
+    for field, rule in _rules(registration):
+        _collect(problems, field, rule, getattr(registration, field))
+    for field in validators.TIMES:
+        _collect(problems, field, partial(validators.validate_seconds, field), getattr(registration, field))
+    for value in registration.used_values():
+        _collect(problems, "values", _check_value, value)
+    _refuse_doubles(problems, registration.used_values())
+    if "url" not in problems and registration.transport != TransportKind.STDIO and _carries_secret(registration):
+        _collect(problems, "url", _require_encrypted, registration.url)
+    if registration.total_timeout_seconds < registration.request_timeout_seconds:
+        problem = ValidationError("Must be at least as long as the request time-out.", code="total")
+        problems.setdefault("total_timeout_seconds", []).append(problem)
+    if registration.transport == TransportKind.HTTP_SSE and registration.era == EraChoice.MODERN:
+        problems["era"] = [ValidationError("HTTP+SSE does not support the modern era. Choose Automatic.", code="era")]
+    if problems:
+        raise ValidationError(problems)
+
+
+def _rules(registration: Registration) -> list[tuple[str, Callable[[Any], None]]]:
+    rules: list[tuple[str, Callable[[Any], None]]] = [
+        ("slug", validators.validate_slug),
+        ("tags", validators.validate_tags),
+        ("roots", validators.validate_roots),
+        ("limits", validators.validate_limits),
+        ("worker_label", validators.validate_worker_label),
+    ]
+    if registration.transport != TransportKind.STDIO:
+        return [*rules, ("url", validators.url_rule(registration.transport))]
+    rules += [("command", validators.validate_command), ("arguments", validators.validate_arguments)]
+    if registration.working_directory:
+        rules.append(("working_directory", validators.validate_working_directory))
+    return rules
+
+
+def _carries_secret(registration: Registration) -> bool:
+    values = registration.used_values()
+    return has_reference(registration.url) or any(value.secret or has_reference(value.text()) for value in values)
+
+
+def _require_encrypted(url: str) -> None:
+    if not may_carry_credentials(url):
+        raise ValidationError(NOT_ENCRYPTED, code="not_encrypted")
+
+
+def _check_value(value: ValueInput) -> None:
+    check_name, check_text = _VALUE_RULES[value.kind]
+    check_name(value.name)
+    if value.value is not None:
+        check_text(value.text())
+
+
+def _refuse_doubles(problems: dict[str, list[ValidationError]], values: list[ValueInput]) -> None:
+    seen: set[tuple[str, str]] = set()
+    for value in values:
+        if value.key in seen:
+            problem = ValidationError(f"{value.name} is set twice.", code="double")
+            problems.setdefault("values", []).append(problem)
+        seen.add(value.key)
+
+
+def _collect(problems: dict[str, list[ValidationError]], field: str, rule: Callable[[Any], None], value: Any) -> None:
+    try:
+        rule(value)
+    except ValidationError as problem:
+        problems.setdefault(field, []).append(problem)

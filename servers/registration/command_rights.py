@@ -1,0 +1,13 @@
+"""The choke point for commands. A registered command is code that runs on the workers, so registering, changing,
+cloning, enabling, importing or testing one is checked here, whatever page, form or command line is used."""
+
+from typing import Any
+
+from servers import rights
+from servers.audit.record import Actor
+from servers.models import Server
+
+
+def require_stdio_right(user: Any, actor: Actor, server_name: str, server: Server | None = None) -> None:
+    """Raises access.Denied (a PermissionDenied) after writing the refusal into the audit log."""
+    rights.require(user, actor, "manage_stdio", server, subject=server_name)

@@ -1,0 +1,113 @@
+"""Drafts: a configuration that is tried before it is saved. All of it is sealed, and it expires in an hour."""
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from servers import connect_limit, crypto, rights
+from servers.audit.record import Actor
+from servers.configuration import Registration, ValueInput, Vault
+from servers.credentials import vault as credentials
+from servers.credentials.binding import place_of
+from servers.enums import IdentityKind, TransportKind, ValueKind
+from servers.models import Credential, Identity, Server, ServerDraft
+from servers.registration.checking import check
+from servers.registration.command_rights import require_stdio_right
+from servers.registration.values import merged, require_reentered
+from servers.secret import Secret
+from servers.signals import draft_changed
+
+LIFETIME = timedelta(hours=1)
+TABLE, FIELD = ServerDraft._meta.db_table, "sealed"
+_WORKER_FIELDS = frozenset({"state", "steps", "report", "fault", "detail", "stderr_tail"})
+
+
+def create_draft(
+    actor: Actor,
+    user: Any,
+    registration: Registration,
+    server: Server | None = None,
+    chosen: Sequence[Credential] = (),
+) -> ServerDraft:
+    """Raises access.Denied, ValidationError and crypto.SealError. With `server`, its kept secrets are merged in.
+
+    `chosen`: credentials of the vault to try it with. Their values are opened by the worker alone.
+    """
+    rights.require(user, actor, "change_server" if server else "add_server", server, subject=registration.name)
+    if registration.transport == TransportKind.STDIO:
+        require_stdio_right(user, actor, registration.name, server)
+    check(registration)
+    credentials.require_chosen(actor, user, registration, chosen)
+    connect_limit.require(user)
+    if server is not None:
+        require_reentered(server, registration)
+    registration = replace(registration, values=merged(server, registration))
+    purge_drafts()
+    uid = uuid.uuid4()
+    whole = registration.plain_data() | {"vault": asdict(_vault(server, registration, chosen))}
+    sealed, key_id = crypto.seal(json.dumps(whole), table=TABLE, uid=uid, field=FIELD)
+    return ServerDraft.objects.create(
+        uid=uid,
+        user=user,
+        transport=registration.transport,
+        worker_label=registration.worker_label,
+        sealed=sealed,
+        key_id=key_id,
+        expires_at=timezone.now() + LIFETIME,
+    )
+
+
+def open_draft(draft: ServerDraft) -> Registration:
+    """In a worker. Raises crypto.SealError."""
+    data = _opened(draft)
+    data.pop("vault", None)
+    values = [
+        ValueInput(ValueKind(v["kind"]), v["name"], v["secret"], Secret(v["value"]) if v["secret"] else v["value"])
+        for v in data["values"]
+    ]
+    return Registration.of({**data, "transport": TransportKind(data["transport"]), "values": values})
+
+
+def vault_of(draft: ServerDraft) -> Vault:
+    """In a worker. Raises crypto.SealError."""
+    vault = _opened(draft).get("vault", {})
+    return Vault(**{**vault, "chosen": tuple(vault.get("chosen", ()))})
+
+
+def _opened(draft: ServerDraft) -> dict[str, Any]:
+    opened = crypto.open_sealed(draft.sealed, key_id=draft.key_id, table=TABLE, uid=draft.uid, field=FIELD)
+    data: dict[str, Any] = json.loads(opened.reveal())
+    return data
+
+
+def _vault(server: Server | None, registration: Registration, chosen: Sequence[Credential]) -> Vault:
+    """A server's own credentials go where they would go once it is saved: nowhere but to the place it is at."""
+    uids = tuple(str(credential.uid) for credential in chosen)
+    if server is None or place_of(server) != place_of(registration):
+        return Vault(uids)
+    identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
+    return Vault(uids, identity.pk, signed_in=server.url == registration.url)
+
+
+def update_draft(uid: uuid.UUID, **fields: Any) -> bool:
+    """What the worker found out so far: any of state, steps, report, fault, detail, stderr_tail. False once it is gone."""
+    if unknown := fields.keys() - _WORKER_FIELDS:
+        raise ValueError(f"not a worker's to write: {sorted(unknown)}")
+    with transaction.atomic():
+        changed = ServerDraft.objects.filter(uid=uid).update(version=F("version") + 1, **fields)
+        if changed:
+            transaction.on_commit(partial(draft_changed.send_robust, sender=ServerDraft, draft_uid=uid), robust=True)
+    return bool(changed)
+
+
+def purge_drafts() -> int:
+    """Delete what has expired. Returns how many."""
+    return ServerDraft.objects.filter(expires_at__lte=timezone.now()).delete()[0]

@@ -1,0 +1,184 @@
+"""Writing servers as a configuration file that other MCP clients read, and `importing` too. No secret is in it.
+
+A secret stands as a reference: `${NAME}` in the form `mcpServers`, an input that is asked for in VS Code's. Whatever looks
+like a secret and is stored in clear, in an argument or a URL, becomes one as well.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from enum import StrEnum
+from typing import Any
+
+from servers.audit.acts import audited
+from servers.audit.record import Actor
+from servers.configuration import COLUMNS, Registration, ValueInput
+from servers.enums import AuditAction, TransportKind
+from servers.models import Server
+from servers.registration.importing.own import CREDENTIALS, KEY, OWNER, SECRETS
+from servers.registration.importing.placeholders import replaced
+from servers.registration.needed_credentials import as_values, others, used_by
+from servers.validators import holds_secret, is_secret_parameter, references, secret_arguments
+
+
+class Form(StrEnum):
+    """The two shapes that clients read."""
+
+    MCP_SERVERS = "mcpServers"
+    VS_CODE = "vscode"
+
+
+_TYPES = {
+    TransportKind.STDIO: "stdio",
+    TransportKind.AUTO_HTTP: "http",
+    TransportKind.STREAMABLE_HTTP: "streamable-http",
+    TransportKind.HTTP_SSE: "sse",
+    TransportKind.WEBSOCKET: "ws",
+}
+_VS_CODE_TYPES = _TYPES | {TransportKind.STREAMABLE_HTTP: "http"}
+_DEFAULTS = {item.name: item for item in fields(Registration)}
+_OF_THE_CONNECTION = ("name", "transport", "command", "arguments", "working_directory", "url", "owner_id")
+
+
+class _Writer:
+    """One document. `inputs` collects what VS Code shall ask for."""
+
+    def __init__(self, form: Form, *, own: bool) -> None:
+        self.form, self.own = form, own
+        self.inputs: list[dict[str, Any]] = []
+
+    def entry(self, server: Server) -> dict[str, Any]:
+        data = _with_vault(server, Registration.of_server(server))
+        entry: dict[str, Any] = {"type": self._type(data.transport)}
+        entry |= self._started(server, data) if data.transport == TransportKind.STDIO else self._reached(server, data)
+        secrets = [value.name for value in data.used_values() if _is_secret(value)]
+        if not server.enabled:
+            entry["disabled"] = True
+        if self.own and (block := self._own(server, data, secrets)):
+            entry[KEY] = block
+        return entry
+
+    def _type(self, transport: str) -> str:
+        return (_VS_CODE_TYPES if self.form == Form.VS_CODE else _TYPES)[TransportKind(transport)]
+
+    def _started(self, server: Server, data: Registration) -> dict[str, Any]:
+        secret = secret_arguments(data.arguments)
+        entry: dict[str, Any] = {"command": data.command}
+        entry["args"] = [
+            self._reference(server, f"ARGUMENT_{index + 1}", f"argument {index + 1}")
+            if index in secret
+            else self._plain(argument)
+            for index, argument in enumerate(data.arguments)
+        ]
+        if data.working_directory:
+            entry["cwd"] = self._plain(data.working_directory)
+        return entry | self._values(server, "env", data.used_values())
+
+    def _reached(self, server: Server, data: Registration) -> dict[str, Any]:
+        return {"url": self._url(server, data.url)} | self._values(server, "headers", data.used_values())
+
+    def _values(self, server: Server, key: str, values: list[ValueInput]) -> dict[str, Any]:
+        written = {
+            value.name: self._reference(server, value.name, value.name)
+            if _is_secret(value)
+            else self._plain(value.text())
+            for value in values
+        }
+        return {key: written} if written else {}
+
+    def _plain(self, text: str) -> str:
+        """VS Code knows variables as `${env:NAME}` only."""
+        if self.form == Form.MCP_SERVERS:
+            return text
+        return replaced(text, lambda found: f"${{env:{found.key}}}" if found.is_variable else None)
+
+    def _url(self, server: Server, url: str) -> str:
+        """Without the values of parameters that look like secrets."""
+        head, mark, query = url.partition("?")
+        if not mark:
+            return self._plain(url)
+        parts = [self._parameter(server, item) for item in query.split("&")]
+        return f"{self._plain(head)}?{'&'.join(parts)}"
+
+    def _parameter(self, server: Server, item: str) -> str:
+        name = item.partition("=")[0]
+        return (
+            f"{name}={self._reference(server, name, f'{name} in the URL')}"
+            if is_secret_parameter(item)
+            else self._plain(item)
+        )
+
+    def _reference(self, server: Server, name: str, words: str) -> str:
+        if self.form == Form.MCP_SERVERS:
+            return f"${{{_variable(f'{server.slug}_{name}')}}}"
+        key = f"{server.slug}-{_variable(name).lower().replace('_', '-')}"
+        self.inputs.append(
+            {"type": "promptString", "id": key, "description": f"{server.name}: {words}", "password": True}
+        )
+        return f"${{input:{key}}}"
+
+    def _own(self, server: Server, data: Registration, secrets: list[str]) -> dict[str, Any]:
+        """What differs from the defaults of a registration, and what a client's file has no word for."""
+        block = {
+            name: getattr(data, name) for name in COLUMNS if name not in _OF_THE_CONNECTION and not _default(data, name)
+        }
+        block["slug"] = server.slug
+        if self._type(data.transport) != _TYPES[TransportKind(data.transport)]:
+            block["transport"] = data.transport
+        if server.owner is not None:
+            block[OWNER] = server.owner.get_username()
+        if missing := others(used_by(server)):
+            block[CREDENTIALS] = [credential.plain() for credential in missing]
+        return block | ({SECRETS: secrets} if secrets else {})
+
+
+def exported(actor: Actor, servers: Sequence[Server], form: Form, *, own: bool) -> str:
+    """`export`, written down."""
+    text = export(servers, form, own=own)
+    with audited(actor) as trail:
+        details = {"servers": [server.slug for server in servers], "form": form.value}
+        trail.note(AuditAction.SERVER_EXPORT, None, f"{len(servers)} servers", details)
+    return text
+
+
+def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: bool = True) -> str:
+    """JSON text. `own`: with the member `mcpadmin`, which other clients pass over."""
+    writer, entries = _Writer(form, own=own), {}
+    for server in servers:
+        name = server.name if server.name not in entries else server.slug  # names may stand twice here
+        entries[name] = writer.entry(server)
+        if own and name != server.name:
+            entries[name].setdefault(KEY, {})["name"] = server.name
+    if form == Form.VS_CODE:
+        document: dict[str, Any] = {"inputs": writer.inputs, "servers": entries}
+    else:
+        document = {"mcpServers": entries}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _with_vault(server: Server, data: Registration) -> Registration:
+    """With the credentials of the vault that the shared identity speaks with, by name only."""
+    return replace(data, values=[*data.values, *as_values(used_by(server), data.values)])
+
+
+def file_name(form: Form) -> str:
+    return "mcp.json" if form == Form.VS_CODE else "mcp-servers.json"
+
+
+def _is_secret(value: ValueInput) -> bool:
+    """Sealed, or stored in clear although it looks like a secret; a reference is none."""
+    if value.secret:
+        return True
+    return not references(value.text()) and bool(value.text()) and holds_secret(value.name, value.text())
+
+
+def _default(data: Registration, name: str) -> bool:
+    item = _DEFAULTS[name]
+    default = item.default_factory() if callable(item.default_factory) else item.default
+    return bool(getattr(data, name) == default)
+
+
+def _variable(text: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper()
+    return name if name[:1].isalpha() else f"X_{name}"

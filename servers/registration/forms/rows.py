@@ -1,0 +1,53 @@
+"""What the formsets of a server's form have in common: rows that are checked together, and one more without script."""
+
+from typing import Any
+
+from django import forms
+from django.forms.formsets import BaseFormSet
+from django.http import QueryDict
+
+
+class RowForm(forms.Form):
+    """One row. `blank` rows count as not there."""
+
+    #: the fields that a row must have left empty to count as blank
+    content_fields: tuple[str, ...] = ()
+
+    @property
+    def blank(self) -> bool:
+        cleaned = getattr(self, "cleaned_data", {})
+        return not any(cleaned.get(name) for name in self.content_fields)
+
+    def _try(self, field: str, rule: Any, value: str) -> None:
+        try:
+            rule(value)
+        except forms.ValidationError as problem:
+            self.add_error(field, problem)
+
+
+class RowFormSet(BaseFormSet):
+    def add_fields(self, form: forms.Form, index: int | None) -> None:
+        super().add_fields(form, index)
+        form.empty_permitted = False  # we decide what is blank: stored rows may have changed meanwhile
+
+    def rows(self) -> list[Any]:
+        """The rows that were filled in and not removed. After is_valid()."""
+        return [form for form in self.forms if hasattr(form, "cleaned_data") and not self._gone(form)]
+
+    def _gone(self, form: Any) -> bool:
+        return form.blank or bool(form.cleaned_data.get("DELETE"))
+
+    def clear_errors(self) -> None:
+        """Rows that are still being written are not judged."""
+        self._errors, self._non_form_errors = [], self.error_class()
+        for form in self.forms:
+            form._errors = forms.utils.ErrorDict()
+
+
+def with_another_row(data: QueryDict, prefix: str) -> QueryDict:
+    """`data` as if the formset had been posted with one blank row more."""
+    data = data.copy()
+    total = f"{prefix}-TOTAL_FORMS"
+    count = data.get(total, "0")
+    data[total] = str(int(count) + 1 if count.isascii() and count.isdigit() else 1)
+    return data

@@ -1,0 +1,319 @@
+"""The form of a server: registering, changing and testing one. It speaks to the domain in plain data only."""
+
+from contextlib import suppress
+from typing import Any
+
+from django import forms
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+
+from servers import validators
+from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
+from servers.models import Server
+from servers.registration.forms import roots, values
+from servers.registration.forms.limits import LimitsForm
+from servers.registration.forms.rows import with_another_row
+from servers.registration.forms.suggestion import suggest
+from servers.registration.forms.uses import FOUND_OUT, OF_ERA, OF_TRANSPORT
+
+#: the button that adds a row: the prefix of its formset
+ADD_ROW = {"_add_row": values.PREFIX, "_add_root": roots.PREFIX}
+CONNECT_HELP = (
+    "For connection and handshake. Use at least 120 if a launcher such as npx or uvx installs the server first."
+)
+_MONO = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
+_PLAIN = (
+    *("name", "slug", "description", "notes", "environment", "era", "command", "working_directory", "url"),
+    *("connection_policy", "signs_in_as", "worker_label", "answers_sampling", "answers_elicitation", *validators.TIMES),
+)
+
+
+def _seconds(name: str, label: str, initial: int, help_text: str) -> forms.IntegerField:
+    least, most = validators.TIMES[name]
+    widget = forms.NumberInput(attrs={"class": "form-control"})
+    return forms.IntegerField(
+        min_value=least, max_value=most, initial=initial, label=label, help_text=help_text, widget=widget
+    )
+
+
+def _text(
+    label: str, length: int, help_text: str = "", *, mono: bool = False, required: bool = False
+) -> forms.CharField:
+    widget = forms.TextInput(attrs=dict(_MONO) if mono else {"class": "form-control"})
+    return forms.CharField(label=label, max_length=length, required=required, help_text=help_text, widget=widget)
+
+
+def _switch(label: str, help_text: str) -> forms.BooleanField:
+    widget = forms.CheckboxInput(attrs={"class": "form-check-input"})
+    return forms.BooleanField(label=label, required=False, initial=True, help_text=help_text, widget=widget)
+
+
+def _select(label: str, choices: Any, initial: str, help_text: str = "", *, required: bool = True) -> forms.ChoiceField:
+    widget = forms.Select(attrs={"class": "form-select"})
+    return forms.ChoiceField(
+        label=label, choices=choices, initial=initial, help_text=help_text, widget=widget, required=required
+    )
+
+
+class ServerForm(forms.Form):
+    """`ServerForm(data, user=…, server=…)`; `values` and `roots` are formsets, `limits` is a form of its own.
+
+    `adding_row` is true when a button to add a row was pressed: the form then has one row more, and no errors.
+    `notes_for_user` says what was read into the input, such as a command line that was split.
+    """
+
+    name = _text("Name", 120, required=True)
+    slug = forms.SlugField(
+        label="Short name",
+        max_length=64,
+        required=False,
+        help_text="Used in URLs: letters, digits and hyphens. Generated from the name if empty.",
+        widget=forms.TextInput(attrs=dict(_MONO)),
+    )
+    description = _text("Description", 500)
+    transport = forms.ChoiceField(
+        label="Transport",
+        required=False,
+        choices=[("", "Detect from my input"), *TransportKind.choices],
+        help_text=FOUND_OUT,
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    url = _text(
+        "URL",
+        2000,
+        "For example https://mcp.example.com/mcp. Path and query can contain ${VARIABLES} of the worker.",
+        mono=True,
+    )
+    command = _text("Command", 1000, "A program or a full command line, such as npx -y @acme/mcp-server.", mono=True)
+    arguments = forms.CharField(
+        label="Arguments",
+        required=False,
+        strip=False,
+        max_length=100_000,
+        help_text=(
+            "One per line, without quotes. ${NAME} is a variable of this server or one that the worker provides; ${file:/path} is a file on the worker. Write $${ for a literal ${."
+        ),
+        widget=forms.Textarea(attrs={**_MONO, "rows": 4}),
+    )
+    working_directory = _text(
+        "Working directory", 1000, "Absolute path. Leave empty to use a private directory.", mono=True
+    )
+    era = _select("Protocol era", EraChoice.choices, EraChoice.AUTO)
+    connection_policy = _select("Connection", ConnectionPolicy.choices, ConnectionPolicy.ALWAYS_ON)
+    signs_in_as = _select("Identity", SignsInAs.choices, SignsInAs.SHARED, required=False)
+    worker_label = _text(
+        "Worker label",
+        60,
+        "Only workers with this label connect to this server. Leave empty for any worker.",
+        mono=True,
+    )
+    answers_sampling = _switch("Sampling", "The server can request model responses; a person answers them.")
+    answers_elicitation = _switch("Elicitation", "The server can ask a person to fill in a form or open a link.")
+    idle_timeout_seconds = _seconds("idle_timeout_seconds", "Idle time-out", 900, "Used by “Close when idle”.")
+    connect_timeout_seconds = _seconds("connect_timeout_seconds", "Connect time-out", 30, CONNECT_HELP)
+    request_timeout_seconds = _seconds(
+        "request_timeout_seconds", "Request time-out", 60, "Maximum wait without an answer or progress."
+    )
+    total_timeout_seconds = _seconds(
+        "total_timeout_seconds", "Total time-out", 1800, "Maximum duration, regardless of progress."
+    )
+    environment = _select("Environment", Environment.choices, Environment.DEVELOPMENT)
+    owner = forms.ModelChoiceField(
+        label="Owner",
+        queryset=None,
+        required=False,
+        empty_label="Nobody",
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    tags = _text("Tags", 1000, "Separated by commas.")
+    notes = forms.CharField(
+        label="Notes", required=False, widget=forms.Textarea(attrs={"class": "form-control", "rows": 4})
+    )
+    version = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, data: Any = None, *, user: Any, server: Server | None = None, **kwargs: Any) -> None:
+        self.server = server
+        self.notes_for_user: list[str] = []
+        row_prefix = next((prefix for button, prefix in ADD_ROW.items() if data is not None and button in data), "")
+        self.adding_row = bool(row_prefix)
+        data = with_another_row(data, row_prefix) if row_prefix else data
+        super().__init__(data, initial=_initial(server, user) | (kwargs.pop("initial", None) or {}), **kwargs)
+        self.fields["owner"].queryset = _people(server)
+        self.values = values.value_rows(data, server, self._blank_kind())
+        self.roots = roots.root_rows(data, server)
+        self.limits = LimitsForm(data, server.limits if server else {})
+        if self.adding_row:
+            self._clear_errors()
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether the entered command may wait for a person to confirm an installation."""
+        command = str(self["command"].value() or "").strip()
+        arguments = str(self["arguments"].value() or "").splitlines()
+        if not arguments:
+            with suppress(ValidationError):
+                command, arguments = validators.split_command_line(command)
+        return validators.asks_before_installing(command, [line for line in arguments if line.strip()])
+
+    def transport_uses(self) -> list[tuple[str, str, str]]:
+        """(value, name, when to use it) of each choice."""
+        return [(value, label, OF_TRANSPORT[value]) for value, label in self.fields["transport"].choices]
+
+    def era_uses(self) -> list[tuple[str, str, str]]:
+        return [(value, label, OF_ERA[value]) for value, label in self.fields["era"].choices]
+
+    def _clear_errors(self) -> None:
+        self.limits._errors = forms.utils.ErrorDict()
+        self.values.clear_errors()
+        self.roots.clear_errors()
+
+    def _blank_kind(self) -> ValueKind:
+        stdio = self["transport"].value() == TransportKind.STDIO or (
+            not self["url"].value() and self["command"].value()
+        )
+        return ValueKind.ENVIRONMENT if stdio else ValueKind.HEADER
+
+    def full_clean(self) -> None:
+        super().full_clean()
+        if self.adding_row:
+            self._errors = forms.utils.ErrorDict()
+
+    def is_valid(self) -> bool:
+        """Of the form and all its parts. False while rows are being added."""
+        if self.adding_row or not self.is_bound:
+            return False
+        if super().is_valid() and self.values.is_valid():
+            self._check_together()
+        for part, words in (
+            (self.values, "Correct the headers and variables."),
+            (self.roots, "Correct the roots."),
+            (self.limits, "Correct the limits."),
+        ):
+            if not part.is_valid():
+                self.add_error(None, words)
+        if self.errors and any(row["secret"].value() and row["value"].value() for row in self.values):
+            self.notes_for_user.append("Secrets are never sent back to the page. Enter new secrets again.")
+        return not self.errors
+
+    # --- what was entered ----------------------------------------------------------------------------------------
+    def clean_slug(self) -> str:
+        slug = str(self.cleaned_data["slug"]).lower()
+        validators.validate_slug(slug)
+        others = Server.objects.filter(slug=slug).exclude(pk=self.server.pk if self.server else None)
+        if slug and others.exists():
+            raise ValidationError("This short name is already in use. Choose another one.", code="unique")
+        return slug
+
+    def clean_tags(self) -> list[str]:
+        tags = list(dict.fromkeys(tag.strip() for tag in str(self.cleaned_data["tags"]).split(",") if tag.strip()))
+        validators.validate_tags(tags)
+        return tags
+
+    def clean_worker_label(self) -> str:
+        label = str(self.cleaned_data["worker_label"]).strip()
+        validators.validate_worker_label(label)
+        return label
+
+    def clean_arguments(self) -> list[str]:
+        lines = str(self.cleaned_data["arguments"]).replace("\r\n", "\n").split("\n")
+        arguments = [line for line in lines if line.strip()]
+        validators.validate_arguments(arguments)
+        return arguments
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        if not data.get("transport"):
+            self._choose_transport(data)
+        if data.get("transport") == TransportKind.STDIO:
+            self._clean_stdio(data)
+        elif data.get("transport"):
+            self._try("url", validators.url_rule(data["transport"]), data.get("url") or "")
+        if (data.get("total_timeout_seconds") or 0) < (data.get("request_timeout_seconds") or 0):
+            self.add_error("total_timeout_seconds", "Must be at least as long as the request time-out.")
+        return data
+
+    def _choose_transport(self, data: dict[str, Any]) -> None:
+        typed = data.get("url") or data.get("command") or ""
+        if not typed:
+            self.add_error("url", "Enter the server's URL or the command that starts it.")
+            return
+        suggestion = self._try("command", suggest, typed)
+        if suggestion is None:
+            return
+        data["transport"] = suggestion.transport
+        if suggestion.url:
+            data["url"] = suggestion.url
+        elif not data.get("command"):
+            data["command"], data["url"] = typed, ""
+        self.notes_for_user.append(f"Detected from your input: {suggestion.reason}")
+
+    def _clean_stdio(self, data: dict[str, Any]) -> None:
+        command = data.get("command") or ""
+        self._try("command", validators.validate_command, command)
+        if data.get("working_directory"):
+            self._try("working_directory", validators.validate_working_directory, data["working_directory"])
+        if " " in command and not data.get("arguments") and "command" not in self.errors:
+            split = self._try("command", validators.split_command_line, command)
+            if split is not None:
+                data["command"], data["arguments"] = split
+                self.notes_for_user.append("The command line was split into the command and its arguments.")
+
+    def _try(self, field: str, rule: Any, value: str) -> Any:
+        try:
+            return rule(value)
+        except ValidationError as problem:
+            self.add_error(field, problem)
+            return None
+
+    def _check_together(self) -> None:
+        self.values.check_transport(self.cleaned_data["transport"])
+        if self._points_elsewhere():
+            self.values.refuse_kept()
+
+    def _points_elsewhere(self) -> bool:
+        if self.server is None or self.cleaned_data["transport"] == TransportKind.STDIO:
+            return False
+        before = self.server.url
+        return not before or validators.origin(before) != validators.origin(self.cleaned_data["url"])
+
+    # --- to and from the domain ----------------------------------------------------------------------------------
+    def registration_data(self) -> dict[str, Any]:
+        """What `Registration.of` takes. After is_valid()."""
+        data = {name: self.cleaned_data[name] for name in (*_PLAIN, "tags", "arguments")}
+        owner = self.cleaned_data["owner"]
+        data["signs_in_as"] = data["signs_in_as"] or (self.server.signs_in_as if self.server else SignsInAs.SHARED)
+        return data | {
+            "transport": TransportKind(self.cleaned_data["transport"]),
+            "owner_id": owner.pk if owner else None,
+            "values": [row.data_for_registration() for row in self.values.rows()],
+            "roots": self.roots.roots(),
+            "limits": self.limits.overrides(),
+        }
+
+    def refuse(self, problem: ValidationError) -> None:
+        """Show what the domain refused at the field that it is about."""
+        by_field = problem.error_dict if hasattr(problem, "error_dict") else {"__all__": problem.error_list}
+        for name, errors in by_field.items():
+            known = name if name in self.fields else None
+            self.add_error("owner" if name == "owner_id" else known, list(errors))
+
+
+def _initial(server: Server | None, user: Any) -> dict[str, Any]:
+    if server is None:
+        return {"owner": user.pk if user is not None else None}
+    initial = {name: getattr(server, name) for name in _PLAIN}
+    return initial | {
+        "transport": server.transport,
+        "owner": server.owner_id,
+        "tags": ", ".join(server.tags),
+        "arguments": "\n".join(server.arguments),
+        "version": server.version,
+    }
+
+
+def _people(server: Server | None) -> Any:
+    """Active accounts, and the present owner even when that one is not."""
+    people = get_user_model()._default_manager.filter(is_active=True)
+    if server is not None and server.owner_id is not None:
+        people |= get_user_model()._default_manager.filter(pk=server.owner_id)
+    return people.order_by("username")

@@ -1,0 +1,51 @@
+"""From what was typed or pasted to a transport, with one line on when to use which."""
+
+import re
+from dataclasses import dataclass, field
+
+from servers.enums import TransportKind
+from servers.registration.forms.uses import use
+from servers.validators import split_command_line
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_WEBSOCKET = re.compile(r"wss?://", re.IGNORECASE)
+# "localhost:3000/mcp", "mcp.example.com/mcp": a host with a port or a path, and no blank.
+_HOST = re.compile(
+    r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|[a-z0-9-]+(?:\.[a-z0-9-]+)+)(?::\d{1,5})?/\S*|localhost:\d+", re.I
+)
+_LOCAL = re.compile(r"(?:localhost|127\.)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    transport: TransportKind
+    url: str = ""
+    command: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+    @property
+    def reason(self) -> str:
+        return use(self.transport)
+
+
+def transport_of(url: str) -> TransportKind:
+    """Found out at the connection, as far as the scheme leaves a choice."""
+    return TransportKind.WEBSOCKET if _WEBSOCKET.match(url) else TransportKind.AUTO_HTTP
+
+
+def suggest(text: str) -> Suggestion:
+    """Raises ValidationError when a command line's quotes do not match."""
+    text = text.strip()
+    if _URL.match(text):
+        return Suggestion(transport_of(text), url=text)
+    if _HOST.fullmatch(text):
+        scheme = "http" if _LOCAL.match(text) else "https"
+        return Suggestion(TransportKind.AUTO_HTTP, url=f"{scheme}://{text}")
+    command, arguments = split_command_line(text)
+    return Suggestion(TransportKind.STDIO, command=command, arguments=arguments)
+
+
+def suggest_transport(text: str) -> tuple[TransportKind, str]:
+    """(transport, why): a URL or a bare host means HTTP or WebSocket, anything else is a command line."""
+    suggestion = suggest(text)
+    return suggestion.transport, suggestion.reason

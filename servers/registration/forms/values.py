@@ -1,0 +1,180 @@
+"""The rows of headers and variables. A stored secret is never shown: an empty field keeps it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.forms.formsets import formset_factory
+
+from servers.enums import TransportKind, ValueKind
+from servers.models import Server, ServerValue
+from servers.registration.forms.rows import RowForm, RowFormSet
+from servers.secret import Secret
+from servers.validators import (
+    validate_header_name,
+    validate_header_value,
+    validate_variable_name,
+    validate_variable_value,
+)
+
+PREFIX = "values"
+BLANK_ROWS, MOST_ROWS = 1, 100
+_RULES = {
+    ValueKind.HEADER: (validate_header_name, validate_header_value),
+    ValueKind.ENVIRONMENT: (validate_variable_name, validate_variable_value),
+}
+_MISPLACED = {
+    ValueKind.HEADER: "stdio servers have no headers. Remove this row or change it to an environment variable.",
+    ValueKind.ENVIRONMENT: "Servers with a URL have no environment variables. Remove this row or change it to a header.",
+}
+
+
+def stored_key(kind: str, name: str) -> tuple[str, str]:
+    return str(kind), name.lower() if kind == ValueKind.HEADER else name
+
+
+class ValueForm(RowForm):
+    content_fields = ("name", "value")
+
+    kind = forms.ChoiceField(
+        choices=ValueKind.choices, label="Kind", widget=forms.Select(attrs={"class": "form-select"})
+    )
+    name = forms.CharField(
+        required=False,
+        max_length=200,
+        label="Name",
+        widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
+    )
+    value = forms.CharField(
+        required=False,
+        strip=False,
+        label="Value",
+        widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
+    )
+    secret = forms.BooleanField(
+        required=False,
+        label="Secret",
+        help_text="Stored encrypted and never shown again.",
+        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+    )
+
+    def __init__(self, *args: Any, stored: Mapping[tuple[str, str], ServerValue], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._rows = stored
+
+    def set_widget(self) -> None:
+        """After the formset has set what is initial: an empty box for a stored secret, dots for a secret."""
+        if self.stored_row is not None:
+            words = "Value needed" if self.stored_row.sealed is None else "Set. Leave empty to keep it."
+            self.fields["value"].widget.attrs["placeholder"] = words
+        if self._shows_secret():
+            # A secret that was typed and came back with an error elsewhere must be typed again.
+            self.fields["value"].widget = forms.PasswordInput(
+                attrs=self.fields["value"].widget.attrs, render_value=False
+            )
+
+    @property
+    def stored_row(self) -> ServerValue | None:
+        """The sealed row that an empty box keeps: the page says when it was set."""
+        row = self._rows.get(stored_key(self._now("kind"), self._now("name").strip()))
+        return row if row is not None and row.secret else None
+
+    def _now(self, field: str) -> str:
+        return str(self[field].value() or "")
+
+    def _shows_secret(self) -> bool:
+        return self.stored_row is not None or (self.is_bound and bool(self["secret"].value()))
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        if data.get("DELETE") or self.blank:
+            return data
+        for field, words in (("name", "Enter a name."), ("kind", "Choose one.")):
+            if not data.get(field):
+                self.add_error(field, words)
+                return data
+        check_name, check_value = _RULES[ValueKind(data["kind"])]
+        self._try("name", check_name, data["name"])
+        self._try("value", check_value, data.get("value", ""))
+        if not data.get("value"):
+            self._clean_empty(data)
+        return data
+
+    def _clean_empty(self, data: dict[str, Any]) -> None:
+        if data.get("secret") and self.stored_row is None:
+            self.add_error("value", "Enter the value.")
+        if not data.get("secret") and self.stored_row is not None:
+            self.add_error("value", "Enter the value again: stored secrets cannot be converted to plain text.")
+
+    @property
+    def keeps_secret(self) -> bool:
+        data = self.cleaned_data
+        return bool(data.get("secret") and not data.get("value") and not data.get("DELETE") and self.stored_row)
+
+    def data_for_registration(self) -> dict[str, Any]:
+        data = self.cleaned_data
+        text, secret = data["value"], data["secret"]
+        value = (Secret(text) if text else None) if secret else text
+        return {"kind": ValueKind(data["kind"]), "name": data["name"], "secret": secret, "value": value}
+
+
+class BaseValueFormSet(RowFormSet):
+    blank_kind: ValueKind = ValueKind.HEADER
+
+    def add_fields(self, form: forms.Form, index: int | None) -> None:
+        """A blank row is secret unless said otherwise: the harmless mistake."""
+        super().add_fields(form, index)
+        if index is None or index >= self.initial_form_count():
+            form.fields["kind"].initial = self.blank_kind
+            form.fields["secret"].initial = True
+        form.set_widget()
+
+    def clean(self) -> None:
+        seen: set[tuple[str, str]] = set()
+        for form in self.rows():
+            key = stored_key(form.cleaned_data.get("kind", ""), form.cleaned_data.get("name", ""))
+            if key in seen:
+                form.add_error("name", "This name is listed twice.")
+            seen.add(key)
+
+    def check_transport(self, transport: str) -> None:
+        fitting = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
+        for form in self.rows():
+            kind = form.cleaned_data.get("kind")
+            if kind and kind != fitting:
+                form.add_error("kind", _MISPLACED[ValueKind(kind)])
+
+    def refuse_kept(self) -> None:
+        """The URL points elsewhere now, and a secret belongs to the server it was entered for."""
+        for form in self.rows():
+            if form.keeps_secret:
+                form.add_error(
+                    "value", "The URL now points to another server. Enter this secret again or remove the row."
+                )
+
+
+_ValueFormSet = formset_factory(
+    ValueForm,
+    formset=BaseValueFormSet,
+    extra=BLANK_ROWS,
+    can_delete=True,
+    max_num=MOST_ROWS,
+    absolute_max=MOST_ROWS * 2,
+)
+
+
+def value_rows(data: Any, server: Server | None, kind: ValueKind) -> BaseValueFormSet:
+    """The formset, with the rows of `server` and a blank one of `kind`."""
+    stored = list(server.values.all()) if server else []
+    rows = _ValueFormSet(
+        data,
+        prefix=PREFIX,
+        initial=[_initial(row) for row in stored],
+        form_kwargs={"stored": {stored_key(row.kind, row.name): row for row in stored}},
+    )
+    rows.blank_kind = kind
+    return rows
+
+
+def _initial(row: ServerValue) -> dict[str, Any]:
+    return {"kind": row.kind, "name": row.name, "secret": row.secret, "value": "" if row.secret else row.plain}

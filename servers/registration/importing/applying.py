@@ -1,0 +1,143 @@
+"""Doing what was decided about a preview: each server by the verbs of `registration`, each in a transaction of its own."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError
+
+from servers import access
+from servers.audit.record import Actor
+from servers.configuration import Registration
+from servers.crypto import SealError
+from servers.enums import CredentialKind
+from servers.models import Server
+from servers.registration import registering
+from servers.registration.importing.document import Document
+from servers.registration.importing.entries import Entry, parse, words
+from servers.registration.importing.planning import Proposal, Verdict, match, overwriting
+from servers.registration.needed_credentials import others, used_by
+
+
+class Choice(StrEnum):
+    CREATE = "create"
+    OVERWRITE = "overwrite"
+    RENAME = "rename"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`version`: of the stored server as the preview showed it; `typed`: values by the key of their need."""
+
+    choice: Choice
+    name: str = ""
+    version: int = 0
+    typed: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one server. Fit for a page and a row: it holds no value of the file."""
+
+    name: str
+    result: str  # created, changed, unchanged, skipped, refused
+    words: str = ""
+    slug: str = ""
+    needed: list[str] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def choices(proposal: Proposal) -> list[Choice]:
+    """The possible decisions, the default first: nothing stored changes without an explicit choice."""
+    if proposal.entry.alternative and proposal.verdict == Verdict.CREATE:
+        return [Choice.SKIP, Choice.CREATE, Choice.RENAME]
+    return {
+        Verdict.CREATE: [Choice.CREATE, Choice.RENAME, Choice.SKIP],
+        Verdict.CHANGE: [Choice.SKIP, Choice.OVERWRITE, Choice.RENAME],
+        Verdict.SAME: [Choice.SKIP, Choice.RENAME],
+        Verdict.REFUSE: [Choice.SKIP],
+    }[proposal.verdict]
+
+
+def apply(
+    actor: Actor, user: Any, document: Document, proposals: list[Proposal], decisions: Mapping[int, Decision]
+) -> list[Outcome]:
+    """`proposals` of this moment; a server that was changed since the preview is refused by its version."""
+    return [
+        _outcome(actor, user, document, proposal, decisions.get(proposal.index, Decision(Choice.SKIP)))
+        for proposal in proposals
+    ]
+
+
+def _outcome(actor: Actor, user: Any, document: Document, proposal: Proposal, decision: Decision) -> Outcome:
+    name = proposal.entry.name
+    if proposal.verdict == Verdict.REFUSE:
+        return Outcome(name, "refused", " ".join(proposal.reasons))
+    if decision.choice == Choice.SKIP:
+        return Outcome(name, "unchanged" if proposal.verdict == Verdict.SAME else "skipped")
+    entry = parse(document, *document.servers[proposal.index], decision.typed)
+    if missing := entry.unmet(decision.typed):
+        return Outcome(
+            name, "refused", f"Enter the value of {', '.join(need.printed or need.label for need in missing)}."
+        )
+    given = entry.registration
+    if given is None or entry.problems:
+        return Outcome(name, "refused", " ".join(entry.problems))
+    if decision.choice == Choice.OVERWRITE and (stored := proposal.stored) is not None:
+        return _tried(name, lambda: _overwritten(actor, user, entry, stored, decision.version))
+    if decision.choice == Choice.RENAME:
+        given = replace(given, name=decision.name.strip(), slug="")
+    return _tried(name, lambda: _created(actor, user, entry, given))
+
+
+def _tried(name: str, act: Callable[[], Outcome]) -> Outcome:
+    try:
+        return act()
+    except ValidationError as problem:
+        return Outcome(name, "refused", " ".join(words(problem)))
+    except registering.Conflict as found:
+        return Outcome(name, "refused", f"{found} Check the preview again.")
+    except (access.Denied, SealError) as problem:
+        return Outcome(name, "refused", str(problem))
+    except DatabaseError:
+        return Outcome(name, "refused", "The database is not available. Nothing was saved for this server. Try again.")
+
+
+def _created(actor: Actor, user: Any, entry: Entry, given: Registration) -> Outcome:
+    if not given.slug and (other := match(given, list(access.visible_servers(user)))) is not None:
+        return Outcome(entry.name, "refused", f"{other.name} already uses this name. Choose another one.")
+    server = registering.register(actor, user, given, enabled=entry.enabled and not _waits(entry, given))
+    return _saved(entry, server, given, "created")
+
+
+def _overwritten(actor: Actor, user: Any, entry: Entry, stored: Server, version: int) -> Outcome:
+    given = overwriting(stored, entry)
+    server = registering.change(actor, user, stored, given, version)
+    return _saved(entry, server, given, "changed")
+
+
+def _needed(given: Registration) -> list[str]:
+    return [value.name for value in given.used_values() if value.needed]
+
+
+def _waits(entry: Entry, given: Registration) -> bool:
+    """For a value without which it cannot connect; a sign-in is asked for by the server itself."""
+    return bool(_needed(given) or [one for one in entry.credentials if one.kind != CredentialKind.OAUTH])
+
+
+def _saved(entry: Entry, server: Server, given: Registration, result: str) -> Outcome:
+    kept = {one.words for one in others(used_by(server))}
+    needed = [*_needed(given), *(one.words for one in entry.credentials if one.words not in kept)]
+    said = ""
+    if needed and result == "changed":
+        said = "Enter the missing values in its settings before it can connect."
+    elif _waits(entry, given):
+        said = "Imported disabled. Enter the missing values in its settings, then enable it."
+    elif not entry.enabled and result == "created":
+        said = "Disabled in the file."
+    return Outcome(entry.name, result, said, server.slug, needed)

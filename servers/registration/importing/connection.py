@@ -1,0 +1,159 @@
+"""How an entry is reached: command or URL, and the transport that its words mean."""
+
+import re
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+from servers.enums import TransportKind
+from servers.registration.importing.reading import Reading, as_text, folded, short
+from servers.validators import secret_arguments, split_command_line
+
+_KINDS = {
+    "stdio": TransportKind.STDIO,
+    "local": TransportKind.STDIO,
+    "command": TransportKind.STDIO,
+    "process": TransportKind.STDIO,
+    "http": TransportKind.AUTO_HTTP,
+    "remote": TransportKind.AUTO_HTTP,
+    "autohttp": TransportKind.AUTO_HTTP,
+    "streamablehttp": TransportKind.STREAMABLE_HTTP,
+    "httpstream": TransportKind.STREAMABLE_HTTP,
+    "streaminghttp": TransportKind.STREAMABLE_HTTP,
+    "streamable": TransportKind.STREAMABLE_HTTP,
+    "sse": TransportKind.HTTP_SSE,
+    "httpsse": TransportKind.HTTP_SSE,
+    "ws": TransportKind.WEBSOCKET,
+    "websocket": TransportKind.WEBSOCKET,
+}
+_IN_CLEAR = (
+    "An argument looks like a secret. Arguments are stored in plain text and visible to everyone who can view this "
+    "server: use an environment variable if the program accepts one, or a reference such as ${MCP_TOKEN}."
+)
+# What a command line begins with where only its arguments stand apart.
+_LAUNCHERS = frozenset(
+    {
+        "npx",
+        "uvx",
+        "uv",
+        "node",
+        "bunx",
+        "bun",
+        "deno",
+        "pnpm",
+        "yarn",
+        "python",
+        "python3",
+        "docker",
+        "podman",
+        "dnx",
+        "pipx",
+    }
+)
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+# What comes before the path: all of it where a placeholder stands for the beginning.
+_PLACE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:\$\{[^{}]*\}|[^/?#])*")
+
+
+def connection(reading: Reading) -> dict[str, Any]:
+    """Columns of a registration. `transport` is absent where the entry leaves it open between those of HTTP."""
+    kind = _kind(reading)
+    command, arguments = _command(reading)
+    url = reading.text("url", "serverUrl", "endpoint", "uri")
+    http_url = reading.text("httpUrl")
+    if kind is None and command and (url or http_url):
+        reading.problems.append("Both a command and a URL are set. Remove one, or set “type”.")
+    if kind is TransportKind.STDIO or (kind is None and command):
+        return _stdio(reading, command, arguments)
+    if kind is None and not (url or http_url):
+        reading.problems.append(
+            "An extension of Zed starts this server. Enter the command that it runs."
+            if reading.take("settings") is not None
+            else "Neither a command nor a URL is set."
+        )
+    return _behind_url(reading, kind, url, http_url)
+
+
+def _kind(reading: Reading) -> TransportKind | None:
+    said = reading.text("type", "transport", "transportType")
+    if not said or folded(said) in ("mcp", "auto", "custom"):
+        return None
+    kind = _KINDS.get(folded(said))
+    if kind is None:
+        reading.problems.append(f"“{short(said)}” is not a transport. Use stdio, http, streamable-http, sse or ws.")
+    return kind
+
+
+def _command(reading: Reading) -> tuple[str, list[str]]:
+    given = reading.take("command", "cmd")
+    arguments = reading.texts("args", "arguments")
+    words = [as_text(word) or "" for word in given] if isinstance(given, list) else [given or ""]
+    if not all(isinstance(word, str) for word in words):
+        reading.problems.append("command must be a string.")
+        return "", arguments
+    return words[0] if words else "", words[1:] + arguments
+
+
+def _stdio(reading: Reading, command: str, arguments: list[str]) -> dict[str, Any]:
+    if " " in command.strip() and (not arguments or command.split()[0] in _LAUNCHERS):
+        command, first = _split(reading, command)
+        arguments = first + arguments
+    if command.lower().removesuffix(".exe") == "cmd" and arguments and arguments[0].lower() == "/c" and arguments[1:]:
+        reading.notes.append("“cmd /c” is only needed on Windows and was removed.")
+        command, arguments = arguments[1], arguments[2:]
+    if secret_arguments(arguments):
+        reading.notes.append(_IN_CLEAR)
+    if any(text.startswith("~/") for text in (command, *arguments)):
+        reading.notes.append("“~” is not expanded: write the absolute path.")
+    script = command.rpartition("/")[2] in _SHELLS and "-c" in arguments and not reading.is_own
+    return {
+        "transport": TransportKind.STDIO,
+        "command": reading.plain(command, "command"),
+        "arguments": [
+            _escaped(argument) if script else reading.kept(argument, f"argument {index + 1}")
+            for index, argument in enumerate(arguments)
+        ],
+        "working_directory": _directory(reading, reading.text("cwd", "workingDirectory")),
+    }
+
+
+def _directory(reading: Reading, path: str) -> str:
+    if path and not path.startswith(("/", "${")):  # of the project that an editor has open
+        need = reading.need("working directory", "working directory", required=True, printed=path)
+        return reading.typed.get(need.key, path)
+    return reading.kept(path, "working directory")
+
+
+def _escaped(script: str) -> str:
+    """`${NAME}` is for the shell, which finds it among the server's variables."""
+    return re.sub(r"(?<!\$)\$\{", "$${", script)
+
+
+def _split(reading: Reading, command: str) -> tuple[str, list[str]]:
+    try:
+        split = split_command_line(command)
+    except ValidationError:
+        reading.problems.append("The command line has unmatched quotes.")
+        return command, []
+    reading.notes.append("The command line was split into the command and its arguments.")
+    return split
+
+
+def _behind_url(reading: Reading, kind: TransportKind | None, url: str, http_url: str) -> dict[str, Any]:
+    columns: dict[str, Any] = {"url": _url(reading, (url or http_url).strip())}
+    if "@" in columns["url"].partition("?")[0].partition("#")[0]:
+        # The parser of URLs quotes what it cannot read, and here that may be a password.
+        reading.problems.append("Move the user name and password from the URL to a header, which is stored encrypted.")
+        columns["url"] = ""
+    if kind is not None:
+        columns["transport"] = kind
+    elif http_url and not url:
+        columns["transport"] = TransportKind.STREAMABLE_HTTP
+    return columns
+
+
+def _url(reading: Reading, url: str) -> str:
+    """References stay in path and query; scheme, host and port are needed here, since secrets are bound to them."""
+    place = _PLACE.match(url)
+    end = place.end() if place else 0
+    return reading.plain(url[:end], "URL") + reading.kept(url[end:], "URL")

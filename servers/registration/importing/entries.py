@@ -1,0 +1,186 @@
+"""One server of a configuration, as a registration; with what is wrong with it, left out of it, or needed for it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+from servers.configuration import COLUMNS, Registration
+from servers.enums import TransportKind
+from servers.models import Server
+from servers.registration.checking import check
+from servers.registration.importing.connection import connection
+from servers.registration.importing.document import Document
+from servers.registration.importing.given_values import given_values
+from servers.registration.importing.own import own_columns, own_credentials
+from servers.registration.importing.reading import Need, Reading, short
+from servers.registration.importing.registry import About
+from servers.registration.importing.text import Pairs
+from servers.registration.needed_credentials import Needed
+
+_NO_LIMIT, _LONGEST_NAME = 2**31, 120
+# Of other clients: who approves what is decided elsewhere here.
+_UNUSED = (
+    *(
+        "alwaysAllow",
+        "autoApprove",
+        "$schema",
+        "name",
+        "id",
+        "label",
+        "serverLabel",
+        "source",
+        "trust",
+        "requireApproval",
+    ),
+    *("bundled", "icon", "gallery"),
+)
+# Objects that hold the connection in some clients: Zed's command, Continue's transport, Goose's config.
+_NESTED = ("command", "transport", "config")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`stated`: the columns that the file speaks of; the others keep what is stored when a server is overwritten."""
+
+    name: str
+    registration: Registration | None = None
+    stated: frozenset[str] = frozenset()
+    enabled: bool = True
+    alternative: bool = False
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
+    credentials: tuple[Needed, ...] = ()
+
+    def unmet(self, typed: Mapping[str, str]) -> list[Need]:
+        """Needed values without which it cannot be registered."""
+        return [need for need in self.needs if need.required and need.key not in typed]
+
+
+def parse(document: Document, name: str, raw: Any, typed: Mapping[str, str] | None = None) -> Entry:
+    """`typed`: the values that were entered, by the key of their need."""
+    if len(name) > _LONGEST_NAME:
+        return Entry(short(name), problems=(f"The name has more than {_LONGEST_NAME} characters.",))
+    if name in document.doubles:
+        return Entry(name, problems=(f"“{short(name)}” is defined twice in this file. Remove one.",))
+    if not isinstance(raw, dict):
+        return Entry(name, problems=("This is not an object with a command or a URL.",))
+    if problem := _unreadable(name, raw):
+        return Entry(name, problems=(problem,))
+    about = document.about.get(name, About())
+    if about.problem:
+        return Entry(name, problems=(about.problem,), notes=about.notes, alternative=about.alternative)
+    reading = Reading(_flat(raw), document.inputs, typed or {})
+    reading.notes += about.notes
+    return replace(_entry(name, reading), alternative=about.alternative)
+
+
+def _flat(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    flat = Pairs(raw)
+    doubles = list(raw.doubles) if isinstance(raw, Pairs) else []
+    for key in _NESTED:
+        inner = flat.get(key)
+        if isinstance(inner, dict):
+            doubles += inner.doubles if isinstance(inner, Pairs) else ()
+            del flat[key]
+            path = {"command": inner["path"]} if "path" in inner and "command" not in inner else {}
+            flat |= {name: value for name, value in inner.items() if name != "path"} | path
+    flat.doubles = tuple(dict.fromkeys(doubles))
+    return flat
+
+
+def _entry(name: str, reading: Reading) -> Entry:
+    columns = connection(reading) | _times(reading)
+    own, secrets = own_columns(reading)
+    columns |= own
+    credentials = own_credentials(reading)
+    stated = frozenset(columns)
+    columns.setdefault("transport", _open_transport(columns.get("url", "")))
+    enabled = _enabled(reading)
+    columns = {"name": name.strip(), **columns}
+    if description := reading.text("description"):
+        columns.setdefault("description", description)
+        stated |= {"description"}
+    values = given_values(reading, columns["transport"], secrets) if not reading.problems else []
+    reading.take(*_UNUSED)
+    if left := reading.leftovers():
+        reading.notes.append(f"Not imported: {', '.join(left)}.")
+    registration = Registration(**columns, values=values) if not reading.problems else None
+    notes, needs = _once(reading.notes), tuple(reading.needs.values())
+    entry = Entry(name, registration, stated, enabled, notes=notes, needs=needs, credentials=credentials)
+    problems = reading.problems or ([] if entry.unmet(reading.typed) else faults(entry.registration))
+    return replace(entry, problems=_once(problems))
+
+
+def faults(registration: Registration | None) -> list[str]:
+    """What the rules of a registration say, in words."""
+    if registration is None:
+        return []
+    try:
+        check(registration)
+        Server(**registration.columns()).clean_fields(exclude=[*(_other_columns()), "slug", "owner"])
+    except ValidationError as problem:
+        return words(problem)
+    return []
+
+
+def words(problem: ValidationError) -> list[str]:
+    if not hasattr(problem, "error_dict"):
+        return list(problem.messages)
+    return [f"{_label(name)}{text}" for name, texts in problem.message_dict.items() for text in texts]
+
+
+def _label(name: str) -> str:
+    return "" if name in ("__all__", "values", "url") else f"{name.replace('_', ' ').capitalize()}: "
+
+
+def _other_columns() -> set[str]:
+    return {field.name for field in Server._meta.fields} - set(COLUMNS)
+
+
+def _unreadable(name: str, raw: Mapping[str, Any]) -> str:
+    """Characters that no database column holds: NUL, and halves of a surrogate pair."""
+    try:
+        whole = json.dumps([name, raw])
+    except (TypeError, ValueError):
+        return "It contains a value that is not text, a number or a list."  # TOML knows dates
+    if "\\u0000" in whole:
+        return "It contains a NUL character."
+    try:
+        json.dumps([name, raw], ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "It contains invalid Unicode."
+    return ""
+
+
+def _times(reading: Reading) -> dict[str, Any]:
+    """Codex writes its units. A bare `timeout` is milliseconds for some clients and seconds for others: left out."""
+    columns = {}
+    for column, key, unit in (
+        ("connect_timeout_seconds", "startupTimeoutSec", 1),
+        ("connect_timeout_seconds", "startupTimeoutMs", 1_000),
+        ("request_timeout_seconds", "toolTimeoutSec", 1),
+    ):
+        found = reading.take(key)
+        if isinstance(found, int | float) and 0 < found < _NO_LIMIT:
+            columns[column] = max(1, round(found / unit))
+    if columns.get("request_timeout_seconds", 0) > Registration.total_timeout_seconds:
+        columns["total_timeout_seconds"] = columns["request_timeout_seconds"]
+    return columns
+
+
+def _enabled(reading: Reading) -> bool:
+    disabled, enabled = reading.flag("disabled"), reading.flag("enabled", "isActive")
+    return not disabled and enabled is not False
+
+
+def _open_transport(url: str) -> TransportKind:
+    is_socket = url.lower().startswith(("ws://", "wss://"))
+    return TransportKind.WEBSOCKET if is_socket else TransportKind.AUTO_HTTP
+
+
+def _once(lines: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(lines))

@@ -1,0 +1,121 @@
+"""The forms of an import: the text of a configuration, what is decided about each server in it; and of an export."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.core.files.uploadedfile import UploadedFile
+
+from servers.models import Server
+from servers.registration.exporting import Form
+from servers.registration.importing.applying import Choice, Decision, choices
+from servers.registration.importing.document import MAX_BYTES, Document, read
+from servers.registration.importing.planning import Proposal
+
+_TOO_LARGE = "At most 1 MiB. Remove everything except the servers."
+
+
+class ImportForm(forms.Form):
+    """`document` after is_valid(). The text is never sent back to the page: it may hold secrets."""
+
+    text = forms.CharField(
+        label="Configuration",
+        required=False,
+        strip=False,
+        help_text="JSON, TOML or YAML: the whole file, the part with the servers, or the section of a README. Comments are allowed.",
+        widget=forms.Textarea(
+            attrs={"class": "form-control mono", "rows": 14, "spellcheck": "false", "autocomplete": "off"}
+        ),
+    )
+    file = forms.FileField(
+        label="Or a file",
+        required=False,
+        max_length=255,
+        help_text="At most 1 MiB.",
+        widget=forms.FileInput(
+            attrs={"class": "form-control", "accept": ".json,.jsonc,.json5,.toml,.yaml,.yml,.md,.txt"}
+        ),
+    )
+    document: Document
+    source = ""
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        upload, text = data.get("file"), data.get("text") or ""
+        if upload and text.strip():
+            raise ValidationError("Paste a configuration or choose a file, not both.", code="both")
+        if self.errors:
+            return data
+        self.source = _decoded(upload) if upload else text
+        try:
+            self.document = read(self.source)
+        except ValidationError as problem:
+            self.add_error("file" if upload else "text", problem)
+        return data
+
+    def as_asked(self) -> "ImportForm":
+        """The form as it goes back to the page: with its errors and without the text."""
+        if self.is_bound:
+            self.data = {}  # type: ignore[assignment]  # any mapping will do; the errors are found already
+        return self
+
+
+def _decoded(upload: UploadedFile) -> str:
+    if upload.size is None or upload.size > MAX_BYTES:
+        raise ValidationError({"file": _TOO_LARGE})
+    try:
+        return upload.read().decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValidationError({"file": "This file is not UTF-8 text."}) from None
+
+
+# --- decisions ---------------------------------------------------------------------------------------------------------
+def decisions(data: Mapping[str, Any], proposals: list[Proposal]) -> dict[int, Decision]:
+    """What was posted, as far as each server leaves the choice; anything else is the harmless default."""
+    return {proposal.index: _decision(data, proposal) for proposal in proposals}
+
+
+def _decision(data: Mapping[str, Any], proposal: Proposal) -> Decision:
+    index, allowed = proposal.index, choices(proposal)
+    chosen = str(data.get(f"choice-{index}", ""))
+    choice = Choice(chosen) if chosen in allowed else Choice.SKIP
+    version = str(data.get(f"version-{index}", ""))
+    typed = {
+        need.key: text
+        for number, need in enumerate(proposal.entry.needs)
+        if (text := str(data.get(f"value-{index}-{number}", "")))
+    }
+    number = int(version) if version.isascii() and version.isdigit() and len(version) < 10 else 0
+    return Decision(choice, str(data.get(f"name-{index}", "")), number, typed)
+
+
+# --- export ------------------------------------------------------------------------------------------------------------
+class ExportForm(forms.Form):
+    form = forms.ChoiceField(
+        label="Form",
+        choices=[
+            (Form.MCP_SERVERS.value, "mcpServers: Claude, Cursor, Windsurf and most others"),
+            (Form.VS_CODE.value, "VS Code: servers, with inputs for the secrets"),
+        ],
+        initial=Form.MCP_SERVERS.value,
+        widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
+    )
+    own = forms.BooleanField(
+        label="With what only mcpadmin knows",
+        required=False,
+        initial=True,
+        help_text="Tags, notes, limits, time-outs and the rest, in a member “mcpadmin” that other clients pass over.",
+        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+    )
+    servers = forms.ModelMultipleChoiceField(
+        label="Servers",
+        queryset=Server.objects.none(),
+        to_field_name="slug",
+        error_messages={"required": "Choose at least one server."},
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+    )
+
+    def __init__(self, data: Any = None, *, servers: Any) -> None:
+        super().__init__(data, initial={"servers": [server.slug for server in servers]})
+        self.fields["servers"].queryset = servers

@@ -1,0 +1,73 @@
+"""Headers and environment variables of an entry: which are sealed, which are references, which are needed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from servers.configuration import ValueInput
+from servers.enums import TransportKind, ValueKind
+from servers.registration.importing.reading import Reading, as_text, short
+from servers.secret import Secret
+from servers.validators import holds_secret, looks_like_token, looks_secret, references, without_references
+
+_WORDS = {ValueKind.HEADER: "header", ValueKind.ENVIRONMENT: "variable"}
+
+
+def given_values(reading: Reading, transport: TransportKind, named: list[str]) -> list[ValueInput]:
+    """`named`: headers and variables whose secrets the file leaves out on purpose."""
+    kind = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
+    given = {ValueKind.HEADER: dict(_headers(reading)), ValueKind.ENVIRONMENT: dict(_variables(reading))}
+    other = ValueKind.HEADER if kind == ValueKind.ENVIRONMENT else ValueKind.ENVIRONMENT
+    if given[other]:
+        reading.notes.append(f"Its {_WORDS[other]}s are ignored: this transport does not use them.")
+    named = [*named, *(name for name in reading.texts("envKeys") if name not in given[kind])]
+    missing = {name: "" for name in named if name not in given[kind]}
+    return [_value(reading, kind, name, text, name in named) for name, text in (given[kind] | missing).items()]
+
+
+# --- where they stand --------------------------------------------------------------------------------------------------
+def _headers(reading: Reading) -> Iterator[tuple[str, str]]:
+    yield from _texts(reading, reading.mapping("headers", "httpHeaders", "requestHeaders"))
+    if (options := reading.mapping("requestOptions")).get("headers"):
+        headers = options["headers"] if isinstance(options["headers"], dict) else {}
+        yield from _texts(reading, headers)
+    for name, variable in _texts(reading, reading.mapping("envHttpHeaders")):
+        yield name, f"${{{variable}}}"
+    if variable := reading.text("bearerTokenEnvVar"):
+        yield "Authorization", f"Bearer ${{{variable}}}"
+
+
+def _variables(reading: Reading) -> Iterator[tuple[str, str]]:
+    if reading.take("envFile"):
+        reading.notes.append("envFile is not supported. Enter its variables after the import.")
+    for variable in reading.texts("envVars"):
+        yield variable, f"${{{variable}}}"
+    yield from _texts(reading, reading.mapping("env", "environment", "envs"))
+
+
+def _texts(reading: Reading, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in given.items():
+        text = as_text(value)
+        if text is None:
+            reading.problems.append(f"The value of {short(name)} must be a string.")
+        else:
+            yield name, text
+
+
+# --- what they are -----------------------------------------------------------------------------------------------------
+def _value(reading: Reading, kind: ValueKind, name: str, text: str, left_out: bool) -> ValueInput:
+    if left_out or (looks_secret(name) and not text.strip()):
+        return _entered(reading, kind, name)
+    filled, needs = reading.filled(text, f"{_WORDS[kind]} {short(name)}", name=name)
+    if any(need.key not in reading.typed for need in needs):
+        return ValueInput(kind, name, secret=True, value=None, needed=True)
+    if references(filled):
+        secret = looks_like_token(without_references(filled)) or any(need.secret for need in needs)
+    else:
+        secret = holds_secret(name, filled) or any(need.secret for need in needs)
+    return ValueInput(kind, name, secret, Secret(filled) if secret else filled)
+
+
+def _entered(reading: Reading, kind: ValueKind, name: str) -> ValueInput:
+    need = reading.need(f"value:{name}", f"{_WORDS[kind]} {short(name)}", secret=True)
+    text = reading.typed.get(need.key)
+    return ValueInput(kind, name, True, Secret(text) if text else None, needed=not text)

@@ -1,0 +1,106 @@
+"""The member `mcpadmin` of an entry: what only mcpadmin knows of a server, as `exporting` writes it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.contrib.auth import get_user_model
+
+from servers.enums import ConnectionPolicy, CredentialKind, Environment, EraChoice, SignsInAs, TransportKind
+from servers.registration.importing.reading import Reading, short
+from servers.registration.needed_credentials import Needed
+from servers.validators import TIMES
+
+KEY = "mcpadmin"
+SECRETS, OWNER, CREDENTIALS = "secrets", "owner", "credentials"
+_MOST_CREDENTIALS, _FACT_CHARS = 20, 300
+_NEEDED_KINDS = [
+    kind for kind in CredentialKind if kind.fetches_tokens or kind in (CredentialKind.OAUTH, CredentialKind.CERTIFICATE)
+]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _is_roots(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(root, dict) and root.keys() <= {"uri", "name"} and is_texts(list(root.values())) for root in value
+    )
+
+
+def is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_limits(value: Any) -> bool:
+    return isinstance(value, dict) and all(_is_number(number) for number in value.values())
+
+
+def _one_of(choices: type[Any]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in choices.values
+
+
+_RULES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("name", "slug", "description", "notes", "worker_label"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("answers_sampling", "answers_elicitation"), lambda value: isinstance(value, bool)),
+    **dict.fromkeys(TIMES, _is_number),
+    "transport": _one_of(TransportKind),
+    "environment": _one_of(Environment),
+    "era": _one_of(EraChoice),
+    "connection_policy": _one_of(ConnectionPolicy),
+    "signs_in_as": _one_of(SignsInAs),
+    "tags": is_texts,
+    "roots": _is_roots,
+    "limits": _is_limits,
+}
+
+
+def own_columns(reading: Reading) -> tuple[dict[str, Any], list[str]]:
+    """(columns of a registration, names of the secrets that were left out)"""
+    given = reading.mapping(KEY)
+    secrets = given.get(SECRETS, [])
+    if not is_texts(secrets):
+        reading.problems.append(f"{KEY}.{SECRETS} must be a list of names.")
+        secrets = []
+    columns = {name: _checked(reading, name, value) for name, value in given.items() if name in _RULES}
+    if unknown := given.keys() - _RULES.keys() - {SECRETS, OWNER, CREDENTIALS}:
+        reading.notes.append(f"Not imported: {', '.join(f'{KEY}.{short(name)}' for name in sorted(unknown))}.")
+    return columns | _owner(reading, given), secrets
+
+
+def own_credentials(reading: Reading) -> tuple[Needed, ...]:
+    """What the exported server used to authenticate besides headers and variables: must be set up again here."""
+    given = reading.mapping(KEY).get(CREDENTIALS, [])
+    found = [_needed(item) for item in given] if isinstance(given, list) else [None]
+    if None in found or len(found) > _MOST_CREDENTIALS:
+        reading.problems.append(f"{KEY}.{CREDENTIALS} has an unexpected value.")
+        return ()
+    return tuple(item for item in found if item is not None)
+
+
+def _needed(item: Any) -> Needed | None:
+    facts = dict(item) if isinstance(item, dict) else {}
+    if not facts.keys() <= {"kind", "issuer", "client", "scopes"} or not is_texts(list(facts.values())):
+        return None
+    if facts.get("kind") not in _NEEDED_KINDS or any(len(fact) > _FACT_CHARS for fact in facts.values()):
+        return None
+    return Needed(**facts | {"kind": CredentialKind(facts["kind"])})
+
+
+def _checked(reading: Reading, name: str, value: Any) -> Any:
+    if not _RULES[name](value):
+        reading.problems.append(f"{KEY}.{name} has an unexpected value.")
+    if name == "roots" and _RULES[name](value):
+        return [{"uri": root.get("uri", ""), "name": root.get("name", "")} for root in value]
+    return value
+
+
+def _owner(reading: Reading, given: Mapping[str, Any]) -> dict[str, int]:
+    name = given.get(OWNER)
+    if not isinstance(name, str) or not name:
+        return {}
+    user = get_user_model()._default_manager.filter(username=name).first()
+    if user is None:
+        reading.notes.append(f"The owner {short(name)} has no account here.")
+        return {}
+    return {"owner_id": user.pk}

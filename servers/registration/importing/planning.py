@@ -1,0 +1,146 @@
+"""What an import would do: for each server of the file created, changed field by field, unchanged, or refused and why."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from django.utils.text import slugify
+
+from servers import access
+from servers.configuration import Registration, ValueInput
+from servers.enums import TransportKind
+from servers.models import Server, ServerValue
+from servers.registration.differences import Difference, differences
+from servers.registration.importing.document import Document
+from servers.registration.importing.entries import Entry, faults, parse
+from servers.registration.values import secrets_to_reenter, stored_values
+from servers.validators import secret_arguments
+
+_OF_STDIO = ("command", "arguments", "working_directory")
+HIDDEN = "…"
+
+
+class Verdict(StrEnum):
+    CREATE = "create"
+    CHANGE = "change"
+    SAME = "same"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """`registration`: what would be stored under the server's own name; None when it is refused."""
+
+    index: int
+    entry: Entry
+    verdict: Verdict
+    registration: Registration | None = None
+    stored: Server | None = None
+    differences: list[Difference] = field(default_factory=list)
+    reasons: tuple[str, ...] = ()
+
+
+def plan(user: Any, document: Document) -> list[Proposal]:
+    stored = list(access.visible_servers(user))
+    proposals: list[Proposal] = []
+    taken: set[str] = set()
+    for index, (name, raw) in enumerate(document.servers):
+        entry = parse(document, name, raw)
+        proposals.append(_proposal(user, index, entry, stored, taken))
+        taken.add(name.strip().casefold())
+    return proposals
+
+
+def _proposal(user: Any, index: int, entry: Entry, stored: list[Server], taken: set[str]) -> Proposal:
+    if entry.registration is None or entry.problems:
+        return Proposal(index, entry, Verdict.REFUSE, reasons=entry.problems)
+    if entry.name.strip().casefold() in taken:
+        return Proposal(index, entry, Verdict.REFUSE, reasons=("Another server in this file has the same name.",))
+    server = match(entry.registration, stored)
+    if missing := _lacking(user, entry.registration.transport, server):
+        return Proposal(index, entry, Verdict.REFUSE, entry.registration, server, reasons=(missing,))
+    if server is None:
+        return Proposal(index, entry, Verdict.CREATE, entry.registration)
+    return _conflict(index, entry, server)
+
+
+def _conflict(index: int, entry: Entry, server: Server) -> Proposal:
+    registration = overwriting(server, entry)
+    if reasons := () if entry.unmet({}) else tuple(faults(registration)):
+        return Proposal(index, entry, Verdict.REFUSE, registration, server, reasons=reasons)
+    found = [_masked(difference) for difference in differences(server, registration)]
+    return Proposal(index, entry, Verdict.CHANGE if found else Verdict.SAME, registration, server, found)
+
+
+def match(registration: Registration, stored: list[Server]) -> Server | None:
+    """The server that this one would replace: of its short name, of the same name in any case, or of the short name it
+    would get."""
+    name = registration.name.casefold()
+    rules: list[Callable[[Server], bool]] = [
+        lambda server: server.slug == registration.slug,
+        lambda server: server.name.casefold() == name,
+        lambda server: server.slug == slugify(registration.name),
+    ]
+    return next((server for rule in rules for server in stored if rule(server)), None)
+
+
+def _lacking(user: Any, transport: str, server: Server | None) -> str:
+    """In words. The verbs ask once more, and write a refusal down."""
+    for right in ["change" if server else "add", *(["manage_stdio"] if transport == TransportKind.STDIO else [])]:
+        try:
+            access.require(user, right)
+        except access.Denied as denied:
+            return str(denied)
+    return ""
+
+
+# --- overwriting -------------------------------------------------------------------------------------------------------
+def overwriting(server: Server, entry: Entry) -> Registration:
+    """What the file states, over what is stored; headers and variables are those of the file alone."""
+    given = entry.registration
+    if given is None:
+        raise ValueError("a refused entry is not stored")
+    kept = Registration.of_server(server)
+    columns = {name: getattr(given, name) for name in _overwritten(kept, entry)}
+    rows = stored_values(server)
+    merged = replace(kept, **columns, values=[_kept_secret(rows.get(value.key), value) for value in given.values])
+    lost = set(secrets_to_reenter(server, merged))
+    values = [replace(value, needed=True) if value.name in lost else value for value in merged.values]
+    return replace(merged, values=values)
+
+
+def _overwritten(kept: Registration, entry: Entry) -> set[str]:
+    given = entry.registration
+    names = set(entry.stated)
+    if given is not None and given.transport == TransportKind.STDIO:
+        return names | set(_OF_STDIO) | {"transport"}
+    same_family = kept.transport != TransportKind.STDIO and _is_socket(kept) == _is_socket(given)
+    return names | {"url"} | (set() if same_family else {"transport"})
+
+
+def _is_socket(registration: Registration | None) -> bool:
+    return registration is not None and registration.transport == TransportKind.WEBSOCKET
+
+
+def _kept_secret(row: ServerValue | None, value: ValueInput) -> ValueInput:
+    """The file leaves a secret out that is stored here: it stays."""
+    is_here = row is not None and row.secret and row.sealed is not None
+    return replace(value, needed=False) if value.needed and is_here else value
+
+
+# --- for the page ------------------------------------------------------------------------------------------------------
+def _masked(difference: Difference) -> Difference:
+    if difference.name != "arguments":
+        return difference
+    current, yours = (masked_arguments(text.split("\n")) for text in (difference.current, difference.yours))
+    return replace(difference, current="\n".join(current), yours="\n".join(yours))
+
+
+def masked_arguments(arguments: list[str]) -> list[str]:
+    secret = secret_arguments(arguments)
+    return [HIDDEN if index in secret else argument for index, argument in enumerate(arguments)]
+
+
+def counts(proposals: list[Proposal]) -> Mapping[Verdict, int]:
+    return {verdict: sum(proposal.verdict == verdict for proposal in proposals) for verdict in Verdict}

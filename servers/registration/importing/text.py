@@ -1,0 +1,258 @@
+"""From text to objects: JSON, JSON with comments, JSON5, TOML and YAML, with the prose of a README around them.
+
+Each parser is bounded: strict JSON and JSON with comments read up to `MAX_BYTES`, the slower ones less. Names that
+occur twice in one object are kept in `Pairs.doubles`: which of the two is meant is unknowable.
+"""
+
+import json
+import re
+import textwrap
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import json5
+import yaml
+from django.core.exceptions import ValidationError
+
+MAX_BYTES = 1_048_576
+#: YAML and TOML are read by slower parsers
+MAX_BYTES_SLOW = 65_536
+#: the parser of JSON5 takes 40 microseconds a character
+MAX_BYTES_JSON5 = 16_384
+MAX_BLOCKS = 50
+_MAX_DEPTH = 64
+#: a dotted TOML key costs the square of its parts
+_MAX_DOTS = 1_000
+_POSITION = re.compile(r"<string>:(\d+) .* column (\d+)", re.DOTALL)
+_FRAGMENT = re.compile(r'"[^"\n]{1,500}"\s*:')
+_FENCE = re.compile(r"[ \t>]*(?:[-*+]|\d{1,3}\.)?[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)")
+_SHELL = frozenset({"bash", "sh", "shell", "console", "zsh", "powershell", "ps1", "bat", "cmd", "diff", "python", "py"})
+# An object as the argument of a command, such as `code --add-mcp '{…}'`.
+_IN_COMMAND = re.compile(r"[\w./-]+ [^\n{]{0,300}?['\"](?=\{\s*\")")
+_OBJECT = re.compile(r"^[ \t>]*(?=[{\[])", re.MULTILINE)
+_TABLE = re.compile(r"^\[\[?[\w.\"' -]+\]\]?[ \t]*(?:#.*)?$", re.MULTILINE)
+_SETTING = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*[\w.\"' -]+=")
+_NEXT = re.compile(r"[\s,;]*(?=[{\[])")
+# Outside of strings: comments, an ellipsis for "and so on", punctuation. Each alternative takes what it has seen, closed or
+# not, so that no text is gone over twice.
+_JSONC = re.compile(
+    r'(?P<string>"(?:[^"\\\n]|\\[^\n])*"?)|(?P<comment>//[^\n]*|\#[^\n]*|/\*.*?(?:\*/|\Z))|(?P<dots>\.{3}|…)'
+    r"|(?P<blank>\s+)|(?P<other>[^\"/#.…\s,{}\[\]]+|.)",
+    re.DOTALL,
+)
+
+
+class Pairs(dict[str, Any]):
+    """An object of the document."""
+
+    doubles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """`beside`: more text stands before or after the value."""
+
+    value: Any
+    beside: bool = False
+
+
+def parts(text: str) -> Iterator[Part]:
+    """The values that may be configurations: of the whole text, or of each code block in it. Raises ValidationError
+    where the whole text is one value and is broken; a code block that cannot be read is passed over."""
+    blocks = _blocks(text) if "```" in text or "~~~" in text else []
+    if not blocks:
+        yield from _parsed(text, MAX_BYTES_JSON5)
+        return
+    broken: ValidationError | None = None
+    read, slow, quick = False, MAX_BYTES_SLOW, MAX_BYTES_JSON5
+    for block in blocks[:MAX_BLOCKS]:
+        if not _is_json(block):
+            slow -= len(block)
+        try:
+            if slow < 0:
+                raise ValidationError("The code blocks that are not JSON have more than 64 KiB together.", code="size")
+            for part in _parsed(block, quick):
+                yield Part(part.value, beside=True)
+            read = True
+        except ValidationError as problem:
+            broken = broken or problem
+            quick -= len(block)
+    if not read and broken is not None:
+        raise broken
+
+
+def _blocks(text: str) -> list[str]:
+    """The code blocks of Markdown that are no commands."""
+    found: list[str] = []
+    fence, lines, keep = "", [], False
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if not fence and mark:
+            fence, lines, keep = mark[1], [], mark[2].lower() not in _SHELL
+        elif fence and line.strip(" \t>").startswith(fence) and not line.strip(" \t>").strip(fence[0]):
+            if keep and (block := textwrap.dedent("\n".join(lines)).strip()):
+                found.append(block)
+            fence = ""
+        elif fence:
+            lines.append(line)
+    return found
+
+
+def _is_json(text: str) -> bool:
+    return text[0] in "{/[" or bool(_FRAGMENT.match(text))
+
+
+def _parsed(text: str, quick: int) -> list[Part]:
+    try:
+        if text[0] in "{/" or re.match(r"\[\s*[{\]]", text):
+            return _json(text, quick)
+        if _FRAGMENT.match(text):  # copied from inside of a file
+            return _json("{" + text.rstrip().rstrip(",") + "}", quick)
+        if _SETTING.match(text):
+            return [Part(_toml(text))]
+        if (table := _TABLE.search(text)) is not None:
+            return [Part(_toml(text[table.start() :]), beside=bool(table.start()))]
+        if (start := _OBJECT.search(text)) is not None and _is_prose(text[: start.start()]):
+            return [Part(part.value, beside=True) for part in _json(text[start.end() :], quick)]
+        if (start := _IN_COMMAND.match(text)) is not None:
+            return [Part(part.value, beside=True) for part in _json(text[start.end() :], quick)]
+        return [Part(_yaml(text))]
+    except RecursionError:
+        raise ValidationError("Nested too deeply for a configuration.", code="depth") from None
+
+
+def _is_prose(text: str) -> bool:
+    """Comments or sentences before an object; in YAML, an object stands behind its name."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return not re.search(r"^[\w.\"'/-]+:$", lines[-1]) or len(lines) == 1 if lines else True
+
+
+# --- JSON --------------------------------------------------------------------------------------------------------------
+def _json(text: str, quick: int) -> list[Part]:
+    """The object, or those that stand one after the other."""
+    decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_no_constant)
+    try:
+        return [Part(decoder.decode(text))]
+    except json.JSONDecodeError:
+        pass
+    except ValueError:
+        raise ValidationError("Invalid JSON: it contains a number that cannot be read.", code="json") from None
+    plain, found, at = without_comments(text), [], 0
+    try:
+        while len(found) < MAX_BLOCKS and (start := _NEXT.match(plain, at)) is not None:
+            value, at = decoder.raw_decode(plain, start.end())
+            found.append(value)
+    except json.JSONDecodeError as strict:
+        if not found:
+            return [Part(_json5(text, strict, quick))]
+    except ValueError:
+        raise ValidationError("Invalid JSON: it contains a number that cannot be read.", code="json") from None
+    return [Part(value, beside=bool(plain[at:].strip(" \t\r\n,;}])`'\""))) for value in found]
+
+
+def without_comments(text: str) -> str:
+    """Strict JSON where the text has comments, an ellipsis or commas too many; each line keeps its length."""
+    out: list[str] = []
+    comma, before = -1, ""  # the last comma, and the last token that is neither blank nor comment
+    for found in _JSONC.finditer(text):
+        kind, piece = found.lastgroup, found[0]
+        if kind in ("comment", "dots"):
+            out.append(re.sub(r"[^\n]", " ", piece))
+            continue
+        if kind == "blank":
+            out.append(piece)
+            continue
+        if piece == "," and before in ("", "{", "[", ","):
+            out.append(" ")
+            continue
+        if piece in "}]" and before == ",":
+            out[comma] = " "
+        if piece == ",":
+            comma = len(out)
+        out.append(piece)
+        before = piece
+    return "".join(out)
+
+
+def _json5(text: str, strict: json.JSONDecodeError, quick: int) -> Any:
+    where = f"line {strict.lineno}, column {strict.colno}"
+    if len(text) > quick:
+        raise ValidationError(f"Invalid JSON at {where}.", code="json")
+    try:
+        return json5.loads(text, object_pairs_hook=_pairs, parse_constant=_no_constant)
+    except ValueError as exc:
+        if found := _POSITION.match(str(exc)):
+            where = f"line {found[1]}, column {found[2]}"
+        raise ValidationError(f"Invalid JSON at {where}.", code="json") from None
+
+
+def _pairs(items: list[tuple[str, Any]]) -> Pairs:
+    found = Pairs(items)
+    if len(found) != len(items):
+        found.doubles = tuple(name for name, count in Counter(name for name, _ in items).items() if count > 1)
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+# --- TOML --------------------------------------------------------------------------------------------------------------
+def _toml(text: str) -> Any:
+    if len(text) > MAX_BYTES_SLOW or any(line.count(".") > _MAX_DOTS for line in text.splitlines()):
+        raise ValidationError("This is not JSON, and too large for TOML: at most 64 KiB.", code="size")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        where = re.search(r"line \d+, column \d+|end of document", str(exc))
+        place = f" ({where[0]})" if where else ""
+        raise ValidationError(f"This is not valid TOML{place}.", code="toml") from None
+    except ValueError:
+        raise ValidationError("Invalid TOML: it contains a number that cannot be read.", code="toml") from None
+
+
+# --- YAML --------------------------------------------------------------------------------------------------------------
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml where it is installed
+    """Core schema of YAML 1.2 without floats: `yes`, `1.10` and `0777` stay the text that a process is to be given."""
+
+    yaml_implicit_resolvers: dict[str, list[Any]] = {}
+
+    def construct_pairs_of(self, node: yaml.MappingNode) -> Pairs:
+        items = [
+            (self.construct_object(key, deep=True), self.construct_object(value, deep=True))
+            for key, value in node.value
+        ]
+        if any(not isinstance(key, str | int) for key, _ in items):
+            raise ValidationError("A name in this YAML is not text.", code="yaml")
+        return _pairs([(str(key), value) for key, value in items])
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")
+)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"-?(?:0|[1-9][0-9]{0,15})\Z"), list("-0123456789"))
+_Loader.add_constructor("tag:yaml.org,2002:map", _Loader.construct_pairs_of)
+
+
+def _yaml(text: str) -> Any:
+    if len(text) > MAX_BYTES_SLOW:
+        raise ValidationError("This is not JSON, and too large for YAML: at most 64 KiB.", code="size")
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValidationError("YAML aliases (*name) are not supported. Write the value out.", code="yaml")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                raise ValidationError("Nested too deeply for a configuration.", code="depth")
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  # a subclass of the safe loader
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise ValidationError(f"This is not valid JSON, TOML or YAML{place}.", code="yaml") from None
+    except (yaml.YAMLError, ValueError):
+        raise ValidationError("This is not valid JSON, TOML or YAML.", code="yaml") from None

@@ -1,0 +1,193 @@
+"""What a session is opened with: environment, headers and client certificate, opened and resolved. In workers only."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from servers.configuration import NO_VAULT, Registration, Vault
+from servers.credentials import kinds, references
+from servers.credentials import vault as credentials
+from servers.credentials.binding import NOT_ENCRYPTED, belongs, bound_to, in_words, may_carry_credentials
+from servers.credentials.kinds import Parts
+from servers.credentials.references import OPEN_ADDRESS, ReferenceMissing, has_reference
+from servers.enums import CredentialKind, IdentityKind, TransportKind, ValueKind
+from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
+from servers.registration.reached import Reached, reached
+from servers.registration.values import reveal
+from servers.secret import Secret
+
+
+class NotLaunchable(Exception):
+    """A person has to change something first. `fault` is one of sessions.connections.diagnosis."""
+
+    def __init__(self, fault: str, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """PEM texts; `ca` is empty where the public authorities do, the others where the client shows no certificate."""
+
+    certificate: Secret = field(repr=False)
+    key: Secret = field(repr=False)
+    ca: str = ""
+
+
+@dataclass(frozen=True)
+class LaunchValues:
+    """`secrets`: parts of the values that must not be shown either; `used`: keys of the credentials in
+    them that are sent as they are, `used_rows` of the server's own secret rows."""
+
+    environment: dict[str, str | Secret] = field(default_factory=dict)
+    headers: dict[str, str | Secret] = field(default_factory=dict)
+    certificate: Certificate | None = None
+    #: who gets tokens without a person
+    account: Parts | None = None
+    #: its row: key and version
+    account_row: tuple[int, int] = (0, 0)
+    reached: Reached = field(default_factory=Reached)
+    secrets: tuple[Secret, ...] = ()
+    used: tuple[int, ...] = ()
+    used_rows: tuple[int, ...] = ()
+    #: keys of the credentials that are sent as tokens of an authorization server
+    used_for_tokens: tuple[int, ...] = ()
+
+    @property
+    def carries_secret(self) -> bool:
+        """Whether what is sent with each request (or opens the connection) holds a secret."""
+        shown = self.certificate is not None and bool(self.certificate.certificate)
+        return shown or bool(self.secrets) or any(isinstance(v, Secret) for v in self.headers.values())
+
+
+def launch_values(server: Server, identity: Identity | None = None) -> LaunchValues:
+    """Raises crypto.SealError and NotLaunchable, whose texts are safe to show. `identity` None: the shared one.
+
+    Secret values of the registration, and references, belong to the shared identity: no personal session carries them.
+    """
+    rows = [row for row in server.values.all() if not _is_own(identity) or not _is_shared_secret(row)]
+    values = _split(server.transport, [(row.kind, row.name, reveal(row)) for row in rows])
+    values = replace(values, used_rows=tuple(row.pk for row in rows if row.secret))
+    return _whole(values, server, _uses(server, identity))
+
+
+def _is_own(identity: Identity | None) -> bool:
+    return identity is not None and identity.kind == IdentityKind.PERSONAL
+
+
+def _is_shared_secret(row: ServerValue) -> bool:
+    """What a reference stands for is the operator's, for the shared identity."""
+    return row.secret or has_reference(row.plain)
+
+
+def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT) -> LaunchValues:
+    """Of an opened draft (see drafts.open_draft), whose values are all there; `vault`: what it uses of it."""
+    values = _split(registration.transport, [(v.kind, v.name, v.value or "") for v in registration.values])
+    return _whole(values, registration, _uses_of_draft(vault))
+
+
+def _whole(values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse]) -> LaunchValues:
+    values = _reached(_with_credentials(values, source, uses), source)
+    if values.account is not None and has_reference(source.url):
+        raise NotLaunchable("reference_missing", OPEN_ADDRESS)
+    _require_encrypted(source.transport, source.url, values)
+    return values
+
+
+def _reached(values: LaunchValues, source: Server | Registration) -> LaunchValues:
+    try:
+        found = reached(source, values.environment)
+    except ReferenceMissing as missing:
+        raise NotLaunchable("reference_missing", str(missing)) from None
+    return replace(values, reached=found, secrets=(*values.secrets, *found.secrets))
+
+
+def _split(transport: str, values: list[tuple[str, str, Secret | str]]) -> LaunchValues:
+    """Only what the transport uses: a server that once was stdio sends none of its variables as headers."""
+    used = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
+    given: dict[str, str | Secret] = {}
+    secrets: list[Secret] = []
+    for kind, name, value in values:
+        if kind == used:
+            given[name], put_in = _resolved(name, value)
+            secrets += put_in
+    split = {"environment": given} if used == ValueKind.ENVIRONMENT else {"headers": given}
+    return LaunchValues(**split, secrets=tuple(secrets))
+
+
+def _resolved(name: str, value: Secret | str) -> tuple[Secret | str, list[Secret]]:
+    text = value.reveal() if isinstance(value, Secret) else value
+    if "${" not in text:
+        return value, []
+    try:
+        found = references.resolve(text)
+    except ReferenceMissing as missing:
+        raise NotLaunchable("reference_missing", f"{name}: {missing}") from None
+    if not found.secrets and not isinstance(value, Secret):
+        return found.text, []
+    return Secret(found.text), found.secrets
+
+
+# --- credentials of the vault --------------------------------------------------------------------------------------------
+def _uses(server: Server, identity: Identity | None) -> list[CredentialUse]:
+    rows = CredentialUse.objects.select_related("credential").filter(identity__server=server)
+    return list(rows.filter(identity=identity) if identity else rows.filter(identity__kind="shared"))
+
+
+def _uses_of_draft(vault: Vault) -> list[CredentialUse]:
+    rows = CredentialUse.objects.select_related("credential").filter(identity_id=vault.identity)
+    chosen = Credential.objects.filter(uid__in=vault.chosen)
+    if len(chosen) < len(vault.chosen):
+        raise NotLaunchable("credential_needed", "A credential selected for this test has been deleted.")
+    return [*rows, *(CredentialUse(credential=credential) for credential in chosen)]
+
+
+def _with_credentials(
+    values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse]
+) -> LaunchValues:
+    environment, headers = dict(values.environment), dict(values.headers)
+    certificate, account, secrets, used, for_tokens = None, None, list(values.secrets), [], []
+    account_row = (0, 0)
+    for use in uses:
+        parts = _parts(source, use)
+        secrets += (value for name, value in parts.secrets.items() if name != "ca" and value)
+        by_token = parts.kind.fetches_tokens or parts.kind == CredentialKind.OAUTH
+        (for_tokens if by_token else used).append(use.credential_id)
+        headers |= kinds.headers(parts)
+        if parts.kind == CredentialKind.ENVIRONMENT:
+            environment[parts.details["variable"]] = parts.secrets["value"]
+        if parts.kind.fetches_tokens:
+            account, account_row = parts, (use.credential_id, use.credential.version)
+        if parts.kind.by_reference:
+            secrets += _resolved(use.credential.name, parts.details["token"])[1]
+        if parts.kind == CredentialKind.CERTIFICATE:
+            own = (Secret(parts.secret("certificate")), Secret(parts.secret("key")))
+            certificate = Certificate(*own, parts.secret("ca"))
+    return replace(
+        values,
+        environment=environment,
+        headers=headers,
+        certificate=certificate,
+        account=account,
+        account_row=account_row,
+        secrets=tuple(secrets),
+        used=tuple(used),
+        used_for_tokens=tuple(for_tokens),
+    )
+
+
+def _parts(source: Server | Registration, use: CredentialUse) -> Parts:
+    """The binding is judged once more: whatever changed the row, a secret never follows it."""
+    credential = use.credential
+    if use.blanked_at is not None or not belongs(credential, source):
+        words = (
+            f"{credential.name} is bound to {in_words(bound_to(credential))}, but this server now has another address."
+        )
+        raise NotLaunchable("credential_needed", words)
+    if credential.kind == CredentialKind.OAUTH:
+        return Parts(CredentialKind.OAUTH)  # a grant changes while the session lives: see servers/credentials/grants.py
+    return credentials.opened(credential)
+
+
+def _require_encrypted(transport: str, url: str, values: LaunchValues) -> None:
+    if transport != TransportKind.STDIO and values.carries_secret and not may_carry_credentials(url):
+        raise NotLaunchable("not_encrypted", NOT_ENCRYPTED)

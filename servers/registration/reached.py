@@ -1,0 +1,53 @@
+"""How a server is reached, with its references resolved: arguments, working directory, URL. In workers only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from servers.configuration import Registration
+from servers.credentials.references import ReferenceMissing, Resolved, has_reference, resolve
+from servers.enums import TransportKind
+from servers.models import Server
+from servers.secret import Secret
+from servers.validators import origin
+
+
+@dataclass(frozen=True)
+class Reached:
+    """`secrets`: each value that was put in. What holds one is in no repr."""
+
+    arguments: tuple[str, ...] = field(default=(), repr=False)
+    working_directory: str = field(default="", repr=False)
+    url: str = field(default="", repr=False)
+    secrets: tuple[Secret, ...] = ()
+
+
+def reached(source: Server | Registration, own: Mapping[str, str | Secret] | None = None) -> Reached:
+    """`own`: the variables that the server is started with. Raises ReferenceMissing, which names the place."""
+    if source.transport != TransportKind.STDIO:
+        found = _url(source.url)
+        return Reached(url=found.text, secrets=tuple(found.secrets))
+    arguments = [_named(f"Argument {number}", text, own) for number, text in enumerate(source.arguments, 1)]
+    directory = _named("Working directory", source.working_directory, own)
+    if directory.text and not PurePosixPath(directory.text).is_absolute():
+        raise ReferenceMissing("Working directory: the reference does not resolve to an absolute path.")
+    secrets = [secret for part in (*arguments, directory) for secret in part.secrets]
+    return Reached(tuple(part.text for part in arguments), directory.text, "", tuple(secrets))
+
+
+def _url(url: str) -> Resolved:
+    """A value is percent-encoded whole (RFC 3986 section 2.1): it is a part of the path or query and opens no other."""
+    found = _named("URL", url, encoded=True)
+    if has_reference(url) and origin(found.text) != origin(url):
+        raise ReferenceMissing("URL: references are allowed only in the path and query.")
+    return found
+
+
+def _named(place: str, text: str, own: Mapping[str, str | Secret] | None = None, *, encoded: bool = False) -> Resolved:
+    if "${" not in text:
+        return Resolved(text)
+    try:
+        return resolve(text, (lambda value: quote(value, safe="")) if encoded else str, own)
+    except ReferenceMissing as missing:
+        raise ReferenceMissing(f"{place}: {missing}") from None

@@ -1,0 +1,298 @@
+"""The verbs of a registered server. Each checks the right, acts and is audited in one transaction; notifies on commit.
+
+Conflict       another user saved the server since the form was shown; nothing was changed
+access.Denied  the right is lacking; the refusal is in the audit log
+ValidationError, crypto.SealError
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.text import slugify
+
+from servers import rights
+from servers.audit.acts import Trail, audited
+from servers.audit.record import Actor, ServerRef
+from servers.configuration import Registration, ValueInput
+from servers.credentials.binding import blank_moved
+from servers.credentials.vault import choosable, put_to_use, require_chosen
+from servers.enums import AuditAction, EraChoice, IdentityKind, TransportKind
+from servers.models import Credential, CredentialUse, Identity, Server
+from servers.registration.checking import check
+from servers.registration.command_rights import require_stdio_right
+from servers.registration.differences import Difference, changes, columns_of, differences, shown
+from servers.registration.needed_credentials import as_values, used_by
+from servers.registration.values import merged, require_reentered, write_values
+from servers.signals import server_changed
+from servers.validators import RESERVED_SLUGS
+
+__all__ = [
+    "Conflict",
+    "Dependents",
+    "Registration",
+    "ValueInput",
+    "archive",
+    "change",
+    "choose_era",
+    "clone",
+    "delete",
+    "dependents",
+    "disable",
+    "enable",
+    "register",
+    "restore",
+]
+
+_SLUG_LENGTH, _NAME_LENGTH = 64, 120
+# What a live session was opened with. Other fields change without disturbing it or its calls; it is notified of roots.
+_OF_THE_CONNECTION = {
+    *("transport", "era", "url", "command", "arguments", "working_directory", "connection_policy", "limits"),
+    *("worker_label", "signs_in_as", "answers_sampling", "answers_elicitation"),
+    *("idle_timeout_seconds", "connect_timeout_seconds", "request_timeout_seconds", "total_timeout_seconds"),
+}
+_SLUG_TAKEN = "This short name is already in use. Choose another one."
+
+
+class Conflict(Exception):
+    """`current` is what is stored now, `differences` where it differs from what was about to be saved."""
+
+    def __init__(self, current: Server, differences: list[Difference]) -> None:
+        super().__init__(f"{current.name} was changed by someone else.")
+        self.current = current
+        self.differences = differences
+
+
+@dataclass(frozen=True)
+class Dependents:
+    """What goes with a server. Calls and audit events stay, with its name."""
+
+    definitions: int
+    credentials: int
+    identities: int
+
+
+def register(
+    actor: Actor, user: Any, data: Registration, *, enabled: bool = True, chosen: Sequence[Credential] = ()
+) -> Server:
+    """A new server with its one shared identity, which speaks with the `chosen` credentials."""
+    rights.require(user, actor, "add_server", subject=data.name)
+    _require_stdio(actor, user, data.transport, data.name)
+    check(data)
+    require_chosen(actor, user, data, chosen)
+    return _create(actor, user, data, AuditAction.SERVER_REGISTER, enabled=enabled, chosen=chosen)
+
+
+def change(actor: Actor, user: Any, server: Server, data: Registration, expected_version: int) -> Server:
+    """`expected_version` is the version that the form showed. Raises Conflict when it is no longer the stored one."""
+    rights.require(user, actor, "change_server", server)
+    _require_stdio(actor, user, data.transport, server.name, server)
+    check(data)
+    with _slug_in_words(), audited(actor) as trail:
+        current = Server.objects.select_for_update().get(pk=server.pk)
+        if current.version != expected_version:
+            raise Conflict(current, differences(current, data))
+        require_reentered(current, data)
+        _apply(trail, current, data)
+    return current
+
+
+def choose_era(actor: Actor, user: Any, server: Server, era: EraChoice) -> Server:
+    """The one setting of the era, and a new connection with it; nothing where it is so already."""
+    rights.require(user, actor, "change_server", server)
+    _require_stdio(actor, user, server.transport, server.name, server)
+    with audited(actor) as trail:
+        current = Server.objects.select_for_update().get(pk=server.pk)
+        before = str(current.era)
+        if before != era:
+            current.era, current.version = era, current.version + 1
+            current.save(update_fields=["era", "version", "updated_at"])
+            details = {"changes": {"era": {"before": before, "after": str(era)}}}
+            trail.note(AuditAction.SERVER_CHANGE, ServerRef.of(current), current.name, details)
+            _notify(current, AuditAction.SERVER_CHANGE, reconnect=True)
+    return current
+
+
+def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
+    """A disabled copy with its own sealed copies of the secret rows, which is why the right to change is needed too.
+
+    Credentials of the vault are used by the copy as well, where the user may give them to a server; a grant is not: it
+    belongs to the identity that signed in. What is left out is *needed* (see needed.left_out).
+    """
+    rights.require(user, actor, "add_server", server)
+    rights.require(user, actor, "change_server", server)
+    _require_stdio(actor, user, server.transport, server.name, server)
+    kept = Registration.of_server(server)
+    name = name.strip() or f"{server.name[: _NAME_LENGTH - 7]} (copy)"
+    used, given = used_by(server), set(choosable(user))
+    chosen = [credential for credential in used if credential in given]
+    values = merged(server, kept)
+    missing = as_values((credential for credential in used if credential not in given), values)
+    data = replace(kept, name=name, slug="", values=[*values, *missing])
+    check(data)
+    require_chosen(actor, user, data, chosen)
+    return _create(actor, user, data, AuditAction.SERVER_CLONE, enabled=False, chosen=chosen, copied_from=server.name)
+
+
+def enable(actor: Actor, user: Any, server: Server) -> Server:
+    """An archived server is restored first: ValidationError."""
+    rights.require(user, actor, "change_server", server)
+    _require_stdio(actor, user, server.transport, server.name, server)
+    return _switch(actor, server, AuditAction.SERVER_ENABLE, _enabling)
+
+
+def disable(actor: Actor, user: Any, server: Server) -> Server:
+    rights.require(user, actor, "change_server", server)
+    return _switch(actor, server, AuditAction.SERVER_DISABLE, lambda current: {"enabled": False})
+
+
+def archive(actor: Actor, user: Any, server: Server) -> Server:
+    """Disabled and out of the list; everything stays."""
+    rights.require(user, actor, "change_server", server)
+    return _switch(actor, server, AuditAction.SERVER_ARCHIVE, _archiving)
+
+
+def restore(actor: Actor, user: Any, server: Server) -> Server:
+    """Back in the list, still disabled."""
+    rights.require(user, actor, "change_server", server)
+    return _switch(actor, server, AuditAction.SERVER_RESTORE, lambda current: {"archived_at": None})
+
+
+def delete(actor: Actor, user: Any, server: Server) -> None:
+    rights.require(user, actor, "delete_server", server)
+    with audited(actor) as trail:
+        gone = {
+            name: shown(name, value) for name, value in columns_of(server).items() if value not in ("", [], {}, None)
+        }
+        trail.note(AuditAction.SERVER_DELETE, ServerRef.of(server), server.name, {"before": gone})
+        _notify(server, AuditAction.SERVER_DELETE)
+        # A host that adds a row between collecting and deleting would break the foreign key: its writes wait for this lock.
+        Server.objects.select_for_update().filter(pk=server.pk).first()
+        Server.objects.filter(pk=server.pk).delete()
+
+
+def dependents(server: Server) -> Dependents:
+    return Dependents(
+        definitions=server.definitions.filter(removed_at=None).count(),
+        credentials=server.values.filter(secret=True).count()
+        + CredentialUse.objects.filter(identity__server=server).count(),
+        identities=server.identities.filter(ended_at=None).count(),
+    )
+
+
+# --- steps -------------------------------------------------------------------------------------------------------------
+def _require_stdio(actor: Actor, user: Any, transport: str, name: str, server: Server | None = None) -> None:
+    if transport == TransportKind.STDIO:
+        require_stdio_right(user, actor, name, server)
+
+
+def _create(
+    actor: Actor,
+    user: Any,
+    data: Registration,
+    action: AuditAction,
+    *,
+    enabled: bool,
+    chosen: Sequence[Credential],
+    **details: Any,
+) -> Server:
+    with _slug_in_words(), audited(actor) as trail:
+        server = Server(**data.columns(), enabled=enabled, created_by_id=user.pk)
+        server.slug = data.slug or _free_slug(data.name)
+        _checked(server).save(force_insert=True)
+        values = write_values(server, data.used_values())
+        Identity.objects.create(server=server, kind=IdentityKind.SHARED, declared_by_id=user.pk)
+        entered = {name: value for name, value in columns_of(server).items() if value not in ("", [], {}, None)}
+        details |= {"changes": changes({}, entered) | values}
+        trail.note(action, ServerRef.of(server), server.name, details)
+        _note_credentials(trail, server, values)
+        for credential in chosen:
+            put_to_use(trail, server, credential)
+        _notify(server, action)
+    return server
+
+
+def _apply(trail: Trail, current: Server, data: Registration) -> None:
+    before = columns_of(current)
+    after = data.columns() | {"slug": data.slug or current.slug}
+    for name, value in after.items():
+        setattr(current, name, value)
+    current.version += 1
+    _checked(current).save()
+    values = write_values(current, data.used_values())
+    changed = changes(before, after) | values
+    blank_moved(trail, current)
+    trail.note(AuditAction.SERVER_CHANGE, ServerRef.of(current), current.name, {"changes": changed})
+    _note_credentials(trail, current, values)
+    if changed:
+        _notify(current, AuditAction.SERVER_CHANGE, reconnect=bool(values or changed.keys() & _OF_THE_CONNECTION))
+
+
+def _note_credentials(trail: Trail, server: Server, values: dict[str, dict[str, str]]) -> None:
+    """A secret that was set, changed or removed is an event of its own, so that a filter finds it."""
+    for name, change_ in values.items():
+        if change_["after"] in ("set", "changed"):
+            trail.note(AuditAction.CREDENTIAL_SET, ServerRef.of(server), name, change_)
+        elif change_["before"] == "set":
+            trail.note(AuditAction.CREDENTIAL_REMOVE, ServerRef.of(server), name, {"after": "removed"})
+
+
+def _switch(actor: Actor, server: Server, action: AuditAction, fields: Callable[[Server], dict[str, Any]]) -> Server:
+    """Change what `fields` says of the stored row; a row that is so already makes no event."""
+    with audited(actor) as trail:
+        current = Server.objects.select_for_update().get(pk=server.pk)
+        before = {"enabled": current.enabled, "archived_at": current.archived_at}
+        after = {name: value for name, value in fields(current).items() if before[name] != value}
+        if after:
+            for name, value in after.items():
+                setattr(current, name, value)
+            current.save(update_fields=[*after, "updated_at"])
+            details = {"changes": {name: {"before": before[name], "after": value} for name, value in after.items()}}
+            trail.note(action, ServerRef.of(current), current.name, details)
+            _notify(current, action)
+    return current
+
+
+def _enabling(current: Server) -> dict[str, Any]:
+    if current.archived_at is not None:
+        raise ValidationError(f"{current.name} is archived. Restore it first.", code="archived")
+    return {"enabled": True}
+
+
+def _archiving(current: Server) -> dict[str, Any]:
+    return {"enabled": False, "archived_at": current.archived_at or timezone.now()}
+
+
+def _notify(server: Server, action: AuditAction, *, reconnect: bool = False) -> None:
+    send = partial(server_changed.send_robust, sender=Server, server_uid=server.uid, change=action, reconnect=reconnect)
+    transaction.on_commit(send, robust=True)
+
+
+def _checked(server: Server) -> Server:
+    """What the columns themselves ask for (lengths, choices, a free slug), with messages by field."""
+    server.full_clean()
+    return server
+
+
+def _free_slug(name: str) -> str:
+    base = slugify(name)[: _SLUG_LENGTH - 4].strip("-") or "server"
+    taken = set(Server.objects.filter(slug__startswith=base).values_list("slug", flat=True)) | RESERVED_SLUGS
+    number = 1
+    while (slug := base if number == 1 else f"{base}-{number}") in taken:
+        number += 1
+    return slug
+
+
+class _slug_in_words:
+    """Two admins who choose the same short name at once: the second gets an error."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, exc: BaseException | None, trace: Any) -> None:
+        if isinstance(exc, IntegrityError) and "slug" in str(exc):
+            raise ValidationError({"slug": ValidationError(_SLUG_TAKEN, code="unique")}) from exc

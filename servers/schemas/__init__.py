@@ -1,0 +1,1 @@
+"""JSON Schema: forms from it, values checked against it, compatibility of two versions."""

@@ -1,0 +1,114 @@
+"""JSON text, strictly: duplicate keys, NaN and infinity refused, integers of any size kept exactly."""
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+from servers.schemas.values import Json, depth
+
+MAX_DIGITS = 4_000
+"""Longest integer, in digits; Python refuses to print ints beyond 4,300."""
+MAX_DEPTH = 64
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
+
+
+class JsonProblem(ValueError):
+    """Why text is no JSON value; line and column count from 1, 0 where the place is not known."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message, line, column)
+        self.message, self.line, self.column = message, line, column
+
+    def __str__(self) -> str:
+        return f"Line {self.line}, column {self.column}: {self.message}" if self.line else self.message
+
+
+def loads(text: str) -> Json:
+    """Raises JsonProblem."""
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_int=_integer,
+            parse_float=_finite,
+        )
+    except json.JSONDecodeError as exc:
+        raise JsonProblem(_wording(exc, text), exc.lineno, exc.colno) from exc
+    except RecursionError as exc:
+        raise JsonProblem("Nested too deeply.") from exc
+    if depth(value, MAX_DEPTH) > MAX_DEPTH:
+        raise JsonProblem(f"Nested more than {MAX_DEPTH} levels deep.")
+    return value
+
+
+def dumps(value: Json, *, indent: int | None = 2, ascii_only: bool = False) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+
+
+def number(text: str, *, integral: bool) -> int | float:
+    """A number as a person types it. Raises ValueError with a sentence for them."""
+    text = text.strip()
+    if _INTEGER.match(text):
+        return _integer(text)
+    if not _NUMBER.match(text):
+        raise ValueError("Enter a whole number." if integral else "Enter a number.")
+    value = _finite(text)
+    if not integral:
+        return value
+    if not value.is_integer():
+        raise ValueError("Enter a whole number.")
+    return int(value)
+
+
+def number_text(value: float) -> str:
+    return json.dumps(value)
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise JsonProblem(f"A number has more than {MAX_DIGITS:,} digits.")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise JsonProblem("A number is too large.")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise JsonProblem(f"The key {json.dumps(key[:80])} appears twice.")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise JsonProblem(f"{name} is not a JSON value.")
+
+
+_WORDS = {
+    "Expecting value": "a value is missing or not quoted",
+    "Expecting property name enclosed in double quotes": "a key in double quotes is expected",
+    "Expecting ',' delimiter": "a comma or a closing bracket is missing",
+    "Expecting ':' delimiter": "a colon is missing after the key",
+    "Extra data": "there is more text after the end of the value",
+    "Unterminated string starting at": "this text has no closing quote",
+    "Illegal trailing comma before end of object": "there is an extra comma",
+    "Illegal trailing comma before end of array": "there is an extra comma",
+    "Invalid control character at": "a line break or control character inside quotes must be escaped",
+}
+
+
+def _wording(exc: json.JSONDecodeError, text: str) -> str:
+    if not text.strip():
+        return "no JSON value is given."
+    message = _WORDS.get(exc.msg, exc.msg.lower())
+    return f"{message}."

@@ -1,0 +1,247 @@
+"""What a person is shown for a schema: decided once here, read by the builder of the form and by its reader."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from servers.schemas.labels import branch_label, option_label
+from servers.schemas.merge import Flat
+from servers.schemas.resolve import Document
+from servers.schemas.shapes import Schema, Unsupported, required_of, types_of
+from servers.schemas.values import Json, same
+
+MAX_OPTIONS = 1_000
+MAX_CHIPS = 60
+MAX_BRANCHES = 100
+_NOT_INHERITED = {"anyOf", "oneOf", "title", "description", "default", "examples"}
+
+
+@dataclass(frozen=True)
+class Option:
+    value: Json
+    label: str
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """One value only: `const` or the type null."""
+
+    value: Json
+
+
+@dataclass(frozen=True)
+class Choice:
+    options: tuple[Option, ...]
+
+    def index(self, value: Json) -> int | None:
+        return next((i for i, option in enumerate(self.options) if same(option.value, value)), None)
+
+
+@dataclass(frozen=True)
+class Chips:
+    """An array of enum values, in option order and each at most once."""
+
+    choice: Choice
+    items: Schema
+
+
+@dataclass(frozen=True)
+class Union:
+    branches: tuple[Schema, ...]
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Text:
+    pass
+
+
+@dataclass(frozen=True)
+class Number:
+    integral: bool
+
+
+@dataclass(frozen=True)
+class Switch:
+    pass
+
+
+@dataclass(frozen=True)
+class Array:
+    leading: tuple[Schema, ...]
+    rest: Schema
+
+    def at(self, index: int) -> Schema:
+        return self.leading[index] if index < len(self.leading) else self.rest
+
+
+@dataclass(frozen=True)
+class Object:
+    properties: dict[str, Schema]
+    required: frozenset[str]
+    extra: Schema
+    """The schema of a free key's value."""
+    offers_keys: bool
+
+
+@dataclass(frozen=True)
+class AnyJson:
+    reason: str = field(default="Any JSON value.")
+
+
+Kind = Fixed | Choice | Chips | Union | Text | Number | Switch | Array | Object | AnyJson
+
+
+def classify(document: Document, flat: Flat) -> Kind:
+    """Raises Unsupported where only JSON text will do."""
+    if "const" in flat:
+        return Fixed(flat["const"])
+    if "enum" in flat and 0 < len(flat["enum"]) <= MAX_OPTIONS:
+        return _enum(flat)
+    branches = _branches(flat)
+    if branches is not None:
+        return _constants(document, branches) or _union(document, flat, branches)
+    types = _types(flat)
+    if len(types) > 1:
+        shared = {key: value for key, value in flat.items() if key not in _NOT_INHERITED}
+        return Union(tuple({**shared, "type": name} for name in types), tuple(types))
+    return _single(document, flat, types[0]) if types else AnyJson()
+
+
+def is_leaf(document: Document, kind: Kind, flat_of: Any, nested: bool = False) -> bool:
+    """Whether an optional node of this kind can show its controls while it is not sent: no recursion, small."""
+    if isinstance(kind, Array | Object):
+        return False
+    if not isinstance(kind, Union):
+        return True
+    if nested or len(kind.branches) > 6:
+        return False
+    return all(_leaf_branch(document, branch, flat_of) for branch in kind.branches)
+
+
+def _leaf_branch(document: Document, branch: Schema, flat_of: Any) -> bool:
+    try:
+        return is_leaf(document, classify(document, flat_of(branch)), flat_of, nested=True)
+    except Unsupported:
+        return True
+
+
+def _enum(flat: Flat) -> Choice:
+    names = flat.get("enumNames")
+    names = names if isinstance(names, list) and len(names) == len(flat["enum"]) else [None] * len(flat["enum"])
+    mixed = not all(isinstance(value, str) for value in flat["enum"])
+    pairs = zip(flat["enum"], names, strict=True)
+    return Choice(tuple(Option(value, option_label(value, name, mixed)) for value, name in pairs))
+
+
+def _branches(flat: Flat) -> list[Schema] | None:
+    if "anyOf" in flat and "oneOf" in flat:
+        raise Unsupported("Two choices (anyOf and oneOf) apply to this value at once.")
+    branches = flat.get("oneOf", flat.get("anyOf"))
+    if branches is not None and len(branches) > MAX_BRANCHES:
+        raise Unsupported("There are too many forms to choose from here.")
+    return branches
+
+
+def _constants(document: Document, branches: list[Schema]) -> Choice | None:
+    """A union of nothing but constants is a select with titles."""
+    options: list[Option] = []
+    for branch in branches:
+        flat, conditions = document.flatten(branch)
+        if conditions or not ("const" in flat or flat.get("type") == "null" or flat.get("enum")):
+            return None
+        options.extend(_titled(flat))
+    return Choice(tuple(options)) if len(options) <= MAX_OPTIONS else None
+
+
+def _titled(flat: Flat) -> tuple[Option, ...]:
+    if "const" in flat or flat.get("type") == "null":
+        value = flat.get("const")
+        return (Option(value, option_label(value, flat.get("title"), mixed=True)),)
+    return _enum(flat).options
+
+
+def _union(document: Document, flat: Flat, branches: list[Schema]) -> Kind:
+    shared = {key: value for key, value in flat.items() if key not in _NOT_INHERITED}
+    schemas = tuple({"allOf": [branch, shared]} if shared else branch for branch in branches)
+    labels = tuple(branch_label(document, branch, number) for number, branch in enumerate(branches, 1))
+    return Union(schemas, labels)
+
+
+def _types(flat: Flat) -> list[str]:
+    types = types_of(flat) or _implied(flat)
+    return [name for name in types if not (name == "integer" and "number" in types)]
+
+
+_IMPLIED = {
+    "object": ("properties", "required", "additionalProperties", "patternProperties"),
+    "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems"),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+
+
+def _implied(flat: Flat) -> list[str]:
+    """Without `type` the keywords say what the author meant; a value of another type is edited as JSON."""
+    found = [name for name, keywords in _IMPLIED.items() if any(key in flat for key in keywords)]
+    return found[:1]
+
+
+def _single(document: Document, flat: Flat, name: str) -> Kind:
+    if name == "array":
+        return _array(document, flat)
+    if name == "object":
+        return _object(flat)
+    simple: dict[str, Kind] = {
+        "string": Text(),
+        "integer": Number(integral=True),
+        "number": Number(integral=False),
+        "boolean": Switch(),
+        "null": Fixed(None),
+    }
+    return simple[name]
+
+
+def _array(document: Document, flat: Flat) -> Kind:
+    items = flat.get("items", True)
+    if isinstance(items, list):
+        return Array(tuple(items), flat.get("additionalItems", True))
+    leading = tuple(flat.get("prefixItems", ()))
+    choice = None if leading else _chip_choice(document, items)
+    return Chips(choice, items) if choice else Array(leading, items)
+
+
+def _chip_choice(document: Document, items: Schema) -> Choice | None:
+    try:
+        flat, conditions = document.flatten(items)
+        kind = None if conditions or not isinstance(items, dict) else _options(document, flat)
+    except Unsupported:
+        return None  # the items say so themselves, each beside its own control
+    return kind if kind is not None and len(kind.options) <= MAX_CHIPS else None
+
+
+def _options(document: Document, flat: Flat) -> Choice | None:
+    if flat.get("enum"):
+        return _enum(flat)
+    branches = _branches(flat)
+    return _constants(document, branches) if branches else None
+
+
+def _object(flat: Flat) -> Object:
+    required = required_of(flat)
+    properties = {key: sub for key, sub in flat.get("properties", {}).items() if sub is not False or key in required}
+    for key in required:
+        properties.setdefault(key, _extra(flat))
+    declared = flat.get("additionalProperties")
+    offers = bool(flat.get("patternProperties")) or (
+        declared is not False if declared is not None else "properties" not in flat
+    )
+    return Object(properties, frozenset(required), _extra(flat), offers)
+
+
+def _extra(flat: Flat) -> Schema:
+    """One `patternProperties` entry describes all free keys: its expression is never run here."""
+    patterns = list(flat.get("patternProperties", {}).values())
+    if len(patterns) == 1:
+        return patterns[0]
+    declared = flat.get("additionalProperties", True)
+    return True if patterns or declared is False else declared

@@ -1,0 +1,254 @@
+"""A posted form becomes a value again. The posted names say which controls were shown; the schema says what they mean."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from servers.schemas import jsontext
+from servers.schemas.compile import MAX_DEPTH, MAX_NODES
+from servers.schemas.jsontext import JsonProblem
+from servers.schemas.kinds import (
+    AnyJson,
+    Array,
+    Chips,
+    Choice,
+    Fixed,
+    Kind,
+    Number,
+    Object,
+    Switch,
+    Text,
+    Union,
+    classify,
+)
+from servers.schemas.operations import Operation, parse_operation
+from servers.schemas.pointer import PREFIX, Place, name
+from servers.schemas.resolve import Condition, Document
+from servers.schemas.shapes import Schema, Unsupported
+from servers.schemas.values import ABSENT, Branch, Draft, Json, PendingKey, Unread, Unsendable, clean
+
+Fields = Mapping[str, list[str]]
+REQUIRED = "Required."
+EMPTY_TEXT = "Required. To send an empty string, tick “send empty string”."
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """`value` is JSON to send, ABSENT while there are errors; `draft` is what to render again, errors or not."""
+
+    value: Json
+    errors: dict[str, list[str]] = field(default_factory=dict)
+    op: Operation | None = None
+    draft: Draft = ABSENT
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors and self.value is not ABSENT
+
+
+def parse_form(schema: Schema, data: Fields, *, prefix: str = PREFIX) -> Parsed:
+    """`data` maps each field name to its values in order (`dict(request.POST.lists())`).
+
+    `errors` maps JSON pointers to sentences about what cannot be read. The checker decides whether the value is valid.
+    A structural edit is returned in `op`, unapplied: see operations.apply.
+    """
+    reader = _Reader(schema, data, prefix)
+    draft = reader.read(schema, Place())
+    op = parse_operation(data.get("_op", []), lambda path: data.get(name(prefix, path, "pick"), [""])[-1])
+    return _parsed(draft, reader.errors, op)
+
+
+def parse_json(text: str) -> Parsed:
+    """JSON mode: the whole value as text. An error stands at the root and names line and column."""
+    try:
+        value = jsontext.loads(text)
+    except JsonProblem as problem:
+        return Parsed(ABSENT, {"": [str(problem)]}, draft=Unread(text, raw=True))
+    return Parsed(value, draft=value)
+
+
+def _parsed(draft: Draft, errors: dict[str, list[str]], op: Operation | None) -> Parsed:
+    try:
+        value = ABSENT if errors else clean(draft)
+    except Unsendable as exc:  # nothing unreadable may pass without an error beside it
+        return Parsed(ABSENT, {"": [f"{exc}."]}, op, draft)
+    return Parsed(value, errors, op, draft)
+
+
+class _Reader:
+    def __init__(self, schema: Schema, data: Fields, prefix: str) -> None:
+        self._document = Document(schema)
+        self._data = data
+        self._prefix = prefix
+        self._left = MAX_NODES * 2
+        self._scripted = data.get(name(prefix, "", "live")) == ["1"]
+        self.errors: dict[str, list[str]] = {}
+
+    def read(self, schema: Schema, at: Place) -> Draft:
+        """The draft of one node that is sent."""
+        raw = self._text(at, "json")
+        if raw is not None:
+            return self._json(raw, at)
+        self._left -= 1
+        if at.depth > MAX_DEPTH or self._left < 0:
+            return self._missing(at)
+        try:
+            flat = self._document.effective(schema, self._decided(at))
+            kind = classify(self._document, flat)
+        except Unsupported:
+            return self._missing(at)
+        return self._of_kind(kind, at)
+
+    def _of_kind(self, kind: Kind, at: Place) -> Draft:
+        if isinstance(kind, Chips):
+            shown_as_list = name(self._prefix, at.path, "len") in self._data
+            return self._array(Array((), kind.items), at) if shown_as_list else self._chips(kind, at)
+        return _READERS[type(kind)](self, kind, at)
+
+    # --- what was posted ---
+
+    def _text(self, at: Place, part: str = "") -> str | None:
+        values = self._data.get(name(self._prefix, at.path, part))
+        return values[-1] if values else None
+
+    def _count(self, at: Place, part: str) -> int:
+        text = self._text(at, part) or ""
+        return min(int(text), MAX_NODES) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+
+    def _decided(self, at: Place) -> Callable[[Condition], bool]:
+        decisions = iter(self._text(at, "if") or "")
+        return lambda condition: next(decisions, "0") == "1"
+
+    def _sent(self, at: Place) -> bool:
+        """The "send" box, or a container that was shown, or, without script, something typed beside an empty box."""
+        if name(self._prefix, at.path, "on") in self._data:
+            return True
+        box = self._data.get(name(self._prefix, at.path, "send"), [])
+        if "on" in box:
+            return True
+        return box == ["0"] and not self._scripted and self._typed(at)
+
+    def _typed(self, at: Place) -> bool:
+        if any((self._text(at, part) or "").strip() for part in ("", "json")):
+            return True
+        branch = self._text(at, "branch")
+        return branch is not None and branch.isdigit() and len(branch) < 4 and self._typed(at.branch(int(branch)))
+
+    def _error(self, at: Place, message: str) -> None:
+        self.errors.setdefault(at.pointer, []).append(message)
+
+    def _empty(self, at: Place) -> None:
+        optional = name(self._prefix, at.path, "send") in self._data
+        self._error(at, "Enter a value, or untick “send”." if optional else REQUIRED)
+
+    def _missing(self, at: Place) -> Draft:
+        self._empty(at)
+        return ABSENT
+
+    # --- leaves ---
+
+    def _json(self, text: str, at: Place) -> Draft:
+        try:
+            return jsontext.loads(text)
+        except JsonProblem as problem:
+            self._error(at, str(problem)) if text.strip() else self._empty(at)
+            return Unread(text, raw=True)
+
+    def _text_value(self, kind: Text, at: Place) -> Draft:
+        text = (self._text(at) or "").replace("\r\n", "\n")
+        decided = (
+            name(self._prefix, at.path, "empty") in self._data or name(self._prefix, at.path, "send") in self._data
+        )
+        if text or decided:
+            return text
+        self._error(at, EMPTY_TEXT)
+        return Unread("")
+
+    def _number(self, kind: Number, at: Place) -> Draft:
+        text = self._text(at) or ""
+        if not text.strip():
+            self._empty(at)
+            return Unread("")
+        try:
+            return jsontext.number(text, integral=kind.integral)
+        except ValueError as problem:
+            self._error(at, str(problem))
+            return Unread(text)
+
+    def _switch(self, kind: Switch, at: Place) -> Draft:
+        return self._text(at) is not None
+
+    def _fixed(self, kind: Fixed, at: Place) -> Draft:
+        return kind.value
+
+    def _choice(self, kind: Choice, at: Place) -> Draft:
+        index = _index(self._text(at) or "", len(kind.options))
+        if index is None:
+            self._error(at, "Choose a value." if not self._text(at) else "This option is not available.")
+            return Unread("")
+        return kind.options[index].value
+
+    def _chips(self, kind: Chips, at: Place) -> Draft:
+        posted = self._data.get(name(self._prefix, at.path), [])
+        found = {_index(text, len(kind.choice.options)) for text in posted}
+        if None in found:
+            self._error(at, "This option is not available.")
+        return [kind.choice.options[index].value for index in sorted(i for i in found if i is not None)]
+
+    def _any(self, kind: AnyJson, at: Place) -> Draft:
+        return self._missing(at)  # it is always shown as a JSON control, read above
+
+    # --- containers ---
+
+    def _union(self, kind: Union, at: Place) -> Draft:
+        shown, picked = self._text(at, "branch") or "0", self._text(at, "pick")
+        index = _index(shown, len(kind.branches)) or 0
+        if picked is not None and picked != shown:
+            self._error(at, "Choose “Switch” to show the selected form.")
+        return Branch(index, self.read(kind.branches[index], at.branch(index)))
+
+    def _array(self, kind: Array, at: Place) -> Draft:
+        count = self._count(at, "len")
+        return [self.read(kind.at(index), at.item(index)) for index in range(count)]
+
+    def _object(self, kind: Object, at: Place) -> Draft:
+        draft: dict[Any, Draft] = {}
+        for key, sub in kind.properties.items():
+            place = at.property(key)
+            if key in kind.required or self._sent(place):
+                value = self.read(sub, place)
+                if value is not ABSENT:
+                    draft[key] = value
+        for number in range(self._count(at, "rows")):
+            self._row(kind, at, number, draft)
+        return draft
+
+    def _row(self, kind: Object, at: Place, number: int, draft: dict[Any, Draft]) -> None:
+        named = at.row(number, "")
+        text = self._text(named, "key") or ""
+        blank = not text and name(self._prefix, named.path, "blank") not in self._data
+        taken = text in kind.properties or text in draft
+        value = self.read(kind.extra, at.row(number, text))
+        if blank:
+            self._error(at, "Enter a name for each added property, or remove it.")
+        elif taken:
+            self._error(at, f"The property “{text[:80]}” appears twice.")
+        draft[PendingKey(number, text) if blank or taken else text] = value
+
+
+def _index(text: str, count: int) -> int | None:
+    fits = text.isascii() and text.isdigit() and len(text) < 6 and int(text) < count
+    return int(text) if fits else None
+
+
+_READERS: dict[type[Kind], Callable[[_Reader, Any, Place], Draft]] = {
+    Union: _Reader._union,
+    Array: _Reader._array,
+    Object: _Reader._object,
+    Text: _Reader._text_value,
+    Number: _Reader._number,
+    Switch: _Reader._switch,
+    Fixed: _Reader._fixed,
+    Choice: _Reader._choice,
+    AnyJson: _Reader._any,
+}

@@ -1,0 +1,262 @@
+"""What a JSON Schema says at one place: local references followed, allOf merged, choices spread out; within a budget.
+
+Plain values only: no Django, nothing is fetched, nothing recurses without a bound.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+Flat = dict[str, Any]
+MAX_CHAIN = 16
+"""Longest chain of $ref and allOf that lead to one value."""
+MAX_DEPTH = 100
+"""Of the JSON of one definition."""
+STEPS = 100_000
+"""Of one comparison: about a fifth of a second."""
+
+WORDS = frozenset({"title", "description", "examples", "$comment", "deprecated", "readOnly", "writeOnly"})
+"""Keywords that change nothing for a value."""
+_ONE = {"items", "additionalProperties", "additionalItems", "not", "if", "then", "else", "contains", "propertyNames"}
+_ONE |= {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
+_MANY = {"allOf", "anyOf", "oneOf", "prefixItems", "items"}
+_NAMED = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+_REFERENCES = ("$ref", "$dynamicRef")
+_APART = {"allOf", "$defs", "definitions", "$schema", "$id", "$anchor", "$dynamicAnchor", *_REFERENCES}
+_LOWER = {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"}
+_UPPER = {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"}
+
+
+class TooLarge(Exception):
+    """The work would be more than the budget allows."""
+
+
+class Budget:
+    """Counts nodes looked at. Shared by many comparisons where one caller pays for all."""
+
+    def __init__(self, steps: int = STEPS, parent: "Budget | None" = None) -> None:
+        self.left, self._parent = steps, parent
+
+    def spend(self, steps: int = 1) -> None:
+        if self._parent is not None:
+            self._parent.spend(steps)
+        self.left -= steps
+        if self.left < 0:
+            raise TooLarge
+
+    def same(self, one: Any, other: Any) -> bool:
+        """Equal as JSON: true is not 1, and 1 is 1.0."""
+        waiting = [(one, other)]
+        while waiting:
+            self.spend()
+            one, other = waiting.pop()
+            if isinstance(one, dict) and isinstance(other, dict):
+                if one.keys() != other.keys():
+                    return False
+                waiting += [(part, other[name]) for name, part in one.items()]
+            elif isinstance(one, list) and isinstance(other, list):
+                if len(one) != len(other):
+                    return False
+                waiting += zip(one, other, strict=True)
+            elif isinstance(one, bool) is not isinstance(other, bool) or one != other:
+                return False
+        return True
+
+    def text(self, value: Any) -> str:
+        """Equal for equal values."""
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+        self.spend(1 + len(text) // 64)
+        return text
+
+    def require_shallow(self, value: Any) -> None:
+        """Raises TooLarge for what is nested deeper than MAX_DEPTH."""
+        layer, depth = [value], 0
+        while layer:
+            depth += 1
+            self.spend(len(layer))
+            if depth > MAX_DEPTH:
+                raise TooLarge
+            layer = [part for node in layer for part in children(node) if isinstance(part, dict | list)]
+
+
+def children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def without_words(schema: Any) -> Any:
+    """The schema without what only people read. Of a schema that is not deeper than MAX_DEPTH."""
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _part_without_words(key, part) for key, part in schema.items() if key not in WORDS}
+
+
+def _part_without_words(key: str, part: Any) -> Any:
+    if key in _NAMED and isinstance(part, dict):
+        return {name: without_words(schema) for name, schema in part.items()}
+    if key in _MANY and isinstance(part, list):
+        return [without_words(schema) for schema in part]
+    return without_words(part) if key in _ONE else part
+
+
+class Document:
+    """One schema. What it hands out lives as long as it does, so an id names a place."""
+
+    def __init__(self, root: Any, budget: Budget) -> None:
+        self.root, self._budget = root, budget
+        self._flat: dict[int, tuple[Any, Flat]] = {}
+        self._spread: dict[int, tuple[Any, list[Flat]]] = {}
+        self._anchors: dict[str, Any] | None = None
+
+    def alternatives(self, schema: Any) -> list[Flat]:
+        """Each choice of anyOf and oneOf with what stands beside them; none for a schema that takes nothing."""
+        known = self._spread.get(id(schema))
+        if known is None:
+            known = self._spread[id(schema)] = schema, self._alternatives(schema)
+        return known[1]
+
+    def _alternatives(self, schema: Any) -> list[Flat]:
+        flat = self.flat(schema)
+        for keyword in ("anyOf", "oneOf"):
+            branches = flat.get(keyword)
+            if isinstance(branches, list) and branches:
+                rest = {key: value for key, value in flat.items() if key != keyword}
+                joined = [{"allOf": [rest, branch]} if rest else branch for branch in branches]
+                return [flat for branch in joined for flat in self.alternatives(branch)]
+        return [] if flat.get("not") == {} else [flat]
+
+    def by_type(self, schema: Any) -> list[Flat]:
+        """The alternatives, with one type each where they name their types."""
+        found: list[Flat] = []
+        for flat in self.alternatives(schema):
+            types = flat.get("type")
+            if isinstance(types, list) and len(types) > 1:
+                found += self._one_type_each(flat, types)
+            else:
+                found.append(flat)
+        return found
+
+    def _one_type_each(self, flat: Flat, types: list[Any]) -> list[Flat]:
+        known = self._spread.get(id(types))
+        if known is None:
+            self._budget.spend(len(types))
+            known = self._spread[id(types)] = types, [{**flat, "type": one} for one in types]
+        return known[1]
+
+    def flat(self, schema: Any, chain: int = 0) -> Flat:
+        known = self._flat.get(id(schema))
+        if known is None:
+            known = self._flat[id(schema)] = schema, self._flatten(schema, chain)
+        return known[1]
+
+    def _flatten(self, schema: Any, chain: int) -> Flat:
+        if chain > MAX_CHAIN:
+            raise TooLarge
+        if not isinstance(schema, dict):  # what is no schema says nothing
+            return {"not": {}} if schema is False else {}
+        self._budget.spend(1 + len(schema))
+        flat = {key: value for key, value in schema.items() if key not in _APART and key not in WORDS}
+        parts = self._parts(schema, flat)
+        if len(parts) == 1 and not flat:
+            return self.flat(parts[0], chain + 1)  # the same object: this is how recursion is recognised
+        for part in parts:
+            flat = self._merge(flat, self.flat(part, chain + 1))
+        return flat
+
+    def _parts(self, schema: dict[str, Any], flat: Flat) -> list[Any]:
+        """What holds beside the schema's own keywords; a reference that leads nowhere here stays as it is."""
+        parts = list(schema["allOf"]) if isinstance(schema.get("allOf"), list) else []
+        for keyword in _REFERENCES:
+            if keyword in schema:
+                target = self._lookup(schema[keyword])
+                if target is None:
+                    flat[keyword] = schema[keyword]
+                else:
+                    parts.append(target)
+        return parts
+
+    def _merge(self, one: Flat, other: Flat) -> Flat:
+        self._budget.spend(1 + len(other))
+        merged = dict(one)
+        for key, value in other.items():
+            if key not in merged:
+                merged[key] = value
+            elif not self._budget.same(merged[key], value):
+                _join(merged, key, value)
+        return merged
+
+    def _lookup(self, ref: Any) -> Any:
+        """The target of a local reference, or None."""
+        base, _, fragment = ref.partition("#") if isinstance(ref, str) else ("?", "", "")
+        if base and not (isinstance(self.root, dict) and base == self.root.get("$id")):
+            return None
+        if not fragment:
+            return self.root
+        return self._walk(unquote(fragment)) if fragment.startswith("/") else self._anchor(fragment)
+
+    def _walk(self, path: str) -> Any:
+        target: Any = self.root
+        for word in path[1:].split("/"):
+            self._budget.spend()
+            key = word.replace("~1", "/").replace("~0", "~")
+            if isinstance(target, dict):
+                target = target.get(key)
+            elif isinstance(target, list) and key.isascii() and key.isdigit() and int(key[:9]) < len(target):
+                target = target[int(key[:9])]
+            else:
+                return None
+        return target
+
+    def _anchor(self, name: str) -> Any:
+        if self._anchors is None:
+            self._anchors = {}
+            waiting = [self.root]
+            while waiting:
+                self._budget.spend()
+                part = waiting.pop()
+                if isinstance(part, dict):
+                    for key in ("$anchor", "$dynamicAnchor"):
+                        if isinstance(anchor := part.get(key), str):
+                            self._anchors.setdefault(anchor, part)
+                waiting += children(part)
+        return self._anchors.get(name)
+
+
+def _join(merged: Flat, key: str, value: Any) -> None:
+    """Both hold: `merged[key]` and `value`, which differ."""
+    old = merged[key]
+    if key in {"properties", "patternProperties"} and isinstance(old, dict) and isinstance(value, dict):
+        merged[key] = _both_named(old, value)
+    elif key == "required" and isinstance(old, list) and isinstance(value, list):
+        merged[key] = [*old, *value]
+    elif key == "type":
+        merged[key] = _both_types(_listed(old), _listed(value))
+    elif key in _LOWER | _UPPER and _is_number(old) and _is_number(value):
+        merged[key] = max(old, value) if key in _LOWER else min(old, value)
+    elif key in {"items", "additionalProperties"}:
+        merged[key] = {"allOf": [old, value]} if False not in (old, value) else False
+    elif key not in {"default", "format"}:
+        merged[f"allOf {key}"] = [*_listed(merged.get(f"allOf {key}", [])), value]
+
+
+def _both_named(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {"allOf": [one[name], other[name]]} if name in one and name in other else one.get(name, other.get(name))
+        for name in [*one, *(name for name in other if name not in one)]
+    }
+
+
+def _both_types(one: list[Any], other: list[Any]) -> list[Any]:
+    found = [kind for kind in one if kind in other]
+    mixed = ("integer" in one and "number" in other) or ("number" in one and "integer" in other)
+    return [*found, "integer"] if mixed and "integer" not in found else found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

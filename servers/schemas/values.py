@@ -1,0 +1,128 @@
+"""The values a form holds while it is edited: JSON, plus what JSON cannot say (not sent, not readable, chosen)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+Json = Any  # str | int | float | bool | None | list | dict; a recursive alias helps no checker here
+
+
+class _Marker(Enum):
+    ABSENT = "absent"
+    FRESH = "fresh"
+
+
+ABSENT: Final = _Marker.ABSENT
+"""No value: the key is not sent."""
+FRESH: Final = _Marker.FRESH
+"""Present, and to be filled with its initial value (what "Add" makes)."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Text that is no value yet ("12a" in a number field). `raw` is text of a JSON control."""
+
+    text: str
+    raw: bool = False
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The branch of a union that a person chose, so that re-rendering does not guess again."""
+
+    index: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class PendingKey:
+    """A key of an object that cannot be used yet: empty, or used twice. Stands as a dict key in a draft."""
+
+    row: int
+    text: str
+
+
+Draft = Any  # Json | Unread | Branch | ABSENT | FRESH, nested; dict keys may be PendingKey
+
+
+class Unsendable(ValueError):
+    """A draft still holds something that is no JSON."""
+
+
+def clean(draft: Draft) -> Json:
+    """The JSON value of a draft. Raises Unsendable when a part of it is not readable yet."""
+    if isinstance(draft, Branch):
+        return clean(draft.value)
+    if isinstance(draft, Unread | _Marker):
+        raise Unsendable("the form holds text that is no value yet")
+    if isinstance(draft, list):
+        return [clean(item) for item in draft]
+    if isinstance(draft, dict):
+        if any(isinstance(key, PendingKey) for key in draft):
+            raise Unsendable("a property has no usable name yet")
+        return {key: clean(item) for key, item in draft.items()}
+    return draft
+
+
+def loose(draft: Draft) -> Json:
+    """The JSON value of a draft without the parts that are not readable; ABSENT when nothing is left."""
+    if isinstance(draft, Branch):
+        return loose(draft.value)
+    if isinstance(draft, Unread | _Marker):
+        return ABSENT
+    if isinstance(draft, list):
+        return [item for item in map(loose, draft) if item is not ABSENT]
+    if isinstance(draft, dict):
+        kept = ((key, loose(item)) for key, item in draft.items() if isinstance(key, str))
+        return {key: item for key, item in kept if item is not ABSENT}
+    return draft
+
+
+def type_name(value: Json) -> str:
+    """The JSON type of a Python value; `1.0` is an "integer" as JSON Schema counts it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    names: dict[type, str] = {str: "string", list: "array", dict: "object"}
+    return names.get(type(value), "")
+
+
+def is_type(value: Json, name: str) -> bool:
+    actual = type_name(value)
+    return actual == name or (name == "number" and actual == "integer")
+
+
+def same(left: Json, right: Json) -> bool:
+    """Equality as JSON Schema defines it: 1 equals 1.0, neither equals true or "1"."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    return bool(left == right)
+
+
+def children(value: object) -> Iterator[object]:
+    """The direct parts of a JSON container; nothing for a leaf."""
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def depth(value: object, limit: int) -> int:
+    """Nesting of containers, counted without recursion and only up to `limit` + 1."""
+    level, layer = 0, [value]
+    while level <= limit:
+        layer = [part for item in layer for part in children(item) if isinstance(part, dict | list)]
+        if not layer:
+            return level
+        level += 1
+    return level

@@ -1,0 +1,70 @@
+"""From user input (form fields, JSON text or a value) to arguments that fit the tool's schema, or to messages why they
+do not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from servers.schemas import checker, parse
+
+
+class Rejected(Exception):
+    """The call is not placed. `errors`: JSON pointer into the arguments -> messages. `confirm`: which confirmation is
+    missing."""
+
+    def __init__(self, message: str, errors: Mapping[str, list[str]] | None = None, *, confirm: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.errors = dict(errors or {})
+        self.confirm = confirm
+
+
+@dataclass(frozen=True)
+class Given:
+    """One of `form` (field -> values as posted), `text` (JSON) or `value`. `confirm` is what the person typed or
+    ticked. `as_task`: run the tool as a task where that is optional."""
+
+    form: Mapping[str, list[str]] | None = None
+    text: str | None = None
+    value: Any = None
+    confirm: str | bool = ""
+    as_task: bool = False
+
+
+def read_arguments(schema: Any, given: Given) -> tuple[Any, str]:
+    """Return the arguments, and why they could not be checked ("" if they were checked and fit). Raises Rejected.
+
+    May wait for the schema checker: never call it in an event loop.
+    """
+    value = _value(schema, given)
+    if not isinstance(value, dict):
+        raise Rejected("The arguments must be a JSON object.", {"": ["Enter a JSON object: { … }."]})
+    verdict = checker.check(schema, value)
+    if verdict.state == "invalid":
+        raise Rejected(_summary(verdict.errors), verdict.errors)
+    return value, verdict.reason if verdict.state == "unable" else ""
+
+
+def _value(schema: Any, given: Given) -> Any:
+    if given.form is None and given.text is None:
+        return given.value
+    parsed = _parsed(schema, given)
+    if parsed.op is not None:
+        raise Rejected("Use the buttons of the form to add or remove fields.")
+    if not parsed.ok:
+        raise Rejected(_summary(parsed.errors), parsed.errors)
+    return parsed.value
+
+
+def _parsed(schema: Any, given: Given) -> parse.Parsed:
+    """The page's form has two modes. In JSON mode its one field contains everything."""
+    if given.form is None:
+        return parse.parse_json(given.text or "")
+    if list(given.form.get("_mode", [])) == ["json"]:
+        return parse.parse_json("".join(given.form.get("_json", [])) or "{}")
+    return parse.parse_form(schema, given.form)
+
+
+def _summary(errors: Mapping[str, list[str]]) -> str:
+    count = sum(len(messages) for messages in errors.values())
+    return "1 invalid argument." if count == 1 else f"{count} invalid arguments."

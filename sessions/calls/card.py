@@ -1,0 +1,150 @@
+"""What the card of a call shows: its outcome in words and its result block by block, each of limited size.
+
+Everything in the result is hostile: this file only sorts and cuts, the templates escape.
+"""
+
+import json
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from servers.audit import payloads
+from servers.models import Payload
+from sessions.calls import rows
+from sessions.calls.operations import Words, words_of
+from sessions.calls.outcome import Outcome, outcome_of
+from sessions.calls.results import View, lighter, view_of
+from sessions.enums import CallState
+from sessions.mcp.core import refusals
+from sessions.models import Call, LogLine
+
+#: of a larger result the raw JSON is shown unformatted
+PARSED_BYTES = 2 * 1024 * 1024
+RAW_CHARS = 200_000
+_LINES_LOOKED_AT = 200
+
+
+class Tab(NamedTuple):
+    """`key` picks the template's branch: c(ontent), s(tructured), r(aw)."""
+
+    key: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """`cut`: `raw` is only the beginning."""
+
+    size: int
+    raw: str
+    cut: bool
+    view: View = field(default_factory=lambda: View("Content", []))
+
+    @property
+    def tabs(self) -> list[Tab]:
+        """The first tab is the open one."""
+        content = [Tab("c", f"{self.view.name} {len(self.view.blocks)}")] if self.view.blocks else []
+        structured = [Tab("s", "Structured")] if self.view.has_structured else []
+        both = content + structured if self.view.blocks_first else structured + content
+        return [*both, Tab("r", "Raw")]
+
+
+@dataclass(frozen=True)
+class Card:
+    """For a reader without the right to payloads, `call` lacks the server's own words. Templates must show only this
+    `call`."""
+
+    call: Call
+    outcome: Outcome | None
+    result: Result | None
+    erased: bool
+    hidden: bool
+    late: bool
+    lines: list[LogLine]
+    brief: bool
+
+    @property
+    def words(self) -> Words:
+        return words_of(self.call.method)
+
+    @property
+    def running(self) -> bool:
+        return not CallState(self.call.state).final
+
+    @property
+    def waiting(self) -> bool:
+        return self.call.state == CallState.REQUESTED
+
+    @property
+    def without_worker(self) -> bool:
+        return self.waiting and self.call.session is not None and self.call.session.owner_id is None
+
+    @property
+    def repeatable(self) -> bool:
+        return not self.running and self.call.server_id is not None
+
+    @property
+    def percent(self) -> int | None:
+        done, total = self.call.progress, self.call.progress_total
+        return None if done is None or not total or total <= 0 else max(0, min(100, round(100 * done / total)))
+
+    @property
+    def got_to(self) -> str:
+        """How far the call got by its last progress notification, in numbers; empty if there was none."""
+        done, total = self.call.progress, self.call.progress_total
+        if done is None:
+            return ""
+        return f"{done:g} of {total:g}" if total else f"{done:g}"
+
+
+def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
+    """`brief`: for results whose markup would be too large. Whatever is left out is mentioned and can be downloaded."""
+    payload = call.result or call.late_result
+    readable = payload is not None and may_read and payload.erased_at is None
+    shown = call if may_read else without_words(call)
+    result = _result(call, payload, brief) if readable and payload is not None else None
+    return Card(
+        call=shown,
+        outcome=outcome_of(shown, result.raw if result else ""),
+        result=result,
+        erased=payload is not None and payload.erased_at is not None,
+        hidden=not may_read and (payload is not None or bool(call.error_message or call.error_data)),
+        late=call.late_result is not None,
+        lines=call_lines(call),
+        brief=brief,
+    )
+
+
+def without_words(call: Call) -> Call:
+    """A copy without the server's words outside the result: they come from the same call and need the same right."""
+    other = copy(call)
+    other.error_message = other.error_data = other.progress_message = other.schema_violation = ""
+    other.detail = refusals.without_words(other.detail)
+    return other
+
+
+def _result(call: Call, payload: Payload, brief: bool) -> Result:
+    text = payloads.read(payload) or ""
+    value = _parsed(text)
+    if not isinstance(value, dict):
+        return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS)
+    view = view_of(call.method, call.target, value)
+    view = lighter(view) if brief else view
+    if brief or payload.size > PARSED_BYTES:
+        return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS, view)
+    pretty = json.dumps(value, indent=2, ensure_ascii=False)
+    return Result(size=payload.size, raw=pretty[:RAW_CHARS], cut=len(pretty) > RAW_CHARS, view=view)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def call_lines(call: Call) -> list[LogLine]:
+    """The log lines of a call among the newest of its session's log: an index read of limited length."""
+    if call.server_id is None or (call.personal and call.identity_id is None) or call.sent_at is None:
+        return []
+    return rows.lines(call, _LINES_LOOKED_AT)

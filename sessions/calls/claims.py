@@ -1,0 +1,258 @@
+"""The worker's side of a call: the claim before its bytes leave, its attempts, its one final state.
+
+Each change is one conditional UPDATE in the caller's transaction and returns its audit events. No events means that
+another process was faster and nothing may follow. `final_states` has the final states that the web side may set.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from servers.audit import payloads
+from servers.audit.record import Actor, Event, ServerRef
+from servers.enums import AuditAction, AuditOutcome, PayloadKind
+from sessions import hints
+from sessions.calls import rows as call_rows
+from sessions.calls.final_states import FinalState, end_now, finish_event
+from sessions.connections.lifecycle import AUDITED_CHARS, Lease, storable
+from sessions.enums import CallState
+from sessions.mcp.core.methods import TOOLS_CALL
+from sessions.models import Attempt, Call
+
+TEXT_CHARS = 4_000
+DATA_CHARS = 64 * 1024
+#: after this time a claim whose commit was not confirmed is looked at again
+STRAY_AFTER = timedelta(seconds=15)
+_AUDITED: Mapping[CallState, AuditOutcome] = {
+    CallState.SUCCEEDED: AuditOutcome.OK,
+    CallState.TOOL_ERROR: AuditOutcome.TOOL_ERROR,
+    CallState.RPC_ERROR: AuditOutcome.RPC_ERROR,
+    CallState.FAILED: AuditOutcome.FAILED,
+    CallState.CANCELLED: AuditOutcome.CANCELLED,
+    CallState.OUTCOME_UNKNOWN: AuditOutcome.UNKNOWN,
+}
+_STRAY = FinalState(
+    CallState.SENT,
+    CallState.FAILED,
+    AuditOutcome.FAILED,
+    "The database did not confirm in time that this call may be sent. It did not reach the server.",
+)
+
+
+@dataclass(frozen=True)
+class PendingCall:
+    """A requested call as its worker reads it. `arguments` is JSON text. `definition` is the tool's definition as the
+    server sent it, empty for other methods."""
+
+    pk: int
+    uid: UUID
+    session_id: int
+    method: str
+    target: str
+    arguments: str
+    arguments_digest: str
+    actor: Actor
+    definition: str = field(default="", repr=False)
+    as_task: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call ended. `result` is the JSON text to store, already without secrets."""
+
+    state: CallState
+    result: str | None = None
+    fault: str = ""
+    detail: str = ""
+    error_code: int | None = None
+    error_message: str = ""
+    error_data: str = ""
+    schema_violation: str = ""
+    #: it did not succeed, and how far the server got is unknown
+    may_have_run: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "state": self.state,
+            "fault": self.fault,
+            "detail": storable(self.detail, TEXT_CHARS),
+            "may_have_run": self.may_have_run,
+            "error_code": self.error_code,
+            "error_message": storable(self.error_message, TEXT_CHARS),
+            "error_data": storable(self.error_data, DATA_CHARS),
+            "schema_violation": storable(self.schema_violation, TEXT_CHARS),
+        }
+
+
+def read_pending_call(uid: UUID) -> PendingCall | None:
+    """The call, if it still waits to be sent. Only reads."""
+    found = call_rows.waiting(uid)
+    if found is None:
+        return None
+    call, arguments, definition = found
+    text = payloads.read(arguments)
+    if call.session_id is None or text is None:
+        return None
+    return PendingCall(
+        pk=call.pk,
+        uid=uid,
+        session_id=call.session_id,
+        method=call.method,
+        target=call.target,
+        arguments=text,
+        arguments_digest=arguments.digest,
+        actor=Actor(call.user_id, call.user_name),
+        definition=definition if call.method == TOOLS_CALL else "",
+        as_task=call.as_task,
+    )
+
+
+def waiting(session_ids: list[int], limit: int = 500) -> list[tuple[UUID, int]]:
+    """Calls of these sessions that wait to be sent, each with its session, oldest first. Only reads."""
+    due = Call.objects.filter(session_id__in=session_ids, state=CallState.REQUESTED, deadline__gt=timezone.now())
+    return list(due.order_by("pk").values_list("uid", "session_id")[:limit])
+
+
+def cancelled_by_people(worker_uid: UUID) -> list[UUID]:
+    """Running calls of this worker that a person asked to cancel. Only reads."""
+    asked = Call.objects.filter(worker_uid=worker_uid, state=CallState.SENT, cancel_requested_at__isnull=False)
+    return list(asked.values_list("uid", flat=True)[:500])
+
+
+# --- claim and attempts --------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Taken:
+    call: PendingCall
+    events: list[Event]
+
+
+def take(uid: UUID, lease: Lease) -> Taken | None:
+    """Read a call that waits for the session of `lease`, and claim it. Both in one transaction, because each round trip
+    to the database costs more than the statements."""
+    call = read_pending_call(uid)
+    if call is None or call.session_id != lease.session_id:
+        return None
+    events = claim(call, lease)
+    return Taken(call, events) if events else None
+
+
+def taken_events(taken: Taken | None) -> list[Event]:
+    return taken.events if taken else []
+
+
+def claim(call: PendingCall, lease: Lease) -> list[Event]:
+    """The call's bytes may leave only after this is committed."""
+    now = timezone.now()
+    version = call_rows.claim(call.pk, lease, now)
+    if version is None:
+        return []
+    call_rows.insert_attempt(Attempt(call_id=call.pk, number=1, reason="first", at=now))
+    _announce(call, lease, version, passing=True)
+    return [_event(call, lease, AuditAction.CALL_SEND, AuditOutcome.PENDING, {"attempt": 1, "epoch": lease.epoch})]
+
+
+def attempt(call: PendingCall, lease: Lease, number: int, reason: str) -> list[Event]:
+    """A further attempt after a definite rejection. It may be sent only after this is committed."""
+    if not _running(call, lease).update(version=F("version") + 1):
+        return []
+    Attempt.objects.create(call_id=call.pk, number=number, reason=reason[:60], at=timezone.now())
+    details = {"attempt": number, "reason": reason[:60], "epoch": lease.epoch}
+    return [_event(call, lease, AuditAction.CALL_SEND, AuditOutcome.PENDING, details)]
+
+
+def progressed(
+    call: PendingCall, lease: Lease, progress: float | None, total: float | None, message: str | None
+) -> None:
+    """Only the newest progress counts. The page has already received it, so the version stays."""
+    words = storable(message or "", 500)
+    _running(call, lease).update(progress=progress, progress_total=total, progress_message=words)
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+def finish(call: PendingCall, lease: Lease, outcome: Outcome) -> list[Event]:
+    """Set the final state. If the call already has one, keep the result as late."""
+    result = None if outcome.result is None else payloads.store(PayloadKind.RESULT, outcome.result)
+    ended = {"finished_at": timezone.now(), "result": None if result is None else result.pk, **outcome.fields()}
+    digests = {"arguments": call.arguments_digest} | ({} if result is None else {"result": result.digest})
+    if (version := call_rows.finish(call.pk, lease, ended)) is not None:
+        _announce(call, lease, version)
+        details = {"state": outcome.state.value, "epoch": lease.epoch}
+        if outcome.fault:
+            details |= {"fault": outcome.fault, "detail": outcome.detail[:AUDITED_CHARS]}
+        return [_event(call, lease, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests)]
+    return [] if result is None else _late(call, lease, outcome, result.pk, digests)
+
+
+def late(call: PendingCall, lease: Lease, outcome: Outcome) -> list[Event]:
+    """Keep an answer that arrived after the final state."""
+    if outcome.result is None or not Call.objects.filter(pk=call.pk, late_result=None).exists():
+        return []
+    result = payloads.store(PayloadKind.RESULT, outcome.result)
+    digests = {"arguments": call.arguments_digest, "result": result.digest}
+    return _late(call, lease, outcome, result.pk, digests)
+
+
+def _late(call: PendingCall, lease: Lease, outcome: Outcome, result_pk: int, digests: dict[str, str]) -> list[Event]:
+    # A commit that was not confirmed is retried: the call's own answer is not a late one.
+    kept = {"state": outcome.state, "worker_uid": lease.worker_uid, "epoch": lease.epoch}
+    rows = Call.objects.filter(pk=call.pk, late_result=None).exclude(**kept)
+    if not rows.update(late_result_id=result_pk, version=F("version") + 1):
+        return []
+    _announce(call, lease, Call.objects.values_list("version", flat=True).get(pk=call.pk))
+    details = {"late": True, "answer": outcome.state.value}
+    return [_event(call, lease, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests)]
+
+
+def end_strays(worker_uid: UUID, running: set[UUID]) -> list[Event]:
+    """End calls that the database assigns to this worker, but whose claim was never confirmed to it."""
+    before = timezone.now() - STRAY_AFTER
+    mine = Call.objects.filter(worker_uid=worker_uid, state=CallState.SENT, sent_at__lt=before)
+    strays = [uid for uid in mine.values_list("uid", flat=True)[:500] if uid not in running]
+    calls = end_now(strays, _STRAY)
+    for call in calls:
+        announce(call)
+    return [finish_event(call, _STRAY, Actor(call.user_id, call.user_name)) for call in calls]
+
+
+def _running(call: PendingCall, lease: Lease) -> Any:
+    mine = {"worker_uid": lease.worker_uid, "epoch": lease.epoch}
+    return Call.objects.filter(pk=call.pk, state=CallState.SENT, **mine)
+
+
+# --- announcing ------------------------------------------------------------------------------------------------------
+def announce(call: Call) -> None:
+    """Notify the pages once the current transaction is committed."""
+    uid, version, server_uid = call.uid, call.version, call.server.uid if call.server else None
+    transaction.on_commit(lambda: hints.call_changed(uid, version, server_uid))
+
+
+def _announce(call: PendingCall, lease: Lease, version: int, *, passing: bool = False) -> None:
+    transaction.on_commit(partial(hints.call_changed, call.uid, version, lease.server_uid, passing=passing))
+
+
+def _event(
+    call: PendingCall,
+    lease: Lease,
+    action: AuditAction,
+    outcome: AuditOutcome,
+    details: dict[str, Any],
+    digests: dict[str, str] | None = None,
+) -> Event:
+    return Event(
+        action=action,
+        outcome=outcome,
+        actor=call.actor,
+        server=ServerRef(lease.server_uid, lease.server_name),
+        identity_name=lease.identity_name,
+        subject=call.target[:300],
+        call_uid=call.uid,
+        details={"method": call.method, **details},
+        digests=digests or {"arguments": call.arguments_digest},
+    )

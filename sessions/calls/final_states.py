@@ -1,0 +1,137 @@
+"""Final states that the web side may set: for calls that no worker sent, or whose server is gone.
+
+Each is a conditional UPDATE with its audit event in the same commit. If the state has changed meanwhile, nothing
+happens.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from servers.audit.record import SYSTEM, Actor, Event, ServerRef
+from servers.audit.writer import writer
+from servers.enums import AuditAction, AuditOutcome
+from sessions import hints
+from sessions.connections import commands
+from sessions.enums import CallState
+from sessions.models import Call
+
+BATCH = 200
+
+
+@dataclass(frozen=True)
+class FinalState:
+    before: CallState
+    after: CallState
+    outcome: AuditOutcome
+    detail: str
+    only: Q = Q()
+
+
+_NOBODY_SENT_IT = FinalState(
+    CallState.REQUESTED,
+    CallState.EXPIRED,
+    AuditOutcome.FAILED,
+    "No worker could send the call before its deadline. It did not reach the server.",
+)
+REFUSED_LATE = FinalState(
+    CallState.REQUESTED,
+    CallState.NOT_SENT,
+    AuditOutcome.FAILED,
+    "The audit log could not be written in time, so the call was refused. It did not reach the server.",
+)
+CANCELLED_BEFORE = FinalState(
+    CallState.REQUESTED,
+    CallState.CANCELLED,
+    AuditOutcome.CANCELLED,
+    "Cancelled before it was sent. It did not reach the server.",
+)
+SERVER_CLOSED_BEFORE = FinalState(
+    CallState.REQUESTED,
+    CallState.CANCELLED,
+    AuditOutcome.CANCELLED,
+    "The server was disabled before the call was sent. It did not reach the server.",
+)
+SESSION_CLOSED_BEFORE = FinalState(
+    CallState.REQUESTED,
+    CallState.CANCELLED,
+    AuditOutcome.CANCELLED,
+    "The identity is no longer used, so its session was closed before the call was sent. It did not reach the server.",
+)
+SERVER_DELETED_BEFORE = FinalState(
+    CallState.REQUESTED,
+    CallState.CANCELLED,
+    AuditOutcome.CANCELLED,
+    "The server was deleted before the call was sent. It did not reach the server.",
+)
+
+
+def end(uids: Iterable[UUID], final: FinalState, actor: Actor = SYSTEM) -> "Future[list[Call]]":
+    """End up to BATCH calls. The future returns those that really changed."""
+    batch = list(uids)[:BATCH]
+
+    def write() -> list[Call]:
+        calls = end_now(batch, final)
+        for call in calls:
+            transaction.on_commit(partial(notify, call), robust=True)
+        return calls
+
+    return writer().submit(write, lambda calls: [finish_event(call, final, actor) for call in calls])
+
+
+def end_now(uids: Iterable[UUID], final: FinalState) -> list[Call]:
+    """Only the UPDATEs, inside the caller's transaction."""
+    now = timezone.now()
+    changed = []
+    for uid in uids:
+        rows = Call.objects.filter(final.only, uid=uid, state=final.before)
+        fields = {"state": final.after, "finished_at": now, "detail": final.detail, "version": F("version") + 1}
+        if rows.update(**fields):
+            changed.append(Call.objects.select_related("server").get(uid=uid))
+    return changed
+
+
+def request_cancel(uids: Iterable[UUID], name: str) -> int:
+    """Record in running calls that `name` asked to cancel them. Inside the caller's transaction."""
+    running = Call.objects.filter(uid__in=list(uids), state=CallState.SENT, cancel_requested_at=None)
+    fields = {"cancel_requested_at": timezone.now(), "cancel_requested_by": name[:150]}
+    return running.update(version=F("version") + 1, **fields)
+
+
+def finish_event(call: Call, final: FinalState, actor: Actor = SYSTEM) -> Event:
+    return Event(
+        action=AuditAction.CALL_FINISH,
+        outcome=final.outcome,
+        actor=actor,
+        server=server_ref(call),
+        identity_name=call.identity_name,
+        subject=call.target[:300],
+        call_uid=call.uid,
+        details={"method": call.method, "state": final.after.value, "detail": final.detail},
+    )
+
+
+def server_ref(call: Call) -> ServerRef | None:
+    """None when the server's row is gone; the call keeps the server's name."""
+    return None if call.server is None else ServerRef.of(call.server)
+
+
+def notify(call: Call) -> None:
+    """Call after the commit. `call` must have been read with its server."""
+    hints.call_changed(call.uid, call.version, call.server.uid if call.server else None)
+
+
+def expire_due() -> int:
+    """End calls past their deadline if no worker is alive to do it. Returns how many were submitted to the writer."""
+    due = Call.objects.filter(state=CallState.REQUESTED, deadline__lt=timezone.now())
+    uids = list(due.values_list("uid", flat=True)[:BATCH])
+    if not uids or commands.live_workers():
+        return 0
+    end(uids, _NOBODY_SENT_IT)
+    return len(uids)

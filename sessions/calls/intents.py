@@ -1,0 +1,148 @@
+"""The intent of a call: the audit writer writes it in one transaction, and it is announced after the commit."""
+
+import threading
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from servers.audit import payloads
+from servers.audit.record import Actor, Event
+from servers.audit.statements import Insert
+from servers.enums import AuditAction, AuditOutcome, PayloadKind
+from sessions import hints
+from sessions.calls import final_states
+from sessions.calls.targets import Target
+from sessions.connections import commands, lifecycle
+from sessions.enums import Desired
+from sessions.models import Call, McpSession
+
+Verdict = Literal["accepted", "refused"]
+_insert = Insert(Call)
+_ARGUMENTS = _insert.place("arguments_id")
+
+
+class _Settlement:
+    """Decides what came first: the commit, or the refusal that the caller received."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._verdict: Verdict | None = None
+
+    def settle(self, verdict: Verdict) -> Verdict:
+        with self._guard:
+            self._verdict = self._verdict or verdict
+            return self._verdict
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A call that passed every check and is not written yet. Its row values are computed before the transaction begins,
+    because all writers of the database share that lock."""
+
+    actor: Actor
+    target: Target
+    call: Call
+    payload_values: list[Any]
+    call_values: list[Any]
+    repeats: Call | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    settlement: _Settlement = field(default_factory=_Settlement)
+
+    def refuse(self) -> None:
+        """The caller was notified of the refusal. If the commit succeeds nevertheless, the call is withdrawn."""
+        self.settlement.settle("refused")
+
+    def insert(self) -> None:
+        self.call.arguments = payloads.insert.write(self.call.arguments, self.payload_values)
+        _insert.write(
+            self.call, [*self.call_values[:_ARGUMENTS], self.call.arguments.pk, *self.call_values[_ARGUMENTS + 1 :]]
+        )
+
+
+def intent_of(
+    actor: Actor,
+    method: str,
+    target: Target,
+    arguments: str,
+    deadline: datetime,
+    repeats: Call | None,
+    unchecked: str,
+    *,
+    as_task: bool = False,
+) -> Intent:
+    """`arguments` is JSON text; `unchecked` says why it was not checked. Never call this in the writer's
+    transaction."""
+    call = Call(
+        session=McpSession(pk=target.session_id, owner_id=target.owner_id),
+        server_id=target.server_id,
+        server_name=target.server_name,
+        identity_id=target.identity_id,
+        identity_name=target.identity_name,
+        personal=target.personal,
+        user_id=actor.id,
+        user_name=actor.name,
+        method=method,
+        target=target.name,
+        definition_digest=target.digest or "",
+        arguments=payloads.made(PayloadKind.ARGUMENTS, arguments),
+        repeats=repeats,
+        as_task=as_task,
+        deadline=deadline,
+        created_at=timezone.now(),
+    )
+    values = payloads.insert.values(call.arguments), _insert.values(call)
+    details: dict[str, Any] = {"unchecked": unchecked} if unchecked else {}
+    return Intent(actor, target, call, *values, repeats, details | ({"as_task": True} if as_task else {}))
+
+
+def write(intent: Intent) -> Call:
+    """Runs in the writer's transaction."""
+    if not intent.target.session_requested:
+        _request_session(intent.target.session_id)
+    intent.insert()
+    transaction.on_commit(partial(_announce, intent, intent.call), robust=True)
+    return intent.call
+
+
+def _request_session(session_id: int) -> None:
+    """A call requests its session. The session of a server that was just disabled stays closed, and the call
+    expires."""
+    closed = McpSession.objects.filter(lifecycle.IN_SERVICE, pk=session_id, desired=Desired.CLOSED)
+    if closed.update(desired=Desired.OPEN, version=F("version") + 1):
+        lifecycle.unowned(session_id)
+
+
+def requested(intent: Intent, call: Call) -> list[Event]:
+    repeats = {"repeats": str(intent.repeats.uid)} if intent.repeats else {}
+    return [
+        Event(
+            action=AuditAction.CALL_REQUEST,
+            outcome=AuditOutcome.PENDING,
+            actor=intent.actor,
+            server=intent.target.server,
+            identity_name=call.identity_name,
+            subject=call.target[:300],
+            call_uid=call.uid,
+            details={"method": call.method, **repeats, **intent.details},
+            digests={"arguments": call.arguments.digest},
+        )
+    ]
+
+
+def _announce(intent: Intent, call: Call) -> None:
+    """Runs in the writer's thread after the commit: nothing here may wait."""
+    if intent.settlement.settle("accepted") == "refused":
+        final_states.end([call.uid], final_states.REFUSED_LATE)
+        return
+    target = intent.target
+    if target.owner_uid is not None and target.session_requested:
+        until = call.deadline.timestamp()
+        hints.wake_worker(target.owner_uid, "call", call.uid, target.epoch, until, target.session_id)
+    else:
+        hints.later(partial(commands.wake_owner, target.session_uid))
+    hints.call_changed(call.uid, call.version, target.server_uid, passing=True)

@@ -1,0 +1,159 @@
+"""How a call ended, in words for people. Three kinds of failure must not look alike, nor like a call that was never
+sent."""
+
+from dataclasses import dataclass
+
+from sessions.calls import missing_features
+from sessions.calls.operations import words_of
+from sessions.calls.rpc_codes import name_of
+from sessions.connections.diagnosis import Explanation, explain
+from sessions.enums import CallState
+from sessions.mcp.core.errors import Fault
+from sessions.models import Call
+
+# An answer came and was not read.
+_REFUSED_ANSWERS = {
+    *(Fault.MESSAGE_LIMIT, Fault.INFLATED_LIMIT, Fault.VALUE_LIMIT, Fault.DEPTH_LIMIT, Fault.HEADER_LIMIT),
+    *(Fault.LINE_LIMIT, Fault.STREAM_LIMIT),
+}
+# Which step of a call failed, in words.
+_FAILED_STEPS: dict[str, str] = {
+    **dict.fromkeys(
+        (Fault.DNS_FAILED, Fault.CONNECTION_REFUSED, Fault.CONNECTION_LOST, Fault.TLS_FAILED, Fault.PROCESS_EXITED),
+        "The connection failed",
+    ),
+    **dict.fromkeys(
+        (
+            Fault.HTTP_STATUS,
+            Fault.REDIRECTED,
+            Fault.UNAUTHORIZED,
+            Fault.FORBIDDEN,
+            Fault.ACCESS_REFUSED,
+            Fault.KEY_NEEDED,
+        ),
+        "The request failed",
+    ),
+    **dict.fromkeys(
+        (Fault.HOST_REFUSED, Fault.ORIGIN_REFUSED, Fault.RATE_LIMITED, Fault.SESSION_GONE),
+        "The request failed",
+    ),
+    **dict.fromkeys(
+        (Fault.NO_ANSWER, Fault.NOT_MCP, Fault.INVALID_MESSAGE, Fault.INVALID_RESULT, Fault.STDOUT_NOISE),
+        "Unusable answer",
+    ),
+    Fault.AUTHORIZATION_FAILED: "Could not get a token",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`remedy` says what to do next. `code` and `data` belong to a JSON-RPC error."""
+
+    tone: str
+    icon: str
+    title: str
+    text: str = ""
+    remedy: str = ""
+    code: int | None = None
+    code_name: str = ""
+    data: str = ""
+    #: a person has to sign in at the authorization server of this call's server
+    sign_in: bool = False
+    #: the call may work in the legacy era
+    legacy_may_help: bool = False
+
+
+def outcome_of(call: Call, answer: str = "") -> Outcome | None:
+    """None while the call runs and if it simply succeeded. `answer`: the beginning of the raw result, if the reader may
+    see it."""
+    state = CallState(call.state)
+    match state:
+        case CallState.TOOL_ERROR:
+            text = "The call completed, but the tool reported a failure. See its result below."
+            helps = missing_features.taken_away(call, answer)
+            remedy = missing_features.RECONNECT if helps else ""
+            return Outcome("bad", "alert-triangle", "The tool reported an error", text, remedy, legacy_may_help=helps)
+        case CallState.RPC_ERROR:
+            return _rpc_error(call)
+        case CallState.FAILED:
+            return _failed(call)
+        case CallState.OUTCOME_UNKNOWN:
+            return _unknown(call)
+        case CallState.CANCELLED:
+            return _cancelled(call)
+        case CallState.EXPIRED | CallState.NOT_SENT | CallState.REFUSED:
+            return _never_sent(call, state)
+    return None
+
+
+def _rpc_error(call: Call) -> Outcome:
+    code, session = call.error_code or 0, call.session
+    helps = missing_features.taken_away(call, call.error_message)
+    remedy = (
+        missing_features.RECONNECT if helps else missing_features.remedy_of(code, call.error_data, session, call.server)
+    )
+    return Outcome(
+        "bad",
+        "alert-circle",
+        "JSON-RPC error",
+        call.error_message,
+        remedy or words_of(call.method).refused,
+        code=code,
+        code_name=name_of(code, session.revision if session else "", call.method),
+        data=call.error_data,
+        legacy_may_help=helps,
+    )
+
+
+def _failed(call: Call) -> Outcome:
+    explanation = explain(call.fault, call.detail, call.server)
+    if call.fault in _REFUSED_ANSWERS:
+        text = f"{call.detail} {words_of(call.method).unsure} Only its answer was rejected."
+        return Outcome("viol", "lock", explanation.title, text, explanation.remedy)
+    if call.fault == Fault.INSUFFICIENT_SCOPE:
+        signs_in = call.server is not None
+        return Outcome("warn", "key", explanation.title, call.detail, explanation.remedy, sign_in=signs_in)
+    step = _FAILED_STEPS.get(call.fault, "The call failed")
+    title = _titled(step, explanation) if call.fault else step
+    return Outcome("bad", "plug-x", title, explanation.cause or call.detail, explanation.remedy)
+
+
+def _unknown(call: Call) -> Outcome:
+    text = (
+        (f"{call.detail} " if call.detail else "")
+        + "The call was sent, but its answer was lost. mcpadmin does not repeat it; check the server before running it again."
+    )
+    return Outcome("warn", "clock-x", "Outcome unknown", text, words_of(call.method).remedy)
+
+
+def _cancelled(call: Call) -> Outcome:
+    by = f" by {call.cancel_requested_by}" if call.cancel_requested_by else ""
+    if call.sent_at is None:
+        return Outcome("warn", "player-stop", f"Cancelled{by}", call.detail or "It did not reach the server.")
+    text = f"The server was notified. MCP does not confirm cancellations, {words_of(call.method).cancelled}"
+    return Outcome("warn", "player-stop", f"Cancelled{by}", text)
+
+
+_NEVER_SENT = {
+    CallState.EXPIRED: (
+        "clock-x",
+        "Expired: not sent",
+        "Check that a worker is running and that the session can connect.",
+    ),
+    CallState.NOT_SENT: ("ban", "Not sent", "It did not reach the server; it is safe to run again."),
+    CallState.REFUSED: ("lock", "Refused", "It did not reach the server."),
+}
+
+
+def _never_sent(call: Call, state: CallState) -> Outcome:
+    icon, title, remedy = _NEVER_SENT[state]
+    tone = "viol" if state is CallState.REFUSED else "warn"
+    if call.fault:
+        explanation = explain(call.fault, call.detail, call.server)
+        return Outcome(tone, icon, _titled(title, explanation), explanation.cause, explanation.remedy)
+    return Outcome(tone, icon, title, call.detail, remedy)
+
+
+def _titled(what: str, explanation: Explanation) -> str:
+    """Only `what` if the cause begins with the title, which would appear twice."""
+    return what if explanation.cause.startswith(explanation.title) else f"{what}: {explanation.title}"

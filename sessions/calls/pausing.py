@@ -1,0 +1,58 @@
+"""Pause, resume and retry a session.
+
+Each is an UPDATE on the condition that the row is as the person saw it: of two admins at once, one gets True.
+"""
+
+from django.db.models import F, Q
+
+from servers.audit.record import Actor
+from servers.enums import AuditAction, AuditOutcome
+from sessions.calls import final_states
+from sessions.calls.final_states import FinalState
+from sessions.connections import commands
+from sessions.connections.commands import Command
+from sessions.enums import CallState, Desired, SessionCondition, SessionState
+from sessions.models import Call, McpSession
+
+#: where an immediate attempt may help
+RETRYABLE = frozenset(
+    {
+        SessionCondition.BACKING_OFF,
+        SessionCondition.FAILING,
+        SessionCondition.NEEDS_AUTH,
+        SessionCondition.INCOMPATIBLE,
+    }
+)
+PAUSED_BEFORE = FinalState(
+    CallState.REQUESTED,
+    CallState.CANCELLED,
+    AuditOutcome.CANCELLED,
+    "The session was paused before the call was sent. It did not reach the server.",
+)
+_WAITS = Q(desired=Desired.OPEN, paused=False, state=SessionState.DISCONNECTED, condition__in=RETRYABLE)
+_ASKED = Q(restart_requested__gt=F("restart_done"))
+
+
+def pause(actor: Actor, session: McpSession) -> bool:
+    """Calls in flight end, then the session is closed until a person resumes it. False if it is already paused."""
+    fields = {"paused": True, "paused_by": actor.name[:150]}
+    changed = commands.give(
+        actor, session, Command(AuditAction.SESSION_PAUSE, fields, Q(paused=True), "pause", "Pause")
+    )
+    if changed:
+        waiting = Call.objects.filter(session_id=session.pk, state=CallState.REQUESTED).values_list("uid", flat=True)
+        final_states.end(list(waiting[: final_states.BATCH]), PAUSED_BEFORE, actor)
+    return changed
+
+
+def resume(actor: Actor, session: McpSession) -> bool:
+    """False if it is not paused any more."""
+    fields = {"paused": False, "paused_by": ""}
+    command = Command(AuditAction.SESSION_RESUME, fields, Q(paused=False), "resume", "Resume")
+    return commands.give(actor, session, command)
+
+
+def retry(actor: Actor, session: McpSession) -> bool:
+    """Attempt now instead of later. False if the session is not waiting, or a person already asked."""
+    fields = {"restart_requested": F("restart_requested") + 1}
+    return commands.give(actor, session, Command(AuditAction.SESSION_RETRY, fields, ~_WAITS | _ASKED, "retry", "Retry"))

@@ -1,0 +1,203 @@
+"""Placing, cancelling and repeating calls. Socket, form and repeat all end here.
+
+A call is accepted when its intent (row, arguments, audit event) is committed. No byte may leave before that; after it
+the worker is woken. If the wake-up is lost, the tick of the session's owner finds the row.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from servers import access, rights
+from servers.audit import payloads
+from servers.audit.record import Actor, Event
+from servers.audit.writer import AuditUnavailable, writer
+from servers.enums import AuditAction, AuditOutcome
+from servers.models import Server
+from servers.schemas import checker, jsontext
+from sessions import hints
+from sessions.calls.arguments import Given, Rejected
+from sessions.calls.final_states import (
+    CANCELLED_BEFORE,
+    end_now,
+    expire_due,
+    finish_event,
+    notify,
+    request_cancel,
+    server_ref,
+)
+from sessions.calls.intents import Intent, intent_of, requested, write
+from sessions.calls.operations import operation_of
+from sessions.calls.targets import Target, find_target
+from sessions.enums import CallState
+from sessions.mcp.core.methods import TOOLS_CALL
+from sessions.models import Call
+
+__all__ = ["AuditUnavailable", "Given", "Rejected", "aplace", "cancel", "check", "expire_due", "place", "repeat"]
+
+DURABLE_SECONDS = 2.0
+#: how long a call may wait for its session before it expires, on top of the server's own connect time-out
+WAIT_SECONDS = 30
+Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+# --- placing ---------------------------------------------------------------------------------------------------------
+def place(
+    actor: Actor,
+    user: Any,
+    server: Server,
+    target: str,
+    given: Given,
+    *,
+    method: str = TOOLS_CALL,
+    repeats: Call | None = None,
+) -> Call:
+    """Place a call and return its committed row. Not inside a transaction.
+
+    Raises Http404 and access.Denied (recorded), Rejected (server, target, arguments or confirmation) and
+    AuditUnavailable (the intent was not durable within 2 s: the call is refused).
+    """
+    intent = check(actor, user, server.uid, target, given, method=method, repeats=repeats)
+    with _refusing(intent):
+        return writer().submit_and_wait(partial(write, intent), partial(requested, intent), DURABLE_SECONDS)
+
+
+async def aplace(
+    actor: Actor,
+    user: Any,
+    server_uid: UUID,
+    target: str,
+    given: Given,
+    *,
+    run: Run,
+    run_slow: Run,
+    method: str = TOOLS_CALL,
+) -> Call:
+    """`place` for an event loop. `run` runs the checks in a thread that waits for nothing but the database. `run_slow`
+    runs those that need the schema checker's child process in a thread that may wait for it.
+    """
+
+    def submit() -> "tuple[Intent, Future[Call]]":
+        """The submit runs in that thread too, so the writer already works while the loop is being woken."""
+        intent = check(actor, user, server_uid, target, given, method=method)
+        return intent, writer().submit(partial(write, intent), partial(requested, intent))
+
+    def submit_without_waiting() -> "tuple[Intent, Future[Call]]":
+        with checker.without_waiting():
+            return submit()
+
+    try:
+        intent, future = await run(submit_without_waiting)
+    except checker.WouldWait:
+        intent, future = await run_slow(submit)
+    with _refusing(intent):
+        return await writer().durable(future, DURABLE_SECONDS)
+
+
+@contextmanager
+def _refusing(intent: Intent) -> Iterator[None]:
+    try:
+        yield
+    except AuditUnavailable:
+        intent.refuse()
+        raise
+    except IntegrityError as problem:
+        raise Rejected("The server has been deleted.") from problem
+
+
+def check(
+    actor: Actor,
+    user: Any,
+    server_uid: UUID,
+    name: str,
+    given: Given,
+    *,
+    method: str = TOOLS_CALL,
+    repeats: Call | None = None,
+) -> Intent:
+    """Everything that may refuse a call. Call in a thread that may wait for the database and the schema checker."""
+    operation = operation_of(method)
+    target = find_target(user, actor, server_uid, operation, name)
+    arguments, unchecked = operation.read(name, target.definition, given)
+    _require_confirmation(target, operation.destructive(target.definition), given, unchecked)
+    text = jsontext.dumps(arguments, indent=None)
+    deadline = timezone.now() + timedelta(seconds=target.connect_seconds + WAIT_SECONDS)
+    as_task = given.as_task and method == TOOLS_CALL
+    return intent_of(actor, method, target, text, deadline, repeats, unchecked, as_task=as_task)
+
+
+def _require_confirmation(target: Target, destructive: bool, given: Given, unchecked: str) -> None:
+    if destructive and given.confirm != target.name:
+        raise Rejected("This tool is marked destructive. Type its name to confirm, then run it again.", confirm="name")
+    if unchecked and not given.confirm:
+        message = f"The arguments cannot be checked against the tool's schema ({unchecked}). Confirm to run it anyway."
+        raise Rejected(message, confirm="unchecked")
+
+
+# --- afterwards ------------------------------------------------------------------------------------------------------
+def cancel(actor: Actor, user: Any, call: Call) -> bool:
+    """Cancel a call, or ask its worker to. False if it was over, or a person had already asked.
+
+    A requested call ends at once. For a sent call the request is stored in the row and the worker is woken. Whether the
+    tool stopped is unknown: MCP has no answer to a cancellation. Raises access.Denied and AuditUnavailable.
+    """
+    rights.require(user, actor, "call_tool", call.server, subject=call.target)
+    done = writer().submit_and_wait(partial(_cancel, actor, call.uid), partial(_cancel_events, actor), DURABLE_SECONDS)
+    return done is not None
+
+
+def _cancel(actor: Actor, uid: UUID) -> Call | None:
+    """The changed row, or None if nothing was left to cancel."""
+    ended = end_now([uid], CANCELLED_BEFORE)
+    if not ended and not request_cancel([uid], actor.name):
+        return None
+    call = ended[0] if ended else Call.objects.select_related("server").get(uid=uid)
+    transaction.on_commit(partial(_cancelled, call), robust=True)
+    return call
+
+
+def _cancel_events(actor: Actor, call: Call | None) -> list[Event]:
+    if call is None:
+        return []
+    asked = Event(
+        action=AuditAction.CALL_CANCEL,
+        outcome=AuditOutcome.OK,
+        actor=actor,
+        server=server_ref(call),
+        identity_name=call.identity_name,
+        subject=call.target[:300],
+        call_uid=call.uid,
+        details={"method": call.method},
+    )
+    return [asked, finish_event(call, CANCELLED_BEFORE, actor)] if call.state == CallState.CANCELLED else [asked]
+
+
+def _cancelled(call: Call) -> None:
+    notify(call)
+    if call.worker_uid is not None:
+        hints.wake_worker(call.worker_uid, "cancel", call.uid, call.epoch)
+
+
+def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "") -> Call:
+    """A new call with the arguments of `call`, linked to it. The old one does not change."""
+    if not may_read(user, call):
+        raise access.Denied("view_payload", call.server)
+    if call.server is None:
+        raise Rejected(f"{call.server_name} was deleted; its calls cannot be run again.")
+    text = payloads.read(call.arguments)
+    if text is None:
+        raise Rejected("The arguments of this call were erased. Fill in the form again.")
+    given = Given(text=text, confirm=confirm, as_task=call.as_task)
+    return place(actor, user, call.server, call.target, given, method=call.method, repeats=call)
+
+
+def may_read(user: Any, call: Call) -> bool:
+    """The person who made the call, and everyone with the right, may read arguments and results."""
+    return call.user_id == user.pk or access.may_read_payloads(user)

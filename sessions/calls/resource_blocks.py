@@ -1,0 +1,50 @@
+"""The contents of a resource, one block each (MCP, server/resources, *Resource Contents*)."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+from servers.image_types import IMAGES
+from sessions.calls.blocks import BLOCKS, SOUNDS, Block, Budget, media_block, text_block
+from sessions.calls.result_files import bytes_of, mime_of
+
+_LABEL = 200
+
+
+def contents_of(contents: Any, asked: str = "") -> list[Block]:
+    """`asked`: the URI that was read. A block shows its own URI only if it differs."""
+    if not isinstance(contents, list):
+        return []
+    budget = Budget()
+    blocks = [_content(item, asked, position, budget) for position, item in enumerate(contents[:BLOCKS])]
+    if len(contents) > BLOCKS:
+        blocks.append(Block("note", text=f"{len(contents) - BLOCKS} more contents in the raw result."))
+    return blocks
+
+
+def _content(item: Any, asked: str, position: int, budget: Budget) -> Block:
+    data = bytes_of(item)
+    if data is None:
+        return Block("json", "Neither text nor valid base64", value=item)
+    uri, mime = str(item.get("uri", "")), str(item.get("mimeType") or "")[:_LABEL]
+    block = _shown(item, mime, budget)
+    return replace(
+        block,
+        uri="" if uri == asked else uri[:2_000],
+        mime=mime,
+        size=len(data),
+        digest=hashlib.sha256(data).hexdigest(),
+        position=position,
+    )
+
+
+def _shown(item: dict[str, Any], mime: str, budget: Budget) -> Block:
+    """Markdown and HTML are shown as text: nothing from a server becomes markup here."""
+    if isinstance(item.get("text"), str):
+        block = text_block(item["text"], "")
+        return replace(block, title="", text=item["text"]) if block.kind == "json" else block
+    kind = mime_of(item)
+    if kind in IMAGES or kind in SOUNDS:
+        media = media_block({"mimeType": kind, "data": item["blob"]}, "image" if kind in IMAGES else "audio", budget)
+        return media
+    return Block("binary")

@@ -1,0 +1,114 @@
+"""What a result of each method shows: its blocks, the name of their tab, and a structured part if it has one."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sessions.calls.blocks import BLOCKS, Block, Budget, block_of, blocks_of, text_block
+from sessions.calls.resource_blocks import contents_of
+from sessions.mcp.core import methods
+
+STRUCTURED_BYTES = 200_000
+BRIEF_CHARS = 100_000
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class View:
+    """`name`: of the blocks' tab. `structured` is shown if `has_structured`, after the blocks if `blocks_first`.
+    `structured_size` is set if it is too large to be shown as a tree."""
+
+    name: str
+    blocks: list[Block]
+    has_structured: bool = False
+    structured: Any = None
+    structured_size: int | None = None
+    blocks_first: bool = False
+
+
+def view_of(method: str, target: str, result: Mapping[str, Any]) -> View:
+    return _VIEWS.get(method, _tool)(target, result)
+
+
+def lighter(view: View) -> View:
+    """The same view within BRIEF_CHARS: media from their own URLs, beginnings of texts, no trees."""
+    left = BRIEF_CHARS
+    blocks = []
+    for block in view.blocks:
+        text = json.dumps(block.value, ensure_ascii=False) if block.kind == "json" else block.text
+        blocks.append(
+            replace(
+                block,
+                kind="text" if block.kind == "json" else block.kind,
+                text=text[:left],
+                value=None,
+                source="",
+                cut=block.cut or len(text) > left,
+            )
+        )
+        left -= min(left, len(text))
+    size = view.structured_size or len(json.dumps(view.structured, ensure_ascii=False))
+    return replace(view, blocks=blocks, structured=None, structured_size=size if view.has_structured else None)
+
+
+def _tool(target: str, result: Mapping[str, Any]) -> View:
+    structured, blocks = result.get("structuredContent", _ABSENT), blocks_of(result.get("content"))
+    if structured is _ABSENT:
+        return View("Content", blocks)
+    size = len(json.dumps(structured, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    if size > STRUCTURED_BYTES:
+        return View("Content", blocks, has_structured=True, structured_size=size, blocks_first=bool(blocks))
+    if (text := _one_text(structured)) is not None:
+        # Some servers repeat the structured content as JSON text. People want to read neither quotes nor escapes.
+        repeated = not blocks or [(block.kind, block.value) for block in blocks] == [("json", structured)]
+        shown = [text_block(text)] if repeated else blocks
+        return View("Content", shown, has_structured=True, structured=structured, blocks_first=True)
+    return View("Content", blocks, has_structured=True, structured=structured)
+
+
+def _one_text(structured: Any) -> str | None:
+    """The text of `{"result": "..."}`, FastMCP's wrapper for results that are no objects, and of any other single text
+    member."""
+    if isinstance(structured, dict) and len(structured) == 1:
+        (structured,) = structured.values()
+    return structured if isinstance(structured, str) else None
+
+
+def _resource(target: str, result: Mapping[str, Any]) -> View:
+    return View("Contents", contents_of(result.get("contents"), target))
+
+
+def _prompt(target: str, result: Mapping[str, Any]) -> View:
+    messages = result.get("messages")
+    return View("Messages", _messages(messages) if isinstance(messages, list) else [])
+
+
+def _messages(messages: list[Any]) -> list[Block]:
+    """One content per message by the specification; a list of contents is accepted too."""
+    budget = Budget()
+    blocks: list[Block] = []
+    position = 0
+    for message in messages[:BLOCKS]:
+        said = message if isinstance(message, dict) else {"content": message}
+        content, role = said.get("content"), str(said.get("role") or "no role")[:60]
+        items = content if isinstance(content, list) else [content]
+        blocks += [replace(block_of(item, budget, position + n), role=role) for n, item in enumerate(items[:BLOCKS])]
+        position += len(items)
+    if len(messages) > BLOCKS:
+        blocks.append(Block("note", text=f"{len(messages) - BLOCKS} more messages in the raw result."))
+    return blocks[: BLOCKS * 2]
+
+
+def _completion(target: str, result: Mapping[str, Any]) -> View:
+    completion = result.get("completion")
+    values = completion.get("values") if isinstance(completion, dict) else None
+    return View("Values", [Block("json", value=values)] if isinstance(values, list) else [])
+
+
+_VIEWS: Mapping[str, Callable[[str, Mapping[str, Any]], View]] = {
+    methods.TOOLS_CALL: _tool,
+    methods.RESOURCES_READ: _resource,
+    methods.PROMPTS_GET: _prompt,
+    methods.COMPLETE: _completion,
+}

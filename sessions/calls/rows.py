@@ -1,0 +1,162 @@
+"""Hand-written SQL for a call's own row: building the statements with the ORM is most of what a call costs.
+
+One text for SQLite and PostgreSQL. Each change names the previous state, and on the worker's side owner and epoch. It
+returns the row's new version, or None if another process was faster.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Q
+from django.utils import timezone
+
+from servers import access
+from servers.audit.statements import Columns, Insert, param
+from servers.enums import DefinitionKind
+from servers.models import Definition, Payload, Server
+from sessions.connections.lifecycle import Lease
+from sessions.enums import CallState
+from sessions.models import Attempt, Call, LogLine, McpSession
+
+_MODELS = (Call, Definition, LogLine, McpSession, Payload, Server)
+_TABLES = {model.__name__: model._meta.db_table for model in _MODELS}
+insert_attempt = Insert(Attempt)
+
+
+def seen(user: access.User) -> Q:
+    """Calls through a person's own session are visible to that person and to those who may see all."""
+    return access.seen_of_people(user, Q(personal=True), Q(user_id=user.pk))
+
+
+def _rows(sql: str, values: Sequence[Any]) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def _version(sql: str, values: Sequence[Any]) -> int | None:
+    found = _rows(sql, values)
+    return int(found[0][0]) if found else None
+
+
+# --- what a card shows -----------------------------------------------------------------------------------------------
+_SHOWN_CALL = Columns(Call, "one")
+_RELATED = {
+    "server": Columns(Server, "server", ("id", "uid", "name", "slug")),
+    "session": Columns(McpSession, "session", ("id", "owner_id", "revision")),
+    "result": Columns(Payload, "result"),
+    "late_result": Columns(Payload, "late_result"),
+}
+_SHOWN = """
+SELECT {columns} FROM {Call} one
+LEFT JOIN {Server} server ON server.id = one.server_id
+LEFT JOIN {McpSession} session ON session.id = one.session_id
+LEFT JOIN {Payload} result ON result.id = one.result_id
+LEFT JOIN {Payload} late_result ON late_result.id = one.late_result_id
+WHERE one.uid IN ({{marks}})
+""".format(columns=", ".join(part.sql for part in (_SHOWN_CALL, *_RELATED.values())), **_TABLES)
+
+
+def shown(uids: Iterable[UUID]) -> list[Call]:
+    """Calls with what their cards show, in one query. Columns of related rows that no card shows are deferred."""
+    values = [param(Call, "uid", uid) for uid in uids]
+    if not values:
+        return []
+    return [_shown(row) for row in _rows(_SHOWN.format(marks=", ".join(["%s"] * len(values))), values)]
+
+
+def _shown(row: Sequence[Any]) -> Call:
+    call = cast("Call", _SHOWN_CALL.read(row[: _SHOWN_CALL.count]))  # the other tables are joined to it
+    start = _SHOWN_CALL.count
+    for name, columns in _RELATED.items():
+        setattr(call, name, columns.read(row[start : start + columns.count]))
+        start += columns.count
+    return call
+
+
+_LINE = Columns(LogLine, "line", ("id", "at", "level", "text"))
+_LINES = """
+SELECT {columns} FROM {LogLine} line WHERE {{line}} AND line.call_uid = %s
+AND line.seq > (SELECT COALESCE(MAX(newest.seq), 0) FROM {LogLine} newest WHERE {{newest}}) - %s
+ORDER BY line.seq
+""".format(columns=_LINE.sql, **_TABLES)  # noqa: S608  # names of our own models, no input
+
+
+def _lines_of(condition: str) -> str:
+    return _LINES.format(line=condition.format("line"), newest=condition.format("newest"))
+
+
+_SHARED_LINES = _lines_of("{0}.server_id = %s AND {0}.identity_id IS NULL")
+_PERSONAL_LINES = _lines_of("{0}.identity_id = %s")
+
+
+def lines(call: Call, newest: int) -> list[LogLine]:
+    """The log lines of a call among the `newest` of its session's log."""
+    log_id = call.identity_id if call.personal else call.server_id
+    values = [log_id, param(LogLine, "call_uid", call.uid), log_id, newest]
+    return [
+        line
+        for row in _rows(_PERSONAL_LINES if call.personal else _SHARED_LINES, values)
+        if (line := _LINE.read(row)) is not None
+    ]
+
+
+# --- the worker's side -------------------------------------------------------------------------------------------------
+_ORDER = Columns(Call, "one", ("id", "session_id", "method", "target", "user_id", "user_name", "as_task"))
+_ARGUMENTS = Columns(Payload, "arguments")
+_WAITING = """
+SELECT {columns}, (
+    SELECT tool.body FROM {Definition} tool
+    WHERE tool.identity_id = one.identity_id AND tool.kind = %s AND tool.key = one.target
+)
+FROM {Call} one JOIN {Payload} arguments ON arguments.id = one.arguments_id
+WHERE one.uid = %s AND one.state = %s AND one.deadline > %s
+""".format(columns=f"{_ORDER.sql}, {_ARGUMENTS.sql}", **_TABLES)  # noqa: S608  # the same
+
+
+def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
+    """A call that waits to be sent, its arguments and the definition of its tool (empty if the tool is not listed)."""
+    now = param(Call, "deadline", timezone.now())
+    found = _rows(_WAITING, [DefinitionKind.TOOL.value, param(Call, "uid", uid), CallState.REQUESTED.value, now])
+    if not found:
+        return None
+    call, arguments = _ORDER.read(found[0]), _ARGUMENTS.read(found[0][_ORDER.count :])
+    return (call, arguments, found[0][-1] or "") if call is not None and arguments is not None else None
+
+
+# Not a join: with a joined subquery PostgreSQL would not check the row's state again after waiting for its lock.
+_CLAIM = """
+UPDATE {Call} SET state = %s, sent_at = %s, epoch = %s, worker_uid = %s, version = version + 1
+WHERE id = %s AND state = %s AND deadline > %s AND EXISTS (
+    SELECT 1 FROM {McpSession} session
+    WHERE session.id = {Call}.session_id AND session.owner_id = %s AND session.epoch = %s
+)
+RETURNING version
+""".format(**_TABLES)  # noqa: S608  # the same
+
+
+def claim(pk: int, lease: Lease, now: datetime) -> int | None:
+    """From requested to sent, if the deadline has not passed and the session is ours."""
+    at, worker = param(Call, "sent_at", now), param(Call, "worker_uid", lease.worker_uid)
+    after = [CallState.SENT.value, at, lease.epoch, worker]
+    before = [pk, CallState.REQUESTED.value, at, lease.worker_id, lease.epoch]
+    return _version(_CLAIM, after + before)
+
+
+_FINISH = """
+UPDATE {Call} SET {{changes}}, version = version + 1
+WHERE id = %s AND state = %s AND worker_uid = %s AND epoch = %s
+RETURNING version
+""".format(**_TABLES)  # the same
+
+
+def finish(pk: int, lease: Lease, fields: Mapping[str, Any]) -> int | None:
+    """From sent, by us at this epoch, to the state in `fields`."""
+    columns = [Call._meta.get_field(name) for name in fields]
+    after = [param(Call, name, value) for name, value in fields.items()]
+    before = [pk, CallState.SENT.value, param(Call, "worker_uid", lease.worker_uid), lease.epoch]
+    changes = ", ".join(f'"{column.column}" = %s' for column in columns)  # type: ignore[union-attr]  # columns of our own
+    return _version(_FINISH.format(changes=changes), after + before)

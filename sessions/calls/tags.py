@@ -1,0 +1,30 @@
+"""The card of a call, for any template that shows one."""
+
+from typing import Any
+from uuid import UUID
+
+from django import template
+from django.template import Context
+from django.utils.safestring import SafeString, mark_safe
+
+from sessions.calls import card
+from sessions.calls.placing import may_read
+from sessions.models import Call
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def read_card(context: Context, call: Call) -> card.Card:
+    """`may_read` decides where the socket renders for an audience, otherwise the request's user."""
+    allowed: Any = context.get("may_read")
+    if allowed is None:
+        request = context.get("request")
+        allowed = request is not None and may_read(request.user, call)
+    return card.card_of(call, may_read=bool(allowed), brief=bool(context.get("brief")))
+
+
+@register.filter
+def uuid_text(value: UUID) -> SafeString:
+    """Formatted once for the many attributes of a card that contain it."""
+    return mark_safe(str(UUID(str(value))))  # noqa: S308  # digits and dashes

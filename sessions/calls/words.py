@@ -1,0 +1,63 @@
+"""Names and looks of calls, one table for all pages."""
+
+from typing import Any
+
+from django import template
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from servers.models import Server
+from sessions.calls.operations import completion_reference
+from sessions.connections import icons
+from sessions.enums import CallState
+from sessions.mcp.core.methods import PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
+from sessions.models import Call
+
+register = template.Library()
+
+# state: (tone of the kit, icon)
+LOOKS: dict[str, tuple[str, str]] = {
+    CallState.REQUESTED: ("run", "loader-2"),
+    CallState.SENT: ("run", "loader-2"),
+    CallState.SUCCEEDED: ("ok", "check"),
+    CallState.TOOL_ERROR: ("bad", "alert-triangle"),
+    CallState.RPC_ERROR: ("bad", "alert-circle"),
+    CallState.FAILED: ("bad", "plug-x"),
+    CallState.CANCELLED: ("warn", "player-stop"),
+    CallState.OUTCOME_UNKNOWN: ("warn", "clock-x"),
+    CallState.NOT_SENT: ("warn", "ban"),
+    CallState.REFUSED: ("viol", "lock"),
+    CallState.EXPIRED: ("warn", "clock-x"),
+}
+
+
+@register.simple_tag
+def call_page(call: Call) -> str:
+    """The page of the call's target, with the target selected. The call's server must still exist."""
+    server = call.server.slug if call.server else ""
+    if call.method == TOOLS_CALL:
+        return _page("servers:tools", server, "tool", call.target)
+    if call.method == RESOURCES_READ:
+        return _page("servers:resources", server, "uri", call.target)
+    if call.method == PROMPTS_GET:
+        return _page("servers:prompts", server, "prompt", call.target)
+    about = completion_reference(call.target)
+    if "name" in about:
+        return _page("servers:prompts", server, "prompt", about["name"])
+    return _page("servers:resources", server, "template", about["uri"])
+
+
+def _page(name: str, slug: str, key: str, target: str) -> str:
+    return f"{reverse(name, args=[slug])}?{urlencode({key: target})}"
+
+
+@register.inclusion_tag("calls/_pill.html")
+def call_pill(state: str) -> dict[str, str]:
+    tone, icon = LOOKS[state]
+    return {"tone": tone, "icon": icon, "word": CallState(state).label}
+
+
+@register.simple_tag
+def icon_address(server: Server, named: Any) -> str:
+    """The URL of our copy of the icon that the server declares for itself or for a tool; "" if there is none."""
+    return icons.address(server, named)

@@ -1,0 +1,95 @@
+"""What a connected server does not offer, and why: nothing is missing from its pages without a reason."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sessions.mcp.core.capabilities import declares
+from sessions.mcp.core.tasks import declares_extension
+from sessions.mcp.core.versions import REVISIONS, Era, Revision
+from sessions.models import McpSession
+
+
+@dataclass(frozen=True)
+class Missing:
+    feature: str
+    reason: str
+
+
+# feature: (capability, the part of it). A missing part is not listed if the whole capability is missing.
+_FEATURES = {
+    "Tools": ("tools", ""),
+    "Tool list changes": ("tools", "listChanged"),
+    "Resources": ("resources", ""),
+    "Resource subscriptions": ("resources", "subscribe"),
+    "Resource list changes": ("resources", "listChanged"),
+    "Prompts": ("prompts", ""),
+    "Prompt list changes": ("prompts", "listChanged"),
+    "Argument completion": ("completions", ""),
+    "Server messages": ("logging", ""),
+}
+_OFF = "Turned off under Settings, so it is not declared."
+_NO_ELICITATION = "Not supported in revision {}."
+_LATER = "Turned on after this session opened; declared on the next connection."
+
+
+def missing(session: McpSession) -> list[Missing]:
+    """For a session that was connected at least once; otherwise empty."""
+    revision = REVISIONS.get(session.revision)
+    if revision is None:
+        return []
+    return [*_of_server(session.server_capabilities, revision), *_of_ours(session, revision)]
+
+
+def why(session: McpSession | None, capability: str) -> str:
+    """Why a list of the server is empty, if the capability was not declared; otherwise ""."""
+    if session is None or not session.revision or declares(session.server_capabilities, capability):
+        return ""
+    return f"The server did not declare {capability}."
+
+
+def no_subscriptions(session: McpSession | None) -> str:
+    """Why resources of the server cannot be subscribed to; "" if they can, or before the first connection."""
+    if session is None or not session.revision or declares(session.server_capabilities, "resources", "subscribe"):
+        return ""
+    return "This server does not offer subscriptions (it did not declare resources.subscribe)."
+
+
+def _of_server(declared: dict[str, Any], revision: Revision) -> list[Missing]:
+    found = []
+    for feature, (capability, part) in _FEATURES.items():
+        if declares(declared, *filter(None, (capability, part))) or (part and not declares(declared, capability)):
+            continue
+        if capability == "completions" and not revision.completions_declared:
+            continue  # completion may be requested without it
+        found.append(Missing(feature, f"The server did not declare {f'{capability}.{part}' if part else capability}."))
+    if task := _tasks(declared, revision):
+        found.append(Missing("Tasks", task))
+    return found
+
+
+def _tasks(declared: dict[str, Any], revision: Revision) -> str:
+    if revision.core_tasks:
+        return "" if declares(declared, "tasks") else "The server did not declare tasks."
+    if revision.extensions:
+        return "" if declares_extension(declared) else "The server did not declare the extension."
+    return f"Not supported in revision {revision.name}."
+
+
+def _of_ours(session: McpSession, revision: Revision) -> list[Missing]:
+    """What the server cannot request from us."""
+    ours = session.client_capabilities
+    found = []
+    if "roots" not in ours and not (revision.era is Era.MODERN and session.server.roots):
+        found.append(Missing("Roots", _no_roots(session)))
+    if "sampling" not in ours:
+        found.append(Missing("Sampling", _LATER if session.server.answers_sampling else _OFF))
+    if "elicitation" not in ours:
+        words = _LATER if session.server.answers_elicitation else _OFF
+        found.append(Missing("Elicitation", words if revision.elicitation else _NO_ELICITATION.format(revision.name)))
+    return found
+
+
+def _no_roots(session: McpSession) -> str:
+    if session.server.roots:
+        return "Set after this session opened; declared on the next connection."
+    return "No roots are set under Settings, so they are not declared."

@@ -1,0 +1,85 @@
+"""The lists of what a server offers, as its pages show them: searched by text and limited in length."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+from django.db.models import Q, QuerySet
+
+from servers.enums import DefinitionKind
+from servers.models import Definition, Server
+from sessions.models import Subscription
+
+#: of one kind on one page
+ENTRIES: Final = 2_000
+FIND_CHARS: Final = 200
+Row = TypeVar("Row", Definition, Subscription)
+
+
+@dataclass(frozen=True)
+class Listed(Generic[Row]):
+    """The first `rows` of those that match."""
+
+    rows: list[Row]
+    matching: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The head of a list. `total`: how much the server offers, whatever the search."""
+
+    find: str
+    shown: int
+    matching: int
+    total: int
+
+    @property
+    def cut(self) -> bool:
+        return self.shown < self.matching
+
+    @property
+    def query(self) -> str:
+        """The part of the query string that every link of the list keeps."""
+        return f"&find={quote(self.find, safe='')}" if self.find else ""
+
+
+def words_of(data: Mapping[str, Any]) -> str:
+    """The search text of `?find=`."""
+    return str(data.get("find", "")).replace("\0", "").strip()[:FIND_CHARS]
+
+
+def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any]) -> Listing:
+    """`counts`: how many of each kind the server offers."""
+    shown, matching = sum(len(one.rows) for one in lists), sum(one.matching for one in lists)
+    return Listing(find, shown, matching, sum(counts.values()))
+
+
+def offered(server: Server, kind: DefinitionKind, find: str = "") -> Listed[Definition]:
+    """In the server's order."""
+    rows = server.definitions.filter(kind=kind, removed_at=None, **server.identity_filter).order_by("position", "id")
+    return _first(rows.filter(_matches(find, "key", "title", "description")))
+
+
+def watched(server: Server, find: str = "") -> Listed[Subscription]:
+    rows = server.subscriptions.filter(active=True, **server.identity_filter).order_by("title", "id")
+    return _first(rows.filter(_matches(find, "uri", "title")))
+
+
+def removed(server: Server, *kinds: DefinitionKind | str, find: str = "", most: int) -> Listed[Definition]:
+    """What the server no longer offers, latest removal first."""
+    rows = server.definitions.filter(kind__in=kinds, removed_at__isnull=False, **server.identity_filter).defer("body")
+    return _first(rows.filter(_matches(find, "key", "title")).order_by("-removed_at", "-id"), most)
+
+
+def _matches(find: str, *fields: str) -> Q:
+    found = Q()
+    for field in fields if find else ():
+        found |= Q(**{f"{field}__icontains": find})
+    return found
+
+
+def _first(rows: QuerySet[Row], most: int = 0) -> Listed[Row]:
+    most = most or ENTRIES
+    found = list(rows[: most + 1])
+    return Listed(found[:most], len(found) if len(found) <= most else rows.count())

@@ -1,0 +1,57 @@
+"""The form of a URI template: its variables as fields, and the URI that their values produce."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from servers.schemas import uri_template
+from servers.schemas.uri_template import BrokenTemplate, Value, Variable
+from sessions.calls.operations import TARGET_BYTES
+from sessions.catalog.prompts import Field
+
+
+@dataclass(frozen=True)
+class TemplateForm:
+    """`uri` is empty if a value is missing or the template is invalid; `problem` says why no URI can be built."""
+
+    fields: list[Field]
+    uri: str = ""
+    problem: str = ""
+
+    @property
+    def errors(self) -> dict[str, str]:
+        return {field.name: field.error for field in self.fields if field.error}
+
+
+def template_form(template: str, values: Mapping[str, str], *, checked: bool) -> TemplateForm:
+    """`values` as typed, by the variable's name. `checked`: an empty required field is an error."""
+    try:
+        variables = uri_template.variables(template)
+    except BrokenTemplate as problem:
+        return TemplateForm([], problem=f"Invalid URI template. {problem}")
+    fields = [_field(variable, values.get(variable.name, ""), checked) for variable in variables]
+    if any(field.required and not field.value for field in fields):
+        return TemplateForm(fields)
+    try:
+        uri = uri_template.expand(template, {field.name: _value(field) for field in fields if field.value})
+    except ValueError as problem:
+        return TemplateForm(fields, problem=str(problem))
+    if len(uri.encode("utf-8", "replace")) > TARGET_BYTES:
+        return TemplateForm(fields, problem=f"The URI would be longer than {TARGET_BYTES:,} bytes.")
+    return TemplateForm(fields, uri)
+
+
+def _field(variable: Variable, value: str, checked: bool) -> Field:
+    required = not variable.may_be_absent
+    missing = checked and required and not value
+    return Field(
+        name=variable.name,
+        value=value,
+        description=f"Only its first {variable.prefix} characters are used." if variable.prefix else "",
+        required=required,
+        many=variable.explode,
+        error="Enter a value." if missing else "",
+    )
+
+
+def _value(field: Field) -> Value:
+    return field.value.splitlines() if field.many else field.value

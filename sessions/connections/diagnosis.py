@@ -1,0 +1,136 @@
+"""What a fault means and what to do about it, in words for the person who runs the server. The only such table."""
+
+from dataclasses import dataclass
+
+from servers.enums import TransportKind
+from servers.models import Server
+from sessions.mcp.core.errors import Fault
+from sessions.mcp.core.refusals import header_asked_for
+
+
+@dataclass(frozen=True)
+class Explanation:
+    title: str
+    cause: str
+    remedy: str
+
+
+# fault: (title, what to do). The cause is the fault's own detail.
+_TABLE: dict[str, tuple[str, str]] = {
+    Fault.COMMAND_NOT_FOUND: (
+        "The command was not found",
+        "Install the program on the worker's machine, or enter its full path as the command.",
+    ),
+    Fault.SPAWN_FAILED: (
+        "The command could not be started",
+        "Check that the file is executable and that the working directory exists on the worker's machine.",
+    ),
+    Fault.PROCESS_EXITED: (
+        "The process ended",
+        "Check its stderr output below. Common causes are a missing argument, module or credential.",
+    ),
+    Fault.PROCESS_LIMIT: (
+        "The process exceeded its limits",
+        "mcpadmin stopped the process and restarts it. Check what it does, or ask an operator to raise MCPADMIN_STDIO_MEMORY_MIB or MCPADMIN_STDIO_PROCESSES.",
+    ),
+    Fault.STDOUT_NOISE: (
+        "The program prints output other than MCP messages",
+        "An MCP server must write only JSON-RPC to stdout. Check that the command starts the MCP server itself and that logs go to stderr.",
+    ),
+    Fault.DNS_FAILED: ("The host name could not be resolved", "Check the spelling of the URL and the DNS of the worker's machine."),
+    Fault.ADDRESS_REFUSED: (
+        "The address is not allowed",
+        "The worker's log shows the address and the reason. An operator can allow networks with MCPADMIN_ALLOWED_NETWORKS.",
+    ),
+    Fault.CONNECTION_REFUSED: (
+        "The connection was refused",
+        "Nothing is listening at this address and port. Start the server or correct the URL.",
+    ),
+    Fault.CONNECTION_LOST: ("The connection was lost", "mcpadmin reconnects automatically. If it happens again, check the server's log."),
+    Fault.TLS_FAILED: ("The TLS handshake failed", "Check the server's certificate: name, expiry and issuer."),
+    Fault.TIMEOUT: (
+        "No answer in time",
+        "The server did not answer. Check its log and health, or raise the time-outs under Settings.",
+    ),
+    Fault.REDIRECTED: (
+        "The server redirects to another address",
+        "mcpadmin does not follow redirects for calls. Register the final URL instead.",
+    ),
+    Fault.UNAUTHORIZED: (
+        "The server requires a credential",
+        "Sign in, or add the token it expects under Settings, Credentials.",
+    ),
+    Fault.FORBIDDEN: ("The server refused this credential", "The credential is valid but lacks permission. Use another one, or ask its issuer."),
+    Fault.ACCESS_REFUSED: (
+        "The server refused access",
+        "No credential was sent. Check the server's message above, if any: it may require a credential, or a firewall or gateway in front of the server may block this machine.",
+    ),
+    Fault.KEY_NEEDED: (
+        "The server requires an API key or token",
+        "Under Settings, Credentials, add an HTTP header credential with the header named above (often X-API-Key), or a bearer token.",
+    ),
+    Fault.HOST_REFUSED: (
+        "The server's host guard refused the request",
+        "Add the host and port of this URL to the allowed hosts of the server (Python SDK: TransportSecuritySettings(allowed_hosts=[…]); TypeScript SDK: allowedHosts; FastMCP and others: allowed_hosts), or use a URL with a host name that it allows.",
+    ),
+    Fault.ORIGIN_REFUSED: (
+        "The server's origin guard refused the request",
+        "mcpadmin sends no Origin header of its own. Remove the one set under Settings, Headers or by a proxy, or add it to the allowed origins of the server (Python SDK: TransportSecuritySettings(allowed_origins=[…]); TypeScript SDK: allowedOrigins; FastMCP and others: allowed_origins). If the server requires one, set an Origin header under Settings with a value it allows.",
+    ),
+    Fault.INSUFFICIENT_SCOPE: ("The server requires more permissions", "Sign in again and consent, then run the call again. Existing permissions stay valid until then."),
+    Fault.AUTHORIZATION_FAILED: ("Could not get a token", "The message above says what must be changed and where. Then reconnect."),
+    Fault.RATE_LIMITED: ("Rate limit reached", "The server reported too many requests. Wait before trying again."),
+    Fault.SESSION_GONE: ("The server lost the session", "mcpadmin opens a new session automatically."),
+    Fault.HTTP_STATUS: ("The server answered with an HTTP error", "Check that the URL is the MCP endpoint (often ending in /mcp), and check the server's log."),
+    Fault.NO_ENDPOINT: ("This is not an HTTP+SSE endpoint", "The stream did not name a message endpoint. Check the path of the URL (often /sse), or choose Streamable HTTP."),
+    Fault.ENDPOINT_REFUSED: ("Refused: the endpoint is on another origin", "The server asks mcpadmin to send messages, including your credentials, to another address. If you trust that address, register it directly."),
+    Fault.NOT_MCP: ("This is not an MCP endpoint", "The address responds, but not with MCP. Check the path of the URL (often /mcp)."),
+    Fault.NO_ANSWER: ("The server closed the stream without an answer", "The request reached the server. Check its log."),
+    Fault.INVALID_MESSAGE: ("The server sent an invalid message", "This is a bug in the server. Report it to its maintainers with the text above."),
+    Fault.INVALID_RESULT: ("The server sent an unusable result", "This is a bug in the server. Report it to its maintainers with the text above."),
+    Fault.MESSAGE_LIMIT: ("Refused: message limit", "The response exceeded the message size limit, so it was not read. Request less data, or raise the limit under Settings, Limits."),
+    Fault.HEADER_LIMIT: ("Refused: header limit", "The server sent too many or too large HTTP headers. Check any proxies in front of it, or raise the limit under Settings, Limits."),
+    Fault.INFLATED_LIMIT: ("Refused: decompression limit", "A compressed response expanded beyond the limit, so it was not read. Request less data, or raise the limit under Settings, Limits."),
+    Fault.LINE_LIMIT: ("Refused: line limit", "The server printed a line that is too long. An MCP server writes one message per line to stdout and logs to stderr."),
+    Fault.VALUE_LIMIT: ("Refused: too many values", "The response contains more values than allowed, so it was not read. Request less data, or raise the limit under Settings, Limits."),
+    Fault.STREAM_LIMIT: ("Refused: a stream without messages", "The server keeps sending comments or empty events. Check its log."),
+    Fault.PAGE_LIMIT: ("Cut at the page limit", "To see more, raise the limit under Settings, Limits."),
+    Fault.CURSOR_REPEATED: ("The list never ends", "The server repeated a cursor. Report it to its maintainers. Entries read so far are kept."),
+    Fault.EVENT_LIMIT: ("Too many events", "The server sent more events than the limit; the rest were counted and dropped. If this is expected, raise the limit under Settings, Limits."),
+    Fault.SERVER_REQUEST_LIMIT: ("Too many server requests", "Server requests beyond the limit were answered with an error. If this is expected, raise the limit under Settings, Limits."),
+    Fault.ROUND_LIMIT: ("Too many rounds of input", "It requested input in more rounds than allowed per call. The tool may have run. If this is expected, raise the limit under Settings, Limits."),
+    Fault.TOTAL_DEADLINE: ("Total time-out reached", "The server kept reporting progress until the total time-out. Raise it under Settings, or request less work."),
+    Fault.INPUT_NOT_OFFERED: ("The server requested input it was not offered", "Sampling or elicitation is off for this server, or it requests something mcpadmin does not offer. Check Settings, Protocol, or pass the input as arguments."),
+    Fault.TASK_FAILED: ("The task failed", "The server reported only that the task failed, without a result. Check the server's log."),
+    Fault.TASK_CANCELLED: ("The server cancelled the task", "It is not known what ran before. Check on the server, and run it again only if that does no harm."),
+    Fault.TASK_LOST: ("The server no longer knows the task", "The task expired or the server was restarted. Check on the server whether it ran before running it again."),
+    Fault.INPUT_REFUSED: ("The server request was not answered", "The inbox shows whether the request was declined or expired. Run the call again and answer the request there."),
+    Fault.DEPTH_LIMIT: ("Refused: nesting limit", "The response is nested too deeply to be read safely. If this is expected, raise the limit under Settings, Limits."),
+    Fault.LIST_LIMIT: ("Cut at the list limit", "To see more, raise the limit under Settings, Limits."),
+    Fault.PENDING_LIMIT: ("Too many calls are waiting", "Wait until some running calls have finished."),
+    Fault.RPC_ERROR: ("The server answered with an error", "The message above is from the server."),
+    Fault.INCOMPATIBLE_VERSION: ("No common protocol revision", "The text above lists the revisions of both sides. If the protocol era is set manually, set it to Automatic; otherwise update the server or mcpadmin."),
+    Fault.NOT_READY: ("The session is not open", "Connect the server first."),
+    Fault.NOT_OFFERED: ("The server does not offer this", "It did not declare this capability when connecting."),
+    Fault.INVALID_REQUEST: ("Invalid request", "Correct the arguments."),
+    Fault.CANCELLED: ("Cancelled", "Run it again if you still need it."),
+    Fault.CLOSED: ("The session was closed", "Connect the server to continue."),
+    # Faults of mcpadmin itself, which the protocol does not know.
+    "secret_unreadable": ("A secret cannot be decrypted", "Restore the missing key in the key ring file, or enter the secret again under Settings."),
+    "credential_needed": ("A credential is needed", "The server's address changed, and credentials stay bound to the old address. Choose one for the new address under Settings, Credentials, or remove the old one there."),
+    "not_encrypted": ("Refused: the connection is not encrypted", "Change the URL to https, or ask an operator to allow this host and port with MCPADMIN_PLAIN_HTTP_HOSTS."),
+    "reference_missing": ("A reference cannot be resolved", "Correct the reference under Settings, or provide the referenced value on the worker's machine."),
+    "internal_error": ("mcpadmin failed", "Check the worker's log and report it; this is not the server's fault."),
+}  # fmt: skip
+
+
+def explain(fault: str, detail: str, server: Server | None = None) -> Explanation:
+    """Words for `fault`. `server` adapts the remedy to its transport. The detail is always shown as the cause."""
+    title, remedy = _TABLE.get(fault, ("Something went wrong", "See the details above. Reconnect to try again."))
+    if fault == Fault.CONNECTION_LOST and server is not None and server.transport == TransportKind.STDIO:
+        remedy = "mcpadmin restarts the command automatically. Its last output is in the log."
+    if fault == Fault.KEY_NEEDED and (header := header_asked_for(detail)):
+        remedy = f"Under Settings, Credentials, add an HTTP header credential with the name {header} and the key as its value."
+        if header.lower() == "authorization":
+            remedy = "Under Settings, Credentials, add a bearer token, or an HTTP header credential with the name Authorization."
+    return Explanation(title, detail, remedy)

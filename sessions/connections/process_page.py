@@ -1,0 +1,94 @@
+"""What a server's process uses, as *Connection info* shows it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+
+from servers.enums import IdentityKind
+from sessions.enums import LogSource, SessionState
+from sessions.models import LogLine, McpSession
+
+WARN_BYTES, WARN_PROCESSES = 1024**3, 100
+STDERR_LINES = 20
+#: how children are prevented from outliving their worker (sessions.mcp.transports.stdio.isolation)
+ISOLATION = {
+    "pid_namespace": "PID namespace",
+    "pid_namespace_user": "PID namespace",
+    "parent_death": "Signal at the end",
+    "none": "None",
+}
+
+
+@dataclass(frozen=True)
+class ProcessPage:
+    at: datetime | None
+    node: str
+    rss: int
+    cpu: float
+    count: int
+    threads: int
+    files: int | None
+    started: str
+    restarts: int
+    isolation: str
+    rows: list[Mapping[str, Any]]
+    more: int
+    stderr: list[LogLine]
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(warnings(self.rss, self.count).values())
+
+
+def excess(rss: int, count: int) -> str:
+    """Why the process must be stopped; empty while it stays within its limits."""
+    most, many = settings.STDIO_MEMORY_MIB, settings.STDIO_PROCESSES
+    if most and rss > most * 1024**2:
+        return f"The server used {rss / 1024**2:,.0f} MiB of memory; {most:,} are allowed."
+    if many and count > many:
+        return f"The server ran {count:,} processes; {many:,} are allowed."
+    return ""
+
+
+def warnings(rss: int, count: int) -> dict[str, str]:
+    """A sentence for each limit that is exceeded."""
+    found = {}
+    if rss >= WARN_BYTES:
+        found["memory"] = f"The server uses {rss / WARN_BYTES:.1f} GiB of memory."
+    if count >= WARN_PROCESSES:
+        found["processes"] = f"The server runs {count} processes."
+    return found
+
+
+def process_page(session: McpSession | None) -> ProcessPage | None:
+    """None without a child process, or before its first sample."""
+    if session is None or not session.process or session.state != SessionState.READY:
+        return None
+    found, rows = session.process, session.process.get("rows", [])
+    return ProcessPage(
+        at=session.process_at,
+        node=session.owner.node if session.owner else "",
+        rss=found["rss"],
+        cpu=found["cpu"],
+        count=found["count"],
+        threads=found["threads"],
+        files=found["files"],
+        started=found["started"],
+        restarts=session.restarts,
+        isolation=ISOLATION.get(session.owner.isolation if session.owner else "", ""),
+        rows=rows,
+        more=found["count"] - len(rows),
+        stderr=_stderr(session),
+    )
+
+
+def _stderr(session: McpSession) -> list[LogLine]:
+    """The newest STDERR_LINES lines, oldest first."""
+    own = session.identity_id if session.identity.kind == IdentityKind.PERSONAL else None
+    lines = LogLine.objects.filter(server_id=session.server_id, identity_id=own, source=LogSource.STDERR).order_by(
+        "-seq"
+    )
+    return list(lines[:STDERR_LINES])[::-1]

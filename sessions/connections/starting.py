@@ -1,0 +1,59 @@
+"""What a page shows of a stdio server while it starts: for how long, its stderr, what may delay it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from django.utils import timezone
+
+from servers.enums import TransportKind
+from servers.models import Server
+from servers.validators import asks_before_installing, launcher
+from sessions.enums import Desired, SessionState
+from sessions.models import McpSession
+
+#: in seconds: a shorter start is not shown, and a longer one than HELD_UP_AFTER gets hints
+SHOWN_AFTER: Final = 1.0
+HELD_UP_AFTER: Final = 20.0
+UNCONFIRMED: Final = (
+    "npx without -y may wait for someone to confirm the installation. Add -y before the name of the package."
+)
+
+
+@dataclass(frozen=True)
+class Starting:
+    since: datetime
+    seconds: int
+    attempt: int
+    stderr: str
+    hints: tuple[str, ...] = ()
+
+
+def starting(server: Server, session: McpSession | None) -> Starting | None:
+    """None if nothing is being started."""
+    if session is None or server.transport != TransportKind.STDIO or session.desired != Desired.OPEN:
+        return None
+    age = (timezone.now() - session.state_since).total_seconds()
+    if session.state not in (SessionState.CONNECTING, SessionState.INITIALIZING) or age < SHOWN_AFTER:
+        return None
+    hints = held_up(server.command, server.arguments) if age >= HELD_UP_AFTER else ()
+    return Starting(session.state_since, int(age), session.attempts, session.stderr_tail, hints)
+
+
+def held_up(command: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """Why a launcher that installs its server first may take long or hang."""
+    program = launcher(command, arguments)
+    if not program:
+        return ()
+    network = (
+        f"{program} may still be installing the server. If this machine needs a proxy, a certificate or a package mirror, "
+        "name its variables in MCPADMIN_INHERITED_VARIABLES, for example HTTPS_PROXY, NODE_EXTRA_CA_CERTS, "
+        "npm_config_registry or UV_DEFAULT_INDEX. Servers get no others of the worker's variables."
+    )
+    return (unconfirmed(command, arguments), network) if unconfirmed(command, arguments) else (network,)
+
+
+def unconfirmed(command: str, arguments: Sequence[str]) -> str:
+    """A hint for npx without -y; empty for everything else."""
+    return UNCONFIRMED if asks_before_installing(command, arguments) else ""

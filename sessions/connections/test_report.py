@@ -1,0 +1,60 @@
+"""What *Test connection* shows: every step, even if not reached yet, and the explanation of a failure."""
+
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from servers.enums import DraftState, TransportKind
+from servers.models import ServerDraft
+from sessions.connections.diagnosis import explain
+
+_TITLES = {
+    "resolve": "Resolve",
+    "connect": "Connect",
+    "handshake": "Handshake",
+    "list": "List definitions",
+}
+_WORDS = {"finished": "done", "failed": "failed", "started": "running", "waiting": "waiting", "skipped": "skipped"}
+
+
+def draft_context(draft: ServerDraft) -> dict[str, Any]:
+    """Context of the template servers/_test.html."""
+    reported = {step["name"]: step for step in draft.steps}
+    pending = "waiting" if draft.state == DraftState.RUNNING else "skipped"
+    steps = [_step(name, title, reported.get(name, {"state": pending})) for name, title in _TITLES.items()]
+    explanation = explain(draft.fault, draft.detail) if draft.state == DraftState.FAILED else None
+    kind = draft.report.get("transport", "")
+    transport = TransportKind(kind).short if kind in TransportKind.values else ""
+    return {
+        "draft": draft,
+        "steps": steps,
+        "explanation": explanation,
+        "transport": transport,
+        "start": _start(draft, reported.get("handshake", {})),
+    }
+
+
+def _start(draft: ServerDraft, handshake: dict[str, Any]) -> dict[str, Any] | None:
+    """The process that has not answered yet."""
+    since = handshake.get("since")
+    if draft.transport != TransportKind.STDIO or draft.state != DraftState.RUNNING or not since:
+        return None
+    if handshake["state"] != "started":
+        return None
+    seconds = int((timezone.now() - datetime.fromisoformat(since)).total_seconds())
+    return {"since": since, "seconds": seconds, "hints": handshake.get("hints", [])}
+
+
+def _step(name: str, title: str, reported: dict[str, Any]) -> dict[str, Any]:
+    state = reported["state"]
+    seconds = reported.get("seconds")
+    return {
+        "name": name,
+        "title": title,
+        "state": state,
+        "word": _WORDS.get(state, state),
+        "detail": reported.get("detail", ""),
+        "seconds": seconds,
+        "milliseconds": None if seconds is None else seconds * 1000,
+    }

@@ -1,0 +1,140 @@
+"""The page *Sessions*: the workers with their sessions, and which sessions have no owner and why."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Case, Count, IntegerField, Q, QuerySet, Value, When
+
+from servers import instance
+from servers.enums import IdentityKind
+from sessions.connections import commands
+from sessions.connections.lifecycle import IN_SERVICE
+from sessions.connections.process_page import ISOLATION
+from sessions.enums import CallState, Desired, SessionState
+from sessions.models import Call, McpSession, Worker
+
+#: per worker; sessions that are not ready come first
+SHOWN = 100
+_TROUBLE_FIRST = Case(When(state=SessionState.READY, then=Value(1)), default=Value(0), output_field=IntegerField())
+
+
+@dataclass(frozen=True)
+class SessionLine:
+    session: McpSession
+    in_flight: int
+    why: str = ""
+
+    @property
+    def memory(self) -> int | None:
+        return self.session.process.get("rss")
+
+
+@dataclass(frozen=True)
+class WorkerCard:
+    worker: Worker
+    alive: bool
+    lines: list[SessionLine]
+    held: int
+    in_flight: int
+    memory: int
+
+    @property
+    def more(self) -> int:
+        return self.held - len(self.lines)
+
+    @property
+    def isolation(self) -> str:
+        return ISOLATION.get(self.worker.isolation, "not known")
+
+
+@dataclass(frozen=True)
+class Board:
+    workers: list[WorkerCard]
+    unowned: list[SessionLine]
+    unowned_count: int
+
+    @property
+    def alive(self) -> int:
+        return sum(card.alive for card in self.workers)
+
+    @property
+    def silent(self) -> int:
+        return len(self.workers) - self.alive
+
+    @property
+    def held(self) -> int:
+        return sum(card.held for card in self.workers)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(card.in_flight for card in self.workers)
+
+    @property
+    def memory(self) -> int:
+        return sum(card.memory for card in self.workers)
+
+    @property
+    def unowned_more(self) -> int:
+        return self.unowned_count - len(self.unowned)
+
+
+def board(*, personal: bool = True) -> Board:
+    """Without `personal`, the lines of personal sessions are left out."""
+    flying = _in_flight()
+    free = McpSession.objects.filter(IN_SERVICE, owner=None).filter(Q(desired=Desired.OPEN) | Q(paused=True))
+    labels, held = _labels(), instance.is_held()
+    unowned = [_line(row, flying, _why(row, labels, held)) for row in _read(free, personal=personal)]
+    return Board(
+        workers=[_card(worker, flying, personal=personal) for worker in Worker.objects.order_by("node", "id")],
+        unowned=unowned,
+        unowned_count=free.count() if len(unowned) == SHOWN else len(unowned),
+    )
+
+
+def any_personal() -> bool:
+    return McpSession.objects.filter(identity__kind=IdentityKind.PERSONAL).exists()
+
+
+def _read(rows: QuerySet[McpSession], *, personal: bool) -> Iterable[McpSession]:
+    rows = rows if personal else rows.filter(identity__kind=IdentityKind.SHARED)
+    found = rows.select_related("server", "identity", "owner").order_by(_TROUBLE_FIRST, "server__name", "id")
+    return found[:SHOWN]
+
+
+def _card(worker: Worker, flying: Counter[int], *, personal: bool) -> WorkerCard:
+    rows = worker.sessions.all()
+    held = list(rows.values_list("pk", "process__rss"))
+    return WorkerCard(
+        worker=worker,
+        alive=commands.alive(worker),
+        lines=[_line(row, flying) for row in _read(rows, personal=personal)],
+        held=len(held),
+        in_flight=sum(flying[pk] for pk, _ in held),
+        memory=sum(rss or 0 for _, rss in held),
+    )
+
+
+def _line(session: McpSession, flying: Counter[int], why: str = "") -> SessionLine:
+    return SessionLine(session, flying[session.pk], why)
+
+
+def _in_flight() -> Counter[int]:
+    running = Call.objects.filter(state=CallState.SENT).exclude(session=None)
+    return Counter(dict(running.order_by().values_list("session_id").annotate(Count("id"))))
+
+
+def _labels() -> set[str]:
+    return {label for worker in commands.live_workers() for label in worker.labels}
+
+
+def _why(session: McpSession, labels: set[str], held: bool) -> str:
+    label = session.server.worker_label
+    if session.paused:
+        by = f" by {session.paused_by}" if session.paused_by else ""
+        return f"Paused{by}. It opens when resumed."
+    if held:
+        return "This instance is on hold. An administrator must release it."
+    if label and label not in labels:
+        return f"No worker with label {label} is running."
+    return "Not claimed by a worker yet." if commands.live_workers() else "No worker is running."

@@ -1,0 +1,183 @@
+"""Messages between processes: hints to pages by topic, and wake-ups to workers.
+
+Everything here is a hint: the database row is the truth, and every receiver of a hint reads the row again. So losing
+Redis, or all of its content, costs time and never an event.
+
+Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "draft.<uid>";
+         "users" is internal to web processes: a user's rights or sign-in changed. So is "lost": some process could not
+         send its hints for a while, so every listener compares everything with the database.
+Hints    publish(topic, seq, kind, rows): rows carry ids and progress only, never a result. All go to one group, several
+         together, and each web process takes what its pages listen to.
+Wake-up  wake_worker(worker uid, verb, uid): {"v", "verb", "id", "epoch", "expires", "session"}, several together, to the
+         group worker.<worker uid>. Not through the broker: its queues cost a third of what a worker does for a call.
+
+Nothing here may be called before the transaction that it reports is committed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from sessions.hints.background_jobs import BackgroundJobs
+from sessions.hints.listener import Listener
+from sessions.hints.outage import outage
+from sessions.hints.publisher import GROUP, LOST, Publisher
+from sessions.hints.wake import Verb, message, worker_group
+
+AUDIT, SERVERS, USERS = "audit", "servers", "users"
+INBOX, SUBSCRIPTIONS, SESSIONS = "inbox", "subscriptions", "sessions"
+SIGN_INS, OWN_SIGN_INS = "sign_ins", "own_sign_ins"
+JOBS = "jobs"
+
+__all__ = [
+    "AUDIT",
+    "GROUP",
+    "LOST",
+    "SERVERS",
+    "USERS",
+    "Listener",
+    "Verb",
+    "call_changed",
+    "call_progress",
+    "draft_changed",
+    "dropped",
+    "flush",
+    "jobs_changed",
+    "later",
+    "log_appended",
+    "message",
+    "outage",
+    "publish",
+    "send_inline",
+    "session_changed",
+    "start",
+    "user_changed",
+    "wake_worker",
+]
+
+_publisher = Publisher()
+_background_jobs = BackgroundJobs()
+
+
+def publish(
+    topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] | None = None, *, patient: bool = False
+) -> None:
+    """Notify every web process that `topic` changed. From any thread; never blocks, never raises. `patient`: no one
+    waits for it, so it may wait a few milliseconds for others."""
+    _publisher.put({"t": topic, "seq": seq, "kind": kind, "rows": rows}, patient=patient)
+
+
+def send_inline() -> float | None:
+    """Send the hints that this thread queued, without a hand-over (Publisher.send_inline). For the audit
+    writer's thread."""
+    return _publisher.send_inline()
+
+
+def start() -> None:
+    """Start both threads now, so that the first call does not pay for them."""
+    _publisher.start()
+    _background_jobs.start()
+
+
+def flush(seconds: float = 1.0) -> bool:
+    """Wait for the hints and wake-ups put so far; False when that took longer."""
+    return _publisher.flush(seconds)
+
+
+def dropped() -> int:
+    """Hints that this process gave up: the queue was full, or Redis did not take them in time."""
+    return _publisher.dropped
+
+
+def later(job: Callable[[], object]) -> None:
+    """Run `job` (which reads rows, then wakes a worker) in a thread of its own. Bounded: when full, the worker's tick finds
+    the row."""
+    _background_jobs.put(job)
+
+
+def wake_worker(
+    worker_uid: UUID | str,
+    verb: Verb,
+    uid: UUID | str,
+    epoch: int = 0,
+    expires: float | None = None,
+    session: int = 0,
+) -> None:
+    """Have a worker look at a row. From any thread or loop; never blocks. `expires` is a Unix time, by default a minute
+    from now; `session` is the key of the one that a call waits for."""
+    _publisher.wake(worker_group(worker_uid), message(verb, uid, epoch, expires, session))
+
+
+# --- the hints by name, so that both sides agree on their rows -------------------------------------------------------
+def session_changed(server_uid: UUID | str, version: int | None = None, kind: str = "session") -> None:
+    """A session, its registration (kind "session") or the lists of its server (kind "catalog") changed."""
+    publish(f"server.{server_uid}", version, kind)
+    publish(SERVERS, version, kind, [{"server": str(server_uid)}])
+
+
+def call_changed(
+    call_uid: UUID | str, version: int, server_uid: UUID | str | None = None, *, passing: bool = False
+) -> None:
+    """A call's row changed. With `server_uid` the pages of that server are notified too. `passing`: the next change is
+    expected at once, so no one needs to look yet."""
+    publish(f"call.{call_uid}", version, "call", [{"passing": True}] if passing else None, patient=passing)
+    if server_uid is not None:
+        publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}], patient=True)
+
+
+def call_progress(call_uid: UUID | str, progress: float | None, total: float | None, message: str | None) -> None:
+    """Lossy: only the newest counts. `progress` is None for a task that reports text only."""
+    publish(
+        f"call.{call_uid}", None, "progress", [{"progress": progress, "total": total, "message": (message or "")[:500]}]
+    )
+
+
+def question_changed(
+    question_uid: UUID | str, version: int, call_uid: UUID | str | None = None, server_uid: UUID | str | None = None
+) -> None:
+    """An item of the inbox came or changed. `call_uid`: the call that waits for it. Its own version stays the same and
+    is not sent: its pages would take the change for one that they have."""
+    publish(INBOX, None, "question", [{"question": str(question_uid), "version": version}])
+    if call_uid is not None:
+        publish(f"call.{call_uid}", None, "call")
+        if server_uid is not None:
+            publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}])
+
+
+def subscription_changed(subscription_uid: UUID | str, version: int, kind: str = "subscription") -> None:
+    """A subscription's row (kind "subscription") or its history (kind "version") changed."""
+    publish(f"subscription.{subscription_uid}", version, kind)
+    publish(SUBSCRIPTIONS, None, kind, [{"subscription": str(subscription_uid)}])
+
+
+def sign_in_needed(server_uid: UUID | str) -> None:
+    """A session began to wait for a sign-in: by anyone who may, or by the owner of a personal one."""
+    for topic in (SIGN_INS, OWN_SIGN_INS):
+        publish(topic, None, "sign_in", [{"server": str(server_uid)}])
+
+
+def workers_changed() -> None:
+    """Load, heartbeat or sessions of some worker changed."""
+    publish(SESSIONS, None, "workers")
+
+
+def jobs_changed() -> None:
+    """State or progress of some background job changed."""
+    publish(JOBS, None, "job")
+
+
+def log_appended(server_uid: UUID | str, seq: int) -> None:
+    """`seq` is the newest line's."""
+    publish(f"log.{server_uid}", seq, "line")
+
+
+def draft_changed(draft_uid: UUID | str, version: int | None = None) -> None:
+    publish(f"draft.{draft_uid}", version, "draft")
+
+
+def user_changed(user_id: int | None, ended: str = "") -> None:
+    """Password, activity or rights of a user (None: of any user) changed: open sockets are judged again.
+
+    `ended` is the fingerprint of a browser's session that is over: its sockets close at once.
+    """
+    publish(USERS, None, "user", [{"user": user_id, "ended": ended}])

@@ -1,0 +1,209 @@
+"""Carries hints and wake-ups to the channel layer.
+
+No caller may wait for Redis, so a thread of its own serves a bounded queue: a hint that cannot be sent in time is
+dropped and counted, since every page reads the rows again anyway.
+
+Most hints come from commit hooks, in the audit writer's thread. It sends them itself right after the batch: a hand-over
+to another thread costs more than a message to Redis. When Redis does not answer within INLINE_SECONDS, the publisher's
+thread takes over until it has reached Redis again.
+
+Each message wakes the sender, Redis and every web process. So a hint that no one waits for is sent with the next one
+that is waited for, or with others of its kind a moment later.
+"""
+
+import atexit
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import structlog
+from redis.exceptions import RedisError
+
+from sessions.hints.outage import outage
+from sessions.hints.wire import Wire
+
+QUEUE_LIMIT = 10_000
+FLUSH_SECONDS = 1.0
+#: the longest that a thread which sends inline waits for Redis, once per outage
+INLINE_SECONDS = 0.1
+#: how long a hint that no one waits for may wait for others to be sent with
+COMPANY_SECONDS = 0.003
+#: after a lost hint every process is asked to compare everything: repeatedly until Redis takes it, and once more for
+#: those that were not back by then
+LOSS_NOTICE_SECONDS = 2.0
+LOSS_NOTICES = 2
+LOST = "lost"
+#: the one group of all web processes; a group a topic would cost a round trip for each page and each call
+GROUP = "hints"
+HINTS_TOGETHER = 200
+#: for one worker; it looks at each row, so more in one message would only wait there
+WAKES_TOGETHER = 100
+_NEWEST_ONLY = frozenset({"progress"})
+
+Hint = dict[str, Any]
+Message = dict[str, Any]
+Wake = tuple[str, Message]
+log = structlog.get_logger(__name__)
+
+
+def merged(hints: list[Hint]) -> list[Hint]:
+    """Without hints that a later one makes obsolete: of equal (topic, kind, subject) only the newest."""
+    newest: dict[tuple[str, str, str], Hint] = {}
+    for hint in hints:
+        subject = "" if hint["kind"] in _NEWEST_ONLY else repr(hint["rows"])
+        newest.pop(key := (hint["t"], hint["kind"], subject), None)
+        newest[key] = hint
+    return list(newest.values())
+
+
+def batched(items: list[Any], most: int) -> Iterator[list[Any]]:
+    for start in range(0, len(items), most):
+        yield items[start : start + most]
+
+
+def messages(wakes: list[Wake], hints: list[Hint]) -> Iterator[tuple[str, Message]]:
+    """(group, message). Wake-ups go before hints: a caller waits for what they start."""
+    of_worker: dict[str, list[Message]] = {}
+    for group, wake in wakes:
+        of_worker.setdefault(group, []).append(wake)
+    for group, woken in of_worker.items():
+        for some in batched(woken, WAKES_TOGETHER):
+            yield group, {"type": "wakes", "wakes": some}
+    for some in batched(merged(hints), HINTS_TOGETHER):
+        yield GROUP, {"type": "hints", "hints": some}
+
+
+class Publisher:
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._wakes: deque[Wake] = deque()
+        self._urgent: deque[Hint] = deque()
+        self._patient: deque[Hint] = deque()
+        self._patient_until = 0.0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._idle = threading.Event()
+        self._idle.set()
+        self._sending = 0
+        self._loss_notices_due = 0
+        #: of a thread that calls `send_inline`: its own `wire`
+        self._inline = threading.local()
+        self._reachable = True
+
+    def put(self, hint: Hint, *, patient: bool = False) -> None:
+        """`patient`: no one waits for it."""
+        self._put(self._patient if patient else self._urgent, hint)
+
+    def wake(self, group: str, message: Message) -> None:
+        """To one worker."""
+        self._put(self._wakes, (group, message))
+
+    def _put(self, queue: deque[Any], item: Any) -> None:
+        with self._changed:
+            if len(queue) >= QUEUE_LIMIT:
+                queue.popleft()
+                self.dropped += 1
+            if queue is self._patient and not queue:
+                self._patient_until = time.monotonic() + COMPANY_SECONDS
+            queue.append(item)
+            self._idle.clear()
+            if self._reachable and hasattr(self._inline, "wire"):
+                return  # this thread is about to call `send_inline`
+            if queue is not self._patient or len(queue) == 1:  # else the thread already knows when to look
+                self._changed.notify()
+        self.start()
+
+    def send_inline(self) -> float | None:
+        """Send what is due in the calling thread, which from now on must call this each time after it put something.
+        Returns in how many seconds the rest is due; None: nothing is left, or the publisher's thread handles it."""
+        if not hasattr(self._inline, "wire"):
+            self._inline.wire = Wire(INLINE_SECONDS)
+        with self._changed:
+            wakes, hints = self._take() if self._reachable else ([], [])
+            self._sending += 1
+        try:
+            if wakes or hints:
+                self._inline.wire.send(messages(wakes, hints))
+        except (RedisError, OSError):
+            with self._changed:
+                self._reachable = False
+                self._wakes.extendleft(reversed(wakes))
+                self._urgent.extendleft(reversed(hints))
+        except Exception:  # a hint that cannot be written must not end the thread
+            log.exception("hints.not_sent")
+        with self._changed:
+            self._sending -= 1
+            left = bool(self._wakes or self._urgent or self._patient)
+            if not left and not self._sending:
+                self._idle.set()
+            if self._reachable:
+                return self._rest_seconds() if self._patient else None
+            self._changed.notify()
+        if left:
+            self.start()
+        return None
+
+    def start(self) -> None:
+        with self._changed:
+            if self._thread is not None:
+                return
+            self._thread = threading.Thread(target=self._run, name="hints-publisher", daemon=True)
+            self._thread.start()
+        atexit.register(self.flush)
+
+    def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
+        """Wait until everything put so far was sent or given up; False when that took longer than `seconds`."""
+        return self._idle.wait(seconds)
+
+    # --- the thread ----------------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        wire = Wire()
+        while True:
+            self._send(wire, *self._next())
+
+    def _next(self) -> tuple[list[Wake], list[Hint]]:
+        """Waits until there is something to send: wake-ups, hints, or the notice that some were lost."""
+        with self._changed:
+            while True:
+                taken = self._take()
+                if any(taken):
+                    self._sending += 1
+                    return taken
+                if not self._patient and not self._sending:
+                    self._idle.set()
+                if not self._changed.wait(self._rest_seconds()) and not self._patient and self._loss_notices_due:
+                    self._loss_notices_due -= 1
+                    self._sending += 1
+                    return [], [{"t": LOST, "seq": None, "kind": LOST, "rows": None}]
+
+    def _rest_seconds(self) -> float | None:
+        if self._patient:
+            return max(0.0, self._patient_until - time.monotonic())
+        return LOSS_NOTICE_SECONDS if self._loss_notices_due else None
+
+    def _take(self) -> tuple[list[Wake], list[Hint]]:
+        """What is due now."""
+        wakes, hints = list(self._wakes), list(self._urgent)
+        self._wakes.clear()
+        self._urgent.clear()
+        if self._patient and (hints or time.monotonic() >= self._patient_until):
+            hints += self._patient
+            self._patient.clear()
+        return wakes, hints
+
+    def _send(self, wire: Wire, wakes: list[Wake], hints: list[Hint]) -> None:
+        try:
+            wire.send(messages(wakes, hints))
+            self._reachable = True
+        except (RedisError, OSError) as problem:
+            self._reachable = False
+            self.dropped += len(wakes) + len(hints)
+            self._loss_notices_due = LOSS_NOTICES
+            outage.noticed(problem)
+        except Exception:  # a hint that cannot be written must not end the thread
+            log.exception("hints.not_sent")
+        finally:
+            with self._changed:
+                self._sending -= 1

@@ -1,0 +1,1 @@
+"""Tasks that span features: dead workers, changed registrations."""

@@ -1,0 +1,184 @@
+"""Heartbeats, and cleanup after dead workers. The database alone decides which workers are alive, by its own clock.
+
+Everything here runs inside the caller's transaction, in the writer of the worker's process.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from servers.audit.record import Event
+from servers.enums import AuditOutcome
+from sessions import hints
+from sessions.calls import claims, pausing
+from sessions.calls.final_states import FinalState, end_now, finish_event
+from sessions.connections import lifecycle, timeline
+from sessions.enums import CallState, SessionState
+from sessions.inbox import questions
+from sessions.models import Call, McpSession, Worker
+from sessions.subscriptions import watches
+
+CALL_BATCH = 200
+
+WORKER_GONE = FinalState(
+    CallState.SENT,
+    CallState.OUTCOME_UNKNOWN,
+    AuditOutcome.UNKNOWN,
+    "The worker running this call is gone, so its answer is lost. The tool may have run.",
+)
+LAPSED = FinalState(
+    CallState.REQUESTED,
+    CallState.EXPIRED,
+    AuditOutcome.FAILED,
+    "The session did not become ready before the call's deadline. It did not reach the server.",
+)
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """One run of one worker process."""
+
+    uid: UUID
+    node: str
+    machine: str
+    pid: int
+    process_started: str
+    isolation: str = ""
+    labels: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Reaped:
+    events: list[Event] = field(default_factory=list)
+    dead: list[UUID] = field(default_factory=list)
+
+
+def database_now() -> datetime:
+    """SQLite has no clock except that of this machine."""
+    if connection.vendor == "sqlite":
+        return timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement_timestamp()")
+        moment: datetime = cursor.fetchone()[0]
+        return moment
+
+
+def heartbeat(me: Incarnation, *, draining: bool, sessions: int) -> int:
+    """Write the heartbeat, and create the row if it is missing. Returns the row's id."""
+    now = database_now()
+    beat = {"heartbeat_at": now, "ended_at": None, "draining": draining, "session_count": sessions}
+    if not Worker.objects.filter(uid=me.uid).update(**beat):
+        Worker.objects.create(started_at=now, **beat, **vars(me))
+    return Worker.objects.values_list("id", flat=True).get(uid=me.uid)
+
+
+def deregister(worker_uid: UUID) -> None:
+    """Delete the row of a worker that shut down cleanly."""
+    Worker.objects.filter(uid=worker_uid).delete()
+
+
+# --- dead workers -----------------------------------------------------------------------------------------------------
+def stale_workers() -> QuerySet[Worker]:
+    return Worker.objects.filter(heartbeat_at__lt=database_now() - timedelta(seconds=settings.STALE_SECONDS))
+
+
+def process_ended(node: str, machine: str, pid: int) -> list[UUID]:
+    """A supervisor reaped the process of a worker, which proves its end. The row says so at once, pages are notified,
+    and the other workers are woken to clean up. Returns the worker's uid if the process was a worker."""
+    rows = Worker.objects.filter(node=node, machine=machine, pid=pid, ended_at=None)
+    ended = list(rows)
+    rows.update(ended_at=database_now())
+    held = McpSession.objects.filter(owner__in=ended)
+    held.update(version=F("version") + 1)  # what pages show of them changed
+    for server_uid in set(held.values_list("server__uid", flat=True)):
+        lifecycle.announce(server_uid)
+    if ended:
+        transaction.on_commit(hints.workers_changed)
+    for worker in ended:
+        for other in Worker.objects.living().filter(draining=False).exclude(pk=worker.pk):
+            transaction.on_commit(partial(hints.wake_worker, other.uid, "reap", worker.uid))
+    return [worker.uid for worker in ended]
+
+
+def ended_workers() -> list[Worker]:
+    """Workers whose process a supervisor saw end."""
+    return list(Worker.objects.exclude(ended_at=None))
+
+
+def same_node(me: Incarnation) -> list[Worker]:
+    """Other incarnations of this node name on this machine, where their process ids can be checked."""
+    return list(Worker.objects.filter(node=me.node, machine=me.machine).exclude(uid=me.uid))
+
+
+def reap(dead: Iterable[Worker]) -> Reaped:
+    """Clean up after dead workers: sent calls become *outcome unknown*, sessions become free, rows are deleted."""
+    bodies = list(dead)
+    ids, uids = [body.pk for body in bodies], [body.uid for body in bodies]
+    watches.left_behind(bodies)
+    _free(McpSession.objects.filter(owner_id__in=ids), "The worker of this session is gone.")
+    left = Call.objects.filter(state=CallState.SENT).filter(_without_worker(uids))
+    calls = end_now(list(left.values_list("uid", flat=True)[:CALL_BATCH]), WORKER_GONE)
+    for call in calls:
+        claims.announce(call)
+    Worker.objects.filter(pk__in=ids).delete()
+    unanswered = questions.withdraw_of_dead_workers(uids)
+    return Reaped([*unanswered, *(finish_event(call, WORKER_GONE) for call in calls)], uids)
+
+
+def _without_worker(dead: list[UUID]) -> Q:
+    """Rows of a dead worker, or of a worker whose own row is gone."""
+    known = Worker.objects.filter(uid=OuterRef("worker_uid"))
+    return Q(worker_uid__in=dead) | ~Exists(known)
+
+
+def _free(sessions: QuerySet[McpSession], words: str) -> None:
+    """Raises the epoch at once, so that the old owner can write nothing even if it still runs."""
+    for session in sessions.select_related("server", "owner"):
+        fields = {
+            "owner": None,
+            "epoch": F("epoch") + 1,
+            "version": F("version") + 1,
+            "state": SessionState.DISCONNECTED,
+            "state_since": timezone.now(),
+            "next_retry_at": None,
+            "process": {},
+            "process_at": None,
+        }
+        if McpSession.objects.filter(pk=session.pk, owner_id=session.owner_id).update(**fields):
+            lifecycle.unowned(session.pk)
+            _notify(session, words)
+
+
+def _notify(session: McpSession, words: str) -> None:
+    node = session.owner.node if session.owner else ""
+    session.refresh_from_db(fields=["state", "condition", "epoch"])
+    entry = timeline.Entry(session.state, session.condition, epoch=session.epoch, worker=node, detail=words)
+    timeline.append(session.pk, entry)
+    lifecycle.announce(session.server.uid)
+
+
+def disown(worker_id: int, session_ids: Iterable[int]) -> None:
+    """Free sessions that belong to this worker in the database but that the worker does not know."""
+    lost = McpSession.objects.filter(owner_id=worker_id, pk__in=list(session_ids))
+    _free(lost, "The worker of this session did not have it.")
+
+
+def lapse() -> list[Event]:
+    """End calls whose deadline passed or whose session was paused before they were sent, and expired questions."""
+    waiting = Call.objects.filter(state=CallState.REQUESTED)
+    late, paused = waiting.filter(deadline__lte=timezone.now()), waiting.filter(session__paused=True)
+    return _ended(late, LAPSED) + _ended(paused, pausing.PAUSED_BEFORE) + questions.lapse()
+
+
+def _ended(due: QuerySet[Call], final: FinalState) -> list[Event]:
+    calls = end_now(list(due.values_list("uid", flat=True)[:CALL_BATCH]), final)
+    for call in calls:
+        claims.announce(call)
+    return [finish_event(call, final) for call in calls]

@@ -1,0 +1,65 @@
+"""Identifies this machine and process, and checks whether another process of this machine is still alive."""
+
+import os
+import socket
+import uuid
+from pathlib import Path
+
+from sessions.housekeeping.dead_workers import Incarnation
+from sessions.models import Worker
+
+_MACHINE_ID = Path("/etc/machine-id")
+
+
+def incarnation(uid: uuid.UUID, node: str, labels: list[str], isolation: str) -> Incarnation:
+    pid = os.getpid()
+    return Incarnation(
+        uid=uid,
+        node=node[:200],
+        machine=machine_id(),
+        pid=pid,
+        process_started=process_started(pid),
+        isolation=isolation[:40],
+        labels=labels,
+    )
+
+
+def machine_id() -> str:
+    try:
+        found = _MACHINE_ID.read_text().strip()
+    except OSError:
+        found = ""
+    return (found or socket.gethostname())[:64]
+
+
+def process_started(pid: int) -> str:
+    """The start time of a process in clock ticks since boot: a reused pid has another one. Empty if unknown."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def is_gone(worker: Worker) -> bool:
+    """Only for workers of this machine. A zombie counts as gone, because it no longer holds anything."""
+    if not Path("/proc/self/stat").exists():
+        return not _answers(worker.pid)
+    return process_started(worker.pid) != worker.process_started or _is_zombie(worker.pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
+    except OSError:
+        return True
+
+
+def _answers(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

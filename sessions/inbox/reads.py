@@ -1,0 +1,56 @@
+"""What pages and hosts read of the inbox. Only reads."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from servers import access
+from servers.audit import payloads
+from servers.models import Payload
+from sessions.enums import QuestionState
+from sessions.models import Question
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A question that has ended: its state, and what a person answered."""
+
+    uid: UUID
+    state: QuestionState
+    content: dict[str, Any] | None = field(repr=False)
+
+
+def params_of(question: Question) -> dict[str, Any]:
+    """What the server sent, without our own secrets. Hostile until escaped; empty once erased."""
+    return _json(question.question) or {}
+
+
+def answer_of(question: Question) -> dict[str, Any] | None:
+    """The content of the answer; None if there is none, or it was erased."""
+    return None if question.answer is None else _json(question.answer)
+
+
+def may_read_answer(user: Any, question: Question) -> bool:
+    """The person who answered, and everyone who may read arguments and results."""
+    return question.answered_by == user.get_username() or access.may_read_payloads(user)
+
+
+def is_theirs(user: Any, question: Question) -> bool:
+    """Also True for what is asked in a shared session."""
+    if not question.personal:
+        return True
+    return question.session is not None and question.session.identity.user_id == user.pk
+
+
+def settled(uids: Iterable[UUID]) -> list[Settled]:
+    """Those of these questions that have ended."""
+    over = Question.objects.filter(uid__in=list(uids)).exclude(state=QuestionState.OPEN).select_related("answer")
+    return [Settled(row.uid, QuestionState(row.state), answer_of(row)) for row in over]
+
+
+def _json(payload: Payload) -> dict[str, Any] | None:
+    text = payloads.read(payload)
+    value = None if text is None else json.loads(text)
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,90 @@
+"""Template tags of the inbox: the count in the side bar, and the open questions of a call or a server."""
+
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.template import Context
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import mark_safe
+
+from servers.kit.visible import visible_html, visible_text
+from servers.kit.words import clock_words
+from servers.models import Server
+from sessions.enums import QuestionKind, QuestionState
+from sessions.inbox import card, visit_address
+from sessions.inbox.visit_address import VisitAddress
+from sessions.models import Call, Question
+
+register = template.Library()
+
+
+@register.inclusion_tag("inbox/_nav.html", takes_context=True)
+def inbox_nav(context: Context) -> dict[str, Any]:
+    """The entry in the side bar with the number of open questions; empty if the page does not exist."""
+    try:
+        url = reverse("inbox:list")
+    except NoReverseMatch:
+        return {"url": ""}
+    user = context["request"].user
+    return {
+        "url": url,
+        "current": context.get("nav") == "inbox",
+        "count": card.open_count(user),
+        "answers": card.may_answer(user),
+    }
+
+
+@register.simple_tag
+def questions_of_call(call: Call) -> list[Question]:
+    return card.waiting_for(call)
+
+
+@register.simple_tag
+def questions_of_server(server: Server) -> int:
+    return card.open_of_server(server)
+
+
+@register.inclusion_tag("calls/_pill.html")
+def question_pill(state: str) -> dict[str, str]:
+    tone, icon = card.LOOKS[state]
+    return {"tone": tone, "icon": icon, "word": QuestionState(state).label}
+
+
+@register.simple_tag
+def question_end(question: Question) -> card.End:
+    return card.end_of(question)
+
+
+@register.filter
+def shares_cookies(address: VisitAddress, own_host: str) -> bool:
+    return visit_address.shares_cookies(address, own_host)
+
+
+@register.filter
+def question_icon(kind: str) -> str:
+    return card.ICONS[QuestionKind(kind)]
+
+
+@register.filter
+def request_title(question: Question, form: str = "html") -> str:
+    """The same words as in inbox.js. `form` is "text" where no markup is allowed."""
+    words = _TITLES[QuestionKind(question.kind)]
+    if form == "text":
+        return words.format(visible_text(question.server_name))
+    return format_html(words, mark_safe(visible_html(question.server_name)))  # noqa: S308 - visible_html escapes
+
+
+@register.filter
+def time_left(moment: datetime) -> str:
+    """The same words as in countdown.js."""
+    return clock_words(max(0, round((moment - timezone.now()).total_seconds())))
+
+
+_TITLES = {
+    QuestionKind.FORM: "Input request from “{}”",
+    QuestionKind.URL: "“{}” wants you to open a link",
+    QuestionKind.SAMPLING: "Sampling request from “{}”",
+}

@@ -1,0 +1,1 @@
+"""The live connection of a page: WebSocket consumer, tickets, topics, and the frames that it pushes."""

@@ -1,0 +1,173 @@
+"""The live socket of a browser tab at /ws/: hello, topics, calls. All code here is async; hub.py does the rest.
+
+Close codes: 4401 not or no longer signed in, or a bad ticket; 4403 no rights left; 4408 no hello in time;
+4008 too slow; 4029 too many messages; 4030 too many sockets of this user; 4009 message too big; 4400 protocol violated.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import structlog
+from channels.consumer import get_handler_name
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from servers.audit.record import Actor
+from servers.schemas import jsontext
+from servers.schemas.jsontext import JsonProblem
+from sessions.live import limits, operations, sources, tickets, viewers
+from sessions.live.hub import hub
+from sessions.live.limits import Bucket
+from sessions.live.socket import Socket
+from sessions.live.topics import parse
+
+log = structlog.get_logger(__name__)
+
+
+class LiveConsumer(AsyncWebsocketConsumer):
+    # The hub listens for the whole process. A Redis subscription per socket would cost ten times as much.
+    channel_layer_alias = "none"
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Like the base class, but without a thread hop per message: nothing here holds a database connection."""
+        await getattr(self, get_handler_name(message))(message)
+
+    async def connect(self) -> None:
+        self.socket: Socket | None = None
+        self._closing = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._bucket = Bucket(limits.MESSAGES_PER_SECOND, limits.MESSAGES_BURST, time.monotonic())
+        await self.accept()
+        self._hello_timer = asyncio.get_running_loop().call_later(limits.HELLO_SECONDS, self._no_hello)
+        if not self.scope["user"].is_authenticated:
+            self._shut(4401)
+
+    async def disconnect(self, code: int) -> None:
+        self._closing = True
+        self._hello_timer.cancel()
+        if self.socket is not None:
+            hub().remove(self.socket)
+            await self.socket.end()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self._closing:
+            return
+        if text_data is None or len(text_data) > limits.CALL_BYTES:
+            return self._shut(4009)
+        body = await self._decode(text_data)
+        if body is None:
+            return self._shut(4400)
+        if len(text_data) > limits.TEXT_BYTES and body.get("op") != "call":
+            return self._shut(4009)
+        if body.get("op") != "call" and not self._bucket.take(time.monotonic()):
+            return self._shut(4029)
+        await self._handle(body)
+
+    async def _decode(self, text: str) -> dict[str, Any] | None:
+        """Decode strictly, so that arguments mean what the page wrote. Big messages are decoded off the loop."""
+        try:
+            big = len(text) > limits.TEXT_BYTES
+            body = await hub().reader.work(partial(jsontext.loads, text)) if big else jsontext.loads(text)
+        except JsonProblem:
+            return None
+        return body if isinstance(body, dict) else None
+
+    async def _handle(self, body: dict[str, Any]) -> None:
+        if self.socket is None:
+            if body.get("op") == "hello":
+                return await self._hello(body)
+            return self._shut(4401)
+        handler = _HANDLERS.get(str(body.get("op")))
+        if handler is None:
+            return self._shut(4400)
+        handler(self, self.socket, body)
+
+    # --- hello ---------------------------------------------------------------------------------------------------
+    async def _hello(self, body: dict[str, Any]) -> None:
+        viewer = await self._viewer(str(body.get("ticket", "")))
+        if self._closing:
+            return
+        if viewer is None:
+            return self._shut(4401)
+        actor = Actor.of_user(viewer.user, str(self.scope.get("client_ip", "")), uuid.uuid4().hex)
+        backlog = self.scope.get("backlog", lambda: 0)
+        socket = Socket(viewer, actor, self.send, self._shut, backlog)
+        if not await hub().add(socket):
+            await socket.end()
+            return self._shut(4030)
+        if self._closing:
+            hub().remove(socket)
+            return await socket.end()
+        self.socket = socket
+        self._hello_timer.cancel()
+        epoch = await hub().reader.run(sources.epoch)
+        socket.send({"op": "welcome", "epoch": epoch})
+        if (health := hub().pulse.health) is not None:
+            socket.send(health.message())
+
+    async def _viewer(self, ticket: str) -> viewers.Viewer | None:
+        session_key = self.scope["session"].session_key or ""
+        if not await hub().reader.work(partial(tickets.redeem, ticket, session_key)):
+            return None
+        seat = (int(self.scope["user"].pk), session_key)
+        return (await hub().reader.run(partial(viewers.valid_viewers, [seat]))).get(seat)
+
+    def _no_hello(self) -> None:
+        if self.socket is None:
+            self._shut(4408)
+
+    # --- operations ----------------------------------------------------------------------------------------------
+    def _sub(self, socket: Socket, body: dict[str, Any]) -> None:
+        topics = body.get("topics")
+        for name, since in (topics if isinstance(topics, dict) else {}).items():
+            topic = parse(name)
+            crowded = len(socket.subscriptions) >= limits.TOPICS and name not in socket.subscriptions
+            if topic is not None and topic.query:  # each filtered topic costs a query for every new event
+                filtered = sum(1 for one in socket.subscriptions.values() if one.topic.query)
+                crowded = crowded or (filtered >= limits.FILTERED and name not in socket.subscriptions)
+            if topic is None or crowded or not socket.viewer.may_join(topic):
+                socket.send({"op": "denied", "t": name[:120]})
+            else:
+                hub().subscribe(socket, topic, since if isinstance(since, int) and 0 <= since < 2**63 else None)
+
+    def _unsub(self, socket: Socket, body: dict[str, Any]) -> None:
+        names = body.get("topics")
+        for name in names if isinstance(names, list) else []:
+            hub().unsubscribe(socket, str(name))
+
+    def _ping(self, socket: Socket, body: dict[str, Any]) -> None:
+        socket.send({"op": "pong", "ref": body.get("ref")})
+
+    def _call(self, socket: Socket, body: dict[str, Any]) -> None:
+        self._spawn(operations.call(hub(), socket, body))
+
+    def _cancel(self, socket: Socket, body: dict[str, Any]) -> None:
+        self._spawn(operations.cancel(hub().reader, socket, body))
+
+    def _spawn(self, work: Any) -> None:
+        """A call continues when its socket closes: an accepted call stays accepted."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- closing -------------------------------------------------------------------------------------------------
+    def _shut(self, code: int) -> None:
+        """Close once, from anywhere. The hub forgets the socket at once, without waiting for the browser's reply."""
+        if self._closing:
+            return
+        self._closing = True
+        if self.socket is not None:
+            hub().remove(self.socket)
+        self._spawn(self.close(code))
+
+
+_HANDLERS: dict[str, Callable[[LiveConsumer, Socket, dict[str, Any]], None]] = {
+    "sub": LiveConsumer._sub,
+    "unsub": LiveConsumer._unsub,
+    "ping": LiveConsumer._ping,
+    "call": LiveConsumer._call,
+    "cancel": LiveConsumer._cancel,
+}

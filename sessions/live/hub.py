@@ -1,0 +1,285 @@
+"""The one hub of this web process: receives every hint, reads once, encodes once, sends to its sockets.
+
+Hints may be lost (Redis is away, or SUBSCRIBE has not taken effect yet). So a slow timer compares every topic that has
+listeners with the database. The order is always: join first, then catch up.
+"""
+
+import asyncio
+from functools import partial
+from typing import Any, cast
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+import structlog
+
+from sessions import hints
+from sessions.calls.placing import expire_due
+from sessions.inbox import questions
+from sessions.live import tickets, viewers
+from sessions.live.call_stream import CallStream
+from sessions.live.early import EarlyHints
+from sessions.live.limits import TOPICS, sockets_per_user
+from sessions.live.places import Places
+from sessions.live.pulse import Health, Pulse
+from sessions.live.reader import Reader
+from sessions.live.socket import Socket
+from sessions.live.streams import Stream, Subscription
+from sessions.live.topic_reads import TopicReads
+from sessions.live.topics import Topic, TopicKind
+
+SLOW_SECONDS = 15.0
+#: SUBSCRIBE returns before it takes effect: recheck soon for hints lost in the gap, and once more later
+SETTLE_SECONDS = (0.0, 0.05, 0.5)
+_CALL = f"{TopicKind.CALL.value}."
+IDLE_SECONDS = 5.0
+log = structlog.get_logger(__name__)
+
+
+class Hub:
+    def __init__(self) -> None:
+        self.reader = Reader()
+        self.sockets: set[Socket] = set()
+        self.streams: dict[str, Stream] = {}
+        self._own: dict[
+            str, set[str]
+        ] = {}  # topic of the hints -> names of its streams for personal sessions and for filtered feeds
+        self._reads = TopicReads(self.reader, self._spawn_catch_up)
+        self._early = EarlyHints()
+        self._listener = hints.Listener(hints.GROUP, self._on_message, self._joined)
+        self._places, self._writing_places = Places(), asyncio.Lock()
+        self.pulse = Pulse(self.reader, lambda: bool(self.sockets), self._send_health, self._recheck_all)
+        running = (self._listener.run(), self._tick(), self.pulse.run())
+        self._tasks = {asyncio.create_task(work) for work in running}
+        hints.start()
+
+    # --- sockets -------------------------------------------------------------------------------------------------
+    async def add(self, socket: Socket) -> bool:
+        """False if this user has reached the limit of sockets over all web processes."""
+        user_id, process = socket.viewer.user_id, self._listener.channel
+        self.sockets.add(socket)  # before the first await, so that a concurrent add counts it
+        mine = self._count(user_id)
+        if mine <= sockets_per_user():
+            await self._write_place(user_id)
+            mine += await self.reader.work(partial(self._places.elsewhere, user_id, process))
+        if mine > sockets_per_user():
+            self.remove(socket)
+            return False
+        self.pulse.look()
+        return True
+
+    def _count(self, user_id: int) -> int:
+        return sum(1 for socket in self.sockets if socket.viewer.user_id == user_id)
+
+    async def _write_place(self, user_id: int) -> None:
+        async with self._writing_places:  # otherwise an older number could overtake a newer one
+            process, count = self._listener.channel, self._count(user_id)
+            await self.reader.work(partial(self._places.write, user_id, process, count))
+
+    def remove(self, socket: Socket) -> None:
+        if socket in self.sockets:
+            self.sockets.discard(socket)
+            self._spawn(self._write_place(socket.viewer.user_id))
+        for name in list(socket.subscriptions):
+            self.unsubscribe(socket, name)
+
+    def subscribe(self, socket: Socket, topic: Topic, since: int | None) -> None:
+        self.unsubscribe(socket, topic.name)
+        subscription = Subscription(socket, topic, since)
+        socket.subscriptions[topic.name] = subscription
+        self._spawn_catch_up(subscription)
+
+    def follow(self, socket: Socket, uid: UUID, version: int) -> bool:
+        """Join a call that this socket just placed. It has the row at `version`, and its right was already checked."""
+        topic = Topic(TopicKind.CALL, uid)
+        if len(socket.subscriptions) >= TOPICS:
+            return False
+        stream = cast("CallStream", self._stream(topic))
+        socket.subscriptions[topic.name] = subscription = Subscription(socket, topic, version, live=True)
+        stream.follow(subscription)
+        for hint in self._early.take(topic.name):
+            stream.hint(hint)
+        return True
+
+    def unsubscribe(self, socket: Socket, name: str) -> None:
+        subscription = socket.subscriptions.pop(name, None)
+        if subscription is None:
+            return
+        if subscription.task is not None:
+            subscription.task.cancel()
+        stream = self.streams.get(name)
+        if stream is not None:
+            stream.subscriptions.discard(subscription)
+            if not stream.subscriptions:
+                stream.idle_since = asyncio.get_running_loop().time()
+
+    def _spawn_catch_up(self, subscription: Subscription) -> None:
+        subscription.task = self._spawn(self._catch_up(subscription))
+
+    async def _catch_up(self, subscription: Subscription) -> None:
+        socket, topic = subscription.member, subscription.topic
+        try:
+            if not await self.reader.run(partial(viewers.sees_row, socket.viewer, topic)):
+                self._deny(subscription)
+                return
+            stream = self._stream(topic)
+            stream.subscriptions.add(subscription)
+            stream.idle_since = None
+            await stream.catch_up(subscription)
+        except Exception:  # the database may be away: the slow timer retries, the socket stays open
+            log.exception("live.catch_up_failed", topic=topic.name)
+
+    def _deny(self, subscription: Subscription) -> None:
+        socket = subscription.member
+        if isinstance(socket, Socket):
+            socket.subscriptions.pop(subscription.topic.name, None)
+            socket.send({"op": "denied", "t": subscription.topic.name})
+
+    def _spawn(self, work: Any) -> "asyncio.Task[None]":
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # --- the channel layer ---------------------------------------------------------------------------------------
+    def _stream(self, topic: Topic) -> Stream:
+        stream = self.streams.get(topic.name)
+        if stream is None:
+            stream = self.streams[topic.name] = self._reads.stream(topic)
+            if topic.name != topic.hint:
+                self._own.setdefault(topic.hint, set()).add(topic.name)
+        return stream
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        for hint in message.get("hints") or ():
+            self._received(hint)
+
+    def _joined(self) -> None:
+        """Recheck soon, because hints published before the subscription took effect were missed."""
+        for delay in SETTLE_SECONDS:
+            asyncio.get_running_loop().call_later(delay, self._recheck_all)
+
+    def _received(self, hint: dict[str, Any]) -> None:
+        topic = str(hint["t"])
+        if topic == hints.USERS:
+            self._suspend(hint.get("rows") or [])
+        elif topic == hints.LOST:
+            self._recheck_all()
+        if topic == hints.SESSIONS:
+            self.pulse.beat()
+        if streams := self._concerned(topic):
+            for stream in streams:
+                stream.hint(hint)
+        elif topic.startswith(_CALL):
+            self._early.put(hint)
+
+    def _concerned(self, topic: str) -> list[Stream]:
+        """Includes streams of personal sessions: a hint does not say whose session changed."""
+        names = (topic, *self._own.get(topic, ()))
+        return [stream for name in names if (stream := self.streams.get(name)) is not None]
+
+    def _send_health(self, health: Health) -> None:
+        for socket in list(self.sockets):
+            socket.send(health.message())
+        if health.state == "ok":
+            self._recheck_all()  # hints may have been lost in the meantime
+
+    def _recheck_all(self) -> None:
+        for stream in self.streams.values():
+            stream.recheck()
+
+    # --- time ----------------------------------------------------------------------------------------------------
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(SLOW_SECONDS)
+            try:
+                await self._recheck()
+            except Exception:  # the timer survives an unavailable database
+                log.exception("live.slow_timer_failed")
+
+    async def _recheck(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for name, stream in list(self.streams.items()):
+            if stream.idle_since is not None and now - stream.idle_since > IDLE_SECONDS:
+                del self.streams[name]
+                self._forget_own(stream.topic)
+                await stream.close()
+                continue
+            stream.recheck()
+        self._retry_catch_ups()
+        for user_id in {socket.viewer.user_id for socket in self.sockets}:
+            await self._write_place(user_id)
+        await self._check_rights(list(self.sockets))
+        await self.reader.work(expire_due)
+        await self.reader.work(questions.expire_due)
+
+    def _forget_own(self, topic: Topic) -> None:
+        names = self._own.get(topic.hint, set())
+        names.discard(topic.name)
+        if not names:
+            self._own.pop(topic.hint, None)
+
+    def _retry_catch_ups(self) -> None:
+        for socket in self.sockets:
+            for subscription in socket.subscriptions.values():
+                if not subscription.live and subscription.task is not None and subscription.task.done():
+                    self._spawn_catch_up(subscription)
+
+    # --- rights --------------------------------------------------------------------------------------------------
+    def _suspend(self, rows: list[dict[str, Any]]) -> None:
+        """Send nothing more to the users of a hint until their rights are checked again."""
+        users, ended = {row.get("user") for row in rows}, {row.get("ended") for row in rows}
+        for socket in [one for one in self.sockets if tickets.fingerprint(one.viewer.session_key) in ended]:
+            socket.give_up(4401)
+        affected = [socket for socket in self.sockets if None in users or socket.viewer.user_id in users]
+        for socket in affected:
+            socket.suspended = True
+        self._spawn(self._check_suspended(affected))
+
+    async def _check_suspended(self, sockets: list[Socket]) -> None:
+        try:
+            await self._check_rights(sockets)
+        except Exception:  # the database is away: they stay suspended until the slow timer can check them
+            log.exception("live.judging_failed")
+
+    async def _check_rights(self, sockets: list[Socket]) -> None:
+        if not sockets:
+            return
+        seats = {(socket.viewer.user_id, socket.viewer.session_key) for socket in sockets}
+        valid = await self.reader.run(partial(viewers.valid_viewers, seats))
+        for socket in sockets:
+            if socket in self.sockets:
+                self._apply(socket, valid.get((socket.viewer.user_id, socket.viewer.session_key)))
+
+    def _apply(self, socket: Socket, viewer: viewers.Viewer | None) -> None:
+        if viewer is None:
+            socket.give_up(4401)
+            return
+        changed, was_suspended = viewer.rights != socket.viewer.rights, socket.suspended
+        socket.viewer, socket.suspended = viewer, False
+        kept = [one for one in socket.subscriptions.values() if viewer.may_join(one.topic)]
+        lost = [one for one in socket.subscriptions.values() if not viewer.may_join(one.topic)]
+        for subscription in lost:
+            self.unsubscribe(socket, subscription.topic.name)
+            socket.send({"op": "denied", "t": subscription.topic.name})
+        if lost and not kept:
+            socket.give_up(4403)
+        elif changed or was_suspended:
+            self._resume(kept)
+
+    def _resume(self, subscriptions: list[Subscription]) -> None:
+        for subscription in subscriptions:
+            if subscription.task is not None:
+                subscription.task.cancel()
+            subscription.live = False
+            self._spawn_catch_up(subscription)
+
+
+_hubs: "WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = WeakKeyDictionary()
+
+
+def hub() -> Hub:
+    """The hub of the running loop. A web process has one loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]

@@ -1,0 +1,75 @@
+"""Topic `inbox`: one frame per item of the inbox, and one with the number of open items. For reader threads only.
+
+The frames contain no text from a server. Users who may read it get it from the page.
+"""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Q
+from django.utils import timezone
+
+from sessions.enums import QuestionState
+from sessions.live.frames import EVERYBODY, SEES_PERSONAL, Audience, Frame, encode, of_owner
+from sessions.models import Question
+
+#: a listener that may have missed a hint also receives items that ended this recently
+_ENDED_SINCE = timedelta(minutes=2)
+_MOST = 200
+
+
+def frames(uids: list[UUID] | None) -> list[Frame]:
+    """Frames of the named items. None: all open items, and those that ended recently."""
+    rows = Question.objects.select_related("server", "call", "session__identity")
+    if uids is None:
+        selected = rows.filter(Q(state=QuestionState.OPEN) | Q(ended_at__gt=timezone.now() - _ENDED_SINCE))
+    else:
+        selected = rows.filter(uid__in=uids)
+    return [*(_frame(question) for question in selected.order_by("-id")[:_MOST]), *_counts()]
+
+
+def _frame(question: Question) -> Frame:
+    row = question_row(question)
+    text = encode("inbox", None, "question", [row])
+    return Frame(text, None, str(question.uid), question.version, audience=_audience(question))
+
+
+def _audience(question: Question) -> Audience:
+    if not question.personal:
+        return EVERYBODY
+    return of_owner(question.session.identity.user_id if question.session else None)
+
+
+def question_row(question: Question) -> dict[str, Any]:
+    return {
+        "question": str(question.uid),
+        "version": question.version,
+        "state": question.state,
+        "kind": question.kind,
+        "server": str(question.server.uid) if question.server else None,
+        "server_name": question.server_name,
+        "call": str(question.call.uid) if question.call else None,
+        "owner": question.owner_name,
+        "answered_by": question.answered_by,
+        "expires_at": question.expires_at.isoformat(),
+    }
+
+
+def _counts() -> list[Frame]:
+    """The shared number for everyone. Users with personal items get their own, viewers of all sessions the total."""
+    waiting = Question.objects.filter(state=QuestionState.OPEN)
+    shared, every = waiting.filter(personal=False).count(), waiting.count()
+    if every == shared:
+        return [_count(every, EVERYBODY)]
+    theirs = dict(
+        waiting.filter(personal=True).order_by().values_list("session__identity__user_id").annotate(Count("id"))
+    )
+    theirs.pop(None, None)
+    own = [_count(shared + number, Audience(frozenset({pk}), sees_personal=False)) for pk, number in theirs.items()]
+    rest = Audience(but=frozenset(theirs), sees_personal=False)
+    return [_count(shared, rest), *own, _count(every, SEES_PERSONAL)]
+
+
+def _count(number: int, audience: Audience) -> Frame:
+    return Frame(encode("inbox", None, "count", [{"open": number}]), None, "count", audience=audience)

@@ -1,0 +1,89 @@
+"""The loop's access to the database: a few threads with one persistent connection each, and one query for many waiters.
+
+A thread hop per socket would cost milliseconds. Instead, requests that arrive while a query runs are answered together
+by the next one.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
+
+from django.db import DatabaseError, InterfaceError, connections
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+def with_clean_connections(job: Callable[[], T]) -> T:
+    """Run `job`. After a database error, close this thread's connections, so that the next job opens new ones."""
+    try:
+        return job()
+    except (DatabaseError, InterfaceError):
+        for connection in connections.all(initialized_only=True):
+            connection.close()
+        raise
+
+
+class Reader:
+    """`run`: reads that wait only for the database; a failed one is repeated once, since its connection may have been
+    stale. `work`: jobs that may wait longer (schema checks, Redis)."""
+
+    def __init__(self) -> None:
+        self._reads = ThreadPoolExecutor(1, thread_name_prefix="live-reader")
+        self._work = ThreadPoolExecutor(4, thread_name_prefix="live-work")
+
+    async def run(self, job: Callable[[], T]) -> T:
+        return await self._on(self._reads, lambda: _once_more(job))
+
+    async def work(self, job: Callable[[], T]) -> T:
+        return await self._on(self._work, lambda: with_clean_connections(job))
+
+    async def _on(self, pool: ThreadPoolExecutor, job: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool, job)
+
+
+def _once_more(job: Callable[[], T]) -> T:
+    try:
+        return with_clean_connections(job)
+    except (DatabaseError, InterfaceError):
+        return with_clean_connections(job)
+
+
+class Together(Generic[K, V]):
+    """`get(key)` for many waiters: requests that arrive during a read share the next one."""
+
+    def __init__(self, reader: Reader, read: Callable[[list[K]], Mapping[K, V]], most: int = 200) -> None:
+        self._reader, self._read, self._most = reader, read, most
+        self._waiting: dict[K, asyncio.Future[V | None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def get(self, key: K) -> V | None:
+        """None if there is no such row (any more)."""
+        future = self._waiting.get(key)
+        if future is None:
+            future = self._waiting[key] = asyncio.get_running_loop().create_future()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._drain())
+        return await asyncio.shield(future)
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            batch = dict(list(self._waiting.items())[: self._most])
+            for key in batch:
+                del self._waiting[key]
+            try:
+                found = await self._reader.run(lambda keys=list(batch): self._read(keys))  # type: ignore[misc]  # bound now
+            except Exception as problem:  # passed on to every waiter
+                _fail(batch.values(), problem)
+            else:
+                for key, future in batch.items():
+                    if not future.done():
+                        future.set_result(found.get(key))
+
+
+def _fail(futures: Iterable["asyncio.Future[Any]"], problem: Exception) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(problem)

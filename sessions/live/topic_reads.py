@@ -1,0 +1,142 @@
+"""How the hub reads each kind of topic: one read for all sockets, and one query for all waiting topics."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from django.utils import timezone
+
+from servers.enums import JobKind
+from servers.jobs import board
+from sessions.live import inbox_frames, sign_in_frames, sources, subscription_frames, worker_frames
+from sessions.live.call_stream import CallStream
+from sessions.live.frames import Frame, encode
+from sessions.live.reader import Reader, Together
+from sessions.live.sources import CallKey, FeedPart, ServerKey
+from sessions.live.streams import EVERYTHING, RECHECK, Dirty, FeedStream, Row, SnapshotStream, Stream, Subscription
+from sessions.live.topics import Topic, TopicKind
+from sessions.overview import numbers
+
+#: cursors of one feed per read; other topics wait for the same thread
+FEED_CURSORS = 4
+#: topics whose hints cause the read of a whole board or page: at most one read per second
+_WHOLE_PAGES = frozenset({TopicKind.SESSIONS, TopicKind.OVERVIEW, TopicKind.JOBS, TopicKind.VERIFICATION})
+
+
+class TopicReads:
+    def __init__(self, reader: Reader, fell_behind: Callable[[Subscription], None]) -> None:
+        self.reader, self._fell_behind = reader, fell_behind
+        self._calls: Together[CallKey, Frame] = Together(reader, sources.call_frames)
+        self._call_versions: Together[UUID, int] = Together(reader, sources.call_versions)
+        self._servers: Together[ServerKey, Frame] = Together(reader, sources.server_frames)
+        self._drafts: Together[UUID, Frame] = Together(reader, sources.draft_frames)
+
+    def stream(self, topic: Topic) -> Stream:
+        if topic.feed:
+            return self._feed(topic)
+        readers = {
+            TopicKind.SERVERS: self._read_list,
+            TopicKind.SERVER: partial(self._read_server, timezone.now()),
+            TopicKind.DRAFT: self._read_draft,
+            TopicKind.INBOX: partial(self._read_rows, inbox_frames.frames),
+            TopicKind.SUBSCRIPTIONS: partial(self._read_rows, subscription_frames.board_frames),
+            TopicKind.SUBSCRIPTION: self._read_subscription,
+            TopicKind.SESSIONS: self._read_workers,
+            TopicKind.SIGN_INS: partial(self._read_rows, sign_in_frames.frames),
+            TopicKind.OWN_SIGN_INS: partial(self._read_rows, sign_in_frames.own_frames),
+            TopicKind.OVERVIEW: partial(self._read_mark, numbers.mark),
+            TopicKind.JOBS: partial(self._read_mark, board.mark),
+            TopicKind.VERIFICATION: partial(self._read_mark, partial(board.mark, JobKind.VERIFICATION)),
+        }
+        if topic.kind is TopicKind.CALL:
+            return CallStream(topic, self._read_call, self._read_progress)
+        stream = SnapshotStream(topic, readers[topic.kind])
+        stream.by_time = topic.kind is TopicKind.SUBSCRIPTIONS
+        if topic.kind in _WHOLE_PAGES:
+            stream.window = 1.0  # each refresh reads a whole board or page
+        return stream
+
+    def _feed(self, topic: Topic) -> FeedStream:
+        """After a restart all sockets need the same rows: one read and one encoding serve them."""
+        parts: Together[int, FeedPart] = Together(self.reader, partial(sources.feeds_after, topic), most=FEED_CURSORS)
+
+        async def read_after(seq: int) -> FeedPart:
+            return await parts.get(seq) or FeedPart([], False)
+
+        read_head = partial(sources.feed_head, topic)
+        return FeedStream(
+            topic, read_after, lambda: self.reader.run(read_head), sources.feed_kind(topic), self._fell_behind
+        )
+
+    async def _read_list(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
+        uids = _subjects(dirty)
+        frames = await self.reader.run(partial(sources.server_list_frames, uids))
+        if uids is None:  # everything was read, so a server that was known but is missing now was deleted
+            gone = stream.known - {frame.key for frame in frames}
+            frames += [sources.gone_frame(UUID(key)) for key in gone if " " not in key]
+        stream.known = (
+            {frame.key for frame in frames} if uids is None else stream.known | {frame.key for frame in frames}
+        )
+        return frames
+
+    async def _read_server(self, since: datetime, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
+        """`since`: the page already shows calls that are older than its first listener."""
+        topic = stream.topic
+        frames: list[Frame | None] = []
+        everything = not dirty.isdisjoint({EVERYTHING, RECHECK})
+        if everything or any(kind == "session" for kind, _ in dirty):
+            frames.append(await self._servers.get((topic.row, topic.identity)))
+        if everything or any(kind == "catalog" for kind, _ in dirty):
+            frames.append(await self.reader.run(partial(sources.catalog_frame, topic)))
+        called = _uids(subject for kind, subject in dirty if kind == "call")
+        if everything or called:
+            read = partial(sources.server_call_frames, topic, None if everything else called, since)
+            frames.extend(await self.reader.run(read))
+        return [frame for frame in frames if frame is not None]
+
+    async def _read_call(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
+        if dirty == {RECHECK} and await self._call_versions.get(stream.topic.row) == stream.version:
+            return []
+        frame = await self._calls.get((stream.topic.row, stream.has_reserved_listeners))
+        return [frame] if frame else []
+
+    async def _read_progress(self, row: Row, stream: SnapshotStream) -> Frame | None:
+        read = partial(sources.progress_frame, stream.topic.row, row, stream.has_reserved_listeners)
+        return await self.reader.run(read)
+
+    async def _read_rows(
+        self, read: Callable[[list[UUID] | None], list[Frame]], dirty: set[Dirty], stream: SnapshotStream
+    ) -> list[Frame]:
+        return await self.reader.run(partial(read, _subjects(dirty)))
+
+    async def _read_subscription(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
+        return await self.reader.run(partial(subscription_frames.frames_of, stream.topic.row))
+
+    async def _read_workers(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
+        return await self.reader.run(worker_frames.frames)
+
+    async def _read_mark(self, read: Callable[[], str], dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
+        """A page with a different mark reloads its parts with the rights of its own user."""
+        mark = await self.reader.run(read)
+        return [Frame(encode(stream.topic.name, None, "moved", [{"mark": mark}]), None, stream.topic.name)]
+
+    async def _read_draft(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
+        frame = await self._drafts.get(stream.topic.row)
+        return [frame] if frame else []
+
+
+def _subjects(dirty: Iterable[Dirty]) -> list[UUID] | None:
+    """The uids of the dirty rows; None for all rows."""
+    uids = _uids(subject for _, subject in dirty)
+    return uids if len(uids) == len(set(dirty)) else None
+
+
+def _uids(words: Iterable[str]) -> list[UUID]:
+    found = set()
+    for word in words:
+        try:
+            found.add(UUID(word))
+        except ValueError:
+            continue
+    return list(found)

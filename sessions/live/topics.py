@@ -1,0 +1,147 @@
+"""The topics of the live socket: their subject, the right to join, and their sequence.
+
+A feed has a gap-free sequence from its only writer, so a page can prove that it missed nothing. Snapshots carry the
+row's version: only the newest matters.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import parse_qsl
+from uuid import UUID
+
+from servers.audit.query import Filters
+
+
+class TopicKind(StrEnum):
+    AUDIT = "audit"
+    SERVERS = "servers"
+    SERVER = "server"
+    CALL = "call"
+    LOG = "log"
+    DRAFT = "draft"
+    INBOX = "inbox"
+    SUBSCRIPTIONS = "subscriptions"
+    SUBSCRIPTION = "subscription"
+    SESSIONS = "sessions"
+    SIGN_INS = "sign_ins"
+    OWN_SIGN_INS = "own_sign_ins"
+    OVERVIEW = "overview"
+    JOBS = "jobs"
+    VERIFICATION = "verification"
+
+
+FEEDS = frozenset({TopicKind.AUDIT, TopicKind.LOG})
+_KINDS = {kind.value: kind for kind in TopicKind}
+_WITHOUT_UID = frozenset(
+    {
+        TopicKind.AUDIT,
+        TopicKind.SERVERS,
+        TopicKind.INBOX,
+        TopicKind.SUBSCRIPTIONS,
+        TopicKind.SESSIONS,
+        TopicKind.SIGN_INS,
+        TopicKind.OWN_SIGN_INS,
+        TopicKind.OVERVIEW,
+        TopicKind.JOBS,
+        TopicKind.VERIFICATION,
+    }
+)
+_RIGHTS = {
+    TopicKind.AUDIT: "servers.view_auditevent",
+    TopicKind.SERVERS: "servers.view_server",
+    TopicKind.SERVER: "servers.view_server",
+    TopicKind.CALL: "servers.view_server",
+    TopicKind.LOG: "servers.view_server",
+    TopicKind.DRAFT: "servers.view_server",
+    TopicKind.INBOX: "servers.view_server",
+    TopicKind.SUBSCRIPTIONS: "servers.view_server",
+    TopicKind.SUBSCRIPTION: "servers.view_server",
+    TopicKind.SESSIONS: "servers.view_server",
+    TopicKind.SIGN_INS: "servers.manage_credential",
+    TopicKind.OWN_SIGN_INS: "servers.view_server",
+    TopicKind.OVERVIEW: "servers.view_server",
+    TopicKind.JOBS: "servers.view_backgroundjob",
+    TopicKind.VERIFICATION: "servers.verify_chain",
+}
+
+
+#: topics that exist once per identity; without an identity they are about the shared one
+_OF_IDENTITIES = frozenset({TopicKind.SERVER, TopicKind.LOG})
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    kind: TopicKind
+    uid: UUID | None = None
+    #: the identity whose session the topic is about
+    identity: UUID | None = None
+    #: audit log: the filters of a page, as written by Filters.text_form()
+    query: str = ""
+
+    @property
+    def name(self) -> str:
+        row = "" if self.uid is None else f".{self.uid}"
+        whose = "" if self.identity is None else f".{self.identity}"
+        return f"{self.kind.value}{row}{whose}{'?' if self.query else ''}{self.query}"
+
+    @property
+    def hint(self) -> str:
+        """The topic of the hints that concern this one. The audit log contains all that the overview counts, and
+        a verification is one of the background jobs."""
+        if self.kind is TopicKind.OVERVIEW:
+            return TopicKind.AUDIT.value
+        if self.kind is TopicKind.VERIFICATION:
+            return TopicKind.JOBS.value
+        return self.kind.value if self.uid is None else f"{self.kind.value}.{self.uid}"
+
+    @property
+    def feed(self) -> bool:
+        return self.kind in FEEDS
+
+    @property
+    def right(self) -> str:
+        """The permission required to join. A draft also belongs to one user."""
+        return _RIGHTS[self.kind]
+
+    @property
+    def filters(self) -> Filters:
+        return Filters.read(dict(parse_qsl(self.query)))
+
+    @property
+    def row(self) -> UUID:
+        """The uid of the topic's row. ValueError for a topic without one."""
+        if self.uid is None:
+            raise ValueError(f"{self.name} is about no single row")
+        return self.uid
+
+
+def parse(name: str) -> Topic | None:
+    """None unless the name is in canonical form (lower-case uid with hyphens, filters in their fixed order)."""
+    if name.startswith(f"{TopicKind.AUDIT.value}?"):
+        return _filtered(name)
+    word, _, uid_text = name.partition(".")
+    kind = _KINDS.get(word)
+    if kind is None:
+        return None
+    if kind in _WITHOUT_UID:
+        return Topic(kind) if name == word else None
+    uids = [_uid(text) for text in uid_text.split(".", 2)]
+    if None in uids or len(uids) > (2 if kind in _OF_IDENTITIES else 1):
+        return None
+    return Topic(kind, *uids)
+
+
+def _filtered(name: str) -> Topic | None:
+    if len(name) > 4_000:
+        return None
+    topic = Topic(TopicKind.AUDIT, query=name.partition("?")[2])
+    filters = topic.filters
+    return topic if filters and filters.text_form() == topic.query else None
+
+
+def _uid(text: str) -> UUID | None:
+    try:
+        uid = UUID(text)
+    except ValueError:
+        return None
+    return uid if str(uid) == text else None

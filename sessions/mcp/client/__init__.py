@@ -1,0 +1,14 @@
+"""An MCP client for one server: joins the protocol machine to a transport in one event loop.
+
+The machine (sessions/mcp/core) decides and the transport moves bytes. Everything that waits is here: requests in
+flight with their deadlines, the attempts of a call, the server's requests, the watchdog for a silent peer.
+"""
+
+from ..core.asked import Asked, Refused, Root
+from ..core.tasks import TaskOptions, TaskState
+from .answers import Answer
+from .client import Client
+from .pump import OnProgress
+from .rounds import BeforeSend
+
+__all__ = ["Answer", "Asked", "BeforeSend", "Client", "OnProgress", "Refused", "Root", "TaskOptions", "TaskState"]

@@ -1,0 +1,147 @@
+"""Collects the answers to questions in a result or an error, before the request is sent again.
+
+Source: 2026-07-28 *Multi Round-Trip Requests*; 2025-11-25 *Elicitation / URL Elicitation Required Error*.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from ..core import asked as rules
+from ..core.asked import Asked, Gone, Origin, Refused
+from ..core.errors import Fault, LocalError, McpError, NotReady, ProtocolError
+from ..core.events import Event, OtherNotification, RequestRefused
+from ..core.limits import Limits
+from ..core.rounds import Question, Visit
+from ..core.session import Session
+from .answers import Answers
+from .pump import Pump
+
+log = logging.getLogger(__name__)
+
+
+class Collecting:
+    def __init__(self, session: Session, pump: Pump, answers: Answers, limits: Limits) -> None:
+        self._session, self._pump, self._answers, self._limits = session, pump, answers, limits
+        self._loop = asyncio.get_running_loop()
+        self._working: set[asyncio.Task[Any]] = set()
+        self._room = asyncio.Semaphore(limits.open_server_requests)
+        self._over: McpError | None = None
+        #: set when the server says that the visit to a URL is over -> the elicitation id that it names
+        self._visited: dict[asyncio.Event, str] = {}
+        pump.listeners.append(self._on_event)
+
+    async def collect(self, questions: Mapping[str, Question], *, origin: Origin, tag: Any) -> dict[str, Any]:
+        """All answers by key. People are asked one question at a time, everything else runs at once.
+
+        ProtocolError (input_not_offered, server_request_limit) before any question is put; LocalError (input_refused)
+        when one is refused. Ends with the connection.
+        """
+        for question in questions.values():
+            self._demand_offered(question)
+        turn = asyncio.Lock()
+        return dict(
+            zip(
+                questions,
+                await self._all([self._one(self._asked(key, q, origin, tag), turn) for key, q in questions.items()]),
+                strict=True,
+            )
+        )
+
+    def stop(self, error: McpError | None) -> None:
+        """The connection is over: ask nothing more."""
+        self._over = error or NotReady("The session was closed.", Fault.CLOSED, may_have_run=True)
+        for task in self._working:
+            task.cancel(Gone.CONNECTION_OVER)
+
+    # -- one question
+
+    def _demand_offered(self, question: Question) -> None:
+        refusal = rules.refusal(question.method, question.params, self._session.declared)
+        if refusal is not None:
+            self._pump.emit(RequestRefused(question.method[:200], refusal.code))
+            words = f"The server asks for {question.method[:80]}, which this client did not offer: {refusal.message}."
+            raise ProtocolError(Fault.INPUT_NOT_OFFERED, words)
+        if not self._answers.admit():
+            per_minute = self._limits.server_requests_per_minute
+            words = f"The server asked more than {per_minute} questions in a minute."
+            raise ProtocolError(Fault.SERVER_REQUEST_LIMIT, words)
+
+    def _asked(self, key: str, question: Question, origin: Origin, tag: Any) -> Asked:
+        params = rules.cleaned(question.method, question.params, self._session.declared)
+        return Asked(question.method, params, origin, key, tag)
+
+    async def _all(self, works: Sequence[Coroutine[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
+        """The first failure ends the others."""
+        tasks = [self._begin(work) for work in works]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel(Gone.CALL_OVER)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, work: Coroutine[Any, Any, dict[str, Any]]) -> "asyncio.Task[dict[str, Any]]":
+        task = self._loop.create_task(work, name="mcp answer")
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+        return task
+
+    async def _one(self, asked: Asked, turn: asyncio.Lock) -> dict[str, Any]:
+        try:
+            if self._over is not None:
+                raise self._over.again(may_have_run=True)
+            if asked.method == rules.ELICIT:
+                async with turn, self._room:
+                    return await self._answered(asked)
+            async with self._room:
+                return await self._answered(asked)
+        except asyncio.CancelledError:
+            if self._over is not None:
+                raise self._over.again(may_have_run=True) from None
+            raise
+
+    async def _answered(self, asked: Asked) -> dict[str, Any]:
+        try:
+            return await self._answers.put(asked)
+        except Refused as exc:
+            self._pump.emit(RequestRefused(asked.method, exc.code))
+            words = f"The server asked for {asked.method}, and it was refused: {exc.message}"
+            raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=True) from exc
+        except Exception as exc:  # a bug in an answer ends only the call that needed it
+            log.exception("%s could not be answered", asked.method)
+            words = f"The server asked for {asked.method}, and answering it failed here."
+            raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=True) from exc
+
+    # -- URLs to visit before a call can go on
+
+    async def visit(self, visits: Sequence[Visit], tag: Any) -> None:
+        """One after the other, until each is over: by its answer, or by the server's notification.
+        LocalError (input_refused) when one was declined."""
+        for visit in visits:
+            question = Question(rules.ELICIT, visit.params)
+            self._demand_offered(question)
+            await self._visit(self._asked(visit.elicitation_id, question, "error", tag))
+
+    async def _visit(self, asked: Asked) -> None:
+        over = asyncio.Event()
+        self._visited[over] = asked.key
+        notified = self._loop.create_task(over.wait(), name="mcp visit")
+        answered = self._begin(self._one(asked, asyncio.Lock()))
+        try:
+            await asyncio.wait((notified, answered), return_when=asyncio.FIRST_COMPLETED)
+            if not over.is_set() and (await answered)["action"] != "accept":
+                words = "The call needs a page to be visited, and that was declined."
+                raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=True)
+        finally:
+            del self._visited[over]
+            notified.cancel()
+            answered.cancel(Gone.VISITED if over.is_set() else Gone.CALL_OVER)
+            await asyncio.gather(notified, answered, return_exceptions=True)
+
+    def _on_event(self, event: Event) -> None:
+        if type(event) is OtherNotification and event.method == rules.ELICITED:
+            for over, identity in self._visited.items():
+                if identity == event.params.get("elicitationId"):
+                    over.set()

@@ -1,0 +1,80 @@
+"""Checks whether the peer is still alive: after silence, and at once after a refused connection.
+
+The check is a `ping` or, in the modern era, which has none, a `server/discover`: every server knows it and it changes
+nothing there. Without it, only the next call would notice a dead connection.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ..core.errors import Fault, McpError, RpcError, TransportError
+from ..core.memory import outdates
+from ..core.results import Timeouts
+from .pump import Pump
+
+#: Connection faults: after one, check at once whether the server can be reached.
+UNREACHABLE = frozenset({Fault.CONNECTION_REFUSED, Fault.DNS_FAILED, Fault.TLS_FAILED, Fault.ADDRESS_REFUSED})
+
+
+class KeepAlive:
+    """`run()` ends with the reason when the connection counts as lost. `ping` is one round trip."""
+
+    def __init__(
+        self, pump: Pump, timeouts: Timeouts, ping: Callable[[float], Awaitable[object]], *, modern: bool
+    ) -> None:
+        self._pump = pump
+        self._timeouts = timeouts
+        self._ping = ping
+        self._modern = modern
+        self._suspected = asyncio.Event()
+
+    def suspect(self, error: McpError) -> None:
+        """A request failed; check at once if that may mean that the peer is gone."""
+        if error.fault in UNREACHABLE or (self._modern and outdates(error)):
+            self._suspected.set()
+
+    async def run(self) -> McpError:
+        misses = 0
+        while True:
+            suspected = await self._wait(retry=misses > 0)
+            error = await self._look()
+            if error is None:
+                misses = 0
+                continue
+            misses += 1
+            if error.permanent or suspected or misses >= self._timeouts.keepalive_misses:
+                return self._verdict(error, misses)
+
+    async def _wait(self, *, retry: bool) -> bool:
+        """Wait until the next check is due; True when a failure triggered it early."""
+        loop = asyncio.get_running_loop()
+        while not self._suspected.is_set():
+            left = self._pump.received_at + self._timeouts.keepalive_idle - loop.time()
+            if retry or left <= 0:
+                return False
+            try:
+                async with asyncio.timeout(left):
+                    await self._suspected.wait()
+            except TimeoutError:
+                pass  # silence so far; check whether a message was received meanwhile
+        self._suspected.clear()
+        return True
+
+    async def _look(self) -> McpError | None:
+        """None when the server answered, with an error too."""
+        try:
+            await self._ping(self._timeouts.keepalive_answer)
+        except RpcError as exc:
+            return exc if self._modern and outdates(exc, discover=True) else None
+        except McpError as exc:
+            return exc
+        return None
+
+    def _verdict(self, error: McpError, misses: int) -> McpError:
+        if error.fault is not Fault.TIMEOUT:
+            return error
+        return TransportError(
+            Fault.CONNECTION_LOST,
+            f"The server did not answer {misses} pings of {self._timeouts.keepalive_answer:g} s each.",
+            may_have_run=True,
+        )

@@ -1,0 +1,140 @@
+"""Runs a request to completion: sends it, repairs it after a definite rejection, resends it with requested input.
+
+Source: 2026-07-28 *Multi Round-Trip Requests*; 2025-11-25 *Elicitation / URL Elicitation Required Error*.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ..core.errors import Fault, HttpError, LocalError, McpError, RpcError
+from ..core.jsonrpc import RequestId
+from ..core.rounds import InputRequired, ResultKind, visits
+from ..core.rounds import Rounds as Counter
+from .pump import RequestSpec
+from .requesting import Requesting
+
+BeforeSend = Callable[[int, str], Awaitable[None]]
+
+
+@dataclass(slots=True, eq=False)  # not frozen: one is made for each call, and a frozen one costs four times as much
+class Performed:
+    """`ends`: the loop time of the total deadline. `rounds`: how often the server asked back."""
+
+    request_id: RequestId
+    result: dict[str, Any]
+    kind: ResultKind
+    attempts: int
+    rounds: int
+    ends: float
+
+
+@dataclass(slots=True)
+class _RoundTrips:
+    """The attempts of one call. `repaired` applies to one round, `visited` to the whole call; `begun`: the server asked
+    back, so it has done something already, whatever comes next."""
+
+    before_send: BeforeSend | None
+    attempt: int = 0
+    reason: str = "first"
+    repaired: bool = False
+    visited: bool = False
+    begun: bool = False
+
+    def next(self) -> Callable[[], Awaitable[None]] | None:
+        self.attempt += 1
+        return partial(self.before_send, self.attempt, self.reason) if self.before_send else None
+
+    async def repeat(self, reason: str) -> None:
+        """The transport sends it again, with another token."""
+        self.reason = reason
+        if before := self.next():
+            await before()
+
+
+class Rounds(Requesting):
+    async def _performed(self, spec: RequestSpec, before_send: BeforeSend | None = None) -> Performed:
+        """Send until the result is no longer a question: at most `limits.rounds` rounds, all within `ask.total`."""
+        ends = asyncio.get_running_loop().time() + spec.total
+        trips, counter, rounds = _RoundTrips(before_send), Counter(self._limits), 0
+        spec_of_round = spec
+        while True:
+            try:
+                identity, result, kind = await self._sent(spec_of_round, trips, ends)
+            except McpError as exc:
+                if trips.begun and not exc.may_have_run:
+                    raise exc.again(may_have_run=True) from exc
+                raise
+            if kind != "input_required":
+                return Performed(identity, result, kind, trips.attempt, rounds, ends)
+            rounds += 1
+            async with _within(ends):
+                added = await self._round(counter.take(result), spec.tag)
+            # From the original parameters: nothing of an earlier round may be included.
+            spec_of_round = replace(spec, params=(spec.params or {}) | added, mirrored=spec_of_round.mirrored)
+            trips.reason, trips.repaired, trips.begun = "round", False, True
+
+    async def _round(self, required: InputRequired, tag: Any) -> dict[str, Any]:
+        if required.pause:
+            await asyncio.sleep(required.pause)
+        return required.params(await self._collecting.collect(required.questions, origin="round", tag=tag))
+
+    async def _sent(
+        self, spec: RequestSpec, trips: _RoundTrips, ends: float
+    ) -> tuple[RequestId, dict[str, Any], ResultKind]:
+        while True:
+            spec.before, spec.before_repeat = trips.next(), trips.repeat
+            generation = self._generation
+            if trips.attempt > 1:
+                spec.total = _left(ends, trips)
+            try:
+                return await self._checked(spec)
+            except (HttpError, RpcError) as exc:
+                reason = await self._remedied(exc, spec, trips, generation, ends)
+                if not reason:
+                    raise
+                trips.reason = reason
+
+    async def _remedied(
+        self, error: HttpError | RpcError, spec: RequestSpec, trips: _RoundTrips, generation: int, ends: float
+    ) -> str:
+        """The repair after which the request may be sent again; empty: it may not."""
+        revision = self._session.revision
+        if isinstance(error, RpcError) and revision is not None and not trips.visited:
+            requested = visits(error, revision, self._session.declared, self._limits)
+            if requested:
+                trips.visited = trips.begun = True
+                async with _within(ends):
+                    await self._collecting.visit(requested, spec.tag)
+                return "url_elicitation"
+        if trips.repaired:
+            return ""
+        trips.repaired = True
+        reason = await self._repaired(error, generation)
+        if reason == "header_mismatch":
+            await self._relearn(spec)
+        return reason
+
+    async def _relearn(self, spec: RequestSpec) -> None:
+        """Find out again which arguments the headers repeat."""
+
+
+def _left(ends: float, trips: _RoundTrips) -> float:
+    left = ends - asyncio.get_running_loop().time()
+    if left <= 0:
+        words = "The total time of the call ended before it could be sent again."
+        raise LocalError(Fault.TOTAL_DEADLINE, words, may_have_run=trips.begun)
+    return left
+
+
+@asynccontextmanager
+async def _within(ends: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout_at(ends):
+            yield
+    except TimeoutError as exc:
+        words = "The total time of the call ended while the server waited for input."
+        raise LocalError(Fault.TOTAL_DEADLINE, words, may_have_run=True) from exc

@@ -1,0 +1,185 @@
+"""JSON-RPC 2.0 on bytes: decodes and checks hostile input, and encodes outgoing messages compactly.
+
+Source: jsonrpc.org/specification; MCP 2025-03-26 *Batching* (accepted inbound, never sent).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from . import json_text
+from .errors import Fault, InvalidRequest, ProtocolError
+from .json_text import invalid
+from .limits import Limits
+
+RequestId = int | str
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
+
+#: A modern server sends these codes before it looks at the method: it certainly did not execute the request.
+REJECTED_UNSEEN: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+
+_ID_BITS: Final = 128
+_ID_CHARACTERS: Final = 1024
+_MENDED: Final = "A message held half of a surrogate pair; it was read as U+FFFD."
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    id: RequestId
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(slots=True)  # not frozen, for speed: each call creates one
+class Response:
+    """Exactly one of `result` and `error` is set. `id` is None if the server could not read the request's id."""
+
+    id: RequestId | None
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+
+Message = Request | Notification | Response
+
+
+def is_id(value: Any) -> bool:
+    """Strings and integers only, of bounded size because we send them back. In Python True and False are integers; in
+    JSON-RPC they are not valid ids."""
+    if type(value) is int:
+        return value.bit_length() <= _ID_BITS
+    return type(value) is str and len(value) <= _ID_CHARACTERS
+
+
+def classify(value: Any) -> Message:
+    """A parsed value as a message; ProtocolError if it is none. Unknown members are ignored."""
+    if not isinstance(value, dict):
+        raise invalid(f"{type(value).__name__} where an object is expected")
+    if value.get("jsonrpc") != "2.0":
+        raise invalid('no "jsonrpc":"2.0"')
+    if "method" in value:
+        return _call(value)
+    if "result" in value or "error" in value:
+        return _response(value)
+    raise invalid("neither method nor result nor error")
+
+
+def _call(value: dict[str, Any]) -> Request | Notification:
+    method, params = value["method"], value.get("params")
+    if params is None:
+        params = {}
+    if not isinstance(method, str) or not isinstance(params, dict):
+        raise invalid("method is no string or params no object")
+    if "id" not in value:
+        return Notification(method, params)
+    if not is_id(value["id"]):
+        raise invalid("the id of a request is neither a string nor an integer, or too long")
+    return Request(value["id"], method, params)
+
+
+def _response(value: dict[str, Any]) -> Response:
+    identity = value.get("id")
+    if identity is not None and not is_id(identity):
+        raise invalid("the id of a response is neither a string nor an integer, or too long")
+    error = value.get("error")
+    if error is None:
+        result = value.get("result")
+        if not isinstance(result, dict):
+            raise invalid("the result is no object")
+        return Response(identity, result, None)
+    if "result" in value and value["result"] is not None:
+        raise invalid("both result and error")
+    if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
+        raise invalid("the error is no object with code and message")
+    return Response(identity, None, error)
+
+
+def decode(data: bytes, limits: Limits) -> list[Message | ProtocolError]:
+    """All messages in `data`. A bad element of a batch becomes a ProtocolError in the list. A bad single message is
+    raised as one. If the text had to be repaired, a ProtocolError follows the messages."""
+    value, mended = json_text.parse(data, limits)
+    messages: list[Message | ProtocolError] = _batch(value, limits) if isinstance(value, list) else [classify(value)]
+    if mended:
+        messages.append(ProtocolError(Fault.INVALID_MESSAGE, _MENDED))
+    return messages
+
+
+def _batch(elements: list[Any], limits: Limits) -> list[Message | ProtocolError]:
+    if not elements:
+        raise invalid("an empty batch")
+    if len(elements) > limits.batch_messages:
+        raise ProtocolError(Fault.VALUE_LIMIT, f"A batch holds more than {limits.batch_messages} messages.")
+    return [_classified(element) for element in elements]
+
+
+def _classified(element: Any) -> Message | ProtocolError:
+    try:
+        return classify(element)
+    except ProtocolError as exc:
+        return exc
+
+
+def encode(value: Any) -> bytes:
+    """Compact UTF-8 without a raw newline. InvalidRequest for values that JSON cannot express."""
+    return _bytes(text_of(value))
+
+
+def text_of(value: Any) -> str:
+    """Like `encode`, but as text to embed in a larger text."""
+    try:
+        return json_text.encode(value)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise _unwritable(exc) from exc
+
+
+def _bytes(text: str) -> bytes:
+    if not text.isascii():
+        # Legal JSON, but peers that split on str.splitlines() would cut the message here.
+        text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as exc:
+        raise _unwritable(exc) from exc
+
+
+def _unwritable(exc: Exception) -> InvalidRequest:
+    return InvalidRequest(f"The request cannot be written as JSON: {exc}")
+
+
+def request(identity: RequestId, method: str, params: dict[str, Any] | None, meta: str = "") -> bytes:
+    """`meta`: the members of `params._meta` as JSON text. They are the same for each request of a modern session, and
+    encoding them each time would take as long as the rest."""
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": identity, "method": method}
+    if meta:
+        text = text_of(body | {"params": params or {}})
+        return _bytes(f'{text[:-2]}{"," if params else ""}"_meta":{{{meta}}}}}}}')
+    if params is not None:
+        body["params"] = params
+    return encode(body)
+
+
+def notification(method: str, params: dict[str, Any] | None) -> bytes:
+    body: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        body["params"] = params
+    return encode(body)
+
+
+def result(identity: RequestId, value: dict[str, Any]) -> bytes:
+    return encode({"jsonrpc": "2.0", "id": identity, "result": value})
+
+
+def error(identity: RequestId, code: int, message: str) -> bytes:
+    return encode({"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": message}})

@@ -1,0 +1,50 @@
+"""Refuses requests for what a server did not declare, and says what it did declare.
+
+Source: 2025-11-25 *Lifecycle / Capability negotiation*; 2026-07-28 *Server / Discover*.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .capabilities import declares
+from .errors import Fault, InvalidRequest
+from .versions import Revision
+
+#: (capability, feature) -> what the server does not offer
+WORDS: Final = {
+    ("tools", ""): "tools",
+    ("prompts", ""): "prompts",
+    ("resources", ""): "resources",
+    ("resources", "subscribe"): "subscriptions to resources",
+    ("completions", ""): "completion of arguments",
+    ("logging", ""): "its log",
+    ("tasks", "call"): "calls as tasks",
+    ("tasks", "list"): "a list of its tasks",
+    ("tasks", "cancel"): "cancelling a task",
+}
+
+
+def demand(declared: Mapping[str, Any], revision: Revision | None, capability: str, feature: str = "") -> None:
+    """InvalidRequest (not_offered) unless the server declared it. 2024-11-05 has completion but no capability for it,
+    so a request is allowed there."""
+    if capability == "completions" and revision is not None and not revision.completions_declared:
+        return
+    if not declares(declared, *filter(None, (capability, feature))):
+        raise refusal(declared, capability, feature)
+
+
+def refusal(declared: Mapping[str, Any], capability: str, feature: str = "") -> InvalidRequest:
+    what = WORDS.get((capability, feature)) or " ".join(filter(None, (capability, feature)))
+    return InvalidRequest(f"The server does not offer {what} ({_named(declared)}).", Fault.NOT_OFFERED)
+
+
+def _named(declared: Mapping[str, Any]) -> str:
+    """The declared capabilities by name, each with the features that are on."""
+    names = sorted(name for name in declared if declares(declared, name))
+    shown = [_with_features(name, declared[name]) for name in names[:20]]
+    return f"it declared: {', '.join(shown)}" if shown else "it declared nothing"
+
+
+def _with_features(name: str, value: Mapping[str, Any]) -> str:
+    features = sorted(feature for feature in value if declares({name: value}, name, feature))[:10]
+    return f"{name[:60]} with {' and '.join(feature[:60] for feature in features)}" if features else name[:60]

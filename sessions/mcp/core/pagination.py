@@ -1,0 +1,102 @@
+"""Reads a list page by page from a server that may never stop. Pure bookkeeping."""
+
+from typing import Any
+
+from . import json_text
+from .errors import Fault, ProtocolError
+from .events import ListKind
+from .limits import Limits
+from .methods import LISTS
+from .results import Listing
+
+
+class Pages:
+    """Until `done`: request the page of `params`, and pass the result to `add()`. Then take `listing()`.
+
+    An empty string is a valid cursor. A repeated cursor or a limit ends the listing; `limited_by` names the limit.
+    """
+
+    def __init__(self, kind: ListKind | tuple[str, str, str, str], limits: Limits) -> None:
+        """`kind`: a list of methods.LISTS, or the same four facts of another list."""
+        facts = LISTS[kind] if isinstance(kind, ListKind) else kind
+        self.method, self._member, self._key, self.capability = facts
+        self._limits = limits
+        self._items: dict[str, dict[str, Any]] = {}
+        self._seen: set[str] = set()
+        self._pages = 0
+        self._left = limits.list_bytes
+        self._warnings: list[str] = []
+        self.truncated = False
+        self.limited_by: Fault | None = None
+        self.done = False
+        self.params: dict[str, Any] | None = None
+
+    def add(self, result: dict[str, Any]) -> None:
+        """Add one page. ProtocolError (invalid_result) if it does not contain the list."""
+        items = result.get(self._member)
+        if not isinstance(items, list):
+            raise ProtocolError(Fault.INVALID_RESULT, f"{self.method} was answered without a list {self._member!r}.")
+        self._pages += 1
+        for item in items:
+            self._add_item(item)
+            if self.done:
+                return
+        self._next(result.get("nextCursor"))
+
+    def _add_item(self, item: Any) -> None:
+        key = item.get(self._key) if isinstance(item, dict) else None
+        if not isinstance(key, str):
+            self._warn(f"An entry without {self._key} was left out.")
+        elif key in self._items:
+            self._warn(f"{key[:100]!r} is listed twice; the first was kept.")
+        elif len(self._items) >= self._limits.list_items:
+            self._limit(Fault.LIST_LIMIT, f"Only the first {self._limits.list_items} entries were read.")
+        elif self._fits(len(json_text.encode(item))):
+            self._items[key] = item
+
+    def _fits(self, size: int) -> bool:
+        """Whether `size` more fits. Counts characters, which is close enough to bytes."""
+        self._left -= size
+        if self._left < 0:
+            self._limit(Fault.LIST_LIMIT, f"Only the first {self._limits.list_bytes} bytes of the list were read.")
+        return self._left >= 0
+
+    def _next(self, cursor: Any) -> None:
+        if cursor is None:
+            self.done = True
+        elif not isinstance(cursor, str):
+            self._cut("The next cursor is no string.")
+        elif cursor == "" and cursor in self._seen:
+            self.done = True
+            self._warn("The server repeats a cursor.")  # many servers end a list with an empty cursor
+        elif cursor in self._seen:
+            self._limit(Fault.CURSOR_REPEATED, "The server repeats a cursor.")
+        elif self._pages >= self._limits.list_pages:
+            self._limit(Fault.PAGE_LIMIT, f"Only the first {self._limits.list_pages} pages were read.")
+        elif self._fits(len(cursor)):
+            self._seen.add(cursor)
+            self.params = {"cursor": cursor}
+
+    def _limit(self, fault: Fault, warning: str) -> None:
+        self.limited_by = fault
+        self._cut(warning)
+
+    def _cut(self, warning: str) -> None:
+        self.done = self.truncated = True
+        self._warn(warning)
+
+    def _warn(self, text: str) -> None:
+        if len(self._warnings) < 50:
+            self._warnings.append(text)
+
+    def refused(self, why: str) -> None:
+        """The server declared the list but does not know the method."""
+        self.done = True
+        self._warn(why)
+
+    def cut_short(self, fault: Fault, why: str) -> None:
+        """End the reading early for an outside reason (a deadline). The entries read so far are kept."""
+        self._limit(fault, why)
+
+    def listing(self) -> Listing:
+        return Listing(list(self._items.values()), self.truncated, self._warnings, self.limited_by)

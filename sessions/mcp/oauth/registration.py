@@ -1,0 +1,126 @@
+"""Client registration (MCP *Client Registration*): entered by hand, with our metadata document, or dynamic."""
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ..core.errors import AuthorizationError
+from .exchange import Exchange, HttpResponse, post_json
+from .grant import EndpointAuth, Registration
+from .resource_metadata import check_transient
+from .server_metadata import AuthorizationServer
+from .settings import AuthorizationSettings
+from .urls import is_loopback
+from .words import server_said
+
+#: in order of preference
+_WITH_SECRET: Final[tuple[EndpointAuth, ...]] = ("client_secret_basic", "client_secret_post")
+_GRANTS: Final = ["authorization_code", "refresh_token"]
+
+
+def register(
+    settings: AuthorizationSettings, server: AuthorizationServer, known: Registration | None
+) -> Exchange[Registration]:
+    """The first possible way. `known`: the registration used before; worthless at another issuer."""
+    if settings.client_id:
+        return by_hand(settings, server, known)
+    if known is not None and _fits(known, settings, server):
+        return known
+    document = settings.metadata_document
+    if server.takes_metadata_documents and document:
+        return Registration(server.issuer, document, "metadata_document", redirect_uri=settings.redirect_uri)
+    if server.registration_endpoint:
+        return (yield from _dynamic(settings, server))
+    raise AuthorizationError(
+        f"The authorization server {server.issuer} does not support automatic client registration. Register a client there manually with the redirect address of this instance, and enter its client ID."
+    )
+
+
+def by_hand(settings: AuthorizationSettings, server: AuthorizationServer, known: Registration | None) -> Registration:
+    """A client id entered by hand belongs to one issuer: the one entered with it, or the first one encountered."""
+    bound = settings.client_issuer
+    if not bound and known is not None and known.client_id == settings.client_id:
+        bound = known.issuer
+    if bound and bound != server.issuer:
+        raise AuthorizationError(
+            f"The server now names the authorization server {server.issuer}, but the client id was entered for "
+            f"{bound}. Enter the client id of the new one if you trust it."
+        )
+    return Registration(
+        server.issuer,
+        settings.client_id,
+        "registered_by_hand",
+        settings.client_secret,
+        _endpoint_auth(server, secret=settings.client_secret, key=settings.private_key),
+        settings.redirect_uri,
+    )
+
+
+def metadata_document(url: str, name: str, redirect_uri: str) -> dict[str, Any]:
+    """The content of our client ID metadata document. `url` serves it and is, byte for byte, the client id."""
+    return {
+        "client_id": url,
+        "client_name": name,
+        "redirect_uris": [redirect_uri],
+        "grant_types": _GRANTS,
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+    }
+
+
+def _fits(known: Registration, settings: AuthorizationSettings, server: AuthorizationServer) -> bool:
+    same = known.issuer == server.issuer and known.redirect_uri == settings.redirect_uri
+    return same and known.source == "dynamic"
+
+
+def _endpoint_auth(server: AuthorizationServer, *, secret: str, key: str) -> EndpointAuth:
+    """RFC 8414: a server that names no method accepts client_secret_basic."""
+    if key:
+        return "private_key_jwt"
+    if not secret:
+        return "none"
+    offered = server.endpoint_auth or ()
+    return next((one for one in _WITH_SECRET if one in offered), "client_secret_basic")
+
+
+# -- dynamic registration (RFC 7591)
+
+
+def _dynamic(settings: AuthorizationSettings, server: AuthorizationServer) -> Exchange[Registration]:
+    response = yield post_json(server.registration_endpoint, _request(settings, server))
+    check_transient(response, "registration endpoint")
+    said = response.json() or {}
+    identity, secret = said.get("client_id"), said.get("client_secret")
+    if not response.ok or not isinstance(identity, str) or not identity:
+        raise _refused(response)
+    kept = secret if isinstance(secret, str) else ""
+    method = _method_given(said.get("token_endpoint_auth_method"), server, kept)
+    return Registration(server.issuer, identity, "dynamic", kept, method, settings.redirect_uri)
+
+
+def _request(settings: AuthorizationSettings, server: AuthorizationServer) -> dict[str, Any]:
+    request: dict[str, Any] = {
+        "client_name": settings.client_name,
+        "redirect_uris": [settings.redirect_uri],
+        "grant_types": _GRANTS,
+        "response_types": ["code"],
+        "application_type": application_type(settings.redirect_uri),
+    }
+    methods = [one for one in (*_WITH_SECRET, "none") if one in (server.endpoint_auth or ())]
+    return request | {"token_endpoint_auth_method": methods[0]} if methods else request
+
+
+def application_type(redirect_uri: str) -> str:
+    """OpenID Connect Registration: the redirect URI of a web client must be https and must not be a loopback."""
+    parts = urlsplit(redirect_uri)
+    return "web" if parts.scheme == "https" and not is_loopback(parts.hostname or "") else "native"
+
+
+def _method_given(named: object, server: AuthorizationServer, secret: str) -> EndpointAuth:
+    for method in (*_WITH_SECRET, "none"):
+        if named == method and (secret or method == "none"):
+            return "none" if method == "none" else method
+    return _endpoint_auth(server, secret=secret, key="")
+
+
+def _refused(response: HttpResponse) -> AuthorizationError:
+    return AuthorizationError(f"The authorization server did not register this instance. {server_said(response)}")

@@ -1,0 +1,103 @@
+"""Sends the requests of authorization flows through the same guarded engine as all others, with narrow bounds.
+
+All addresses come from untrusted servers. Metadata requests follow redirects within one origin only. A token request
+is never sent to a second address.
+"""
+
+import asyncio
+import ssl
+from typing import Final
+
+import httpx
+
+from ..core.errors import AuthorizationError, Fault, InvalidRequest, ProtocolError, TransportError
+from ..core.limits import KIB, Limits
+from ..oauth.exchange import HttpRequest, HttpResponse
+from ..oauth.urls import demand_secure, origin
+from .base import translated
+from .egress import Policy
+from .engine import engine, shared_tls
+
+#: seconds for one request including all its redirects; bytes of its answer
+SECONDS: Final = 10.0
+BYTES: Final = 64 * KIB
+HOPS: Final = 5
+_LIMITS: Final = Limits(http_connections=4)
+
+
+class AuthorizationHttp:
+    """A callable that sends one request. `tls`: a context for servers of a private CA; None: the shared context."""
+
+    def __init__(self, policy: Policy, tls: ssl.SSLContext | None = None, *, seconds: float = SECONDS) -> None:
+        self._policy, self._tls, self._seconds = policy, tls or shared_tls(), seconds
+
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
+        demand_secure(request.url, "An address of the authorization server")
+        connections = engine(self._policy, _LIMITS, self._tls, timeout=self._seconds)
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await _followed(connections, request)
+        except TimeoutError:
+            host = httpx.URL(request.url).host
+            detail = f"{host} did not answer within {self._seconds:g} s."
+            raise TransportError(Fault.TIMEOUT, detail, may_have_run=False) from None
+        finally:
+            await connections.aclose()
+
+
+async def _followed(connections: httpx.AsyncBaseTransport, request: HttpRequest) -> HttpResponse:
+    url = request.url
+    for _ in range(HOPS + 1):
+        response = await _sent(connections, request, url)
+        if not 300 <= response.status < 400:
+            return response
+        url = _next(request, url, response)
+    raise _redirected(request.url, "in a circle", response.status)
+
+
+async def _sent(connections: httpx.AsyncBaseTransport, request: HttpRequest, url: str) -> HttpResponse:
+    headers = {"Accept-Encoding": "identity", "User-Agent": "mcpadmin", **request.headers}
+    host = httpx.URL(url).host
+    try:
+        with translated():
+            asked = httpx.Request(request.verb, url, headers=headers, content=request.body)
+            response = await connections.handle_async_request(asked)
+            try:
+                return HttpResponse(response.status_code, _headers(response), await _body(response))
+            finally:
+                await response.aclose()
+    except TransportError as exc:
+        # This is not the request that needed the token. The server refused that one, so it certainly did not run.
+        raise TransportError(exc.fault, f"{host}: {exc.detail}", may_have_run=False) from exc
+    except (ProtocolError, InvalidRequest) as exc:  # nor does this error say anything about the MCP server
+        raise AuthorizationError(f"{host}: {exc.detail}") from exc
+
+
+def _headers(response: httpx.Response) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+async def _body(response: httpx.Response) -> bytes:
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise AuthorizationError("The authorization server compressed an answer unasked.")
+    body = bytearray()
+    assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
+    async for chunk in response.stream:
+        body += chunk
+        if len(body) > BYTES:
+            raise AuthorizationError(f"An answer of the authorization server is over the limit of {BYTES} bytes.")
+    return bytes(body)
+
+
+def _next(request: HttpRequest, url: str, response: HttpResponse) -> str:
+    try:
+        target = str(httpx.URL(url).join(response.headers.get("location", "")))
+    except httpx.InvalidURL:
+        raise _redirected(url, "nowhere", response.status) from None
+    if request.verb != "GET" or origin(target) != origin(url):
+        raise _redirected(url, f"to {origin(target)[:200] or 'nowhere'}", response.status)
+    return target
+
+
+def _redirected(url: str, where: str, status: int) -> AuthorizationError:
+    return AuthorizationError(f"{httpx.URL(url).host} redirects {where} (HTTP {status}), which is not followed here.")

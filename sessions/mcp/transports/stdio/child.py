@@ -1,0 +1,225 @@
+"""One child process, started in its own session and reliably ended.
+
+It uses the loop's subprocess protocol instead of streams: a stream would cost a task, a copy and a wake-up per
+message.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from ..fairness import Share
+from .isolation import PREFIXES, isolation, resolved
+
+#: seconds to wait: after closing stdin, after SIGTERM, after SIGKILL
+PATIENCE: Final = (2.0, 2.0, 2.0)
+#: seconds to wait for more output after the exit (a grandchild can hold the pipe open), or for the exit after the
+#: output ended
+_AFTERMATH: Final = 0.5
+#: messages written in one system call
+_TOGETHER: Final = 16
+#: bytes of stderr read per second (and burst); a child that writes more has to wait
+_STDERR_RATE: Final = 1024 * 1024
+_STDERR_BURST: Final = 16 * _STDERR_RATE
+_STDERR_PAUSE: Final = 0.25
+
+
+class Child(asyncio.SubprocessProtocol):
+    """`on_end(exit code or None)` is called once, after the last output, unless `stop()` was called first. `crowded`:
+    see fairness.Share."""
+
+    def __init__(
+        self,
+        on_stdout: Callable[[bytes], None],
+        on_stderr: Callable[[bytes], None],
+        on_end: Callable[[int | None], None],
+        crowded: Callable[[], bool],
+    ) -> None:
+        self._on_output = {1: on_stdout, 2: on_stderr}
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._unwritten: list[bytes] = []
+        self._turn_is_open = False
+        self._exited = asyncio.Event()
+        self._resumed: asyncio.Future[None] | None = None
+        self._aftermath: asyncio.TimerHandle | None = None
+        self._open_outputs = {1, 2}
+        self._share = Share(self._loop.time, crowded)
+        self._stderr_credit, self._stderr_at = float(_STDERR_BURST), self._loop.time()
+        self._stopping = False
+        self._ended = False
+        self.pid = 0
+
+    async def start(self, argv: tuple[str, ...], *, cwd: str | None, env: Mapping[str, str]) -> None:
+        """OSError or ValueError if the program cannot be started."""
+        prefix = resolved(PREFIXES[await isolation()])
+        transport, _ = await self._loop.subprocess_exec(
+            lambda: self, *prefix, *argv, cwd=cwd, env=env, start_new_session=True
+        )
+        self.pid = transport.get_pid()
+
+    # -- writing
+
+    async def writable(self) -> None:
+        """Wait until the child reads again. The caller's deadline bounds the wait."""
+        while self._resumed is not None:
+            await asyncio.shield(self._resumed)
+
+    def write(self, data: bytes) -> None:
+        """Write the first message of a loop iteration at once, so that the child can start on it. Later messages of the
+        same iteration are combined into few system calls."""
+        if self._turn_is_open:
+            self._unwritten.append(data)
+            if len(self._unwritten) >= _TOGETHER:
+                self._flush()
+        else:
+            self._turn_is_open = True
+            self._loop.call_soon(self._end_turn)
+            self._put(data)
+
+    def _end_turn(self) -> None:
+        self._turn_is_open = False
+        self._flush()
+
+    def _flush(self) -> None:
+        data, self._unwritten = b"".join(self._unwritten), []
+        if data:
+            self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    # -- ending
+
+    async def stop(self) -> None:
+        """Close stdin, send SIGTERM, then SIGKILL, with a wait after each. Finally kill the rest of the group."""
+        self._stopping = True
+        self._resume()
+        if self._aftermath is not None:
+            self._aftermath.cancel()
+        try:
+            await self._descend()
+        finally:
+            self._kill(signal.SIGKILL)
+            if self._transport is not None:
+                self._transport.close()
+
+    async def _descend(self) -> None:
+        if not self.pid:
+            return
+        self._flush()
+        if self._stdin is not None:
+            self._stdin.close()
+        for patience, step in zip(PATIENCE, (signal.SIGTERM, signal.SIGKILL, None), strict=True):
+            if await self._gone(patience):
+                return
+            if step is not None:
+                self._kill(step)
+
+    async def _gone(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _kill(self, number: signal.Signals) -> None:
+        """Signal the whole group. Its id is the child's pid, because the child leads its own session."""
+        if self.pid <= 0:
+            return
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass  # the group is empty, as intended
+        except PermissionError:
+            pass  # the group's last member is a zombie that cannot be signalled
+
+    # -- called by the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._stdin = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
+
+    def pipe_data_received(self, fd: int, data: Any) -> None:
+        if self._stopping:
+            return
+        if fd == 2:
+            self._on_output[2](data)
+            self._limit_stderr(len(data))
+            return
+        self._share.begin()
+        self._on_output[1](data)
+        if rest := self._share.end():
+            self._rest(1, rest)
+
+    def _limit_stderr(self, size: int) -> None:
+        """Limit reads of stderr: a flood would otherwise keep one core of the worker busy."""
+        now = self._loop.time()
+        earned = (now - self._stderr_at) * _STDERR_RATE
+        self._stderr_credit = min(float(_STDERR_BURST), self._stderr_credit + earned) - size
+        self._stderr_at = now
+        if self._stderr_credit < 0:
+            self._rest(2, _STDERR_PAUSE - self._stderr_credit / _STDERR_RATE)
+
+    def _rest(self, fd: int, seconds: float) -> None:
+        """Pause reading this output; meanwhile the child blocks in its write."""
+        if (pipe := self._output(fd)) is not None:
+            pipe.pause_reading()
+            self._loop.call_later(seconds, self._read_on, fd)
+
+    def _read_on(self, fd: int) -> None:
+        if (pipe := self._output(fd)) is not None and not pipe.is_closing():
+            pipe.resume_reading()
+
+    def _output(self, fd: int) -> asyncio.ReadTransport | None:
+        pipe = self._transport.get_pipe_transport(fd) if self._transport else None
+        return cast("asyncio.ReadTransport | None", pipe)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open_outputs.discard(fd)
+        if fd == 0:
+            self._resume()
+        if fd != 2:
+            self._wind_up()
+
+    def process_exited(self) -> None:
+        self._exited.set()
+        self._resume()
+        self._wind_up()
+
+    def pause_writing(self) -> None:
+        if self._resumed is None and not self._stopping:
+            self._resumed = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._resumed is not None:
+            if not self._resumed.done():
+                self._resumed.set_result(None)
+            self._resumed = None
+
+    def _wind_up(self) -> None:
+        """Finish now if the process and both outputs are gone. Otherwise wait a moment for the rest."""
+        if self._stopping or self._ended:
+            return
+        if self._exited.is_set() and not self._open_outputs:
+            self._finish()
+        elif self._aftermath is None and (self._exited.is_set() or 1 not in self._open_outputs):
+            self._aftermath = self._loop.call_later(_AFTERMATH, self._finish)
+
+    def _finish(self) -> None:
+        if self._stopping or self._ended:
+            return
+        self._ended = True
+        if self._aftermath is not None:
+            self._aftermath.cancel()
+        returncode = self._transport.get_returncode() if self._transport else None
+        self._on_end(returncode)

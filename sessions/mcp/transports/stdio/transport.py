@@ -1,0 +1,160 @@
+"""The stdio transport: framing, diagnostics and the meaning of a lost child.
+
+Source: 2025-11-25 *Transports / stdio*. The loop's own pipe callbacks handle the bytes; there is no reader task.
+"""
+
+from collections.abc import Callable, Mapping
+
+from ...core.errors import Fault, LaunchError, McpError, NotReady, ProtocolError, TransportError
+from ...core.limits import Limits
+from ...core.session import Outgoing
+from ..base import Receiver, Transport
+from . import command
+from .child import Child
+from .framing import Lines, Oversized, TailBuffer
+
+
+class StdioTransport(Transport):
+    kind = "stdio"
+    exchange = False
+
+    def __init__(
+        self,
+        *,
+        command: str,
+        args: tuple[str, ...],
+        cwd: str | None,
+        env: Callable[[], Mapping[str, str]],
+        limits: Limits,
+    ) -> None:
+        self._command, self._args, self._cwd, self._env = command, args, cwd, env
+        self._limits = limits
+        self._child: Child | None = None
+        self._receiver: Receiver | None = None
+        self._stdout = Lines(limits.message_bytes)
+        self._stderr = Lines(limits.line_chars * 4)
+        self._tail = TailBuffer(limits.stderr_bytes)
+        self._noise = 0
+        self._spoken = False
+        self._over = False
+
+    @property
+    def stderr_tail(self) -> str:
+        """The end of stderr, for diagnosis."""
+        return self._tail.tail()
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of the direct child, which may be the isolation wrapper around the server."""
+        return self._child.pid if self._child else None
+
+    async def resolve(self) -> str:
+        return command.find(self._command, self._cwd, command.environment(self._env()))
+
+    async def connect(self, receiver: Receiver, *, check: bool = False) -> str:
+        env = command.environment(self._env())
+        program = command.find(self._command, self._cwd, env)
+        self._receiver = receiver
+        self._child = Child(self._on_stdout, self._on_stderr, self._on_end, lambda: receiver.shedding)
+        try:
+            await self._child.start((program, *self._args), cwd=self._cwd, env=env)
+        except (OSError, ValueError) as exc:
+            reason = getattr(exc, "strerror", None) or str(exc)
+            raise LaunchError(Fault.SPAWN_FAILED, f"{program} could not be started: {reason}.") from exc
+        return f"started as process {self._child.pid}"
+
+    async def send(self, outgoing: Outgoing) -> None:
+        if self._child is None or self._over:
+            raise NotReady("The server's process is not running.")
+        await self._child.writable()
+        if self._over:
+            raise NotReady("The server's process ended before the message was written.")
+        outgoing.left = True
+        self._child.write(outgoing.data + b"\n")
+
+    async def close(self) -> None:
+        self._over = True
+        if self._child is not None:
+            await self._child.stop()
+
+    # -- called by the child's pipes
+
+    def _on_stdout(self, chunk: bytes) -> None:
+        for line in self._stdout.feed(chunk):
+            if self._over:
+                return
+            if isinstance(line, Oversized):
+                self._oversized(line.head)
+            else:
+                self._line(line)
+        if self._stdout.skipped > self._limits.line_bytes:
+            self._lose(self._line_error(f"one line of more than {self._limits.line_bytes} bytes"))
+
+    def _line(self, line: bytes) -> None:
+        assert self._receiver is not None  # noqa: S101  set before the child starts
+        # This alone separates a message from a stray print: a printed dict also begins with "{".
+        if b'"jsonrpc"' in line:
+            self._spoken = True
+            self._receiver.message(line)
+        elif line.strip():
+            self._print(line)
+
+    def _print(self, line: bytes) -> None:
+        assert self._receiver is not None  # noqa: S101  set before the child starts
+        self._receiver.line("stdout", self._text(line))
+        self._noise += 1
+        if not self._spoken and self._noise >= self._limits.noise_lines:
+            self._lose(
+                TransportError(
+                    Fault.STDOUT_NOISE,
+                    f"The server prints to stdout: {self._noise} lines and not one message. Its logs belong on stderr.",
+                    may_have_run=True,
+                    stderr_tail=self.stderr_tail,
+                )
+            )
+
+    def _oversized(self, head: bytes) -> None:
+        """Report an oversized line. Its rest is skipped as it arrives."""
+        assert self._receiver is not None  # noqa: S101  set before the child starts
+        most = self._limits.message_bytes
+        if head.lstrip()[:1] in (b"{", b"["):
+            detail = f"The server sent a message over the limit of {most} bytes."
+            self._receiver.broken(ProtocolError(Fault.MESSAGE_LIMIT, detail), head)
+        else:
+            self._receiver.broken(self._line_error(f"a line of more than {most} bytes that is no message"), head)
+
+    def _line_error(self, what: str) -> ProtocolError:
+        return ProtocolError(Fault.LINE_LIMIT, f"The server printed {what}. Its logs belong on stderr.")
+
+    def _on_stderr(self, chunk: bytes) -> None:
+        self._tail.add(chunk)
+        for line in self._stderr.feed(chunk):
+            text = self._text(line.head if isinstance(line, Oversized) else line)
+            if text and self._receiver is not None:
+                self._receiver.line("stderr", text)
+
+    def _text(self, line: bytes) -> str:
+        return line.decode("utf-8", "replace").rstrip()[: self._limits.line_chars]
+
+    def _on_end(self, exit_code: int | None) -> None:
+        """The child ended or closed its output. Called after its last output was delivered."""
+        if self._over:
+            return
+        rest = self._stdout.rest()
+        if rest:
+            self._line(rest)
+        self._lose(self._ended(exit_code))
+
+    def _ended(self, exit_code: int | None) -> TransportError:
+        if exit_code is None:
+            fault, what = Fault.CONNECTION_LOST, "The server closed its output."
+        elif exit_code < 0:
+            fault, what = Fault.PROCESS_EXITED, f"The server's process was ended by signal {-exit_code}."
+        else:
+            fault, what = Fault.PROCESS_EXITED, f"The server's process ended with exit code {exit_code}."
+        return TransportError(fault, what, may_have_run=True, exit_code=exit_code, stderr_tail=self.stderr_tail)
+
+    def _lose(self, error: McpError) -> None:
+        if not self._over and self._receiver is not None:
+            self._over = True
+            self._receiver.lost(error)

@@ -1,0 +1,91 @@
+"""The standalone GET stream of the legacy era. It is optional, so its failures are not reported as errors.
+
+Servers use it for messages that belong to none of our requests: list changes, resource updates, requests.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from ...core.errors import McpError, ProtocolError
+from . import answers
+from .wire import Cursor, Wire, discard
+
+#: consecutive failures until the listener stops
+_REOPENINGS: Final = 3
+#: a stream that lasted this many seconds did not fail: gateways cut silent streams
+_STEADY: Final = 10.0
+_NO_STREAM: Final = "The server offers no stream for notifications."
+_BROKEN: Final = "The server's notification stream broke."
+#: seconds that calls wait for the stream's head: opening it during a call can swallow the call's answer
+_HEAD: Final = 1.0
+
+
+class Listener:
+    """Calls `feed` with the reason when the stream closes, and whether it will be reopened; with "" when it opens."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        deliver: Callable[[bytes], None],
+        broken: Callable[[McpError], None],
+        feed: Callable[[str, bool], None],
+    ) -> None:
+        self._wire = wire
+        self._deliver = deliver
+        self._broken = broken
+        self._feed = feed
+        self._task: asyncio.Task[None] | None = None
+        self._answered = asyncio.Event()
+
+    async def start(self) -> None:
+        self.stop()
+        self._answered.clear()
+        self._task = asyncio.create_task(self._run(), name="mcp GET stream")
+        try:
+            async with asyncio.timeout(_HEAD):
+                await self._answered.wait()
+        except TimeoutError:
+            pass  # a slow stream must not delay calls any longer
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        loop, cursor, failures = asyncio.get_running_loop(), Cursor(), 0
+        while failures < _REOPENINGS:
+            cursor.moved, began = False, loop.time()
+            try:
+                if not await self._listen(cursor):
+                    self._feed(_NO_STREAM, False)
+                    return
+            except ProtocolError as exc:
+                self._broken(exc)
+            except McpError:
+                pass  # counted as a failure below; calls will reveal a real fault of the server
+            finally:
+                self._answered.set()
+            lasted = cursor.moved or loop.time() - began >= _STEADY
+            failures = 0 if lasted else failures + 1
+            if failures or not cursor.last_id:  # with an id, the server replays what was missed
+                self._feed(_BROKEN, failures < _REOPENINGS)
+            await asyncio.sleep(min(cursor.retry, 60.0) * 2**failures)
+
+    async def _listen(self, cursor: Cursor) -> bool:
+        """False if the server offers no such stream."""
+        response = await self._wire.get(cursor.last_id)
+        self._answered.set()
+        try:
+            if response.status_code != 200 or answers.media_type(response) != "text/event-stream":
+                return response.status_code >= 500 and response.status_code != 501
+            self._feed("", True)
+            await self._wire.pump(response, cursor, self._deliver, _never)
+            return True
+        finally:
+            await discard(response)
+
+
+def _never() -> bool:
+    return False

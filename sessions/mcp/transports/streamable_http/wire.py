@@ -1,0 +1,258 @@
+"""HTTP for this transport: requests with the right headers; bodies and event streams within bounds."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+from httpx_sse import ServerSentEvent
+
+from ...core.errors import AuthorizationError, Fault, HttpError, InvalidRequest, McpError, ProtocolError, TransportError
+from ...core.refusals import READ_BYTES, with_words, words_in
+from ...core.session import Outgoing
+from ...core.versions import Era, Revision
+from ..authorizing import Trial
+from ..base import translated
+from ..endpoint import Endpoint
+from ..engine import engine
+from ..inflate import Inflater
+from ..sse import events
+from . import answers
+
+ACCEPT_ANY: Final = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "mcpadmin",
+}
+ACCEPT_STREAM: Final = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "User-Agent": "mcpadmin"}
+#: we send an id back as a header (Last-Event-ID), so it must be valid in one
+_EVENT_ID: Final = re.compile(r"[\x20-\x7e]{1,4096}\Z")
+#: milliseconds: a server that says 0 and ends every stream must not keep us busy
+_SHORTEST_RETRY_MS: Final = 100
+_LONGEST_RETRY_MS: Final = 3_600_000
+#: seconds to read the body of a refusal, which only provides words
+_WORDS_SECONDS: Final = 2.0
+#: key in a response's extensions: whether its request carried a credential
+_CREDENTIAL: Final = "credential"
+_SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,1024}\Z")
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where to resume a broken stream; `retry` is in seconds."""
+
+    last_id: str = ""
+    retry: float = 1.0
+    moved: bool = False
+
+    def note(self, event_id: str, retry_ms: int | None) -> None:
+        self.moved = True
+        if _EVENT_ID.match(event_id):
+            self.last_id = event_id
+        if retry_ms is not None and 0 <= retry_ms <= _LONGEST_RETRY_MS:
+            self.retry = max(retry_ms, _SHORTEST_RETRY_MS) / 1000
+
+
+class Wire:
+    """Sends requests to one endpoint. `session_id` is a secret of the legacy era."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.url = httpx.URL("http://unresolved.invalid/")
+        self.revision: Revision | None = None
+        self.session_id = ""
+        self.limits = endpoint.limits
+        #: whether the receiver is dropping the server's events (fairness.Share)
+        self.crowded: Callable[[], bool] = bool
+        self._headers, self._authorizer = endpoint.headers, endpoint.authorization
+        self._credential, self._sent = endpoint.credential, endpoint.sent
+        self._engine = engine(endpoint.policy, endpoint.limits, endpoint.tls_in_use, timeout=endpoint.connect_timeout)
+        self._extensions = {"timeout": {"connect": endpoint.connect_timeout}}
+
+    @property
+    def resumable(self) -> bool:
+        return self.revision is not None and self.revision.era is Era.LEGACY
+
+    def session_headers(self, method: str = "") -> dict[str, str]:
+        """The headers of the legacy era for everything after `initialize`."""
+        if method == "initialize" or self.revision is None or self.revision.era is Era.MODERN:
+            return {}
+        headers = {"MCP-Protocol-Version": self.revision.name}
+        return headers | {"Mcp-Session-Id": self.session_id} if self.session_id else headers
+
+    def remember_session(self, response: httpx.Response) -> None:
+        value = response.headers.get("mcp-session-id", "")
+        self.session_id = value if _SESSION_ID.match(value) else ""
+
+    async def post(self, data: bytes, headers: Mapping[str, str], outgoing: Outgoing) -> httpx.Response:
+        whole = {**self._headers(), **ACCEPT_ANY, **headers}
+        if self._authorizer is None:
+            return await self._request("POST", whole, data)
+        trial = self._authorizer.trial(outgoing.method)
+        return await self._authorized(trial, "POST", whole, data, outgoing.before_repeat)
+
+    async def get(self, last_id: str, *, interactive: bool = False) -> httpx.Response:
+        """Not `interactive`: a stream that belongs to no request is no reason to ask a user to sign in."""
+        headers = {**self._headers(), **ACCEPT_STREAM, **self.session_headers()}
+        whole = headers | {"Last-Event-ID": last_id} if last_id else headers
+        if self._authorizer is None:
+            return await self._request("GET", whole)
+        return await self._authorized(self._authorizer.trial("", interactive=interactive), "GET", whole)
+
+    async def delete(self) -> None:
+        headers = {**self._headers(), **ACCEPT_STREAM, **self.session_headers()}
+        if self._authorizer is not None:
+            headers |= await self._authorizer.trial("", interactive=False).headers("DELETE", str(self.url))
+        await discard(await self._request("DELETE", headers))
+
+    async def _authorized(
+        self,
+        trial: Trial,
+        verb: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        before_repeat: Callable[[str], Awaitable[None]] | None = None,
+    ) -> httpx.Response:
+        """Repeats only a request that was refused for lack of a token (so it did not run), and only with another
+        token."""
+        while True:
+            token = await trial.headers(verb, str(self.url))
+            response = await self._request(verb, {**headers, **token}, body, token=bool(token))
+            response.extensions[_CREDENTIAL] = bool(token)
+            if response.status_code not in (401, 403):
+                trial.answered(response.headers.get("dpop-nonce", ""))
+                return response
+            try:
+                if not await self._admitted(trial, response):
+                    return response
+                if before_repeat is not None:
+                    await before_repeat("authorization")
+            except BaseException:  # whatever ended this attempt: release its response, then re-raise
+                await discard(response)
+                raise
+            await discard(response)
+
+    async def _admitted(self, trial: Trial, response: httpx.Response) -> bool:
+        """Whether to repeat the request. The error for a missing token includes the server's words. If the server asks
+        for a key in words and names no authorization server, KEY_NEEDED is raised: no one can sign in there."""
+        try:
+            return await trial.refused(answers.refusal(response))
+        except AuthorizationError as exc:
+            error = await self.refused(response)
+            if error.fault is Fault.KEY_NEEDED and exc.fault is Fault.UNAUTHORIZED:
+                raise error from exc
+            exc.detail = with_words(exc.detail, error.words)
+            raise
+
+    async def refused(
+        self, response: httpx.Response, *, wire_session: bool = False, body: bytes | None = None
+    ) -> HttpError:
+        """The error for a status outside 2xx and 3xx, with the words of its body (`body`: the body if already read)."""
+        words = words_in(
+            (await self._beginning(response) if body is None else body)[:READ_BYTES], answers.media_type(response)
+        )
+        credential = self._credential or bool(response.extensions.get(_CREDENTIAL))
+        return answers.status_error(response, words, credential=credential, wire_session=wire_session)
+
+    async def _beginning(self, response: httpx.Response) -> bytes:
+        """The part of a body that arrives within a moment. Errors here do not affect the refusal."""
+        found = b""
+        try:
+            async with asyncio.timeout(_WORDS_SECONDS):
+                async for chunk in self._chunks(response):
+                    found += chunk
+                    if len(found) >= READ_BYTES:
+                        break
+        except (McpError, TimeoutError):
+            pass
+        return found
+
+    async def _request(
+        self, verb: str, headers: Mapping[str, str], body: bytes | None = None, *, token: bool = False
+    ) -> httpx.Response:
+        try:
+            with translated():
+                request = httpx.Request(verb, self.url, headers=headers, content=body, extensions=self._extensions)
+                request.headers.encoding = "ascii"  # known here; httpx would otherwise guess it for each header
+                response = await self._engine.handle_async_request(request)
+                response.headers.encoding = "latin-1"
+        except McpError as exc:
+            if exc.may_have_run:
+                self._sent(token)
+            raise
+        self._sent(token)
+        try:
+            answers.check_headers(response, self.limits)
+        except ProtocolError:
+            await discard(response)
+            raise
+        return response
+
+    async def body(self, response: httpx.Response) -> bytes:
+        """The whole body; ProtocolError as soon as it exceeds the limit of a message."""
+        parts: list[bytes] = []
+        size, limit = 0, self.limits.message_bytes
+        async for chunk in self._chunks(response):
+            size += len(chunk)
+            if size > limit:
+                raise ProtocolError(Fault.MESSAGE_LIMIT, f"The answer is over the limit of {limit} bytes.")
+            parts.append(chunk)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _chunks(self, response: httpx.Response, *, endless: bool = False) -> AsyncGenerator[bytes, None]:
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        stream = response.stream
+        assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
+        with translated():
+            if encoding in ("", "identity"):
+                async for chunk in stream:
+                    yield chunk
+                return
+            inflater = Inflater(encoding, self.limits, endless=endless)
+            async for chunk in stream:
+                for piece in inflater.feed(chunk):
+                    yield piece
+
+    def events(self, response: httpx.Response) -> AsyncGenerator[ServerSentEvent, None]:
+        """The events of a stream. ProtocolError if one exceeds its bound, TransportError if the stream breaks."""
+        return events(self._chunks(response, endless=True), self.limits, self.crowded)
+
+    async def pump(
+        self, response: httpx.Response, cursor: Cursor, deliver: Callable[[bytes], None], done: Callable[[], bool]
+    ) -> None:
+        """Deliver the messages of an event stream until it ends or `done()`. If the stream can be resumed, a break
+        counts as an end."""
+        try:
+            async with aclosing(self.events(response)) as stream:
+                async for event in stream:
+                    cursor.note(event.id, event.retry)
+                    if event.data and event.event == "message":
+                        deliver(event.data.encode())
+                    if done():
+                        return
+        except TransportError:
+            if not cursor.last_id or not self.resumable:
+                raise
+
+    async def close(self) -> None:
+        await self._engine.aclose()
+
+
+def parsed_url(text: str) -> httpx.URL:
+    """InvalidRequest unless it is an http or https URL with a host and without user information."""
+    with translated():
+        url = httpx.URL(text.strip())
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InvalidRequest("The URL must begin with http:// or https:// and name a host.")
+    if url.userinfo:
+        raise InvalidRequest("The URL must not contain a user name or password; use a header instead.")
+    return url.copy_with(fragment=None)
+
+
+async def discard(response: httpx.Response) -> None:
+    """Release a response. An unfinished one costs its connection."""
+    with translated():
+        await response.aclose()

@@ -1,0 +1,241 @@
+"""What pages and the live socket read of servers, sessions and calls: rows as plain JSON values, never a result."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Max, Prefetch, Q, QuerySet
+
+from servers import access
+from servers.enums import DefinitionKind, IdentityKind, SignsInAs
+from servers.models import Definition, Server
+from sessions.calls import rows
+from sessions.calls.pausing import RETRYABLE
+from sessions.enums import CallState, Desired, SessionCondition, SessionState
+from sessions.models import Call, McpSession
+from sessions.overview.shown import shown
+
+_OPEN_CALLS = [CallState.REQUESTED, CallState.SENT]
+_SEARCH_CAP = 500
+_MISSED_CALLS = 20
+_CALL_TONES = {
+    CallState.REQUESTED: "run",
+    CallState.SENT: "run",
+    CallState.SUCCEEDED: "ok",
+    CallState.TOOL_ERROR: "bad",
+    CallState.RPC_ERROR: "bad",
+    CallState.FAILED: "bad",
+    CallState.REFUSED: "viol",
+}
+
+
+@dataclass(frozen=True)
+class ServerRow:
+    """A line of the list of servers. `mcp_session` is that of the reader's identity, None before the first
+    connection."""
+
+    server: Server
+    mcp_session: McpSession | None
+    tools: int
+
+
+@dataclass(frozen=True)
+class Dependents:
+    """What disabling, archiving or deleting a server affects."""
+
+    session_word: str
+    open_calls: int
+    calls: int
+    definitions: int
+    credentials: int
+    subscriptions: int
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+# --- sessions and servers ------------------------------------------------------------------------------------------
+def session_word(server: Server, session: McpSession | None) -> tuple[str, str]:
+    """(word, tone) of the state pill."""
+    look = shown(server, session).look
+    return look.word, look.tone
+
+
+def phase(session: McpSession | None) -> str:
+    """What decides which session commands are offered: closed, paused, waiting (for the next attempt) or open."""
+    if session is None or (session.desired == Desired.CLOSED and not session.paused):
+        return "closed"
+    if session.paused:
+        return "paused"
+    waits = session.state == SessionState.DISCONNECTED and session.condition in RETRYABLE
+    return "waiting" if waits else "open"
+
+
+def server_row(server: Server, session: McpSession | None) -> dict[str, Any]:
+    """The JSON row of topics `servers` and `server.<uid>`."""
+    now = shown(server, session)
+    row = {
+        "server": str(server.uid),
+        "slug": server.slug,
+        "name": server.name,
+        "enabled": server.enabled,
+        "archived": server.archived_at is not None,
+        "word": now.look.word,
+        "tone": now.look.tone,
+        "shown": now.key,
+        "panel": {"title": now.title, "text": now.text},
+        "version": 0,
+        "phase": phase(session),
+        "desired": Desired.CLOSED.value,
+        "state": SessionState.DISCONNECTED.value,
+        "condition": SessionCondition.NONE.value,
+        "since": _time(server.created_at),
+    }
+    return row if session is None else row | _session_part(session)
+
+
+def session_row(session: McpSession) -> dict[str, Any]:
+    return server_row(session.server, session)
+
+
+def _session_part(session: McpSession) -> dict[str, Any]:
+    return {
+        "version": session.version,
+        "desired": session.desired,
+        "state": session.state,
+        "condition": session.condition,
+        "since": _time(session.state_since),
+        "fault": session.fault,
+        "revision": session.revision,
+        "latency_ms": session.latency_ms,
+        "next_retry_at": _time(session.next_retry_at),
+    }
+
+
+def with_session(servers: QuerySet[Server], user: access.User | None = None) -> QuerySet[Server]:
+    """Each server with the session of the identity that `user` uses in `seen_sessions`, its identity and owner
+    included. Without `user`, that of the shared identity. Two queries for any number of servers."""
+    identities = access.identities_of(user)
+    sessions = McpSession.objects.filter(identity__in=identities).select_related("identity", "owner")
+    return servers.prefetch_related(Prefetch("sessions", queryset=sessions, to_attr="seen_sessions"))
+
+
+def session_of(server: Server) -> McpSession | None:
+    """The session of a server read by `with_session`."""
+    sessions: list[McpSession] = server.seen_sessions  # type: ignore[attr-defined]  # set by Prefetch(to_attr)
+    for session in sessions:
+        session.server = server
+        return session
+    return None
+
+
+def servers_with_sessions(uids: Iterable[UUID] | None = None) -> list[tuple[Server, McpSession | None]]:
+    """As users without a personal identity see them."""
+    servers = Server.objects.all() if uids is None else Server.objects.filter(uid__in=list(uids))
+    return [(server, session_of(server)) for server in with_session(servers)]
+
+
+def own_sessions(uids: Iterable[UUID] | None = None) -> list[McpSession]:
+    """The sessions of personal identities in use: at these servers, or at all servers for None."""
+    counting = McpSession.objects.filter(identity__kind=IdentityKind.PERSONAL, identity__ended_at=None).exclude(
+        server__signs_in_as=SignsInAs.SHARED
+    )
+    found = counting if uids is None else counting.filter(server__uid__in=list(uids))
+    return list(found.select_related("server", "identity", "owner"))
+
+
+_SHOWN = {
+    "active": Q(archived_at=None),
+    "enabled": Q(archived_at=None, enabled=True),
+    "disabled": Q(archived_at=None, enabled=False),
+    "archived": Q(archived_at__isnull=False),
+    "all": Q(),
+}
+
+
+def server_rows(user: access.User, servers: QuerySet[Server], criteria: Mapping[str, str]) -> list[ServerRow]:
+    """Servers of a list page. Criteria: show (see _SHOWN), text (name, slug, description, tag, URL, command),
+    environment."""
+    servers = servers.filter(_SHOWN.get(criteria.get("show") or "active", _SHOWN["active"]))
+    if environment := criteria.get("environment"):
+        servers = servers.filter(environment=environment)
+    if text := (criteria.get("text") or "").strip():
+        servers = servers.filter(_matches(text))
+    offered = Q(definitions__identity__in=access.identities_of(user))
+    tools = Count(
+        "definitions", filter=offered & Q(definitions__kind=DefinitionKind.TOOL, definitions__removed_at=None)
+    )
+    found = with_session(servers.select_related("owner").annotate(tool_count=tools), user)[:_SEARCH_CAP]
+    return [ServerRow(server, session_of(server), server.tool_count) for server in found]
+
+
+def _matches(text: str) -> Q:
+    fields = ("name", "slug", "description", "url", "command", "tags")
+    found = Q()
+    for field in fields:
+        found |= Q(**{f"{field}__icontains": text})
+    return found
+
+
+def dependents(server: Server) -> Dependents:
+    session = server.sessions.filter(identity__kind=IdentityKind.SHARED).first()
+    calls = server.calls.aggregate(all=Count("id"), open=Count("id", filter=Q(state__in=_OPEN_CALLS)))
+    return Dependents(
+        session_word=session_word(server, session)[0],
+        open_calls=calls["open"],
+        calls=calls["all"],
+        definitions=server.definitions.filter(removed_at=None, identity__kind=IdentityKind.SHARED).count(),
+        credentials=server.values.filter(secret=True).count(),
+        subscriptions=server.subscriptions.filter(active=True).count(),
+    )
+
+
+def catalog_row(server: Server) -> dict[str, Any]:
+    """How many of each kind the server offers now, and when anything of it last changed."""
+    definitions = Definition.objects.filter(server=server, **server.identity_filter)
+    counts = dict(definitions.filter(removed_at=None).values_list("kind").annotate(Count("id")).order_by())
+    moments = definitions.aggregate(changed=Max("changed_at"), removed=Max("removed_at"))
+    changed = max((moment for moment in moments.values() if moment), default=None)
+    return {kind.value: counts.get(kind.value, 0) for kind in DefinitionKind} | {"changed_at": _time(changed)}
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+def call_row(call: Call) -> dict[str, Any]:
+    """The JSON row of topic `call.<uid>`. Needs `server` joined. Arguments and result stay in their payloads."""
+    state = CallState(call.state)
+    return {
+        "uid": str(call.uid),
+        "number": call.pk,
+        "version": call.version,
+        "server": str(call.server.uid) if call.server else None,
+        "server_name": call.server_name,
+        "method": call.method,
+        "tool": call.target,
+        "user": call.user_name,
+        "state": state.value,
+        "final": state.final,
+        "word": state.label,
+        "tone": _CALL_TONES.get(state, "warn"),
+        "created_at": _time(call.created_at),
+        "sent_at": _time(call.sent_at),
+        "finished_at": _time(call.finished_at),
+        "fault": call.fault,
+        "error_code": call.error_code,
+        "cancel_requested_at": _time(call.cancel_requested_at),
+        "progress": call.progress,
+        "progress_total": call.progress_total,
+        "progress_message": call.progress_message,
+    }
+
+
+def calls_by_uid(uids: Iterable[UUID]) -> list[Call]:
+    """With everything that a card shows, in one query."""
+    return rows.shown(uids)
+
+
+def calls_since(server: Server, since: datetime) -> list[Call]:
+    calls = Call.objects.filter(server=server, created_at__gt=since, **server.identity_filter).select_related("server")
+    return list(calls.order_by("-id")[:_MISSED_CALLS])

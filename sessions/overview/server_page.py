@@ -1,0 +1,211 @@
+"""What the pages of one server read. Everything comes from the database: the page of a dead server opens as fast as
+any."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import QuerySet
+
+from servers import access
+from servers.definitions import versions
+from servers.enums import DefinitionKind
+from servers.models import Definition, Server
+from sessions.calls import rows as call_rows
+from sessions.calls.operations import OPERATIONS
+from sessions.connections.diagnosis import Explanation, explain
+from sessions.mcp.core.methods import COMPLETE, TOOLS_CALL
+from sessions.models import Call, McpSession
+from sessions.overview import rows as queries
+
+PAGE = 50
+SHOWN_CHARS = 16 * 1024
+
+
+@dataclass(frozen=True)
+class ServerHeader:
+    server: Server
+    mcp_session: McpSession | None
+    explanation: Explanation | None
+    #: how many of each kind, and `changed_at` (see rows.catalog_row)
+    counts: dict[str, Any]
+
+    @property
+    def topic(self) -> str:
+        """What follows the kind in the names of its live topics (see topics.Topic)."""
+        own = self.server.seen_as and self.mcp_session
+        return f"{self.server.uid}.{self.mcp_session.identity.uid}" if own else str(self.server.uid)
+
+
+@dataclass(frozen=True)
+class ToolEntry:
+    """One line of the tool list. `hints`: see `hints()`."""
+
+    name: str
+    title: str
+    description: str
+    hints: list[str] = field(default_factory=list)
+    icons: Any = None
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class ToolGroup:
+    title: str
+    entries: list[ToolEntry]
+
+
+def header(server: Server) -> ServerHeader:
+    """Three queries: the session of the identity that `server` was read for, and the counts and age of its
+    definitions."""
+    mcp_session = session_of(server)
+    explanation = (
+        explain(mcp_session.fault, mcp_session.fault_detail, server) if mcp_session and mcp_session.fault else None
+    )
+    return ServerHeader(server, mcp_session, explanation, queries.catalog_row(server))
+
+
+def session_of(server: Server) -> McpSession | None:
+    """The session of the identity that `server` was read for."""
+    return server.sessions.filter(**server.identity_filter).select_related("identity", "owner").first()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A list that was not read to its end. `kind` as in DefinitionKind, `what` in words for people."""
+
+    kind: str
+    what: str
+    explanation: Explanation
+
+
+def cuts(session: McpSession | None) -> list[Cut]:
+    stored = session.catalog_cuts if session else {}
+    return [Cut(kind, f"{DefinitionKind(kind).label.lower()}s", explain(*why)) for kind, why in stored.items()]
+
+
+def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:
+    return versions.definitions(server, kind).order_by("position", "id")
+
+
+def body(definition: Definition) -> dict[str, Any]:
+    """The server's own JSON. The top level is always an object; below it, a hostile server may send anything."""
+    value = json.loads(definition.body)
+    return value if isinstance(value, dict) else {}
+
+
+def shown(text: str) -> str:
+    """The beginning of a text: a server may describe itself in megabytes."""
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text):,} characters in all)"
+
+
+def hints(tool: dict[str, Any]) -> list[str]:
+    """The tool's annotations as words (2025-03-26, ToolAnnotations). Only what the server sets to true: the defaults of
+    the specification are not applied."""
+    annotations = tool.get("annotations")
+    if not isinstance(annotations, dict):
+        return []
+    read_only = annotations.get("readOnlyHint") is True
+    found = ["read-only"] if read_only else []
+    if not read_only and annotations.get("destructiveHint") is True:
+        found.append("destructive")
+    if annotations.get("idempotentHint") is True:
+        found.append("idempotent")
+    if annotations.get("openWorldHint") is True:
+        found.append("open world")
+    return found
+
+
+def tool_entry(definition: Definition) -> ToolEntry:
+    tool = body(definition)
+    return ToolEntry(definition.key, definition.title, definition.description, hints(tool), tool.get("icons"))
+
+
+def tool_groups(tools: Iterable[Definition]) -> list[ToolGroup]:
+    """Grouped by what the tools say they do; each group keeps their order."""
+    groups: dict[str, list[ToolEntry]] = {"Read": [], "Write": [], "Destructive": []}
+    for definition in tools:
+        entry = tool_entry(definition)
+        group = "Read" if "read-only" in entry.hints else "Destructive" if "destructive" in entry.hints else "Write"
+        groups[group].append(entry)
+    present = {title: tools for title, tools in groups.items() if tools}
+    if set(present) == {"Write"}:
+        return [ToolGroup("Tools", present["Write"])]
+    return [ToolGroup(title, tools) for title, tools in present.items()]
+
+
+def recent_calls(server: Server, tool: str, count: int = 5) -> list[Call]:
+    """Calls of the same identity."""
+    calls = server.calls.filter(method=TOOLS_CALL, target=tool, **server.identity_filter)
+    return list(calls.select_related("server", "arguments", "result", "late_result")[:count])
+
+
+@dataclass(frozen=True)
+class Page:
+    rows: list[Any]
+    newer: int | None
+    older: int | None
+
+
+def _keyset(rows: QuerySet[Any], key: str, before: int | None) -> Page:
+    """Newest first; `older` is the cursor of the next page."""
+    if before is not None:
+        rows = rows.filter(**{f"{key}__lt": before})
+    found = list(rows.order_by(f"-{key}")[: PAGE + 1])
+    older = getattr(found[PAGE - 1], key) if len(found) > PAGE else None
+    return Page(found[:PAGE], None if before is None else before, older)
+
+
+#: for the filter of a history; completions, which a form requests by itself, are shown only on request
+HISTORY_METHODS = [("", "All except completions"), *((method, method) for method in OPERATIONS), ("all", "All methods")]
+
+
+def history(user: access.User, server: Server, before: int | None, method: str = "") -> Page:
+    calls = server.calls.filter(call_rows.seen(user)).select_related("user")
+    if method in OPERATIONS:
+        calls = calls.filter(method=method)
+    elif method != "all":
+        calls = calls.exclude(method=COMPLETE)
+    return _keyset(calls, "id", before)
+
+
+def capability_words(server_side: dict[str, Any], client_side: dict[str, Any]) -> list[dict[str, str]]:
+    """Each capability with what it enables, for *Connection info*."""
+    return [
+        {"side": side, "name": name, "effect": effect}
+        for side, declared in (("Server", server_side), ("Client", client_side))
+        for name, effect in _declared(declared)
+    ]
+
+
+_EFFECTS = {
+    "tools": "List and run tools.",
+    "tools.listChanged": "The tool list updates automatically.",
+    "resources": "List and read resources and templates.",
+    "resources.subscribe": "Subscribe to changes of resources.",
+    "resources.listChanged": "The resource list updates automatically.",
+    "prompts": "List and get prompts.",
+    "prompts.listChanged": "The prompt list updates automatically.",
+    "logging": "Server messages appear on the Logs tab, where you set their level.",
+    "completions": "Suggestions for arguments of prompts and templates.",
+    "tasks": "Run requests as tasks and fetch results later.",
+    "roots": "The server can request the list of folders to use.",
+    "sampling": "The server can request model responses (sampling).",
+    "elicitation": "The server can request input from a person.",
+    "experimental": "Extensions outside the specification.",
+    "extensions": "Extensions of the specification.",
+}
+
+
+def _declared(declared: dict[str, Any]) -> list[tuple[str, str]]:
+    found = []
+    for name, options in declared.items():
+        found.append((name, _EFFECTS.get(name, "Unknown to this version of mcpadmin.")))
+        if isinstance(options, dict):
+            inner = [key for key, value in options.items() if value is not False and f"{name}.{key}" in _EFFECTS]
+            found += [(f"{name}.{key}", _EFFECTS[f"{name}.{key}"]) for key in inner]
+    return found

@@ -1,0 +1,98 @@
+"""Template tags about the connection of a session: its head, its timeline, its process, the page of sessions."""
+
+from typing import Any
+
+from django import template
+from django.conf import settings
+
+from servers import instance
+from servers.kit.words import Look, session_look
+from servers.models import Server
+from servers.registration.inherited import inherited
+from sessions.connections.starting import UNCONFIRMED, Starting
+from sessions.connections.starting import starting as starting_of
+from sessions.models import ConnectionEvent, McpSession
+from sessions.overview import rows
+from sessions.overview.shown import Shown
+from sessions.overview.shown import shown as shown_of
+
+register = template.Library()
+#: title of a stored line -> what a page shows
+_OWNERSHIP = {"Taken": ("Claimed", "server-2"), "Given back": ("Released", "server-2")}
+
+
+@register.simple_tag
+def shown(server: Server, session: McpSession | None) -> Shown:
+    """What every part of a page shows of the session: see sessions.overview.shown."""
+    return shown_of(server, session)
+
+
+@register.inclusion_tag("shell/_pill_state.html")
+def session_pill(server: Server, session: McpSession | None) -> dict[str, Look]:
+    return {"look": shown_of(server, session or None).look}
+
+
+@register.simple_tag
+def panel_words(words: str, what: str) -> str:
+    """`what` in place of {what}; servers.js does the same with the words of a frame."""
+    return words.replace("{what}", what)
+
+
+@register.simple_tag
+def on_hold() -> bool:
+    """Whether no session of this installation may be opened."""
+    return instance.is_held()
+
+
+@register.filter
+def server_name(info: Any) -> str:
+    """The server's name for itself, which is optional."""
+    found = info if isinstance(info, dict) else {}
+    return str(found.get("title") or found.get("name") or "not provided")
+
+
+@register.filter
+def phase(session: McpSession | None) -> str:
+    """Decides which buttons are shown: see rows.phase."""
+    return rows.phase(session)
+
+
+@register.simple_tag
+def retry_pace() -> str:
+    """How often a server with an open breaker is tried."""
+    early, last = settings.RECONNECT_EARLY_CEILING_SECONDS, settings.RECONNECT_CEILING_SECONDS
+    if early >= last:
+        return f"retrying every {last:g} s"
+    return (
+        f"retrying every {early:g} s in the first {settings.RECONNECT_EARLY_MINUTES:g} minutes, then every {last:g} s"
+    )
+
+
+@register.simple_tag
+def starting(server: Server, session: McpSession | None) -> Starting | None:
+    """The process that is being started, if any."""
+    return starting_of(server, session)
+
+
+@register.simple_tag
+def unconfirmed_words() -> str:
+    return UNCONFIRMED
+
+
+@register.simple_tag
+def inherited_words() -> str:
+    """Which variables every stdio server gets, by name."""
+    names = ", ".join(inherited())
+    base = "The server gets PATH, HOME, LANG and TZ of the worker, and the variables below."
+    if names:
+        return f"{base} By MCPADMIN_INHERITED_VARIABLES it also gets {names}."
+    return f"{base} An operator adds others, such as those of a proxy, with MCPADMIN_INHERITED_VARIABLES."
+
+
+@register.simple_tag
+def event_look(event: ConnectionEvent) -> Look:
+    """A line that is no change of state has its own look, independent of the session's state."""
+    if event.title:
+        word, icon = _OWNERSHIP.get(event.title, (event.title, "user"))
+        return Look(word, "", icon)
+    return session_look(event.state, event.condition)

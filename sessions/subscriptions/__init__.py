@@ -1,0 +1,1 @@
+"""Resource subscriptions: settings, versions kept, comparison, retention, webhooks."""

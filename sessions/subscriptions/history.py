@@ -1,0 +1,209 @@
+"""Reads one subscription: its versions merged with its gaps, a version's contents, and the differences of two."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import Max, Q, QuerySet, Sum
+
+from servers.audit import payloads
+from sessions.calls import blocks as result_blocks
+from sessions.enums import SubscriptionState
+from sessions.models import McpSession, ResourceVersion, Subscription, SubscriptionGap, WebhookDelivery
+from sessions.subscriptions.comparison import Difference, compare, facts_of, raw_bytes
+
+PAGE_SIZE: Final = 30
+#: gaps on one page; a flapping server can have far more in one night
+MOST_GAPS: Final = 30
+#: of the stored contents; a larger version can only be downloaded
+SHOWN_BYTES: Final = 8 * 1024 * 1024
+MOST_DELIVERIES: Final = 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A version or a gap of the history, newest first."""
+
+    at: datetime
+    version: ResourceVersion | None = None
+    gap: SubscriptionGap | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """`older`: value of ?before= for the next page. `hidden_gaps`: further gaps in this period."""
+
+    entries: list[Entry]
+    older: int | None
+    first: bool
+    hidden_gaps: int = 0
+
+
+def history(subscription: Subscription, before: int | None = None) -> History:
+    versions = subscription.versions.all()
+    newer = versions.filter(number__gte=before) if before is not None else versions.none()
+    upper = newer.order_by("number").values_list("at", flat=True).first()
+    bounded = versions if before is None else versions.filter(number__lt=before)
+    found = list(bounded.order_by("-number")[: PAGE_SIZE + 1])
+    shown = found[:PAGE_SIZE]
+    older = shown[-1].number if len(found) > PAGE_SIZE else None
+    gaps = _gaps(subscription, shown[-1].at if older is not None else None, upper)
+    entries = [Entry(item.at, version=item) for item in shown]
+    entries += [Entry(gap.began_at, gap=gap) for gap in gaps[:MOST_GAPS]]
+    entries.sort(key=lambda entry: (entry.at, entry.gap is not None), reverse=True)
+    return History(entries, older, before is None, max(0, len(gaps) - MOST_GAPS))
+
+
+def _gaps(subscription: Subscription, lower: datetime | None, upper: datetime | None) -> list[SubscriptionGap]:
+    """Gaps that began in the page's period."""
+    gaps = subscription.gaps.all()
+    gaps = gaps if lower is None else gaps.filter(began_at__gte=lower)
+    gaps = gaps if upper is None else gaps.filter(began_at__lt=upper)
+    return list(gaps.order_by("-began_at")[: MOST_GAPS * 10])
+
+
+def mark(subscription: Subscription) -> str:
+    """Changes whenever the page would. The live socket sends it, and the page compares it with its own."""
+    gap = subscription.gaps.order_by("-pk").values_list("pk", "ended_at", "changed").first() or ()
+    sent = subscription.deliveries.aggregate(newest=Max("pk"), attempts=Sum("attempts"), over=Max("delivered_at"))
+    parts = (subscription.version, subscription.newest, subscription.event_count, *gap, *sent.values())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def open_gap(subscription: Subscription) -> SubscriptionGap | None:
+    return subscription.gaps.filter(ended_at=None).first()
+
+
+def version(subscription: Subscription, number: int | None) -> ResourceVersion | None:
+    """The version with that number; the newest one for None."""
+    found: QuerySet[ResourceVersion] = subscription.versions.select_related("contents")
+    return found.filter(number=number).first() if number is not None else found.order_by("-number").first()
+
+
+def before_version(item: ResourceVersion) -> ResourceVersion | None:
+    """The nearest older version that is still stored."""
+    older = ResourceVersion.objects.filter(subscription=item.subscription_id, number__lt=item.number)
+    return older.select_related("contents").order_by("-number").first()
+
+
+# --- contents ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Contents:
+    """The array `contents` as stored, or `missing`: why there is nothing to show."""
+
+    items: list[Any] | None
+    missing: str = ""
+
+
+def contents(item: ResourceVersion, *, whole: bool = False) -> Contents:
+    """`whole`: return contents of any size, for a download."""
+    if item.contents.erased_at is not None:
+        return Contents(None, f"The content of version {item.number} was erased. Its digest stays.")
+    if not whole and item.contents.size > SHOWN_BYTES:
+        return Contents(None, f"Version {item.number} is too large to show here. Download it instead.")
+    text = payloads.read(item.contents)
+    try:
+        items = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return Contents(None, f"The content of version {item.number} cannot be read. Download it instead.")
+    return Contents(items if isinstance(items, list) else [items])
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A version as the page shows it: compared with another one, and by itself."""
+
+    version: ResourceVersion
+    against: ResourceVersion | None
+    blocks: list[result_blocks.Block]
+    difference: Difference | None = None
+    missing: str = ""
+    gaps: Sequence[SubscriptionGap] = ()
+
+
+def shown(item: ResourceVersion, against: ResourceVersion | None) -> Shown:
+    new = contents(item)
+    gaps = _between(item, against)
+    if new.items is None:
+        return Shown(item, against, [], missing=new.missing, gaps=gaps)
+    blocks = result_blocks.blocks_of([{"type": "resource", "resource": one} for one in new.items])
+    if against is None:
+        return Shown(item, None, blocks)
+    old = contents(against)
+    if old.items is None:
+        return Shown(item, against, blocks, missing=old.missing, gaps=gaps)
+    return Shown(item, against, blocks, compare(old.items, new.items), gaps=gaps)
+
+
+def _between(item: ResourceVersion, against: ResourceVersion | None) -> list[SubscriptionGap]:
+    """Gaps between the two, in which a change could have been missed."""
+    if against is None:
+        return []
+    first, last = sorted((against.at, item.at))
+    inside = Q(began_at__gte=first, began_at__lt=last)
+    return list(SubscriptionGap.objects.filter(inside, subscription=item.subscription_id).order_by("-began_at")[:3])
+
+
+@dataclass(frozen=True)
+class File:
+    name: str
+    data: bytes
+
+
+def file_of(item: ResourceVersion, index: int | None) -> File | None:
+    """One content as raw bytes, or with index None the JSON array of all. None if it does not exist."""
+    if index is None:
+        text = payloads.read(item.contents)
+        return None if text is None else File(f"version-{item.number}.json", text.encode("utf-8", "surrogatepass"))
+    items = contents(item, whole=True).items or []
+    return _raw(item.number, index, items[index]) if index < len(items) else None
+
+
+def _raw(number: int, index: int, one: Any) -> File:
+    facts = facts_of(one)
+    name = f"version-{number}-{index + 1}"
+    if facts.kind == "text":
+        return File(f"{name}.txt", facts.text.encode("utf-8", "surrogatepass"))
+    raw = raw_bytes(one["blob"])
+    return File(f"{name}.bin", one["blob"].encode("utf-8", "surrogatepass") if raw is None else raw)
+
+
+# --- state
+# ---------------------------------------------------------------------------------------------------------------
+def session_of(subscription: Subscription) -> McpSession | None:
+    found = McpSession.objects.filter(server=subscription.server_id, identity=subscription.identity_id)
+    return found.select_related("owner").first()
+
+
+def standing(subscription: Subscription, session: McpSession | None) -> str:
+    """What was requested from the server and what it answered, in one sentence."""
+    match subscription.state:
+        case SubscriptionState.LISTENING:
+            return "Subscribed; listening for updates."
+        case SubscriptionState.REQUESTED:
+            return "Requested; not confirmed by the server yet."
+        case SubscriptionState.REFUSED:
+            return "The server refused the subscription."
+        case SubscriptionState.LOST:
+            return "The server confirmed the subscription, then ended the stream."
+        case SubscriptionState.ENDED:
+            return "Unsubscribed. The history is kept."
+        case _:
+            return _waiting(subscription, session)
+
+
+def _waiting(subscription: Subscription, session: McpSession | None) -> str:
+    if subscription.server.archived_at is not None:
+        return "The server is archived. Restore and enable it to continue."
+    if not subscription.server.enabled:
+        return "The server is disabled. Enable it to continue."
+    if session is not None and session.paused:
+        return "The session is paused. Resume it to continue."
+    return "Subscribes as soon as the session is ready."
+
+
+def deliveries(subscription: Subscription) -> list[WebhookDelivery]:
+    return list(subscription.deliveries.order_by("-pk")[:MOST_DELIVERIES])

@@ -1,0 +1,132 @@
+"""Versions of a watched resource: the content of a read is stored if it differs from the newest version.
+
+Numbers have no gaps: a conditional UPDATE under the session's lease raises the newest number, and only then is a
+version written.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import F
+
+from servers.audit import payloads
+from servers.enums import PayloadKind
+from servers.json.canonical import canonical, sha256
+from sessions.connections.lifecycle import Lease, storable
+from sessions.enums import SubscriptionState, VersionCause
+from sessions.models import ResourceVersion, Subscription, SubscriptionGap
+from sessions.subscriptions import retention, watches, webhooks
+
+MIME_CHARS: Final = 200
+#: trimming the history each time would mean reading all its sizes
+TRIM_EVERY: Final = 10
+
+
+class NoContents(ValueError):
+    """The response to a read has no contents; the message is fit for a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The content of a read, without secrets. `text` is the JSON array `contents`; `size` counts its decoded bytes."""
+
+    text: str
+    digest: str
+    size: int
+    mime_type: str
+    binary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A read and its reason. `began`: before its request was sent. `events`: the notifications that it covers."""
+
+    content: Content
+    cause: VersionCause
+    events: int
+    began: datetime
+    at: datetime
+
+
+def content_of(result: Mapping[str, Any], redacted: Callable[[Any], Any], dumped: Callable[[Any], str]) -> Content:
+    """Slow with large contents: do not call in an event loop. Raises NoContents."""
+    contents = redacted(result.get("contents"))
+    if not isinstance(contents, list) or not all(isinstance(item, dict) for item in contents):
+        raise NoContents("The server's response contains no contents.")
+    return Content(
+        text=dumped(contents),
+        digest=sha256(canonical(contents)),
+        size=sum(_size(item) for item in contents),
+        mime_type=next((storable(item["mimeType"], MIME_CHARS) for item in contents if _is_text(item, "mimeType")), ""),
+        binary=any(_is_text(item, "blob") for item in contents),
+    )
+
+
+def _is_text(item: Mapping[str, Any], name: str) -> bool:
+    return isinstance(item.get(name), str)
+
+
+def _size(item: Mapping[str, Any]) -> int:
+    if _is_text(item, "blob"):
+        blob = item["blob"]
+        return max(0, len(blob) * 3 // 4 - blob[-2:].count("="))
+    return len(item["text"].encode("utf-8", "surrogatepass")) if _is_text(item, "text") else 0
+
+
+def store(lease: Lease, pk: int, found: Found) -> bool:
+    """Record a read, in the caller's transaction. True if it is a new version."""
+    row = watches.mine(lease).filter(pk=pk).first()
+    if row is None:
+        return False
+    newest = ResourceVersion.objects.filter(subscription=row).order_by("-number").first()
+    differs = newest is None or newest.digest != found.content.digest
+    if not _note(lease, row, found, differs=differs):
+        return False
+    _close_gap(row, found, differs=differs)
+    if differs:
+        _keep(row, found, previous=newest)
+    watches.announce([pk], "version" if differs else "subscription")
+    return differs
+
+
+def _note(lease: Lease, row: Subscription, found: Found, *, differs: bool) -> bool:
+    """False if another version was stored meanwhile."""
+    fields: dict[str, Any] = {"last_read_at": found.at, "read_fault": "", "read_detail": ""}
+    if differs:
+        fields |= {"newest": row.newest + 1, "changed_at": found.at}
+    rows = watches.mine(lease).filter(pk=row.pk, newest=row.newest)
+    return rows.update(version=F("version") + 1, **fields) == 1
+
+
+def _keep(row: Subscription, found: Found, previous: ResourceVersion | None) -> None:
+    content = found.content
+    version = ResourceVersion.objects.create(
+        subscription=row,
+        number=row.newest + 1,
+        at=found.at,
+        cause=found.cause if row.newest else VersionCause.SUBSCRIBED,
+        events=found.events,
+        digest=content.digest,
+        size=content.size,
+        mime_type=content.mime_type,
+        binary=content.binary,
+        contents=payloads.store(PayloadKind.RESOURCE, content.text),
+    )
+    if previous is not None:
+        webhooks.announce(row, version)
+    if version.number % TRIM_EVERY == 0:
+        retention.trim(row)
+
+
+def _close_gap(row: Subscription, found: Found, *, differs: bool) -> None:
+    """A gap ends when the server confirms the subscription again. Only a read that began after that shows whether the
+    gap hid a change."""
+    if row.state != SubscriptionState.LISTENING or found.began < row.state_since:
+        return
+    for gap in SubscriptionGap.objects.filter(subscription=row, ended_at=None):
+        read_in_it = row.versions.filter(at__gte=gap.began_at).exists()
+        changed = (differs or read_in_it) if row.newest else None
+        rows = SubscriptionGap.objects.filter(pk=gap.pk, ended_at=None)
+        rows.update(ended_at=max(row.state_since, gap.began_at), changed=changed)

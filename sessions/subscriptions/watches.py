@@ -1,0 +1,155 @@
+"""What the owner of a session writes about its subscriptions: their states, notification counts and gaps.
+
+Every change is conditional on the lease, so a former owner changes nothing. Verbs run inside the caller's transaction,
+and pages are notified after the commit. `subscribing` has the commands of people.
+
+    waiting -> requested -> listening | refused;  listening -> lost -> listening;  any of them -> waiting
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+
+from sessions import hints
+from sessions.connections.lifecycle import Lease, held, storable
+from sessions.enums import SubscriptionState
+from sessions.models import McpSession, Subscription, SubscriptionGap, SubscriptionHour, Worker
+
+REASON_CHARS: Final = 2_000
+_SINCE_UNKNOWN: Final = "mcpadmin stopped unexpectedly; the exact start of this gap is unknown."
+_WORKER_GONE: Final = "The worker of this subscription is gone."
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A resource with an active subscription."""
+
+    pk: int
+    uri: str
+    interval: float
+
+
+def mine(lease: Lease) -> QuerySet[Subscription]:
+    """The active subscriptions of a session that is still ours."""
+    ours = held(lease).filter(server_id=OuterRef("server_id"), identity_id=OuterRef("identity_id"))
+    return Subscription.objects.filter(Exists(ours), active=True)
+
+
+#: for a row of McpSession: whether it has an active subscription
+WATCHED: Final = Exists(
+    Subscription.objects.filter(server_id=OuterRef("server_id"), identity_id=OuterRef("identity_id"), active=True)
+)
+
+
+def watched(lease: Lease) -> list[Watch]:
+    """Only reads."""
+    rows = mine(lease).values_list("pk", "uri", "min_interval_seconds")
+    return [Watch(pk, uri, float(interval)) for pk, uri, interval in rows]
+
+
+# --- states of subscriptions
+# ---------------------------------------------------------------------------------------------
+def requested(lease: Lease, pks: Collection[int], at: datetime) -> None:
+    """The request is being sent. A subscription that the server refused stays refused until the server agrees."""
+    before = [SubscriptionState.WAITING, SubscriptionState.LOST]
+    _move(mine(lease).filter(pk__in=pks, state__in=before), SubscriptionState.REQUESTED, "", at)
+
+
+def settled(lease: Lease, listening: Collection[int], refused: Mapping[int, str], at: datetime) -> None:
+    """What the server agreed to, and why it refused the rest."""
+    _move(mine(lease).filter(pk__in=listening), SubscriptionState.LISTENING, "", at)
+    for pk, reason in refused.items():
+        _move(mine(lease).filter(pk=pk), SubscriptionState.REFUSED, reason, at)
+
+
+def lost(lease: Lease, reason: str, at: datetime) -> None:
+    """The session is open, but the server sends no notifications."""
+    before = [SubscriptionState.LISTENING, SubscriptionState.REQUESTED]
+    _move(mine(lease).filter(state__in=before), SubscriptionState.LOST, reason, at)
+
+
+def waiting(lease: Lease, reason: str, at: datetime) -> None:
+    """The session is over."""
+    _move(mine(lease), SubscriptionState.WAITING, reason, at)
+
+
+def left_over(lease: Lease, at: datetime) -> None:
+    """Handle subscriptions that an earlier owner left as *listening*: it did not record when that ended."""
+    for row in mine(lease).filter(state=SubscriptionState.LISTENING):
+        known = [moment for moment in (row.state_since, row.last_event_at, row.last_read_at) if moment]
+        _open_gap(row.pk, max(known), _SINCE_UNKNOWN)
+    _move(mine(lease).exclude(state=SubscriptionState.REFUSED), SubscriptionState.WAITING, "", at)
+
+
+def left_behind(dead: Iterable[Worker]) -> None:
+    """Handle subscriptions of dead workers, while their sessions still have these owners: no one has listened since
+    their last heartbeat."""
+    for worker in dead:
+        sessions = McpSession.objects.filter(
+            owner_id=worker.pk, server_id=OuterRef("server_id"), identity_id=OuterRef("identity_id")
+        )
+        rows = Subscription.objects.filter(Exists(sessions), active=True)
+        _move(rows, SubscriptionState.WAITING, _WORKER_GONE, worker.heartbeat_at)
+
+
+def _move(rows: QuerySet[Subscription], state: SubscriptionState, reason: str, at: datetime) -> None:
+    reason = storable(reason, REASON_CHARS)
+    changed = []
+    for pk, before in list(rows.exclude(state=state, reason=reason).values_list("pk", "state")):
+        since = {} if before == state else {"state_since": at}
+        if not rows.filter(pk=pk, state=before).update(state=state, reason=reason, version=F("version") + 1, **since):
+            continue
+        changed.append(pk)
+        if before == SubscriptionState.LISTENING != state:
+            _open_gap(pk, at, reason)
+    announce(changed)
+
+
+def _open_gap(pk: int, at: datetime, reason: str) -> None:
+    """Open a gap, unless one is open already: that one covers this time too."""
+    if not SubscriptionGap.objects.filter(subscription_id=pk, ended_at=None).exists():
+        SubscriptionGap.objects.create(subscription_id=pk, began_at=at, reason=reason)
+
+
+# --- notifications
+# ------------------------------------------------------------------------------------------------------
+def count_notifications(lease: Lease, counts: Mapping[int, tuple[int, datetime]]) -> None:
+    """Add the notifications since the last time: by subscription, their number and the time of the newest."""
+    changed = []
+    for pk, (number, at) in counts.items():
+        fields = {"event_count": F("event_count") + number, "last_event_at": at, "version": F("version") + 1}
+        if mine(lease).filter(pk=pk).update(**fields):
+            changed.append(pk)
+            _count_hour(pk, at.replace(minute=0, second=0, microsecond=0), number)
+    announce(changed)
+
+
+def _count_hour(pk: int, hour: datetime, number: int) -> None:
+    if not SubscriptionHour.objects.filter(subscription_id=pk, hour=hour).update(events=F("events") + number):
+        SubscriptionHour.objects.create(subscription_id=pk, hour=hour, events=number)
+
+
+def read_failed(lease: Lease, pk: int, fault: str, detail: str, at: datetime) -> None:
+    fields = {"read_fault": fault, "read_detail": storable(detail, REASON_CHARS), "last_read_at": at}
+    if mine(lease).filter(pk=pk).update(version=F("version") + 1, **fields):
+        announce([pk])
+
+
+# --- for others ---------------------------------------------------------------------------------------------------------
+def watched_session() -> Q:
+    """Filter for sessions that an active subscription needs open."""
+    active = Subscription.objects.filter(
+        server_id=OuterRef("server_id"), identity_id=OuterRef("identity_id"), active=True
+    )
+    return Q(Exists(active))
+
+
+def announce(pks: Collection[int], kind: str = "subscription") -> None:
+    """Notify the pages once the current transaction is committed."""
+    for uid, version in Subscription.objects.filter(pk__in=pks).values_list("uid", "version"):
+        transaction.on_commit(partial(hints.subscription_changed, uid, version, kind), robust=True)

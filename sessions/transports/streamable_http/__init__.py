@@ -1,5 +1,0 @@
-"""Streamable HTTP, both eras: legacy with wire session, GET stream and resumption; modern plain POST."""
-
-from .transport import StreamableHttpTransport
-
-__all__ = ["StreamableHttpTransport"]

@@ -1,0 +1,193 @@
+"""The forms of pages about servers and calls. A tool's arguments come from its own JSON Schema (see
+servers/schemas/)."""
+
+import json
+from base64 import urlsafe_b64decode
+from functools import cached_property
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from servers.enums import Environment
+from servers.kit.filters import Ignored, ignored
+from servers.models import Definition
+from servers.schemas import checker, jsontext, render
+from servers.schemas.compile import compile_form
+from servers.schemas.operations import apply
+from servers.schemas.parse import Parsed, parse_form, parse_json
+from servers.schemas.secrets import holds_secret
+from servers.schemas.values import ABSENT, loose
+from sessions.mcp.core.tasks import offer_of, support_of
+from sessions.mcp.core.versions import REVISIONS
+from sessions.models import McpSession
+from sessions.overview import server_page
+
+SHOWN = [
+    ("active", "Active"),
+    ("enabled", "Enabled"),
+    ("disabled", "Disabled"),
+    ("archived", "Archived"),
+    ("all", "All"),
+]
+
+
+class ServerListFilter(forms.Form):
+    """Every filter is in the URL. An unknown value does not filter, and the page says so."""
+
+    text = forms.CharField(
+        required=False,
+        max_length=200,
+        widget=forms.TextInput(
+            attrs={
+                "class": "form-control",
+                "type": "search",
+                "placeholder": "Name, tag, URL or command",
+                "data-shortcut-filter": "",
+            }
+        ),
+    )
+    environment = forms.ChoiceField(
+        required=False,
+        choices=[("", "All environments"), *Environment.choices],
+        widget=forms.Select(attrs={"class": "form-select fit"}),
+    )
+    show = forms.ChoiceField(required=False, choices=SHOWN, widget=forms.Select(attrs={"class": "form-select fit"}))
+
+    def criteria(self) -> dict[str, str]:
+        self.is_valid()
+        found = {name: str(value) for name, value in self.cleaned_data.items() if value}
+        return {"show": "active"} | found
+
+    def active(self) -> bool:
+        return self.criteria() != {"show": "active"}
+
+    def ignored(self) -> list[Ignored]:
+        self.is_valid()
+        return ignored(self.data, {name: self.cleaned_data.get(name) for name in self.fields})
+
+
+class ToolForm:
+    """The form of one tool in one of two modes: fields generated from its schema, or the arguments as JSON.
+
+    Unposted, `?args=` (base64url JSON) prefills it and never runs anything. Posted, it is the form again after a
+    structural edit (`_op`), a switch of mode (`_switch`) or a check (`_validate`).
+    """
+
+    def __init__(self, definition: Definition, data: QueryDict, *, posted: bool) -> None:
+        self._data = data
+        self._posted = posted
+        self.tool = server_page.body(definition)
+        self.name = definition.key
+        self.title = definition.title or definition.key
+        self.description = server_page.shown(definition.description)
+        self.hints = server_page.hints(self.tool)
+        self.destructive = "destructive" in self.hints
+        self.has_output_schema = "outputSchema" in self.tool
+        self._identity = definition.identity_id
+        self.schema: Any = self.tool.get("inputSchema", {"type": "object"})
+
+    @cached_property
+    def tasks(self) -> str:
+        """ "required": the tool runs only as a task; "optional": the caller may choose. Empty if it never does, and
+        if the server decides by itself (2026-07-28)."""
+        support = support_of(self.tool)
+        if support == "forbidden":
+            return ""
+        session = McpSession.objects.filter(identity_id=self._identity).only("revision", "server_capabilities").first()
+        revision = REVISIONS.get(session.revision) if session else None
+        offered = revision is not None and revision.core_tasks and session is not None
+        return support if offered and offer_of(session.server_capabilities, {}, revision).call else ""
+
+    @property
+    def as_task(self) -> bool:
+        return self._posted and "_task" in self._data
+
+    @cached_property
+    def mode(self) -> str:
+        mode = self._data.get("_switch") or self._data.get("_mode") or self._data.get("mode") or "form"
+        return "json" if mode == "json" else "form"
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        if not self._posted:
+            return Parsed(ABSENT, draft=_prefilled(self._data.get("args", "")))
+        if self._data.get("_mode") == "json":
+            return parse_json(self._data.get("_json", "") or "{}")
+        return parse_form(self.schema, dict(self._data.lists()))
+
+    @cached_property
+    def verdict(self) -> checker.Verdict | None:
+        """Only on request, and only if the input could be parsed."""
+        if self._posted and "_validate" in self._data and self.parsed.ok:
+            return checker.check(self.schema, self.parsed.value)
+        return None
+
+    @cached_property
+    def errors(self) -> dict[str, list[str]]:
+        """None after a switch of mode or an edit: incomplete input is not an error yet."""
+        if "_validate" not in self._data:
+            return {}
+        return self.parsed.errors if self.verdict is None else self.verdict.errors
+
+    @property
+    def restored(self) -> bool:
+        """Filled from a draft that the browser stored; the page says so until it is cleared."""
+        return self._posted and "_restored" in self._data
+
+    @cached_property
+    def has_secrets(self) -> bool:
+        return holds_secret(self.schema)
+
+    @property
+    def secret_paths(self) -> str:
+        """The paths of the fields that a draft leaves out."""
+        return jsontext.dumps([node.path for node in self.node.walk() if node.secret]) if self.has_secrets else ""
+
+    @property
+    def unchecked(self) -> bool:
+        return self.verdict is not None and self.verdict.unable
+
+    @property
+    def notice(self) -> str:
+        if self.mode == "form" and self._posted and self._data.get("_switch") == "form" and not self.parsed.ok:
+            return "Invalid JSON, so the form starts empty. Switch back to see your text."
+        return self.verdict.reason if self.verdict is not None and self.verdict.unable else ""
+
+    @cached_property
+    def node(self) -> Any:
+        draft = self.parsed.draft
+        if self.parsed.op is not None:
+            draft = apply(self.parsed.op, self.schema, draft)
+        return compile_form(self.schema, draft, self.errors)
+
+    @property
+    def error_summary(self) -> SafeString:
+        return render.render_errors(self.node) if self.mode == "form" and self.errors else SafeString("")
+
+    @property
+    def fields(self) -> SafeString:
+        if self.mode == "form":
+            return render.render_form(self.node)
+        context = {
+            "text": self._json_text(),
+            "secret": self.has_secrets,
+            "errors": [line for lines in self.errors.values() for line in lines],
+        }
+        return render_to_string("catalog/_json_field.html", context)
+
+    def _json_text(self) -> str:
+        if self._posted and self._data.get("_mode") == "json":
+            return str(self._data.get("_json", ""))
+        value = loose(self.parsed.draft)
+        return jsontext.dumps({} if value is ABSENT else value)
+
+
+def _prefilled(word: str) -> Any:
+    """The value of `?args=`; an unreadable one is ignored."""
+    try:
+        return json.loads(urlsafe_b64decode(word + "=" * (-len(word) % 4))) if word else ABSENT
+    except ValueError:
+        return ABSENT

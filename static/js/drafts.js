@@ -1,0 +1,82 @@
+/* What is typed into the form of a tool or prompt lasts as long as the tab: over other tools, pages, back and reload.
+   Secrets are not kept: fields that the server marked so, and the text of arguments whose schema has one. */
+import { kept } from './tab-storage.js';
+
+const PREFIX = 'draft:';
+const MOST = 50;
+const MOST_CHARS = 200_000;
+const NEVER = ['csrfmiddlewaretoken', '_confirm', '_validate', '_restored'];
+
+/* Whose, of what, and of which prefilled address. */
+function keyOf(form) {
+  const given = new URLSearchParams([...new URLSearchParams(location.search)].filter(([name]) => name === 'args' || name.startsWith('arg.')));
+  return `${PREFIX}${document.body.dataset.user}:${form.dataset.draft}:${given}`;
+}
+
+/* A field's name ends in the path of its value: "arg:/login/password". */
+function entriesOf(form) {
+  const marked = new Set([...form.querySelectorAll('[data-secret], input[type=password]')].map((field) => field.name));
+  const paths = JSON.parse(form.dataset.secretPaths || '[]');
+  const below = (name) => paths.some((path) => `${name.slice(name.indexOf(':') + 1)}/`.startsWith(`${path}/`));
+  return [...new FormData(form)].filter(([name, value]) => typeof value === 'string' && !NEVER.includes(name) && !marked.has(name) && !below(name));
+}
+
+/* Scripts mark a form as live after it was read here: that mark is nobody's input. */
+function typed(form, entries) {
+  const live = new Set([...form.querySelectorAll('[data-sf-live]')].map((field) => field.name));
+  return JSON.stringify(entries.filter(([name]) => !live.has(name)));
+}
+
+function drop(key) {
+  try {
+    sessionStorage.removeItem(key);
+  } catch {
+    /* Nothing was kept either. */
+  }
+}
+
+function makeRoom() {
+  try {
+    const keys = Object.keys(sessionStorage).filter((key) => key.startsWith(PREFIX));
+    const oldest = keys.map((key) => [JSON.parse(sessionStorage.getItem(key)).at, key]).sort(([a], [b]) => a - b);
+    for (const [, key] of oldest.slice(0, Math.max(0, keys.length - MOST))) sessionStorage.removeItem(key);
+  } catch {
+    /* Storage is forbidden: nothing is kept. */
+  }
+}
+
+export function forgetDrafts() {
+  try {
+    for (const key of Object.keys(sessionStorage)) if (key.startsWith(PREFIX)) sessionStorage.removeItem(key);
+  } catch {
+    /* Nothing was kept. */
+  }
+}
+
+/* `find()`: the form as it is now. `restore(entries)` puts a draft into it, and `clear()` empties it again. */
+export function keepDrafts(find, { restore, clear }) {
+  const form = find();
+  if (!form?.dataset.draft) return { save() {} };
+  const key = keyOf(form);
+  const untouched = typed(form, entriesOf(form));
+
+  function save() {
+    const entries = entriesOf(find());
+    const text = JSON.stringify({ at: Date.now(), entries });
+    if (typed(find(), entries) === untouched || text.length > MOST_CHARS) return drop(key);
+    kept(key, text);
+    makeRoom();
+  }
+
+  document.addEventListener('input', (event) => find()?.contains(event.target) && save());
+  document.addEventListener('change', (event) => find()?.contains(event.target) && save());
+  document.addEventListener('click', (event) => {
+    if (!event.target.closest('[data-clear-draft]')) return;
+    event.preventDefault();
+    drop(key);
+    clear();
+  });
+  const draft = JSON.parse(kept(key) ?? 'null');
+  if (draft) restore(draft.entries);
+  return { save };
+}

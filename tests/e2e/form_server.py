@@ -1,0 +1,51 @@
+"""A stdio server with complex tool forms: lists, branches, secrets, many tools. Standard library only."""
+
+import json
+import sys
+
+TEXT = {"type": "string"}
+ORDER = {
+    "type": "object",
+    "properties": {
+        "title": TEXT,
+        "tags": {"type": "array", "items": TEXT},
+        "when": {
+            "oneOf": [
+                {"title": "Day", "type": "object", "properties": {"day": TEXT}, "required": ["day"]},
+                {"title": "Week", "type": "object", "properties": {"week": TEXT}, "required": ["week"]},
+            ]
+        },
+        "password": TEXT | {"format": "password"},
+        "login": {"type": "object", "writeOnly": True, "properties": {"pin": TEXT}, "required": ["pin"]},
+    },
+    "required": ["title", "tags", "when", "password", "login"],
+}
+SHOUT = {"type": "object", "properties": {"text": TEXT}, "required": ["text"]}
+MANY = 60
+TOOLS = [
+    {"name": "shout", "description": "Say it louder.", "inputSchema": SHOUT},
+    {"name": "order", "description": "Takes an order.", "inputSchema": ORDER},
+    *({"name": f"tool-{number:02}", "inputSchema": SHOUT} for number in range(MANY)),
+]
+
+
+def result_of(method: str, params: dict) -> dict | None:
+    if method == "initialize":
+        version = params.get("protocolVersion", "2025-11-25")
+        info = {"name": "forms", "version": "1"}
+        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+    if method == "tools/list":
+        return {"tools": TOOLS}
+    if method == "tools/call":
+        text = json.dumps(params.get("arguments", {}), sort_keys=True).upper()
+        return {"content": [{"type": "text", "text": text}], "isError": False}
+    return {} if method == "ping" else None
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message or "method" not in message:
+        continue
+    result = result_of(message["method"], message.get("params", {}))
+    outcome = {"error": {"code": -32601, "message": "Method not found"}} if result is None else {"result": result}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}), flush=True)

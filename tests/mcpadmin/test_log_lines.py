@@ -1,0 +1,98 @@
+"""The product logs one JSON object per line, one line per outage of Redis, and no traceback for a refusal."""
+
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from redis.exceptions import ConnectionError as RedisGone
+
+from mcpadmin.logging import Calm
+from mcpadmin.up.process import foreign_line
+from tests.tools.stack import ROOT, clean_environment
+
+BACK = re.compile(r"redis\.reachable_again")
+
+
+def record(name: str, problem: BaseException, **extra: object) -> logging.LogRecord:
+    found = logging.LogRecord(name, logging.ERROR, "", 1, "It failed", (), (type(problem), problem, None))
+    vars(found).update(extra)
+    return found
+
+
+def test_a_refused_request_is_logged_without_a_traceback() -> None:
+    refused = record("django.request", PermissionError("no"), status_code=403)
+    assert Calm().filter(refused)
+    assert refused.exc_info is None
+    failed = record("django.request", ValueError("bug"), status_code=500)
+    assert Calm().filter(failed)
+    assert failed.exc_info is not None
+
+
+@pytest.mark.parametrize("library", ["channels_redis.pubsub", "celery.worker.request"])
+def test_a_librarys_report_of_a_lost_redis_is_dropped_and_a_bug_is_not(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[BaseException | str] = []
+    monkeypatch.setattr("mcpadmin.logging.outage.noticed", reported.append)
+    problem = RedisGone("refused")
+    assert not Calm().filter(record(library, problem))
+    assert reported == [problem]
+    ours = record("live", problem)
+    assert Calm().filter(ours)
+    assert ours.exc_info is None
+    assert Calm().filter(record(library, ValueError("bug")))
+
+
+def test_a_line_of_any_part_is_one_json_object() -> None:
+    ours = json.loads(foreign_line("web", '{"message": "request", "status": 200}'))
+    assert ours == {"message": "request", "status": 200, "part": "web"}
+    foreign = json.loads(foreign_line("valkey", 'Ready to "accept" password=hunter2hunter2'))
+    assert foreign["part"] == "valkey"
+    assert "hunter2hunter2" not in foreign["message"]
+    assert json.loads(foreign_line("worker", "[1]"))["message"] == "[1]"
+
+
+@pytest.mark.slow
+def test_every_line_is_json_and_a_restart_of_redis_is_one_line_a_process(make_stack) -> None:
+    stack = make_stack(env={"MCPADMIN_LOG_FORMAT": "json"}).start()
+    before = len(stack.lines)
+    os.kill(stack.part("valkey-server")[0].pid, signal.SIGKILL)
+    assert (
+        json.loads(stack.wait_for(BACK, 60, since=before).string)["part"] == "worker"
+    )  # no page is open, so web needs none
+    stack.wait_for(re.compile("valkey ready again"), since=before)
+    stack.stop()
+    lines = [json.loads(line) for line in stack.lines]
+    assert all(isinstance(line, dict) and line["part"] and line["message"] for line in lines)
+    assert "Traceback" not in stack.output
+    back = [line["part"] for line in lines if line["message"] == "redis.reachable_again"]
+    assert len(back) == len(set(back))
+    about = [
+        line
+        for line in lines
+        if re.search("redis|broker|Connection", str(line)) and line["part"] not in ("up", "valkey")
+    ]
+    assert {line["message"] for line in about} == {"redis.reachable_again"}
+
+
+@pytest.mark.parametrize(
+    ("more", "header"),
+    [
+        ({}, "31536000 False False"),
+        ({"MCPADMIN_HSTS_SUBDOMAINS": "true", "MCPADMIN_HSTS_PRELOAD": "true"}, "31536000 True True"),
+    ],
+)
+def test_hsts_covers_other_hosts_only_when_asked_to(tmp_path: Path, more: dict[str, str], header: str) -> None:
+    code = (
+        "from mcpadmin import settings as s;"
+        "print(s.SECURE_HSTS_SECONDS, s.SECURE_HSTS_INCLUDE_SUBDOMAINS, s.SECURE_HSTS_PRELOAD)"
+    )
+    env = clean_environment(MCPADMIN_PUBLIC_URL="https://mcp.example.org", MCPADMIN_DATA_DIR=str(tmp_path), **more)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == header

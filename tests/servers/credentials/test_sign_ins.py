@@ -1,0 +1,191 @@
+"""A sign-in belongs to one person, one browser and one state, and each of its steps happens once."""
+
+import json
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from servers.access import Denied
+from servers.audit.record import Actor
+from servers.credentials import grants, sign_ins
+from servers.enums import SignInState
+from servers.models import Credential, CredentialUse, Identity, Server, SignIn
+from servers.registration import registering
+from servers.secret import Secret
+from tests.servers.cast import over_http, over_stdio
+from tests.servers.conftest import person
+
+pytestmark = pytest.mark.django_db
+BROWSER, STATE = "browser-session-key", "state-of-256-bits"
+
+
+@pytest.fixture
+def server(admin: Any, actor: Actor) -> Server:
+    return registering.register(actor, admin, over_http())
+
+
+@pytest.fixture
+def ready(admin: Any, actor: Actor, server: Server) -> SignIn:
+    row = sign_ins.begin(actor, admin, server, BROWSER, "client-1", "canary-client-secret")
+    taken = sign_ins.take(row.uid)
+    assert taken is not None
+    assert sign_ins.take(row.uid) is None, "two workers never do the same step"
+    assert sign_ins.ready(
+        taken, "https://login.example", STATE, {"verifier": "canary-verifier"}, "https://login.example/?x"
+    )
+    return SignIn.objects.get()
+
+
+def back(user: Any, browser: str = BROWSER, **parameters: str) -> SignIn:
+    return sign_ins.answer(user, browser, {"state": STATE, "code": "canary-code"} | parameters)
+
+
+def test_a_journey_goes_there_and_back_once_and_leaves_nothing_sealed(ready: SignIn, admin: Any) -> None:
+    assert sign_ins.address(ready) == "https://login.example/?x"
+    back(admin)
+    with pytest.raises(sign_ins.Forged):
+        back(admin)
+    taken = sign_ins.take(ready.uid)
+    assert taken is not None
+    assert sign_ins.opened(taken, "client")["client_secret"] == "canary-client-secret"
+    assert sign_ins.opened(taken, "answer")["code"] == "canary-code"
+    assert len(sign_ins.done(taken)) == 1
+    assert sign_ins.done(taken) == []
+    row = SignIn.objects.values().get()
+    assert row["state"] == SignInState.DONE
+    assert [row[f"sealed_{part}"] for part in ("client", "pending", "url", "answer")] == [None] * 4
+
+
+def test_no_value_of_a_journey_stands_in_clear(ready: SignIn, admin: Any) -> None:
+    back(admin)
+    row = repr(SignIn.objects.values().get())
+    assert "canary" not in row
+    assert STATE not in row
+    assert BROWSER not in row
+
+
+def test_another_person_another_browser_or_another_state_is_refused(ready: SignIn, admin: Any) -> None:
+    stranger = person("eve", "view_server", "change_server", "manage_credential")
+    for user, browser, more in (
+        (stranger, BROWSER, {}),
+        (admin, "another-browser", {}),
+        (admin, BROWSER, {"state": "forged"}),
+        (admin, BROWSER, {"state": ""}),
+        (admin, BROWSER, {f"p{number}": "x" for number in range(20)}),
+        (admin, BROWSER, {"large": "x" * 10_000}),
+    ):
+        with pytest.raises(sign_ins.Forged):
+            back(user, browser, **more)
+    assert SignIn.objects.get().state == SignInState.READY
+    assert sign_ins.of_person(stranger, BROWSER, ready.uid) is None
+    assert sign_ins.of_person(admin, "another-browser", ready.uid) is None
+
+
+def test_an_answer_that_comes_after_ten_minutes_is_refused(ready: SignIn, admin: Any) -> None:
+    SignIn.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    with pytest.raises(sign_ins.Forged):
+        back(admin)
+
+
+def test_a_sealed_part_does_not_open_as_another_part(ready: SignIn) -> None:
+    ready.sealed_url, ready.url_key_id = ready.sealed_pending, ready.pending_key_id
+    with pytest.raises(Exception, match="changed or moved"):
+        sign_ins.address(ready)
+
+
+def test_who_may_not_manage_credentials_begins_nothing(server: Server, operator: Any) -> None:
+    with pytest.raises(Denied):
+        sign_ins.begin(Actor.of_user(operator), operator, server, BROWSER)
+    assert not SignIn.objects.exists()
+
+
+def test_a_local_process_and_plain_http_have_no_sign_in(admin: Any, actor: Actor) -> None:
+    for data in (over_stdio(), over_http(name="Plain", url="http://mcp.example.com/")):
+        with pytest.raises(ValidationError):
+            sign_ins.begin(actor, admin, registering.register(actor, admin, data), BROWSER)
+
+
+# --- grants --------------------------------------------------------------------------------------------------------------
+def kept(identity: Identity, token: str, generation: int, *, signed_in: bool = True) -> bool:
+    shown = {
+        "issuer": "https://login.example",
+        "generation": generation,
+        "signed_in": signed_in,
+        "expires_at": None,
+        "scopes": ["tools"],
+        "client": "c",
+    }
+    with transaction.atomic():
+        return grants.save(identity.pk, Secret(json.dumps({"access_token": token})), shown)
+
+
+def token_of(identity: Identity) -> str:
+    text = grants.load(identity.pk)
+    return "" if text is None else str(json.loads(text.reveal())["access_token"])
+
+
+def test_an_older_grant_never_replaces_a_newer_one(server: Server) -> None:
+    identity = Identity.objects.get(server=server)
+    assert token_of(identity) == ""
+    assert kept(identity, "canary-one", 1)
+    assert kept(identity, "canary-three", 3)
+    assert not kept(identity, "canary-two", 2)
+    assert token_of(identity) == "canary-three"
+    assert b"canary" not in bytes(Credential.objects.get().sealed or b"")
+
+
+def test_one_holder_at_a_time_and_a_dead_one_is_succeeded(server: Server) -> None:
+    identity = Identity.objects.get(server=server)
+    one, other = uuid4(), uuid4()
+    assert grants.hold(identity.pk, one), "nothing can be refreshed by two yet"
+    kept(identity, "canary-one", 1)
+    assert grants.hold(identity.pk, one)
+    assert not grants.hold(identity.pk, other)
+    grants.release(one)
+    assert grants.hold(identity.pk, other)
+    Credential.objects.update(held_until=timezone.now() - timedelta(seconds=1))
+    assert grants.hold(identity.pk, one)
+
+
+def test_a_grant_does_not_follow_a_server_that_moved(server: Server, admin: Any, actor: Actor) -> None:
+    identity = Identity.objects.get(server=server)
+    kept(identity, "canary-one", 1)
+    registering.change(actor, admin, server, over_http(url="https://elsewhere.example/mcp"), server.version)
+    assert grants.load(identity.pk) is None
+    assert kept(identity, "canary-new", 1)
+    assert token_of(identity) == "canary-new"
+    assert CredentialUse.objects.filter(blanked_at=None).count() == 1
+    assert not CredentialUse.objects.exclude(blanked_at=None).exists(), "the old one is not waited for any more"
+
+
+def test_a_refused_refresh_stands_on_the_board(server: Server) -> None:
+    identity = Identity.objects.get(server=server)
+    kept(identity, "canary-one", 1)
+    kept(identity, "", 1, signed_in=False)
+    row = Credential.objects.get()
+    assert row.refresh_fault == "No user is signed in."
+    assert row.refreshed_at is not None
+
+
+def test_a_worker_finds_what_waits_for_it_and_what_was_left(
+    ready: SignIn, admin: Any, actor: Actor, server: Server
+) -> None:
+    assert sign_ins.waiting([]) == [], "a browser is under way"
+    back(admin)
+    assert sign_ins.waiting([]) == [ready.uid]
+    Server.objects.update(worker_label="gpu")
+    assert (sign_ins.waiting([]), sign_ins.waiting(["gpu"])) == ([], [ready.uid])
+    sign_ins.take(ready.uid)
+    assert (sign_ins.waiting(["gpu"]), sign_ins.end_lost()) == ([], [])
+    SignIn.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert len(sign_ins.end_lost()) == 1
+    row = SignIn.objects.values().get()
+    assert (row["state"], row["sealed_answer"], row["sealed_pending"]) == (SignInState.FAILED, None, None)
+    late = sign_ins.begin(actor, admin, server, BROWSER)
+    SignIn.objects.filter(pk=late.pk).update(expires_at=timezone.now())
+    assert sign_ins.waiting(["gpu"]) == [], "an expired one is nobody's any more"

@@ -1,0 +1,277 @@
+"""A changed definition is judged by whether it breaks users of the previous one."""
+
+from typing import Any
+
+import pytest
+
+from servers.schemas.compatibility import TOO_LARGE, Compatibility, check_compatibility
+
+TEXT, NUMBER, INTEGER, NULL = ({"type": word} for word in ("string", "number", "integer", "null"))
+
+
+def tool(schema: Any = None, output: Any = None, **fields: Any) -> dict[str, Any]:
+    described = {"name": "t", "inputSchema": {"type": "object"} if schema is None else schema, **fields}
+    return described if output is None else described | {"outputSchema": output}
+
+
+def taking(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), **more}
+
+
+def of_input(before: Any, after: Any) -> Compatibility:
+    return check_compatibility(tool(before), tool(after))
+
+
+def of_output(before: Any, after: Any) -> Compatibility:
+    return check_compatibility(tool(output=before), tool(output=after))
+
+
+def of_value(before: Any, after: Any) -> Compatibility:
+    return of_input(taking({"x": before}), taking({"x": after}))
+
+
+# before, after, judgement as input, judgement as output
+VALUES: list[tuple[str, Any, Any, str, str]] = [
+    ("type narrowed", {"type": ["string", "null"]}, TEXT, "breaking", "compatible"),
+    ("number to integer", NUMBER, INTEGER, "breaking", "compatible"),
+    ("integer to number", INTEGER, NUMBER, "compatible", "breaking"),
+    ("another type", TEXT, INTEGER, "breaking", "breaking"),
+    ("any type to text", {}, TEXT, "breaking", "compatible"),
+    ("true to text", True, TEXT, "breaking", "compatible"),
+    ("nothing taken", TEXT, False, "breaking", "compatible"),
+    ("enum value removed", {"enum": ["a", "b"]}, {"enum": ["a"]}, "breaking", "compatible"),
+    ("enum value added", {"enum": ["a"]}, {"enum": ["a", "b"]}, "compatible", "breaking"),
+    ("enum came", TEXT, {"type": "string", "enum": ["a"]}, "breaking", "compatible"),
+    ("enum went", {"type": "string", "enum": ["a"]}, TEXT, "compatible", "breaking"),
+    ("const changed", {"const": 1}, {"const": 2}, "breaking", "breaking"),
+    ("true is not 1", {"enum": [True]}, {"enum": [1]}, "breaking", "breaking"),
+    ("minimum raised", {**NUMBER, "minimum": 1}, {**NUMBER, "minimum": 2}, "breaking", "compatible"),
+    ("minimum lowered", {**NUMBER, "minimum": 2}, {**NUMBER, "minimum": 1}, "compatible", "breaking"),
+    ("minimum left out", {**NUMBER, "minimum": 1}, {**NUMBER, "exclusiveMinimum": 1}, "breaking", "compatible"),
+    ("maximum came", NUMBER, {**NUMBER, "maximum": 9}, "breaking", "compatible"),
+    ("maximum lowered", {**NUMBER, "maximum": 9}, {**NUMBER, "maximum": 8}, "breaking", "compatible"),
+    ("maximum open in draft 4", {**NUMBER, "maximum": 9}, {**NUMBER, "maximum": 9, "exclusiveMaximum": True}, "breaking", "compatible"),
+    ("length shortened", {**TEXT, "maxLength": 9}, {**TEXT, "maxLength": 8}, "breaking", "compatible"),
+    ("length of nought", TEXT, {**TEXT, "minLength": 0}, "compatible", "compatible"),
+    ("more items needed", {"type": "array"}, {"type": "array", "minItems": 1}, "breaking", "compatible"),
+    ("fewer properties", {"type": "object"}, {"type": "object", "maxProperties": 3}, "breaking", "compatible"),
+    ("no item twice", {"type": "array"}, {"type": "array", "uniqueItems": True}, "breaking", "compatible"),
+    ("pattern came", TEXT, {**TEXT, "pattern": "^a"}, "breaking", "compatible"),
+    ("pattern went", {**TEXT, "pattern": "^a"}, TEXT, "compatible", "breaking"),
+    ("pattern changed", {**TEXT, "pattern": "^a"}, {**TEXT, "pattern": "^b"}, "breaking", "breaking"),
+    ("format changed", {**TEXT, "format": "date"}, {**TEXT, "format": "time"}, "breaking", "breaking"),
+    ("default changed", {**TEXT, "default": "a"}, {**TEXT, "default": "b"}, "compatible", "compatible"),
+    ("items narrowed", {"type": "array", "items": NUMBER}, {"type": "array", "items": INTEGER}, "breaking", "compatible"),
+    ("items named", {"type": "array"}, {"type": "array", "items": TEXT}, "breaking", "compatible"),
+    ("first item narrowed", {"prefixItems": [NUMBER]}, {"prefixItems": [INTEGER]}, "breaking", "compatible"),
+    ("first items of draft 7", {"items": [NUMBER]}, {"items": [NUMBER, INTEGER]}, "breaking", "compatible"),
+    ("property removed", taking({"a": TEXT}), taking({}), "breaking", "breaking"),
+    ("property added", taking({}), taking({"a": TEXT}), "compatible", "compatible"),
+    ("required added", taking({}), taking({"a": TEXT}, "a"), "breaking", "compatible"),
+    ("now required", taking({"a": TEXT}), taking({"a": TEXT}, "a"), "breaking", "compatible"),
+    ("not required", taking({"a": TEXT}, "a"), taking({"a": TEXT}), "compatible", "breaking"),
+    ("closed", taking({"a": TEXT}), taking({"a": TEXT}, additionalProperties=False), "breaking", "compatible"),
+    ("opened", taking({"a": TEXT}, additionalProperties=False), taking({"a": TEXT}), "compatible", "compatible"),
+    ("others narrowed", {"additionalProperties": NUMBER}, {"additionalProperties": INTEGER}, "breaking", "compatible"),
+    ("pattern property", {"patternProperties": {"^a": NUMBER}}, {"patternProperties": {"^a": INTEGER}}, "breaking", "compatible"),
+    ("may be null too", TEXT, {"anyOf": [TEXT, NULL]}, "compatible", "breaking"),
+    ("null not any more", {"anyOf": [TEXT, NULL]}, TEXT, "breaking", "compatible"),
+    ("null in two spellings", {"anyOf": [TEXT, NULL]}, {"type": ["string", "null"]}, "compatible", "compatible"),
+    ("choices moved", {"anyOf": [TEXT, NULL]}, {"oneOf": [NULL, TEXT]}, "compatible", "compatible"),
+    ("a choice narrowed", {"anyOf": [TEXT, NULL]}, {"anyOf": [{**TEXT, "minLength": 3}, NULL]}, "breaking", "compatible"),
+    ("allOf tightened", {"allOf": [NUMBER, {"minimum": 1}]}, {"allOf": [NUMBER, {"minimum": 1}, {"minimum": 5}]}, "breaking", "compatible"),
+    ("allOf or not", {"allOf": [NUMBER, {"minimum": 1}]}, {**NUMBER, "minimum": 1}, "compatible", "compatible"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "of_in", "of_out"), [row[1:] for row in VALUES], ids=[row[0] for row in VALUES]
+)
+def test_input_has_to_take_what_it_took_and_output_to_give_what_it_gave(
+    before: Any, after: Any, of_in: str, of_out: str
+) -> None:
+    assert of_value(before, after).change == of_in
+    assert of_output(taking({"x": before}), taking({"x": after})).change == of_out
+
+
+# Removing a property breaks both ways, so adding one is not its mirror image.
+MIRRORED = [row for row in VALUES if row[3] != row[4] and row[0] != "required added"]
+
+
+@pytest.mark.parametrize(("before", "after"), [row[1:3] for row in MIRRORED], ids=[row[0] for row in MIRRORED])
+def test_the_other_way_round_the_judgements_are_the_other_way_round(before: Any, after: Any) -> None:
+    assert of_value(after, before).change == of_output(taking({"x": before}), taking({"x": after})).change
+
+
+def test_a_tool_that_stays_as_it_is_or_changes_its_words_is_words_only() -> None:
+    before = tool(taking({"title": {**TEXT, "description": "old"}}), description="old", icons=[], annotations={})
+    after = tool(
+        taking({"title": {**TEXT, "description": "new"}}), description="new", title="T", annotations={"title": "x"}
+    )
+    assert check_compatibility(before, before) == Compatibility("words", [])
+    assert check_compatibility(before, after) == Compatibility("words", [])
+
+
+def test_a_property_that_is_called_like_a_word_is_none() -> None:
+    assert of_input(taking({"description": TEXT}), taking({})).reasons == ["Argument “description” was removed."]
+
+
+def test_hints_are_words_and_are_told() -> None:
+    after = check_compatibility(tool(annotations={"readOnlyHint": True}), tool(annotations={"destructiveHint": True}))
+    assert after == Compatibility("words", ["It is not marked read-only any more.", "It is marked destructive now."])
+
+
+def test_reasons_name_the_place_and_a_breaking_change_only_what_breaks_it() -> None:
+    row = {"type": "array", "items": taking({"id": NUMBER})}
+    narrower = {"type": "array", "items": taking({"id": INTEGER, "more": TEXT})}
+    found = of_input(taking({"filter": taking({"rows": row})}), taking({"filter": taking({"rows": narrower})}))
+    assert found == Compatibility("breaking", ["Argument “filter.rows[].id” took number and takes integer now."])
+
+
+def test_the_whole_of_the_input_is_named_where_no_property_is() -> None:
+    found = of_input(taking({"a": TEXT}), taking({"a": TEXT}, additionalProperties=False))
+    assert found.reasons == ["The input takes no names any more that it does not list."]
+
+
+def test_local_references_are_followed_and_their_spelling_does_not_matter() -> None:
+    plain = taking({"x": NUMBER})
+    by_name = taking({"x": {"$ref": "#/$defs/n"}}, **{"$defs": {"n": NUMBER}})
+    by_anchor = taking({"x": {"$ref": "#n"}}, **{"$defs": {"m": {"$anchor": "n", **NUMBER}}})
+    for before, after in ((plain, by_name), (by_name, by_anchor), (by_anchor, plain)):
+        assert of_input(before, after) == Compatibility(
+            "compatible", ["The input schema is written differently and means the same."]
+        )
+    narrowed = taking({"x": {"$ref": "#/$defs/n"}}, **{"$defs": {"n": INTEGER}})
+    assert of_input(by_name, narrowed).reasons == ["Argument “x” took number and takes integer now."]
+
+
+def test_a_foreign_reference_is_never_fetched_and_another_one_breaks() -> None:
+    one, other = ({"$ref": f"https://example.com/{name}.json"} for name in "ab")
+    assert of_value(one, one).change == "words"
+    assert of_value(one, other).change == "breaking"
+
+
+def tree(leaf: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"leaf": leaf, "next": {"$ref": "#"}, "all": {"items": {"$ref": "#"}}}}
+
+
+def test_recursive_schemas_are_compared_to_an_end() -> None:
+    assert of_input(tree(TEXT), tree(TEXT)).change == "words"
+    assert of_input(tree(NUMBER), tree(INTEGER)) == Compatibility(
+        "breaking", ["Argument “leaf” took number and takes integer now."]
+    )
+
+
+LOOP = {"$ref": "#/$defs/a"}
+DOUBLING = {
+    f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"properties": {"x": {"$ref": f"#/$defs/d{n + 1}"}}}]}
+    for n in range(40)
+}
+GROWING = {
+    "n": {"allOf": [{"properties": {"x": {"$ref": "#/$defs/n"}}}, {"properties": {"x": {"$ref": "#/$defs/n"}}, "a": 1}]}
+}
+ENDLESS: dict[str, Any] = {
+    "a reference to itself": {**LOOP, "$defs": {"a": LOOP}},
+    "a choice of itself": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}], "x": 1},
+    "choices that double": {"$ref": "#/$defs/d0", "$defs": DOUBLING},
+    "an allOf that grows": {"$ref": "#/$defs/n", "$defs": GROWING},
+}
+
+
+@pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_schema_without_end_ends_as_breaking_or_as_what_it_is(schema: Any) -> None:
+    found = of_input(schema, {**schema, "minProperties": 1, "type": ["object", "null"]})
+    assert found.change == "breaking"
+    assert found.reasons
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"items": schema}
+    return schema
+
+
+def test_what_is_nested_too_deeply_is_not_compared() -> None:
+    assert of_value(nested(5_000), nested(5_001)) == Compatibility("breaking", [TOO_LARGE])
+
+
+def test_what_is_too_large_is_not_compared() -> None:
+    huge = taking({f"p{n}": TEXT for n in range(50_000)})
+    assert of_input(huge, {**huge, "minProperties": 1}) == Compatibility("breaking", [TOO_LARGE])
+
+
+NONSENSE: list[Any] = [
+    None,
+    7,
+    "x",
+    [],
+    [1],
+    {"type": 7},
+    {"properties": []},
+    {"required": {"a": 1}},
+    {"enum": "a"},
+    {"items": 3},
+]
+NONSENSE += [
+    {"$ref": 7},
+    {"$ref": "#/x/9"},
+    {"allOf": 1},
+    {"anyOf": {}},
+    {"minimum": "low"},
+    {"additionalProperties": "no"},
+]
+
+
+@pytest.mark.parametrize("schema", NONSENSE, ids=[str(item) for item in NONSENSE])
+def test_a_schema_that_is_none_is_judged_all_the_same(schema: Any) -> None:
+    assert of_input(schema, taking({"a": TEXT})).change in {"breaking", "compatible", "words"}
+    assert of_input(taking({"a": TEXT}), schema).change in {"breaking", "compatible", "words"}
+    assert check_compatibility(schema, tool()).change in {"breaking", "compatible", "words"}
+
+
+def test_hostile_names_and_many_reasons_are_cut() -> None:
+    many = taking({f"<img onerror=x>{n}" * 20: TEXT for n in range(200)})
+    found = of_input(many, taking({}))
+    assert len(found.reasons) == 13
+    assert found.reasons[-1] == "And 188 more."
+    assert max(map(len, found.reasons)) <= 300
+
+
+def test_an_output_schema_may_come_and_must_not_go() -> None:
+    assert check_compatibility(tool(), tool(output=taking({}))) == Compatibility(
+        "compatible", ["The output has a schema now."]
+    )
+    assert check_compatibility(tool(output=taking({})), tool()) == Compatibility(
+        "breaking", ["The output has no schema any more."]
+    )
+
+
+def test_a_tool_that_has_to_run_as_a_task_breaks_whoever_calls_it() -> None:
+    found = check_compatibility(tool(), tool(execution={"taskSupport": "required"}))
+    assert found == Compatibility("breaking", ["Running it as a task was forbidden and is required now."])
+    assert check_compatibility(tool(), tool(execution={"taskSupport": "optional"})).change == "compatible"
+
+
+def prompt(*arguments: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"name": "p", "arguments": list(arguments), **fields}
+
+
+def test_a_prompt_breaks_by_an_argument_that_is_required_or_gone() -> None:
+    a, b = {"name": "a"}, {"name": "b"}
+    assert check_compatibility(prompt(a), prompt({**a, "description": "d"}, title="P")).change == "words"
+    assert check_compatibility(prompt(a), prompt(a, b)) == Compatibility("compatible", ["Argument “b” was added."])
+    assert check_compatibility(prompt(a, b), prompt(a)) == Compatibility("breaking", ["Argument “b” was removed."])
+    needed = check_compatibility(prompt(a), prompt({**a, "required": True}, {**b, "required": True}))
+    assert needed.reasons == ["Argument “b” was added and is required.", "Argument “a” is required now."]
+    assert check_compatibility(prompt({**a, "required": True}), prompt(a)).change == "compatible"
+
+
+def test_a_template_breaks_by_other_variables() -> None:
+    one = {"uriTemplate": "file:///{path}", "name": "n"}
+    found = check_compatibility(one, {"uriTemplate": "file:///{folder}{?q}", "name": "n"})
+    assert found.change == "breaking"
+    assert found.reasons[0] == "Variable “path” was removed."
+    assert check_compatibility(one, {**one, "mimeType": "text/plain"}) == Compatibility(
+        "compatible", ["The type was added."]
+    )

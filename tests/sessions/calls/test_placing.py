@@ -1,0 +1,241 @@
+"""Placing, cancelling and repeating calls against a real database and the real audit writer."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.http import Http404
+from django.utils import timezone
+
+from servers import access
+from servers.audit import payloads
+from servers.audit import writer as writer_module
+from servers.audit.record import Actor
+from servers.enums import AuditAction, AuditOutcome, TransportKind
+from servers.models import AuditEvent, Definition, Identity, Payload, Server
+from sessions.calls import final_states, placing
+from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.connections import commands
+from sessions.enums import CallState, Desired
+from sessions.models import Call, McpSession, Worker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+TOOLS = {
+    "echo": {"inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}},
+    "wipe": {"inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}},
+    "odd": {"inputSchema": {"type": "object", "$ref": "https://example.invalid/schema.json"}},
+}
+
+
+@pytest.fixture(autouse=True)
+def own_writer() -> Iterator[None]:
+    yield
+    writer_module.reset()
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server.objects.create(slug="demo", name="Demo", transport=TransportKind.STDIO, command="true")
+    shared, now = Identity.objects.create(server=made), timezone.now()
+    for position, (name, body) in enumerate(TOOLS.items()):
+        text = json.dumps({"name": name, **body})
+        Definition.objects.create(
+            server=made,
+            identity=shared,
+            kind="tool",
+            key=name,
+            body=text,
+            position=position,
+            digest="d",
+            first_seen_at=now,
+            changed_at=now,
+        )
+    return made
+
+
+def person(*rights: str) -> Any:
+    user = get_user_model().objects.create_user(f"u{get_user_model().objects.count()}")
+    user.user_permissions.set(Permission.objects.filter(codename__in=rights))
+    return get_user_model().objects.get(pk=user.pk)
+
+
+@pytest.fixture
+def caller() -> Any:
+    return person("view_server", "call_tool")
+
+
+def place(user: Any, server: Server, tool: str = "echo", **given: Any) -> Call:
+    given = given or {"value": {"text": "hello"}}
+    return placing.place(Actor.of_user(user), user, server, tool, Given(**given))
+
+
+def test_a_placed_call_is_durable_with_its_payload_and_event(caller: Any, server: Server) -> None:
+    call = place(caller, server)
+    stored = Call.objects.select_related("arguments").get(pk=call.pk)
+    assert (stored.state, stored.user_name, stored.identity_name) == (CallState.REQUESTED, caller.username, "shared")
+    assert json.loads(payloads.read(stored.arguments)) == {"text": "hello"}
+    assert stored.deadline > timezone.now() + timedelta(seconds=server.connect_timeout_seconds)
+    event = AuditEvent.objects.get(action=AuditAction.CALL_REQUEST)
+    assert (event.call_uid, event.outcome, event.actor_id) == (stored.uid, AuditOutcome.PENDING, caller.pk)
+    assert json.loads(event.body)["digests"] == {"arguments": stored.arguments.digest}
+
+
+def test_a_call_wants_its_session(caller: Any, server: Server) -> None:
+    assert commands.shared_session(server).desired == Desired.CLOSED
+    place(caller, server)
+    assert McpSession.objects.get().desired == Desired.OPEN
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({"value": {}}, ""),
+        ({"value": {"text": 5}}, "/text"),
+        ({"text": '{"text": 5}'}, "/text"),
+        ({"text": "{"}, ""),
+        ({"form": {"_mode": ["json"], "_json": ['{"text": 5}']}}, "/text"),
+    ],
+)
+def test_wrong_arguments_name_their_place_and_write_nothing(
+    caller: Any, server: Server, given: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(Rejected) as refusal:
+        place(caller, server, **given)
+    assert any(key == pointer or key.startswith(pointer) for key in refusal.value.errors)
+    assert not Call.objects.exists()
+    assert not Payload.objects.exists()
+    assert not AuditEvent.objects.filter(action=AuditAction.CALL_REQUEST).exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [({"enabled": False}, "disabled"), ({"archived_at": timezone.now()}, "archived")]
+)
+def test_a_server_out_of_service_takes_no_call(caller: Any, server: Server, change: dict[str, Any], words: str) -> None:
+    Server.objects.update(**change)
+    with pytest.raises(Rejected, match=words):
+        place(caller, server)
+
+
+def test_a_tool_that_was_removed_is_not_called(caller: Any, server: Server) -> None:
+    Definition.objects.filter(key="echo").update(removed_at=timezone.now())
+    with pytest.raises(Rejected, match="no longer offers a tool"):
+        place(caller, server)
+
+
+def test_a_destructive_tool_wants_its_own_name(caller: Any, server: Server) -> None:
+    for confirm in ("", "yes", "echo"):
+        with pytest.raises(Rejected) as refusal:
+            place(caller, server, "wipe", value={}, confirm=confirm)
+        assert refusal.value.confirm == "name"
+    assert place(caller, server, "wipe", value={}, confirm="wipe").target == "wipe"
+
+
+def test_arguments_that_cannot_be_checked_need_a_confirmation_which_is_recorded(caller: Any, server: Server) -> None:
+    with pytest.raises(Rejected) as refusal:
+        place(caller, server, "odd", value={})
+    assert refusal.value.confirm == "unchecked"
+    place(caller, server, "odd", value={}, confirm="yes")
+    assert json.loads(AuditEvent.objects.get(action=AuditAction.CALL_REQUEST).body)["details"]["unchecked"]
+
+
+def test_without_the_right_the_refusal_is_in_the_log(server: Server) -> None:
+    with pytest.raises(access.Denied):
+        place(person("view_server"), server)
+    event = AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY)
+    assert (event.subject, event.outcome) == ("echo", AuditOutcome.DENIED)
+
+
+def test_who_may_not_see_a_server_learns_nothing_of_it(server: Server) -> None:
+    with pytest.raises(Http404):
+        place(person("call_tool"), server)
+
+
+def test_a_call_that_audit_cannot_take_is_refused_and_leaves_nothing(
+    caller: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "QUEUE_LIMIT", 0)
+    with pytest.raises(AuditUnavailable):
+        place(caller, server)
+    assert not Call.objects.exists()
+
+
+def test_a_requested_call_ends_when_it_is_cancelled(caller: Any, server: Server) -> None:
+    call = place(caller, server)
+    assert placing.cancel(Actor.of_user(caller), caller, call)
+    stored = Call.objects.get()
+    assert stored.state == CallState.CANCELLED
+    assert stored.finished_at is not None
+    actions = set(AuditEvent.objects.filter(call_uid=call.uid).values_list("action", flat=True))
+    assert actions == {AuditAction.CALL_REQUEST, AuditAction.CALL_CANCEL, AuditAction.CALL_FINISH}
+    assert not placing.cancel(Actor.of_user(caller), caller, call)
+
+
+def test_of_a_sent_call_only_the_wish_is_written(caller: Any, server: Server) -> None:
+    call = place(caller, server)
+    Call.objects.update(state=CallState.SENT, worker_uid=call.uid)
+    assert placing.cancel(Actor.of_user(caller), caller, call)
+    stored = Call.objects.get()
+    assert (stored.state, stored.cancel_requested_by) == (CallState.SENT, caller.username)
+    assert not placing.cancel(Actor.of_user(caller), caller, call)
+
+
+def test_a_repetition_is_a_new_call_with_the_same_arguments(caller: Any, server: Server) -> None:
+    first = place(caller, server, value={"text": "twice"})
+    second = placing.repeat(Actor.of_user(caller), caller, first)
+    assert second.pk != first.pk
+    assert second.repeats == first
+    assert payloads.read(second.arguments) == payloads.read(first.arguments)
+    event = AuditEvent.objects.get(action=AuditAction.CALL_REQUEST, call_uid=second.uid)
+    assert json.loads(event.body)["details"]["repeats"] == str(first.uid)
+
+
+def test_erased_arguments_cannot_be_repeated(caller: Any, server: Server) -> None:
+    first = place(caller, server)
+    payloads.erase(first.arguments)
+    with pytest.raises(Rejected, match="erased"):
+        placing.repeat(Actor.of_user(caller), caller, first)
+
+
+def test_arguments_of_others_are_not_repeated_without_the_right_to_read_them(caller: Any, server: Server) -> None:
+    call = place(caller, server)
+    other = person("view_server", "call_tool")
+    with pytest.raises(access.Denied):
+        placing.repeat(Actor.of_user(other), other, call)
+
+
+def test_overdue_calls_expire_while_no_worker_lives(caller: Any, server: Server) -> None:
+    place(caller, server)
+    Call.objects.update(deadline=timezone.now() - timedelta(seconds=1))
+    assert final_states.expire_due() == 1
+    writer_module.writer().submit_and_wait(lambda: None)
+    assert Call.objects.get().state == CallState.EXPIRED
+    assert AuditEvent.objects.filter(action=AuditAction.CALL_FINISH).count() == 1
+
+
+def test_a_living_worker_is_left_to_end_overdue_calls(caller: Any, server: Server) -> None:
+    now = timezone.now()
+    Worker.objects.create(node="w", machine="m", pid=1, started_at=now, heartbeat_at=now)
+    place(caller, server)
+    Call.objects.update(deadline=now - timedelta(seconds=1))
+    assert final_states.expire_due() == 0
+
+
+def test_an_end_never_overtakes_another(caller: Any, server: Server) -> None:
+    call = place(caller, server)
+    Call.objects.update(state=CallState.SENT)
+    assert final_states.end([call.uid], final_states.REFUSED_LATE).result(5) == []
+    assert Call.objects.get().state == CallState.SENT
+
+
+def test_deleting_a_server_ends_what_waits_and_keeps_the_history(caller: Any, server: Server) -> None:
+    waiting, running = place(caller, server), place(caller, server)
+    Call.objects.filter(pk=running.pk).update(state=CallState.SENT, worker_uid=running.uid)
+    server.delete()
+    writer_module.writer().submit_and_wait(lambda: None)
+    ended = Call.objects.get(pk=waiting.pk)
+    assert (ended.state, ended.server_name) == (CallState.CANCELLED, "Demo")
+    assert Call.objects.get(pk=running.pk).cancel_requested_at is not None

@@ -1,0 +1,97 @@
+"""How results of reads, prompts and completions are displayed, including malformed and hostile ones."""
+
+import base64
+import hashlib
+from typing import Any
+
+import pytest
+
+from sessions.calls.resource_blocks import contents_of
+from sessions.calls.results import view_of
+from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
+
+
+def blob(data: bytes, mime: str | None = None) -> dict[str, Any]:
+    return {"uri": "x://1", "blob": base64.b64encode(data).decode()} | ({"mimeType": mime} if mime else {})
+
+
+def test_text_json_images_sounds_and_binaries_are_told_apart() -> None:
+    contents = [
+        {"uri": "x://1", "mimeType": "text/markdown", "text": "# <b>Title</b>"},
+        {"uri": "x://1", "mimeType": "application/json", "text": '{"a": [1]}'},
+        blob(PNG, "image/png; charset=binary"),
+        blob(b"RIFF", "audio/wav"),
+        blob(b"%PDF-1.7", "application/pdf"),
+    ]
+    blocks = contents_of(contents, "x://1")
+    assert [block.kind for block in blocks] == ["text", "json", "image", "audio", "binary"]
+    assert (blocks[1].value, blocks[1].text) == ({"a": [1]}, '{"a": [1]}')
+    assert blocks[2].source.startswith("data:image/png;base64,")
+    assert (blocks[4].size, blocks[4].digest) == (8, hashlib.sha256(b"%PDF-1.7").hexdigest())
+    assert [block.uri for block in blocks] == [""] * 5
+
+
+LARGE = blob(PNG * 20_000, "image/png")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        blob(b"<svg onload=alert(1)>", "image/svg+xml"),
+        blob(b"<script>", "text/html"),
+        blob(b"not a png", "image/png"),
+        LARGE,
+        blob(b"data", "image/png,text/html"),
+    ],
+    ids=["svg", "html", "false-png", "huge", "two-types"],
+)
+def test_what_is_no_safe_picture_never_reaches_an_address(item: dict[str, Any]) -> None:
+    (block,) = contents_of([item])
+    assert block.source == ""
+    assert block.kind in ("binary", "note") or item["blob"] == LARGE["blob"]
+
+
+def test_a_content_with_another_uri_says_so() -> None:
+    first, second = contents_of([{"uri": "x://a", "text": "1"}, {"uri": "x://a/b", "text": "2"}], "x://a")
+    assert (first.uri, second.uri) == ("", "x://a/b")
+
+
+@pytest.mark.parametrize("item", [None, 5, [], {}, {"text": 5}, {"blob": "§"}, {"blob": None}], ids=range(7))
+def test_what_is_no_content_is_shown_as_the_json_that_it_is(item: Any) -> None:
+    (block,) = contents_of([item])
+    assert (block.kind, block.value) == ("json", item)
+
+
+def test_more_contents_than_a_page_holds_are_counted() -> None:
+    blocks = contents_of([{"uri": "x://1", "text": "a"}] * 103)
+    assert (len(blocks), blocks[-1].text) == (101, "3 more contents in the raw result.")
+
+
+def test_messages_of_a_prompt_keep_their_roles_and_their_blocks() -> None:
+    messages = [
+        {"role": "user", "content": {"type": "text", "text": "Hello"}},
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "resource_link", "uri": "x://1"}]},
+        {"content": {"type": "text", "text": "nobody"}},
+        "not a message",
+    ]
+    blocks = view_of(PROMPTS_GET, "p", {"messages": messages}).blocks
+    assert [(block.role, block.kind) for block in blocks] == [
+        ("user", "text"),
+        ("assistant", "text"),
+        ("assistant", "link"),
+        ("no role", "text"),
+        ("no role", "json"),
+    ]
+
+
+@pytest.mark.parametrize("method", [RESOURCES_READ, PROMPTS_GET, COMPLETE])
+@pytest.mark.parametrize("result", [{}, {"contents": 5, "messages": {}, "completion": []}], ids=["empty", "odd"])
+def test_a_result_without_its_list_has_no_blocks(method: str, result: dict[str, Any]) -> None:
+    assert view_of(method, "t", result).blocks == []
+
+
+def test_the_values_of_a_completion_are_shown() -> None:
+    (block,) = view_of(COMPLETE, "ref/prompt:p", {"completion": {"values": ["a"], "total": 1}}).blocks
+    assert block.value == ["a"]

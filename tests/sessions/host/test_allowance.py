@@ -1,0 +1,80 @@
+"""Changed lists are read at once if a server changes them occasionally, and rarely if it never stops."""
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+from servers.enums import DefinitionKind
+from sessions.host.catalog import BURST, INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, Allowance, Catalog
+
+
+def test_a_list_that_changes_a_second_time_is_read_at_once_again() -> None:
+    allowance = Allowance(BURST, INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS)
+    for now in (0.0, 0.4, 0.8):  # the session opens, and two changes follow at once
+        assert allowance.wait(now) == 0.0
+        allowance.take(now)
+
+
+def test_a_server_that_changes_its_lists_all_the_time_is_asked_once_an_interval() -> None:
+    allowance, now, reads = Allowance(5, 5.0, 300.0), 0.0, 0
+    while now < 100.0:
+        now += allowance.wait(now)
+        allowance.take(now)
+        allowance.found(news=True)
+        reads += 1
+        now += 0.1
+    assert reads <= 5 + 100 / 5
+
+
+def test_after_a_quiet_time_readings_are_at_once_again() -> None:
+    allowance = Allowance(2, 5.0, 300.0)
+    allowance.take(0.0)
+    allowance.take(0.0)
+    assert allowance.wait(1.0) == 4.0
+    assert allowance.wait(10.0) == 0.0
+    allowance.refill()
+    assert allowance.wait(0.0) == 0.0
+
+
+def test_a_server_that_tells_of_changes_and_has_none_is_asked_ever_more_seldom() -> None:
+    """A gateway that starts a process per request announces a change with every list request."""
+    allowance, now, times = Allowance(5, 5.0, 300.0), 0.0, []
+    while now < 3_600.0:
+        now += allowance.wait(now)
+        times.append(now)
+        allowance.take(now)
+        allowance.found(news=False)
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert pauses[:4] == [0.0] * 4
+    assert pauses[-1] == 300.0
+    assert len(times) < 30
+    allowance.found(news=True)
+    assert allowance.wait(now + 5.0) == 0.0
+
+
+class CountedCatalog(Catalog):
+    """Reads nothing, and records the order of each read."""
+
+    def __init__(self) -> None:
+        nothing: Any = None
+        super().__init__(nothing, nothing, nothing, nothing)
+        self.reads: asyncio.Queue[int] = asyncio.Queue()
+
+    async def _read(self, kinds: list[DefinitionKind], order: int) -> bool:
+        self.reads.put_nowait(order)
+        return False
+
+
+async def test_a_person_who_asks_does_not_wait_for_the_pause_of_a_server_that_reports_changes_all_the_time() -> None:
+    catalog = CountedCatalog()
+    catalog._allowance = Allowance(1, 3600.0, 3600.0)
+    catalog.opened(1)
+    assert await catalog.reads.get() == 1
+    catalog.changed()
+    await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        catalog.refresh(2)
+        assert await catalog.reads.get() == 2
+    catalog.changed()
+    assert catalog.reads.empty()
+    await catalog.close()

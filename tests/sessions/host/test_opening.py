@@ -1,0 +1,54 @@
+"""A process that does not answer is explained on the page while it starts, and in its failure."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessions.connections.starting import held_up
+from sessions.host import opening
+from sessions.host.launch import load
+from sessions.host.opening import Diagnosis
+from sessions.host.redaction import Redactor
+from sessions.mcp.core.errors import Fault, TransportError
+from tests.sessions.host.make import make_session
+
+NPX = held_up("npx", ["acme"])
+
+
+async def test_a_start_that_lasts_shows_stderr_first_and_later_what_may_hold_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opening, "SHOWN_AFTER", 0.01)
+    monkeypatch.setattr(opening, "HELD_UP_AFTER", 0.2)
+    shown: list[Sequence[str]] = []
+    held = asyncio.Event()
+
+    def show(tail: str, hints: Sequence[str]) -> None:
+        shown.append(hints)
+        if hints:
+            held.set()
+
+    task = asyncio.create_task(Diagnosis(Redactor(), "handshake", NPX).show_start(show))
+    async with asyncio.timeout(20):
+        await held.wait()
+    task.cancel()
+    assert shown[0] == ()
+    assert shown[-1] == NPX
+
+
+@pytest.mark.parametrize(("fault", "hints"), [(Fault.TIMEOUT, NPX), (Fault.PROCESS_EXITED, ())])
+def test_a_start_that_ran_out_of_time_fails_with_what_may_have_held_it_up(fault: Fault, hints: Sequence[str]) -> None:
+    error = TransportError(fault, "No answer.", may_have_run=False)
+    assert Diagnosis(Redactor(), "handshake", NPX).failure(error).detail == " ".join(("No answer.", *hints))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("command", "hints"), [("npx", NPX), ("python", ())])
+def test_the_hints_of_a_launcher_go_to_the_worker_with_its_launch(
+    tmp_path: Path, settings: Any, command: str, hints: Sequence[str]
+) -> None:
+    settings.DATA_DIR = tmp_path
+    assert load(make_session(command=command, arguments=["acme"]).pk).hints == hints

@@ -1,0 +1,221 @@
+"""What a stdio server gets besides its registration: a private working directory, inherited variables, and time to
+install."""
+
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from servers.audit.record import Actor
+from servers.configuration import Registration
+from servers.enums import IdentityKind, TransportKind
+from servers.models import Identity
+from servers.registration import registering
+from servers.registration.drafts import create_draft
+from servers.registration.inherited import inherited
+from sessions.connections import commands
+from sessions.enums import Desired, SessionState
+from sessions.host import directories
+from sessions.host.launch import INSTALL_SECONDS, LaunchProblem, load
+from sessions.mcp.core.errors import Fault
+from sessions.mcp.transports.registry import StdioSpec
+from sessions.models import LogLine, McpSession
+from tests.sessions.host.conftest import StartWorker
+from tests.sessions.host.harness import WorkerProcess, await_ready, eventually
+from tests.sessions.host.make import make_session
+from tests.sessions.host.test_worker_probe import over
+
+SAYS_WHERE = "import os, sys; print('works in', os.getcwd(), file=sys.stderr); sys.exit(3)"
+SERVER = Path(__file__).parents[1] / "mcp" / "transports" / "stdio_scripts" / "server.py"
+WRITES = "import os, sys; open('notes.txt', 'w').write('mine'); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+def spec_of(**fields: object) -> StdioSpec:
+    spec = load(make_session(**fields).pk).spec  # type: ignore[arg-type]  # columns of a server
+    assert isinstance(spec, StdioSpec)
+    return spec
+
+
+@pytest.fixture
+def data(settings: Any, tmp_path: Path) -> Path:
+    settings.DATA_DIR = tmp_path
+    return tmp_path
+
+
+@pytest.mark.django_db
+def test_a_server_works_in_a_directory_of_its_own_that_only_we_may_enter(data: Path) -> None:
+    session = make_session()
+    spec = load(session.pk).spec
+    assert isinstance(spec, StdioSpec)
+    assert spec.cwd == str(data / "servers" / str(session.server.uid) / "work")
+    for path in (Path(spec.cwd), Path(spec.cwd).parent):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+@pytest.mark.django_db
+def test_the_directory_of_the_form_is_used_and_none_is_made(data: Path) -> None:
+    assert spec_of(working_directory="/srv").cwd == "/srv"
+    assert not (data / "servers").exists()
+
+
+@pytest.mark.django_db
+def test_a_directory_goes_with_its_server_and_only_when_that_was_deleted(data: Path, admin_user: object) -> None:
+    session, missing = make_session(), uuid4()
+    mine = directories.of_session(session.server.uid)
+    theirs, draft = directories.of_session(missing), directories.of_draft(uuid4())
+    (mine / "picture.png").write_bytes(b"x")
+    directories.remove_if_deleted(session.server.uid)
+    directories.remove_deleted()
+    assert (mine.exists(), theirs.exists(), draft.exists()) == (True, True, False)
+    registering.delete(Actor.of_user(admin_user), admin_user, session.server)  # type: ignore[arg-type]  # it has a server
+    directories.remove_deleted()
+    assert (mine.parent.exists(), theirs.exists()) == (False, True)
+
+
+@pytest.mark.django_db
+def test_two_people_on_one_server_have_a_directory_each(data: Path, admin_user: Any) -> None:
+    shared = make_session()
+    server = shared.server
+    identity = Identity.objects.create(server=server, user=admin_user, kind=IdentityKind.PERSONAL, name="ada")
+    own = McpSession.objects.create(
+        server=server, identity=identity, desired=shared.desired, state_since=shared.state_since
+    )
+    spec = load(own.pk).spec
+    assert isinstance(spec, StdioSpec)
+    assert spec.cwd == str(data / "servers" / str(server.uid) / f"work-{identity.uid}")
+
+
+@pytest.mark.django_db
+def test_a_server_that_is_no_process_gets_no_directory(data: Path) -> None:
+    load(make_session(transport=TransportKind.STREAMABLE_HTTP, command="", url="https://mcp.example.com/mcp").pk)
+    assert not (data / "servers").exists()
+
+
+@pytest.mark.django_db
+def test_a_directory_that_cannot_be_made_is_named_in_the_failure(data: Path) -> None:
+    (data / "servers").write_text("a file stands where the directories belong")
+    with pytest.raises(LaunchProblem, match=f"could not be made: .*: {data / 'servers'}") as refused:
+        load(make_session().pk)
+    assert (refused.value.failure.fault, refused.value.failure.step) == (Fault.SPAWN_FAILED, "connect")
+
+
+@pytest.mark.integration
+def test_what_two_servers_write_lands_apart_and_goes_with_the_server_that_is_deleted(
+    shared_worker: WorkerProcess, settings: Any
+) -> None:
+    user = get_user_model().objects.create_superuser("ada")
+    arguments = ["-c", WRITES, sys.executable, str(SERVER)]
+    sessions = [make_session(slug, command=sys.executable, arguments=arguments) for slug in ("one", "two")]
+    files = []
+    for session in sessions:
+        commands.wake_owner(session.uid)
+        await_ready(session)
+        files.append(Path(settings.DATA_DIR) / "servers" / str(session.server.uid) / "work" / "notes.txt")
+    assert [file.read_text() for file in files] == ["mine", "mine"]
+    registering.delete(Actor.of_user(user), user, sessions[0].server)
+    eventually(lambda: not files[0].parent.parent.exists(), 20, "its directory stayed")
+    assert files[1].exists()
+
+
+@pytest.mark.integration
+def test_a_worker_that_starts_removes_the_directory_of_a_server_deleted_meanwhile(
+    start_worker: StartWorker, admin_user: Any
+) -> None:
+    session = make_session(desired=Desired.CLOSED)
+    place = directories.of_session(session.server.uid)
+    registering.delete(Actor.of_user(admin_user), admin_user, session.server)
+    assert place.exists()
+    start_worker()
+    eventually(lambda: not place.parent.exists(), 20, "its directory stayed")
+
+
+@pytest.mark.integration
+def test_a_connection_test_works_in_a_directory_that_is_gone_afterwards(
+    transactional_db: None, shared_worker: WorkerProcess, settings: Any
+) -> None:
+    user = get_user_model().objects.create_superuser("ada")
+    actor = Actor.of_user(user)
+    fields = {"command": sys.executable, "arguments": ["-c", SAYS_WHERE]}
+    draft = create_draft(actor, user, Registration(name="x", transport=TransportKind.STDIO, **fields))
+    commands.test_draft(actor, draft)
+    done = over(draft)
+    place = Path(settings.DATA_DIR) / "servers" / f"draft-{draft.uid}"
+    assert f"works in {place}/work" in done.stderr_tail
+    eventually(lambda: not place.exists(), 10)
+
+
+# -- inherited variables
+
+
+@pytest.mark.django_db
+def test_a_server_gets_the_variables_that_the_operator_lists_and_its_own_go_before(
+    data: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://ada:canary-proxy@proxy.example:3128")
+    monkeypatch.setenv("npm_config_registry", "https://mirror.example")
+    monkeypatch.setenv("npm_config_cache", "/var/cache/npm")
+    monkeypatch.setenv("OTHER", "x")
+    session = make_session(environment={"npm_config_registry": "https://mine.example"})
+    assert "HTTPS_PROXY" not in load(session.pk).spec.env()  # type: ignore[union-attr]  # it is a StdioSpec
+    settings.INHERITED_VARIABLES = ["HTTPS_PROXY", "npm_config_*"]
+    launch = load(session.pk)
+    assert isinstance(launch.spec, StdioSpec)
+    assert launch.spec.env() == {
+        "HTTPS_PROXY": "http://ada:canary-proxy@proxy.example:3128",
+        "npm_config_registry": "https://mine.example",
+        "npm_config_cache": "/var/cache/npm",
+    }
+    assert "canary-proxy" in [secret.reveal() for secret in launch.secrets]
+    assert "canary-proxy" not in repr(launch)
+
+
+def test_no_pattern_passes_on_what_is_ours(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.INHERITED_VARIABLES = ["*"]
+    for name in ("MCPADMIN_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"):
+        monkeypatch.setenv(name, "x")
+    assert not {"MCPADMIN_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"} & inherited().keys()
+
+
+# -- slow starts
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({"command": "npx", "arguments": ["-y", "x"]}, INSTALL_SECONDS),
+        ({"command": "uvx", "arguments": ["x"], "connect_timeout_seconds": 300}, 300.0),
+        ({"command": "python", "arguments": ["x.py"]}, 30.0),
+    ],
+)
+def test_a_launcher_that_installs_has_two_minutes_at_least(
+    data: Path, fields: dict[str, object], seconds: float
+) -> None:
+    timeouts = load(make_session(**fields).pk).timeouts  # type: ignore[arg-type]  # columns of a server
+    assert (timeouts.connect, timeouts.silence, timeouts.initialize) == (seconds,) * 3
+
+
+@pytest.mark.integration
+def test_what_a_starting_server_writes_to_stderr_stands_in_the_row_before_it_is_ready(
+    transactional_db: None, shared_worker: WorkerProcess, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    code = (
+        "import os, sys, time; print('fetching package 1 of 3', file=sys.stderr, flush=True)\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.05)\n"
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    session = make_session(command=sys.executable, arguments=["-c", code, sys.executable, str(SERVER)])
+    commands.wake_owner(session.uid)
+    rows = McpSession.objects.filter(pk=session.pk)
+    eventually(rows.filter(state=SessionState.CONNECTING, stderr_tail__contains="fetching package 1 of 3").first, 20)
+    go.touch()
+    ready = eventually(rows.filter(state=SessionState.READY).first, 20)
+    assert (ready.era, ready.stderr_tail, ready.restarts) == ("legacy", "", 0)
+    assert LogLine.objects.filter(text__contains="fetching package").count() == 1
+    assert json.loads(json.dumps(ready.remembered))["era"] == "legacy"

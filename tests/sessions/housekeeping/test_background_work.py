@@ -1,0 +1,75 @@
+"""Background jobs that need `sessions`: housekeeping, and a key rotation that knows every machine with a worker."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from servers import keyring_file
+from servers.enums import JobKind, JobState
+from servers.jobs import requesting, running
+from servers.models import BackgroundJob, Server
+from sessions import tasks
+from sessions.host import log_store
+from sessions.models import LogLine
+from tests.servers.jobs.conftest import ring_text
+from tests.sessions.host.make import make_me, make_session, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+def newest(kind: JobKind) -> BackgroundJob:
+    found = BackgroundJob.objects.filter(kind=kind).first()
+    assert found is not None
+    return found
+
+
+def log_of(server: Server, first: int, end: int) -> None:
+    line = {"server": server, "at": timezone.now(), "source": "stderr", "text": "x"}
+    LogLine.objects.bulk_create([LogLine(seq=number, **line) for number in range(first, end)])
+
+
+def test_the_housekeeping_leaves_one_row_with_what_it_did(monkeypatch: Any) -> None:
+    monkeypatch.setattr(log_store, "KEPT", 5)
+    server = make_session("orders").server
+    log_of(server, 1, 20)
+    for _ in range(3):
+        tasks.housekeeping()
+    assert LogLine.objects.count() == 5
+    job = BackgroundJob.objects.get()
+    assert (job.kind, job.state, job.detail) == (JobKind.HOUSEKEEPING, JobState.SUCCEEDED, "Nothing to clean up.")
+    log_of(server, 20, 30)
+    tasks.housekeeping()
+    assert newest(JobKind.HOUSEKEEPING).detail == "Cleaned up 1 log."
+
+
+def test_the_daily_verification_is_one_however_often_the_schedule_asks() -> None:
+    for _ in range(3):
+        tasks.verify_audit_log()
+    assert BackgroundJob.objects.get().kind == JobKind.VERIFICATION
+
+
+def test_keys_in_a_file_are_rotated_for_several_machines_only_when_the_next_one_was_copied(
+    settings: Any, tmp_path: Path
+) -> None:
+    settings.KEYRING_FILE = tmp_path / "keyring.json"
+    settings.KEYRING_FILE.write_text(ring_text("k1"))
+    make_worker(make_me(node="w1@here"))
+    make_worker(replace(make_me(node="w2@there"), machine="there"))
+    job = rotated()
+    assert job.state == JobState.FAILED
+    assert job.detail.startswith("Workers run on several machines. Run manage.py rotate_keys --prepare")
+    assert json.loads(settings.KEYRING_FILE.read_text()) == json.loads(ring_text("k1"))
+    prepared = keyring_file.prepare_key(settings.KEYRING_FILE)
+    assert rotated().state == JobState.SUCCEEDED
+    assert json.loads(settings.KEYRING_FILE.read_text())["current"] == prepared
+
+
+def rotated() -> BackgroundJob:
+    job = requesting.request_scheduled(JobKind.ROTATION)
+    assert job is not None
+    running.run(str(job.uid))
+    return newest(JobKind.ROTATION)

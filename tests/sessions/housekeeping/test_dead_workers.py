@@ -1,0 +1,141 @@
+"""Session ownership: claims, heartbeats, and how the sessions and calls of a dead worker are reaped."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from sessions.calls import claims
+from sessions.connections import assignment
+from sessions.connections.lifecycle import release
+from sessions.enums import CallState, Desired, SessionCondition, SessionState
+from sessions.housekeeping import dead_workers
+from sessions.models import Call, McpSession, Worker
+from tests.sessions.host.make import make_call, make_hold, make_me, make_session, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_heartbeat_writes_one_row_for_each_life_of_a_worker() -> None:
+    me = make_me()
+    first = dead_workers.heartbeat(me, draining=False, sessions=0)
+    assert dead_workers.heartbeat(me, draining=True, sessions=4) == first
+    row = Worker.objects.get()
+    assert (row.uid, row.draining, row.session_count) == (me.uid, True, 4)
+
+
+def test_only_wanted_sessions_of_enabled_servers_are_claimed() -> None:
+    make_session("closed", desired=Desired.CLOSED)
+    make_session("disabled", enabled=False)
+    make_session("archived", archived_at=timezone.now())
+    wanted = make_session("wanted")
+    leases = assignment.claim_some(make_worker().pk)
+    assert [lease.session_uid for lease in leases] == [wanted.uid]
+
+
+def test_a_claim_raises_the_epoch_and_a_second_claim_finds_nothing() -> None:
+    session = make_session()
+    first = assignment.claim_one(session.uid, make_worker().pk)
+    assert [lease.epoch for lease in first] == [session.epoch + 1]
+    assert assignment.claim_one(session.uid, make_worker().pk) == []
+
+
+def test_one_of_two_living_workers_claims_half_of_what_is_free() -> None:
+    for number in range(10):
+        make_session(f"server-{number}")
+    mine = make_worker()
+    make_worker(make_me(node="w2@there"))
+    make_worker(make_me(node="w3@there"), silent_for=100)
+    assert len(assignment.claim_some(mine.pk)) == 5
+
+
+def test_at_most_fifty_sessions_are_claimed_at_once() -> None:
+    for number in range(60):
+        make_session(f"server-{number}")
+    assert len(assignment.claim_some(make_worker().pk)) == 50
+
+
+def test_a_workers_burial_frees_its_sessions_and_ends_its_sent_calls_as_unknown() -> None:
+    dead = make_worker(silent_for=60)
+    session = make_session()
+    lease = make_hold(session, dead)
+    sent, requested = make_call(session), make_call(session)
+    order = claims.read_pending_call(sent.uid)
+    assert order is not None
+    assert claims.claim(order, lease)
+
+    reaped = dead_workers.reap([dead])
+
+    assert Call.objects.get(pk=sent.pk).state == CallState.OUTCOME_UNKNOWN
+    assert Call.objects.get(pk=requested.pk).state == CallState.REQUESTED
+    assert [event.call_uid for event in reaped.events] == [sent.uid]
+    freed = McpSession.objects.get()
+    assert (freed.owner, freed.epoch, freed.state) == (None, lease.epoch + 1, SessionState.DISCONNECTED)
+    assert freed.condition == SessionCondition.WAITING_WORKER
+    assert not Worker.objects.exists()
+
+
+def test_a_sent_call_whose_workers_row_is_gone_ends_as_unknown() -> None:
+    worker = make_worker()
+    session = make_session()
+    call = make_call(session)
+    order = claims.read_pending_call(call.uid)
+    assert order is not None
+    claims.claim(order, make_hold(session, worker))
+    dead_workers.deregister(worker.uid)
+    assert len(dead_workers.reap([]).events) == 1
+    assert Call.objects.get().state == CallState.OUTCOME_UNKNOWN
+
+
+def test_calls_of_living_workers_are_left_alone() -> None:
+    session = make_session()
+    call = make_call(session)
+    order = claims.read_pending_call(call.uid)
+    assert order is not None
+    claims.claim(order, make_hold(session))
+    assert dead_workers.reap([]).events == []
+    assert Call.objects.get().state == CallState.SENT
+
+
+def test_silence_is_judged_by_the_stale_period(settings: object) -> None:
+    settings.STALE_SECONDS = 10
+    make_worker(silent_for=5)
+    late = make_worker(make_me(node="late@here"), silent_for=11)
+    assert [worker.pk for worker in dead_workers.stale_workers()] == [late.pk]
+
+
+def test_namesakes_are_other_lives_of_the_same_node_on_the_same_machine() -> None:
+    me, former, other = make_me(), make_me(pid=2), make_me(node="other@here")
+    for each in (me, former, other):
+        make_worker(each)
+    assert [worker.uid for worker in dead_workers.same_node(me)] == [former.uid]
+
+
+def test_a_requested_call_past_its_deadline_lapses_with_an_event() -> None:
+    call, waiting = make_call(make_session(), lapses_in=-1), make_call(make_session("other"))
+    events = dead_workers.lapse()
+    assert [event.call_uid for event in events] == [call.uid]
+    assert Call.objects.get(pk=call.pk).state == CallState.EXPIRED
+    assert Call.objects.get(pk=waiting.pk).state == CallState.REQUESTED
+
+
+def test_a_session_that_its_owner_does_not_know_of_is_freed() -> None:
+    worker = make_worker()
+    lease = make_hold(make_session(), worker)
+    dead_workers.disown(worker.pk, [lease.session_id])
+    assert McpSession.objects.get().owner is None
+    assert not release(lease)
+
+
+def test_a_stray_that_was_claimed_long_ago_and_is_not_running_was_never_sent() -> None:
+    session = make_session()
+    lease = make_hold(session)
+    stray, running = make_call(session), make_call(session)
+    for call in (stray, running):
+        order = claims.read_pending_call(call.uid)
+        assert order is not None
+        claims.claim(order, lease)
+    Call.objects.update(sent_at=timezone.now() - timedelta(minutes=1))
+    assert len(claims.end_strays(lease.worker_uid, {running.uid})) == 1
+    assert Call.objects.get(pk=stray.pk).state == CallState.FAILED
+    assert Call.objects.get(pk=running.pk).state == CallState.SENT

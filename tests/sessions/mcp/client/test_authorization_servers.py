@@ -1,0 +1,163 @@
+"""Which server is asked for a token and which receives it: nothing from one authorization server is shown to
+another."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from sessions.mcp.client.authorization import Grant
+from sessions.mcp.core.errors import AuthorizationError
+from sessions.mcp.transports.authorizing import Refusal
+from tests.sessions.mcp.client.authorization_world import EXPIRED, ISSUER, SERVER, Store, World, signed_in, token
+
+
+async def test_nothing_of_the_old_authorization_server_is_shown_to_the_new_one() -> None:
+    world, store = World(), Store()
+    authorization = await signed_in(world, store)
+    world.issuers, world.refuse = ["https://new.example"], [{"error": "invalid_grant"}]
+    trial = authorization.trial("x")
+    await token(trial)
+    before = len(world.asked)
+    assert await trial.refused(EXPIRED)
+    assert await token(trial) == "Bearer t2"
+    assert store.grant is not None
+    assert store.grant.issuer == "https://new.example"
+    new = [one for one in world.asked[before:] if one.url.startswith("https://new.example")]
+    for secret in (b"r1", b"t1", b"as.example-1"):
+        assert not [one for one in new if secret in (one.body or b"") or secret.decode() in str(dict(one.headers))]
+    assert world.registered == 2
+
+
+async def test_a_client_that_the_server_forgot_is_registered_anew_once() -> None:
+    world, store = World(), Store()
+    world.refuse = [{"error": "invalid_client"}]
+    await signed_in(world, store)
+    assert (world.registered, world.signed_in) == (2, 2)
+    world.refuse = [{"error": "invalid_client"}] * 3
+    trial = world.authorization(Store()).trial("x")
+    await token(trial)
+    with pytest.raises(AuthorizationError, match="invalid_client"):
+        await trial.refused(Refusal(401))
+
+
+async def test_a_registration_is_kept_though_the_person_does_not_come_back() -> None:
+    world, store = World(), Store()
+    authorization = world.authorization(store, person=False)
+    first, second = await authorization.begin(), await authorization.begin()
+    assert world.registered == 1
+    assert first.state != second.state
+    assert first.verifier != second.verifier
+    assert len(first.state) >= 43
+
+
+async def test_a_sign_in_that_begins_during_a_renewal_does_not_bring_the_old_tokens_back() -> None:
+    world, store = World(), Store()
+    authorization = await signed_in(world, store)
+    assert store.grant is not None
+    store.grant = replace(store.grant, registration=None)  # so that the sign-in has something to store
+    trial = authorization.trial("x")
+    await token(trial)
+    world.gate.clear()
+    world.registering = asyncio.Event()
+    begun = asyncio.create_task(world.authorization(store, person=False).begin())
+    await world.registering.wait()
+    store.grant = replace(store.grant, access_token="t9", refresh_token="r9", generation=9)
+    world.gate.set()
+    await begun
+    assert (store.grant.access_token, store.grant.refresh_token) == ("t9", "r9")
+    assert store.grant.registration is not None
+
+
+async def test_a_sign_in_that_fails_leaves_the_tokens_that_we_have() -> None:
+    world, store = World(), Store()
+    await signed_in(world, store)
+    other = world.authorization(store, person=False)
+    pending = await other.begin()
+    world.refuse = [{"error": "invalid_client"}]
+    with pytest.raises(AuthorizationError, match="invalid_client"):
+        await other.finish(pending, {"state": pending.state, "code": "c"})
+    assert store.grant is not None
+    assert store.grant.access_token == "t1"
+    assert store.grant.registration is None
+
+
+async def test_a_sign_in_ends_after_ten_minutes() -> None:
+    world, store = World(), Store()
+    authorization = world.authorization(store, person=False)
+    pending = await authorization.begin()
+    world.now += 601
+    with pytest.raises(AuthorizationError, match="has expired"):
+        await authorization.finish(pending, {"state": pending.state, "code": "c"})
+    assert world.token_requests() == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"iss": "https://evil.example"}, {"state": "other"}, {"code": ""}, {"error": "access_denied"}]
+)
+async def test_a_forged_answer_sends_no_code_to_any_token_endpoint(wrong: dict[str, str]) -> None:
+    world, store = World(), Store()
+    authorization = world.authorization(store, person=False)
+    pending = await authorization.begin()
+    with pytest.raises(AuthorizationError):
+        await authorization.finish(pending, {"state": pending.state, "code": "c"} | wrong)
+    assert world.token_requests() == []
+
+
+# -- token audience
+
+
+@pytest.mark.parametrize(
+    "url", ["https://evil.example/mcp", "http://mcp.example/mcp", "https://mcp.example:8443/mcp", "https://mcp.example.evil/mcp"]
+)  # fmt: skip
+async def test_a_token_is_sent_to_its_own_origin_only(url: str) -> None:
+    world, store = World(), Store()
+    trial = (await signed_in(world, store)).trial("x")
+    assert await trial.headers("POST", url) == {}
+    assert await trial.headers("POST", "https://mcp.example/mcp/sub") == {"Authorization": "Bearer t1"}
+
+
+async def test_a_service_gets_its_token_without_anybody_and_renews_it() -> None:
+    world, store = World(), Store()
+    world.rotates = False
+    service = {"flow": "client_credentials", "client_id": "me", "client_secret": "s", "person": False}
+    authorization = await signed_in(world, store, **service)
+    world.now += 5000
+    assert await token(authorization.trial("x")) == "Bearer t2"
+    assert [one["grant_type"] for one in world.token_requests()] == ["client_credentials"] * 2
+    assert world.registered == 0
+
+
+async def test_an_assertion_that_was_rejected_is_not_tried_once_more() -> None:
+    async def platform() -> str:
+        return "a.b.c"
+
+    world = World()
+    world.refuse = [{"error": "invalid_grant"}] * 5
+    settings = {"flow": "workload", "client_id": "me", "workload_token": platform}
+    trial = world.authorization(Store(), person=False, **settings).trial("x")
+    await token(trial)
+    with pytest.raises(AuthorizationError, match="invalid_grant"):
+        await trial.refused(Refusal(401))
+    assert len(world.token_requests()) == 1
+
+
+async def test_the_nonce_of_the_server_is_not_that_of_its_authorization_server() -> None:
+    world, store = World(), Store()
+    world.metadata |= {"dpop_signing_alg_values_supported": ["ES256"]}
+    await signed_in(world, store)
+    store.grant = replace(store.grant or Grant(ISSUER), token_type="DPoP", generation=9)
+    other = world.authorization(store, person=False)
+    trial = other.trial("x")
+    first = await trial.headers("POST", SERVER)
+    assert first["Authorization"] == "DPoP t1"
+    challenge = Refusal(401, ('DPoP error="use_dpop_nonce"',), "n1")
+    assert await trial.refused(challenge)
+    assert (await trial.headers("POST", SERVER))["DPoP"] != first["DPoP"]
+    assert other.signing.nonce_for(SERVER) == "n1"
+    assert other.signing.nonce_for(f"{ISSUER}/token") == ""
+    trial.answered("n2")
+    assert other.signing.nonce_for(SERVER) == "n2"
+    await trial.headers("POST", SERVER)
+    assert await trial.refused(replace(challenge, dpop_nonce="n2"))  # no longer a nonce challenge, so fetch a new token
+    assert world.given == 2

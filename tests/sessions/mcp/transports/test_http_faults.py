@@ -1,0 +1,248 @@
+"""When the answer to a call is wrong, cut, hostile or missing, the call fails once and the session continues."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
+
+from .http_answers import ERAS, OK, empty, fail_call, html, no_http, reset, rubbish
+from .making import connected, http, unconnected
+from .scripted_http import Asked, Line, Script, legacy, modern, scripted_http
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_of_a_call_is_refused_and_never_followed(era: Callable[..., Script], status: int) -> None:
+    async def redirect(asked: Asked, line: Line) -> None:
+        await line.reply(status, kind="", Location="/mcp")
+
+    error, peer = await fail_call(era(redirect))
+    assert isinstance(error, HttpError)
+    assert (error.fault, error.status, error.may_have_run) == (Fault.REDIRECTED, status, True)
+    assert peer.count("tools/call") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "fault", "may_have_run"),
+    [
+        (401, Fault.UNAUTHORIZED, False),
+        (403, Fault.ACCESS_REFUSED, False),
+        (429, Fault.RATE_LIMITED, True),
+        (500, Fault.HTTP_STATUS, True),
+        (502, Fault.HTTP_STATUS, True),
+        (503, Fault.HTTP_STATUS, True),
+        (504, Fault.HTTP_STATUS, True),
+    ],
+)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_status_has_its_fault_and_is_never_repeated(
+    era: Callable[..., Script], status: int, fault: Fault, may_have_run: bool
+) -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        await line.reply(status, b"<html>internal</html>", "text/html", Retry_After="17", WWW_Authenticate="Bearer a=b")
+
+    error, peer = await fail_call(era(refuse))
+    assert isinstance(error, HttpError)
+    assert (error.fault, error.may_have_run, error.retry_after) == (fault, may_have_run, 17.0)
+    assert error.challenges == ("Bearer a=b",)
+    assert error.detail.endswith('The server says: "internal"')
+    assert peer.count("tools/call") == 1
+
+
+async def accepted(asked: Asked, line: Line) -> None:
+    await line.reply(202, kind="")
+
+
+async def duplicate_keys(asked: Asked, line: Line) -> None:
+    await line.reply(200, b'{"jsonrpc":"2.0","id":%d,"result":{"a":1,"a":2}}' % asked.id)
+
+
+async def deep(asked: Asked, line: Line) -> None:
+    await line.reply(200, b'{"jsonrpc":"2.0","id":%d,"result":{"a":%b}}' % (asked.id, b"[" * 5000 + b"]" * 5000))
+
+
+async def oversized(asked: Asked, line: Line) -> None:
+    await line.result(asked, {"text": "x" * 70_000})
+
+
+async def endless(asked: Asked, line: Line) -> None:
+    await line.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        await line.chunk(b" " * 8192)
+
+
+async def oversized_event(asked: Asked, line: Line) -> None:
+    await line.stream()
+    await line.event({"jsonrpc": "2.0", "id": asked.id, "result": {"text": "x" * 200_000}})
+
+
+async def rubbish_event(asked: Asked, line: Line) -> None:
+    await line.stream()
+    await line.event(text='data: {"jsonrpc": nothing}')
+
+
+async def bomb(asked: Asked, line: Line) -> None:
+    await line.reply(200, gzip.compress(b" " * 30_000_000), Content_Encoding="gzip")
+
+
+async def brotli(asked: Asked, line: Line) -> None:
+    await line.reply(200, b"\x0b\x02\x80{}\x03", Content_Encoding="br")
+
+
+async def foreign_id(asked: Asked, line: Line) -> None:
+    await line.json({"jsonrpc": "2.0", "id": "somebody-else", "result": {}})
+
+
+async def string_id(asked: Asked, line: Line) -> None:
+    await line.json({"jsonrpc": "2.0", "id": str(asked.id), "result": {}})
+
+
+async def cut(asked: Asked, line: Line) -> None:
+    await line.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+    line.reset()
+
+
+async def stream_end(asked: Asked, line: Line) -> None:
+    await line.stream()
+    await line.event({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}})
+    await line.end()
+
+
+async def long_header(asked: Asked, line: Line) -> None:
+    await line.result(asked, OK, X_Long="x" * 150_000)
+
+
+async def many_headers(asked: Asked, line: Line) -> None:
+    await line.result(asked, OK, **{f"X_{number}": "y" for number in range(300)})
+
+
+async def big_headers(asked: Asked, line: Line) -> None:
+    await line.result(asked, OK, **{f"X_{number}": "y" * 2_000 for number in range(100)})
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (html, Fault.NOT_MCP),
+        (empty, Fault.NO_ANSWER),
+        (accepted, Fault.NO_ANSWER),
+        (rubbish, Fault.INVALID_MESSAGE),
+        (duplicate_keys, Fault.INVALID_MESSAGE),
+        (deep, Fault.DEPTH_LIMIT),
+        (oversized, Fault.MESSAGE_LIMIT),
+        (endless, Fault.MESSAGE_LIMIT),
+        (oversized_event, Fault.MESSAGE_LIMIT),
+        (rubbish_event, Fault.INVALID_MESSAGE),
+        (bomb, Fault.MESSAGE_LIMIT),
+        (brotli, Fault.NOT_MCP),
+        (foreign_id, Fault.NO_ANSWER),
+        (string_id, Fault.NO_ANSWER),
+        (reset, Fault.CONNECTION_LOST),
+        (cut, Fault.CONNECTION_LOST),
+        (stream_end, Fault.CONNECTION_LOST),
+        (long_header, Fault.HEADER_LIMIT),
+        (many_headers, Fault.HEADER_LIMIT),
+        (big_headers, Fault.HEADER_LIMIT),
+        (no_http, Fault.NOT_MCP),
+    ],
+)
+async def test_a_wrong_answer_fails_the_call_once_as_unknown_and_spares_the_session(
+    era: Callable[..., Script], answer: Script, fault: Fault
+) -> None:
+    error, peer = await fail_call(era(answer))
+    assert (error.fault, error.may_have_run) == (fault, True)
+    assert peer.count("tools/call") == 1
+
+
+async def test_a_compressed_answer_within_the_bound_is_read() -> None:
+    async def squeezed(asked: Asked, line: Line) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": OK}).encode()
+        await line.reply(200, gzip.compress(body), Content_Encoding="gzip")
+
+    async with scripted_http(legacy(squeezed)) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert all(one.headers["accept-encoding"] == "identity" for one in peer.asked)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_silent_server_fails_the_call_at_its_deadline(era: Callable[..., Script]) -> None:
+    async def silent(asked: Asked, line: Line) -> None:
+        await line.hang()
+
+    async with scripted_http(era(silent)) as peer, connected(http(peer.url)) as made:
+        with pytest.raises(TransportError) as caught:
+            await made.client.call_tool("t", {}, timeout=0.2)
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, True)
+        async with asyncio.timeout(5):
+            await peer.hung_up.wait()
+
+
+@pytest.mark.parametrize(("era", "told"), [(legacy, True), (modern, False)])
+async def test_cancelling_closes_the_stream_and_only_a_legacy_server_is_told_by_notification(
+    era: Callable[..., Script], told: bool
+) -> None:
+    begun = asyncio.Event()
+
+    async def streaming(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await line.chunk(b": working\n\n")
+        begun.set()
+        await line.hang()
+
+    async with scripted_http(era(streaming)) as peer, connected(http(peer.url)) as made:
+        waiting = asyncio.create_task(made.client.call_tool("t", {}))
+        await begun.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        async with asyncio.timeout(5):
+            await peer.hung_up.wait()
+        await made.client.ping()
+        for _ in range(100 if told else 3):
+            if peer.count("notifications/cancelled"):
+                break
+            await asyncio.sleep(0.02)
+        assert peer.count("notifications/cancelled") == int(told)
+
+
+async def test_a_refused_connection_is_certain_and_soon_counts_as_lost() -> None:
+    async with scripted_http(modern(html)) as peer:
+        client = unconnected(http(peer.url))
+        await client.connect()
+    try:
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("t", {})
+        # The first call may use the kept connection that the peer has just closed.
+        if caught.value.fault is not Fault.CONNECTION_REFUSED:
+            with pytest.raises(McpError) as caught:
+                await client.call_tool("t", {})
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.CONNECTION_REFUSED, False)
+        async with asyncio.timeout(5):
+            reason = await client.closed
+        assert reason is not None
+        assert reason.fault is Fault.CONNECTION_REFUSED
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("look_first", [True, False])
+async def test_a_host_that_accepts_no_connection_is_a_timeout_that_certainly_ran_nothing(look_first: bool) -> None:
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # fill the backlog, from which nothing is accepted
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        client = unconnected(http(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", connect_timeout=0.3))
+        with pytest.raises(TransportError) as caught:
+            await client.connect((lambda step: None) if look_first else None)
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, False)

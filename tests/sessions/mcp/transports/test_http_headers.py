@@ -1,0 +1,146 @@
+"""Headers, cookies, and arguments that a modern request repeats in headers; sessions leak no descriptors."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+import pytest
+
+from sessions.mcp.core.errors import Fault, McpError, RpcError
+from sessions.mcp.core.limits import Limits
+
+from .http_answers import ERAS, OK, html
+from .making import connected, http, unconnected
+from .scripted_http import Asked, Line, Script, modern, scripted_http
+
+pytestmark = pytest.mark.integration
+
+
+async def test_cookies_are_neither_kept_nor_sent() -> None:
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.result(asked, OK, Set_Cookie="track=1")
+
+    async with scripted_http(modern(on_call)) as peer, connected(http(peer.url)) as made:
+        for _ in range(2):
+            await made.client.call_tool("t", {}, input_schema={})
+        assert all("cookie" not in one.headers for one in peer.asked)
+
+
+async def test_headers_are_asked_for_each_request_and_proxies_of_the_environment_are_ignored(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with scripted_http(html) as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        tokens = iter(f"s3cret-{n}" for n in range(100))
+        spec_headers = lambda: {"Authorization": f"Bearer {next(tokens)}", "Accept": "nothing", "X-Own": "1"}  # noqa: E731 - short
+        async with scripted_http(modern(lambda asked, line: line.result(asked, OK))) as peer:
+            async with connected(http(peer.url, headers=spec_headers)) as made:
+                await made.client.call_tool("t", {}, input_schema={})
+            assert [one.headers["authorization"] for one in peer.asked] == ["Bearer s3cret-0", "Bearer s3cret-1"]
+            assert {one.headers["accept"] for one in peer.asked} == {"application/json, text/event-stream"}
+            assert {one.headers["x-own"] for one in peer.asked} == {"1"}
+        assert proxy.asked == []
+    assert "s3cret" not in caplog.text
+    assert "s3cret" not in repr(http("http://x", headers=spec_headers))
+
+
+async def test_a_header_with_a_line_break_is_refused_before_anything_is_sent() -> None:
+    async with scripted_http(html) as peer:
+        with pytest.raises(McpError) as caught:
+            await unconnected(http(peer.url, headers=lambda: {"X": "a\r\nHost: evil"})).connect()
+        assert caught.value.fault is Fault.INVALID_REQUEST
+        assert "evil" not in caught.value.detail
+        assert peer.asked == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_no_descriptor_and_no_task_is_left_after_many_sessions(era: Callable[..., Script]) -> None:
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await line.event({"jsonrpc": "2.0", "id": asked.id, "result": OK})
+        await line.end()
+
+    async def one(url: str) -> None:
+        async with connected(http(url)) as made:
+            await made.client.call_tool("t", {})
+
+    async with scripted_http(era(on_call)) as peer:
+        await one(peer.url)
+        await asyncio.sleep(0.1)
+        descriptors, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+        for _ in range(10):
+            await one(peer.url)
+        for _ in range(100):
+            if len(os.listdir("/proc/self/fd")) <= descriptors and len(asyncio.all_tasks()) <= tasks:
+                break
+            await asyncio.sleep(0.02)
+        assert len(os.listdir("/proc/self/fd")) <= descriptors
+        assert len(asyncio.all_tasks()) <= tasks
+
+
+ZONED = {
+    "name": "t",
+    "inputSchema": {"type": "object", "properties": {"zone": {"type": "string", "x-mcp-header": "Zone"}}},
+}
+
+
+async def test_a_modern_call_repeats_its_annotated_arguments_in_headers() -> None:
+    async with scripted_http(modern(lambda asked, line: line.result(asked, OK), [ZONED])) as peer:
+        async with connected(http(peer.url)) as made:
+            await made.client.call_tool("t", {"zone": "eu-1"})
+            await made.client.call_tool("t", {"zone": "Grüße"}, input_schema=ZONED["inputSchema"])  # type: ignore[arg-type]  # the literal above
+        calls = [one for one in peer.asked if one.method == "tools/call"]
+        assert [one.headers["mcp-param-zone"] for one in calls] == ["eu-1", "=?base64?R3LDvMOfZQ==?="]
+        assert {(one.headers["mcp-method"], one.headers["mcp-name"]) for one in calls} == {("tools/call", "t")}
+        assert all("mcp-session-id" not in one.headers for one in peer.asked)
+
+
+async def test_a_header_mismatch_is_mended_by_one_new_list_and_one_new_attempt() -> None:
+    attempts: list[tuple[int, str]] = []
+
+    async def on_call(asked: Asked, line: Line) -> None:
+        if asked.headers.get("mcp-param-zone") is None:
+            await line.error(asked, -32020, 400)
+        else:
+            await line.result(asked, OK)
+
+    async def note(attempt: int, reason: str) -> None:
+        attempts.append((attempt, reason))
+
+    async with scripted_http(modern(on_call, [ZONED])) as peer, connected(http(peer.url)) as made:
+        result = await made.client.call_tool("t", {"zone": "eu"}, input_schema={}, before_send=note)
+        assert (result.attempts, attempts) == (2, [(1, "first"), (2, "header_mismatch")])
+        with pytest.raises(RpcError) as caught:
+            await made.client.call_tool("t", {}, input_schema={})
+        assert (caught.value.code, caught.value.may_have_run) == (-32020, False)
+
+
+async def test_a_tool_with_a_bad_header_annotation_is_left_out_and_its_sibling_kept() -> None:
+    bad = {
+        "name": "bad",
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A\r\nB"}}},
+    }
+    async with scripted_http(modern(html, [bad, ZONED])) as peer, connected(http(peer.url)) as made:
+        listing = await made.client.list_tools()
+        assert listing.items == [ZONED]
+        assert "bad" in listing.warnings[0]
+
+
+async def test_an_endless_list_stops_at_its_cap() -> None:
+    pages = iter(range(10**6))
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "tools/list":
+            number = next(pages)
+            await line.result(asked, {"tools": [{"name": f"t{number}"}], "nextCursor": str(number)})
+        else:
+            await modern(html)(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url, limits=Limits(list_pages=20))) as made:
+        listing = await made.client.list_tools()
+        assert listing.truncated
+        assert len(listing.items) == 20
+        assert peer.count("tools/list") == 20

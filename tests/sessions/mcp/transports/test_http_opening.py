@@ -1,0 +1,125 @@
+"""Opening a URL that is no MCP server, redirects, or never answers."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from sessions.mcp.core.errors import Fault, HttpError, IncompatibleVersion, McpError
+from sessions.mcp.core.results import Timeouts
+
+from .http_answers import OK, empty, html, no_http, reset, rubbish
+from .making import SMALL, connected, http, unconnected
+from .scripted_http import Asked, Line, Script, legacy, scripted_http
+
+pytestmark = pytest.mark.integration
+
+
+async def open_error(answer: Callable[[Asked, Line], Awaitable[None]], **more: Any) -> tuple[McpError, Any]:
+    async with scripted_http(answer) as peer:
+        with pytest.raises(McpError) as caught:
+            await unconnected(http(peer.url, limits=SMALL), **more).connect()
+        return caught.value, peer
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (html, Fault.NOT_MCP),
+        (empty, Fault.NO_ANSWER),
+        (rubbish, Fault.INVALID_MESSAGE),
+        (reset, Fault.CONNECTION_LOST),
+        (no_http, Fault.NOT_MCP),
+    ],
+)
+async def test_what_is_no_mcp_server_is_told_so_when_connecting(answer: Script, fault: Fault) -> None:
+    error, _ = await open_error(answer)
+    assert error.fault is fault
+
+
+@pytest.mark.parametrize("status", [401, 403, 429])
+async def test_a_question_of_rights_is_no_sign_of_the_era_and_is_asked_once(status: int) -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        await line.json({"jsonrpc": "2.0", "id": asked.id, "error": {"code": -32600, "message": "no"}}, status)
+
+    error, peer = await open_error(refuse)
+    assert isinstance(error, HttpError)
+    assert error.status == status
+    assert len(peer.asked) == 1
+
+
+async def test_a_redirect_of_the_probe_within_the_origin_is_followed_and_its_url_kept() -> None:
+    inner = legacy(lambda asked, line: line.result(asked, OK))
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.path == "/mcp":
+            await line.reply(307, kind="", Location="/mcp/")
+        else:
+            await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        assert made.connected.url == peer.url + "/"
+        await made.client.call_tool("t", {})
+        assert [one.path for one in peer.asked].count("/mcp") == 1
+
+
+async def test_a_redirect_to_another_origin_is_refused_and_carries_nothing_there() -> None:
+    async with scripted_http(html) as other:
+
+        async def script(asked: Asked, line: Line) -> None:
+            await line.reply(307, kind="", Location=other.url + "?token=t")
+
+        async with scripted_http(script) as peer:
+            with pytest.raises(HttpError) as caught:
+                await unconnected(http(peer.url, headers=lambda: {"Authorization": "Bearer s3cret"})).connect()
+        assert caught.value.fault is Fault.REDIRECTED
+        assert other.url in caught.value.detail
+        assert "token=t" not in caught.value.detail
+        assert "s3cret" not in caught.value.detail + repr(caught.value)
+        assert other.asked == []
+
+
+async def test_a_circle_of_redirects_ends() -> None:
+    async def script(asked: Asked, line: Line) -> None:
+        await line.reply(308, kind="", Location="/mcp")
+
+    error, peer = await open_error(script)
+    assert error.fault is Fault.REDIRECTED
+    assert len(peer.asked) == 4
+
+
+async def test_a_server_that_never_answers_the_probe_is_a_timeout_not_a_legacy_server() -> None:
+    error, peer = await open_error(lambda asked, line: line.hang(), timeouts=Timeouts(probe=0.2))
+    assert error.fault is Fault.TIMEOUT
+    assert peer.methods() == ["server/discover"]
+
+
+async def test_a_server_of_an_unknown_future_is_incompatible() -> None:
+    async def script(asked: Asked, line: Line) -> None:
+        await line.error(asked, -32022, 400, {"supported": ["2099-01-01"], "requested": "2026-07-28"})
+
+    error, _ = await open_error(script)
+    assert isinstance(error, IncompatibleVersion)
+    assert error.supported == ("2099-01-01",)
+
+
+async def test_the_session_id_of_a_refused_probe_is_never_used() -> None:
+    inner = legacy(lambda asked, line: line.result(asked, OK), session="good-id")
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "server/discover":
+            body = {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "Missing session ID"}}
+            await line.json(body, 400, Mcp_Session_Id="poisoned")
+        else:
+            await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        await made.client.call_tool("t", {})
+        initialize = peer.asked[1]
+        assert initialize.method == "initialize"
+        assert "mcp-session-id" not in initialize.headers
+        assert "mcp-protocol-version" not in initialize.headers
+        assert {one.headers.get("mcp-session-id") for one in peer.asked[2:]} == {"good-id"}
+        assert {one.headers.get("mcp-protocol-version") for one in peer.asked[2:]} == {"2025-11-25"}
+        assert "good-id" not in repr(made.connected)
+    assert peer.methods()[-1] == "DELETE"

@@ -1,0 +1,188 @@
+"""Forgotten sessions are renewed and broken streams resumed, and no call is ever executed twice."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sessions.mcp.core.errors import Fault, HttpError
+
+from .http_answers import OK, fail_call
+from .making import connected, http
+from .scripted_http import INITIALIZED, Asked, Line, Script, legacy, modern, scripted_http
+
+pytestmark = pytest.mark.integration
+
+
+def forgetful(calls: list[str]) -> Script:
+    """A server that answers 404 to calls in its first session, until it is initialized again."""
+    initialized: list[str] = []
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.verb == "GET":
+            await line.reply(405, kind="")
+        elif asked.method == "initialize":
+            initialized.append(f"s{len(initialized) + 1}")
+            await line.result(asked, INITIALIZED, Mcp_Session_Id=initialized[-1])
+        elif asked.method == "tools/call":
+            if asked.headers.get("mcp-session-id") == "s1":
+                await line.json({"jsonrpc": "2.0", "id": asked.id, "error": {"code": -1, "message": "gone"}}, 404)
+            else:
+                calls.append(asked.message["params"]["arguments"]["n"])
+                await line.result(asked, OK)
+        elif asked.id is None or asked.verb == "DELETE":
+            await line.reply(202, kind="")
+        else:
+            await line.error(asked, -32601)
+
+    return script
+
+
+async def test_a_forgotten_session_is_renewed_once_for_many_calls_and_each_is_executed_once() -> None:
+    executed: list[str] = []
+    attempts: list[tuple[int, str]] = []
+
+    async def note(attempt: int, reason: str) -> None:
+        attempts.append((attempt, reason))
+
+    async with scripted_http(forgetful(executed)) as peer, connected(http(peer.url)) as made:
+        calls = [made.client.call_tool("t", {"n": str(n)}, before_send=note) for n in range(10)]
+        results = await asyncio.gather(*calls)
+        assert peer.count("initialize") == 2
+    assert sorted(executed) == [str(n) for n in range(10)]
+    assert all(result.attempts <= 2 for result in results)
+    assert attempts.count((2, "session_gone")) == len(attempts) - 10 > 0
+
+
+async def test_a_second_404_right_after_the_renewal_is_an_error() -> None:
+    async def script(asked: Asked, line: Line) -> None:
+        await line.reply(404, kind="")
+
+    async with scripted_http(legacy(script, session="s")) as peer, connected(http(peer.url)) as made:
+        with pytest.raises(HttpError) as caught:
+            await made.client.call_tool("t", {})
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.SESSION_GONE, False)
+        assert peer.count("tools/call") == 2
+        assert peer.count("initialize") == 2
+
+
+async def test_a_404_without_a_session_is_no_reason_to_try_again() -> None:
+    error, peer = await fail_call(legacy(lambda asked, line: line.reply(404, kind="")))
+    assert (error.fault, peer.count("tools/call")) == (Fault.HTTP_STATUS, 1)
+
+
+async def test_a_broken_stream_with_an_id_is_resumed_by_get_and_never_posted_again() -> None:
+    resumed: list[str] = []
+    call: list[Asked] = []
+
+    async def first_half(asked: Asked, line: Line) -> None:
+        call.append(asked)
+        await line.stream()
+        await line.event(id="e1", retry=50)
+        await line.end()
+
+    async def on_get(asked: Asked, line: Line) -> None:
+        last = asked.headers.get("last-event-id")
+        if last is None:
+            await line.reply(405, kind="")
+            return
+        resumed.append(last)
+        await line.stream()
+        if len(resumed) == 1:
+            await line.event(id="e2", retry=10)
+            await line.end()
+        else:
+            await line.event({"jsonrpc": "2.0", "id": call[0].id, "result": OK}, id="e3")
+
+    async with scripted_http(legacy(first_half, session="s", on_get=on_get)) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert resumed == ["e1", "e2"]
+        assert peer.count("tools/call") == 1
+
+
+async def test_a_stream_that_breaks_again_and_again_without_news_is_given_up() -> None:
+    async def broken(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await line.event(id="e1", retry=1)
+        line.reset()
+
+    async def on_get(asked: Asked, line: Line) -> None:
+        if "last-event-id" not in asked.headers:
+            await line.reply(405, kind="")
+            return
+        await line.stream()
+        await line.end()
+
+    error, peer = await fail_call(legacy(broken, on_get=on_get))
+    assert (error.fault, error.may_have_run) == (Fault.CONNECTION_LOST, True)
+    assert peer.count("tools/call") == 1
+
+
+async def test_an_answer_on_the_get_stream_ends_the_call_whose_own_stream_is_silent() -> None:
+    listening: list[Line] = []
+
+    async def on_get(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await line.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        listening.append(line)
+        await line.hang()
+
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await listening[0].event({"jsonrpc": "2.0", "id": asked.id, "result": OK})
+        await line.hang()
+
+    async with scripted_http(legacy(on_call, session="s", on_get=on_get)) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert [type(event).__name__ for event in made.events if "List" in type(event).__name__] == ["ListChanged"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 405, 406, 501, 200])
+async def test_a_server_without_get_stream_is_fine(status: int) -> None:
+    async def on_get(asked: Asked, line: Line) -> None:
+        await line.reply(status, b"{}")
+
+    script = legacy(lambda asked, line: line.result(asked, OK), session="s", on_get=on_get)
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert peer.methods().count("GET") == 1
+
+
+async def test_a_request_of_the_server_on_the_calls_stream_is_answered_by_a_post() -> None:
+    answered = asyncio.Event()
+    answers: list[Any] = []
+
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await line.event({"jsonrpc": "2.0", "id": "e-1", "method": "elicitation/create", "params": {}})
+        await answered.wait()
+        await line.event({"jsonrpc": "2.0", "id": asked.id, "result": OK})
+        await line.end()
+
+    inner = legacy(on_call)
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.verb == "POST" and not asked.method:
+            answers.append(asked.message)
+            answered.set()
+            await line.reply(202, kind="")
+        else:
+            await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        await made.client.call_tool("t", {})
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [("e-1", -32601)]
+
+
+async def test_calls_over_event_streams_share_a_connection() -> None:
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await line.event({"jsonrpc": "2.0", "id": asked.id, "result": OK})
+        await asyncio.sleep(0.01)
+        await line.end()
+
+    async with scripted_http(modern(on_call)) as peer, connected(http(peer.url)) as made:
+        for _ in range(5):
+            await made.client.call_tool("t", {}, input_schema={})
+            await asyncio.sleep(0.05)
+        assert peer.connections <= 2

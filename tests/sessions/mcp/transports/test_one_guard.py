@@ -1,0 +1,58 @@
+"""Only the guarded transports can open a connection to a user-supplied address. Every other module that could is
+listed with its reason; a module without an HTTP client cannot fetch icons, documents or pictures."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[4]
+#: a module that imports one of these could open a connection
+OPENERS = {"aiohttp", "httpx", "httpx_aiohttp", "requests", "websockets", "urllib.request", "urllib3", "http.client",
+           "ftplib", "smtplib", "telnetlib", "socket", "xmlrpc.client"}  # fmt: skip
+#: calls that open a connection, or create something that does
+OPENING = {"open_connection", "create_connection", "create_datagram_endpoint", "urlopen", "ClientSession", "AsyncClient",
+           "urlretrieve"}  # fmt: skip
+WRITTEN = {
+    "mcpadmin/up/preflight.py": "listens",
+    "mcpadmin/up/supervisor.py": "listens, asks for the name of this machine",
+    "sessions/host/icons.py": "asks the guarded engine",
+    "sessions/housekeeping/machine.py": "asks for the name of this machine",
+    "sessions/host/webhooks.py": "writes the request that the guarded engine sends",
+}
+
+
+def sources() -> dict[str, ast.AST]:
+    files = [path for package in ("mcpadmin", "servers", "sessions") for path in (ROOT / package).rglob("*.py")]
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in files}
+
+
+def imported(tree: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def called(tree: ast.AST) -> set[str]:
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
+
+
+def can_open(name: str) -> bool:
+    return any(name == opener or name.startswith(f"{opener}.") for opener in OPENERS)
+
+
+def test_only_transports_can_open_a_connection_to_what_somebody_wrote() -> None:
+    able = {path for path, tree in sources().items() if any(map(can_open, imported(tree)))}
+    assert {path for path in able if not path.startswith("sessions/mcp/transports/")} == set(WRITTEN)
+
+
+def test_connections_are_made_in_the_guarded_engine_and_on_guarded_sockets_only() -> None:
+    opening = {path: called(tree) & OPENING for path, tree in sources().items()}
+    assert {path: calls for path, calls in opening.items() if calls} == {
+        "sessions/mcp/transports/engine.py": {"ClientSession"},
+        "sessions/mcp/transports/reach.py": {"create_connection"},  # TLS on a socket that is already connected
+        "sessions/mcp/transports/egress.py": {"create_connection"},  # the same on a tunnel to a judged address
+    }

@@ -1,0 +1,15 @@
+"""The test database of one process: a copy of the prepared one, so no process waits for the migrations."""
+
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from tests.tools.prepared import copy_database
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_modify_db_settings: None) -> bool:
+    """pytest-django then migrates the copy, where nothing is pending. The file disappears with the data directory."""
+    copy_database(Path(settings.DATABASES["default"]["TEST"]["NAME"]))
+    return True

@@ -1,0 +1,73 @@
+"""`make test` leaves out long tests and reports the last full run, which `make test-all` records."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tools.stack import ROOT, clean_environment
+
+pytestmark = pytest.mark.integration
+INI = "[pytest]\naddopts = -p no:django -p tests.tools.notes\nmarkers =\n  browser:\n  up:\n  long:\n"
+QUICK = "import pytest\n\n@pytest.mark.up\ndef test_quick(): pass\n\n"
+LONG = "@pytest.mark.long\n@pytest.mark.up\ndef test_deep(): pass\n\n"
+SKIPPED = "@pytest.mark.browser\ndef test_seen(): pytest.skip('no moon tonight')\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with the test tools, an empty set-up, and three tests."""
+    tools = tmp_path / "tests" / "tools"
+    tools.mkdir(parents=True)
+    for name in ("__init__.py", "tools/__init__.py", "tools/notes.py", "tools/run_tests.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
+    runner = tools / "run_tests.py"
+    runner.write_text(runner.read_text().replace('"-n", "3"', '"-n", "0"'))  # three tests need no extra processes
+    for name in ("setup_system.sh", "setup_peers.py"):
+        (tools / name).touch()
+    (tmp_path / "pytest.ini").write_text(INI)
+    (tmp_path / "tests" / "test_it.py").write_text(QUICK + LONG + SKIPPED)
+    (tmp_path / ".gitignore").write_text("__pycache__\n.notes\n.pytest_cache\nlast_full_run.json\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "all")
+    return tmp_path
+
+
+def git(project: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=project, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "tests/tools/run_tests.py", *arguments]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=100, env=clean_environment())
+
+
+def last_line(done: "subprocess.CompletedProcess[str]") -> str:
+    return done.stdout.splitlines()[-1]
+
+
+def test_a_green_run_of_all_tests_is_kept_and_said_by_each_later_run(project: Path) -> None:
+    all_of_it = run(project, "--all")
+    assert all_of_it.returncode == 0, all_of_it.stdout
+    kept = json.loads((project / "tests" / "last_full_run.json").read_text())
+    commit = git(project, "rev-parse", "--short=12", "HEAD")
+    assert kept == {"date": kept["date"], "commit": commit, "passed": 2, "skipped": 1}
+    said = f"Last green run of all tests (make test-all): {kept['date']} on commit {commit}: 2 passed, 1 skipped"
+    assert last_line(all_of_it) == said
+    short = run(project)
+    assert last_line(short) == said
+    assert "1 passed, 2 deselected" in short.stdout, "the long one is left out"
+
+
+def test_a_run_that_fails_or_leaves_tests_out_is_not_a_full_run(project: Path) -> None:
+    never = "Last green run of all tests (make test-all): never"
+    assert last_line(run(project, "--all", "-k", "quick")) == never
+    (project / "tests" / "test_bad.py").write_text("def test_bad(): assert False\n")
+    bad = run(project, "--all")
+    assert (bad.returncode, last_line(bad)) == (1, never)
+    assert not (project / "tests" / "last_full_run.json").exists()

@@ -1,0 +1,23 @@
+"""One call stays within its bounds for threads, commits and statements, whatever the speed of the machine."""
+
+import pytest
+
+from tests.tools.trace_call import Part, Trace, of_every_call
+
+pytestmark = [pytest.mark.up, pytest.mark.slow]
+
+
+def test_a_tool_call_over_stdio_enters_five_threads_and_commits_three_times() -> None:
+    with Trace() as trace:
+        parts = trace.parts("stdio", calls=4)
+    assert set(parts) == {"web", "worker"}
+    assert sum(len(part.threads) for part in parts.values()) <= 5
+    assert sum(part.commits for part in parts.values()) <= 3
+    assert sum(part.statements for part in parts.values()) <= 19
+    assert all(part.functions for part in parts.values())
+
+
+def test_what_only_some_calls_did_is_not_counted() -> None:
+    first = {"entered": [["main", "a.py", "f"], ["clock", "a.py", "tick"]], "statements": [["main", "SELECT 1"]]}
+    second = {"entered": [["main", "a.py", "f"]], "statements": [["main", "SELECT 1"], ["main", "COMMIT"]]}
+    assert of_every_call([first, second]) == Part({"main": frozenset({("a.py", "f")})}, 1, 0)

@@ -1,0 +1,144 @@
+"""What one `tools/call` executes on its way from a page's socket to the server and back.
+
+python -m tests.tools.trace_call [--calls N] [--transport stdio|http] [--functions]
+
+Starts the product, makes N calls one after the other, and keeps what all of them have in common: functions and modules
+of the project, threads, SQL statements and commits, for the web process and the worker. Periodic work (heartbeats,
+ticks) drops out, because not every call triggers it.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.product import accounts, callers, echo_servers
+from tests.tools.stack import Stack
+from tests.tools.tracing.sitecustomize import SIGNAL
+
+TRACING = Path(__file__).with_name("tracing")
+#: wait after the last frame: rows and messages written after the response belong to the call
+SETTLING_SECONDS = 0.4
+SECONDS = 60.0
+_TRANSACTION = re.compile(r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|PRAGMA)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process does in every call. `threads` maps a thread to the functions that it enters."""
+
+    threads: dict[str, frozenset[tuple[str, str]]]
+    statements: int
+    commits: int
+
+    @property
+    def functions(self) -> frozenset[tuple[str, str]]:
+        return frozenset().union(*self.threads.values())
+
+
+def of_every_call(windows: list[dict[str, Any]]) -> Part:
+    threads: dict[str, frozenset[tuple[str, str]]] = {}
+    for number, window in enumerate(windows):
+        seen: dict[str, set[tuple[str, str]]] = {}
+        for thread, file, function in window["entered"]:
+            seen.setdefault(thread, set()).add((file, function))
+        if number == 0:
+            threads = {name: frozenset(functions) for name, functions in seen.items()}
+        threads = {name: functions & seen.get(name, set()) for name, functions in threads.items()}
+    texts = [[statement for _, statement in window["statements"]] for window in windows]
+    return Part(
+        {name: functions for name, functions in threads.items() if functions},
+        min(sum(not _TRANSACTION.match(text) for text in one) for one in texts),
+        min(sum(text.strip().upper().startswith("COMMIT") for text in one) for one in texts),
+    )
+
+
+class Trace:
+    """A product whose web process and worker record on demand."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="mcpadmin-trace-"))
+        (self._folder / "records").mkdir()
+        path = os.pathsep.join(filter(None, (str(TRACING), os.environ.get("PYTHONPATH"))))
+        env = {"MCPADMIN_TRACE_DIR": str(self._folder / "records"), "PYTHONPATH": path}
+        self.product = Stack(self._folder / "data", env=env)
+
+    def __enter__(self) -> "Trace":
+        self.product.start()
+        self.product.create_admin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.product.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _processes(self) -> dict[str, int]:
+        """Role and pid of each recording process."""
+        found = (path.stem.split("-") for path in (self._folder / "records").glob("*-ready.json"))
+        return {role: int(pid) for role, pid, _ in found}
+
+    async def _signal(self, word: str) -> dict[str, dict[str, Any]]:
+        """Make every process begin or end a recording, and return what each wrote."""
+        processes = self._processes()
+        for pid in processes.values():
+            os.kill(pid, SIGNAL)
+        paths = {role: self._folder / "records" / f"{role}-{pid}-{word}.json" for role, pid in processes.items()}
+        deadline = time.monotonic() + SECONDS
+        while not all(path.exists() for path in paths.values()):
+            assert time.monotonic() < deadline, self.product.output[-3000:]
+            await asyncio.sleep(0.02)  # no event reports files of other processes
+        return {role: json.loads(path.read_text()) for role, path in paths.items()}
+
+    async def _record(self, transport: str, calls: int) -> list[dict[str, dict[str, Any]]]:
+        windows = []
+        with echo_servers(self.product) as servers:
+            async with callers(self.product, accounts(self.product, 1)) as sockets:
+                for _ in range(10):  # fill caches and pools
+                    assert await sockets[0].call(servers[transport]), sockets[0].refused
+                for number in range(calls):
+                    await self._signal(f"begun-{number}")
+                    assert await sockets[0].call(servers[transport]), sockets[0].refused
+                    await asyncio.sleep(SETTLING_SECONDS)
+                    windows.append(await self._signal(str(number)))
+        return windows
+
+    def parts(self, transport: str = "stdio", calls: int = 8) -> dict[str, Part]:
+        """What every call did, by role."""
+        windows = asyncio.run(self._record(transport, calls))
+        return {role: of_every_call([window[role] for window in windows]) for role in windows[0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=8)
+    parser.add_argument("--transport", choices=("stdio", "http"), default="stdio")
+    parser.add_argument("--functions", action="store_true", help="name each function")
+    given = parser.parse_args()
+    with Trace() as trace:
+        parts = trace.parts(given.transport, given.calls)
+    everything = frozenset().union(*(part.functions for part in parts.values()))
+    print(f"{'':10}{'functions':>10}{'modules':>9}{'threads':>9}{'queries':>9}{'commits':>9}")
+    for role, part in parts.items():
+        modules = {file for file, _ in part.functions}
+        print(
+            f"{role:10}{len(part.functions):10}{len(modules):9}{len(part.threads):9}{part.statements:9}{part.commits:9}"
+        )
+    modules, threads = {file for file, _ in everything}, sum(len(part.threads) for part in parts.values())
+    statements, commits = (sum(getattr(part, what) for part in parts.values()) for what in ("statements", "commits"))
+    print(f"{'all':10}{len(everything):10}{len(modules):9}{threads:9}{statements:9}{commits:9}")
+    for role, part in parts.items():
+        for thread, functions in sorted(part.threads.items()):
+            print(f"\n{role} · {thread}: {len(functions)} functions")
+            if given.functions:
+                print("\n".join(f"  {file}  {function}" for file, function in sorted(functions)))
+
+
+if __name__ == "__main__":
+    main()
