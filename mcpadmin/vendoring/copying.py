@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 
 from mcpadmin.vendoring.lock import write_lock
-from mcpadmin.vendoring.manifest import SPRITE_FILE, VENDOR_DIR, Package
+from mcpadmin.vendoring.manifest import OWN_STYLES, SPRITE_FILE, VENDOR_DIR, Package
 from mcpadmin.vendoring.npm import VendorError, unpack
+from mcpadmin.vendoring.purge import purge
 from mcpadmin.vendoring.sprite import build_sprite
 
 # A manifest storage follows these comments and stops on the missing map.
@@ -29,6 +30,9 @@ def _place(package: Package, source: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for inside, name in package.files.items():
         _copy(source / inside, target / name)
+        if package.classes and name.endswith(".css"):
+            own = "".join(file.read_text() for file in sorted(OWN_STYLES.glob("*.css")))
+            (target / name).write_text(purge((target / name).read_text(), package.classes, own))
     _copy(_license(package, source), target / "LICENSE")
     if package.icons:
         SPRITE_FILE.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST_FILE = Path(__file__).with_name("vendor.toml")
 VENDOR_DIR = ROOT / "static" / "vendor"
+OWN_STYLES = ROOT / "static" / "css"
 LOCK_FILE = VENDOR_DIR / "vendor.lock.json"
 SPRITE_FILE = ROOT / "templates" / "kit" / "icons.svg"
 
@@ -26,6 +27,8 @@ class Package:
     """Path inside the package -> file name below ``folder``."""
     icons: tuple[str, ...] = ()
     """Names of outline icons that make the sprite."""
+    classes: tuple[str, ...] = ()
+    """The classes that our pages use of the package's style sheets; rules for others are left out. Empty: all rules."""
 
     @property
     def spec(self) -> str:
@@ -38,5 +41,5 @@ def read_manifest(path: Path = MANIFEST_FILE) -> list[Package]:
 
 
 def _package(entry: dict[str, Any]) -> Package:
-    icons = tuple(sorted(set(entry.pop("icons", ()))))
-    return Package(**entry, icons=icons)
+    icons, classes = (tuple(sorted(set(entry.pop(key, ())))) for key in ("icons", "classes"))
+    return Package(**entry, icons=icons, classes=classes)

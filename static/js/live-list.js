@@ -43,7 +43,7 @@ class LiveList {
   constructor(list) {
     this.#list = list;
     this.#template = list.querySelector(':scope > template[data-row]') ?? list.parentElement.querySelector('template[data-row]')
-      ?? list.closest('section, article, .card2')?.querySelector('template[data-row]');
+      ?? list.closest('section, article, .card')?.querySelector('template[data-row]');
     addEventListener('scroll', () => this.#later(), { passive: true, capture: true });
   }
 
@@ -108,7 +108,7 @@ class LiveList {
   #jump() {
     const box = this.#scroller();
     if (box) box.scrollTo({ top: 0 });
-    else this.#list.closest('article, section, .card2, table').scrollIntoView();
+    else this.#list.closest('article, section, .card, table').scrollIntoView();
     this.#flush();
   }
 }

@@ -53,6 +53,6 @@ export function showMessages(page) {
 export function startToasts() {
   leaveAll(document.querySelectorAll('[data-toast]'));
   document.addEventListener('click', (event) => {
-    event.target.closest('[data-toast-close]')?.closest('.toast2')?.remove();
+    event.target.closest('[data-toast-close]')?.closest('.toast')?.remove();
   });
 }

@@ -58,7 +58,7 @@ def start(stack: Stack, person: Walk, slug: str, tool: str) -> Locator:
 
 def answer_the_toast(person: Walk, words: str) -> None:
     """Follow the toast, on whatever page it appears, to the request."""
-    toast = person.page.locator(".toast2").filter(has_text=words)
+    toast = person.page.locator(".toast").filter(has_text=words)
     toast.get_by_role("link", name="Answer").click()
     expect(person.page.get_by_role("heading", level=1)).to_contain_text(words)
 

@@ -117,7 +117,7 @@ def test_a_missing_value_is_said_at_its_field_and_nothing_is_read(page: Page, de
     page.get_by_role("button", name="Read now").click()
     expect(page.locator("[data-error]:visible")).to_have_text("Enter a value.")
     expect(argument(page, "name")).to_be_focused()
-    expect(page.locator("#read-slot .card2")).to_have_count(0)
+    expect(page.locator("#read-slot .card")).to_have_count(0)
 
 
 def test_a_resource_that_is_not_there_shows_the_servers_error(page: Page, demo: str) -> None:

@@ -155,7 +155,7 @@ def test_a_person_signs_in_stays_connected_is_signed_out_and_signs_in_again(
     greet_by_hand(ada, "Bea")
     ada.wait_for_state("Sign in again", 60)
     expect(card).to_have_text("Sign in again")
-    told = watcher.page.locator(".toast2").filter(has_text=f"{NAME} requires a new sign-in")
+    told = watcher.page.locator(".toast").filter(has_text=f"{NAME} requires a new sign-in")
     expect(told.get_by_role("link", name="Sign in again")).to_have_attribute("href", f"/servers/{SLUG}/sign-in/")
     waits = session(stack)
     assert (waits["state"], waits["condition"], waits["next_retry_at"]) == ("disconnected", "needs_auth", None)
@@ -167,7 +167,7 @@ def test_a_person_signs_in_stays_connected_is_signed_out_and_signs_in_again(
     late.open("/")
     expect(late.page.locator("#overview-attention li").filter(has_text=NAME)).to_be_visible()
     expect(late.page.locator("[data-live-pill]")).to_have_attribute("data-state", "live")
-    expect(late.page.locator(".toast2")).to_have_count(0)
+    expect(late.page.locator(".toast")).to_have_count(0)
     assert gate.events("refresh_refused") == 1, "it is not tried again before a person signs in"
 
     signed_in(ada, gate)

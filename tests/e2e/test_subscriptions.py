@@ -114,7 +114,7 @@ def test_a_change_is_told_on_every_page_and_the_board_shows_it(stack: Stack, wal
         expect(person.page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
 
     touch(bob, slug)
-    toast = ada.page.locator(".toast2").filter(has_text="A subscribed resource changed")
+    toast = ada.page.locator(".toast").filter(has_text="A subscribed resource changed")
     expect(toast).to_contain_text("Told · version 2", timeout=ARRIVES_MS)
     toast.get_by_role("link", name="Show the change").click()
     version(ada.page, 2)
@@ -148,7 +148,7 @@ def test_the_first_subscription_of_a_resource_is_live_from_the_click_on_for_ever
     for person in (ada, carl):
         expect(reading(person)).to_contain_text("version 2", timeout=ARRIVES_MS)
         expect(reading(person)).not_to_contain_text("version 1")
-        expect(person.page.locator(".toast2")).to_have_count(0)
+        expect(person.page.locator(".toast")).to_have_count(0)
 
     carl.page.get_by_role("button", name="Unsubscribe").click()
     for person in (ada, carl):
@@ -173,7 +173,7 @@ def test_what_an_update_brought_replaces_what_was_read_before(stack: Stack, walk
     touch(bob, slug)
     for _ in range(2):
         expect(reading(ada)).to_contain_text("version 2", timeout=ARRIVES_MS)
-        expect(reading(ada).locator(".card2")).to_have_count(1)
+        expect(reading(ada).locator(".card")).to_have_count(1)
         ada.page.reload()
 
 

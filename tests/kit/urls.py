@@ -68,9 +68,9 @@ def broken(request: HttpRequest) -> HttpResponse:
 
 handler500 = "django.views.defaults.server_error"
 urlpatterns = [
-    path("", sample, {"name": "server"}, name="overview"),
-    path("servers/", include(([path("", sample, {"name": "server"}, name="list")], "servers"))),
-    path("audit/", include(([path("", sample, {"name": "audit"}, name="list")], "audit"))),
+    path("", sample, {"name": "states"}, name="overview"),
+    path("servers/", include(([path("", sample, {"name": "states"}, name="list")], "servers"))),
+    path("audit/", include(([path("", sample, {"name": "states"}, name="list")], "audit"))),
     path("accounts/", include("allauth.urls")),
     path("palette/", palette, name="palette"),
     path("live/ticket/", ticket, name="live_ticket"),

@@ -13,7 +13,7 @@ FILLED = {
 
 def refuse_account(page: Page) -> None:
     for name, text in FILLED.items():
-        page.locator(f"form.card2 [name={name}]").fill(text)
+        page.locator(f"form.card [name={name}]").fill(text)
     page.get_by_role("button", name="Add", exact=True).click()
     page.locator(".err").first.wait_for()
     assert "this is none" not in page.content()

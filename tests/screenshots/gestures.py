@@ -106,7 +106,7 @@ def save_after_somebody_else(page: Page) -> None:
     other = page.context.new_page()
     other.goto(page.url)
     save_description(other, "What the other administrator wrote.")
-    other.locator(".toast2").first.wait_for()
+    other.locator(".toast").first.wait_for()
     other.close()
     page.locator("[name='roots-0-uri']").fill("/srv/data")
     save_description(page, "What I wrote.")
