@@ -11,10 +11,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 def test_the_second_of_two_admins_who_save_sees_the_difference_and_loses_nothing(stack, walker) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     bob.complaints.allow("409")
-    ada.register_stdio("Shared", *peer_command("demo"))
+    ada.register_stdio("Edited by two", *peer_command("demo"))
     ada.wait_for_state("Ready")
     for person in (ada, bob):
-        person.open("/servers/shared/settings/")
+        person.open("/servers/edited-by-two/settings/")
     ada.page.get_by_label("Description").fill("what ada wrote")
     ada.page.get_by_role("button", name="Save changes").click()
     expect(ada.page.get_by_text("Saved.", exact=True)).to_be_visible()
@@ -27,7 +27,7 @@ def test_the_second_of_two_admins_who_save_sees_the_difference_and_loses_nothing
     expect(bob.page.get_by_label("Description")).to_have_value("what bob wrote")
     bob.page.get_by_role("button", name="Save changes").click()
     expect(bob.page.get_by_text("Saved.", exact=True)).to_be_visible()
-    row = stack.rows("SELECT description, version FROM servers_server WHERE name = 'Shared'")[0]
+    row = stack.rows("SELECT description, version FROM servers_server WHERE name = 'Edited by two'")[0]
     assert (row["description"], row["version"]) == ("what bob wrote", 3)
 
 

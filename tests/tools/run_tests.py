@@ -21,14 +21,15 @@ NOTES = ROOT / "tests" / ".notes"
 LAST_FULL_RUN = ROOT / "tests" / "last_full_run.json"
 ALL = "--all"
 NOTHING_COLLECTED = 5
-# The phase "parts" mostly waits, so several files run at once. Tests that start the whole product need the machine.
-# Browser tests keep an event loop running in their main thread, which would break tests with asyncio.
-AT_ONCE = ["-n", "3", "--dist", "loadfile"]
+# Parts and browser tests mostly wait, so several files run at once. Tests that kill or measure the whole product need
+# the machine. Browser tests keep an event loop running in their main thread, which would break tests with asyncio.
+THREE_FILES = ["-n", "3", "--dist", "loadfile"]
+TWO_FILES = ["-n", "2", "--dist", "loadfile"]
 SLOWEST = "--durations=30"
 PHASES = {
-    "parts": ("not browser and not up", AT_ONCE),
+    "parts": ("not browser and not up", THREE_FILES),
     "product": ("up and not browser", []),
-    "browser": ("browser", []),
+    "browser": ("browser", TWO_FILES),
 }
 
 
