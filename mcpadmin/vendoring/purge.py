@@ -4,7 +4,17 @@ import re
 from collections.abc import Collection, Iterable
 
 import tinycss2
-from tinycss2.ast import AtRule, Comment, Declaration, FunctionBlock, HashToken, IdentToken, LiteralToken, Node, QualifiedRule
+from tinycss2.ast import (
+    AtRule,
+    Comment,
+    Declaration,
+    FunctionBlock,
+    HashToken,
+    IdentToken,
+    LiteralToken,
+    Node,
+    QualifiedRule,
+)
 
 from mcpadmin.vendoring.npm import VendorError
 
@@ -60,15 +70,17 @@ def _split(tokens: Iterable[Node]) -> list[list[Node]]:
 
 
 def _can_match(selector: list[Node], classes: set[str]) -> bool:
-    for before, token in zip([None, *selector], selector, strict=False):
+    before = ""
+    for token in selector:
         if isinstance(token, HashToken):
             return False
-        if isinstance(token, IdentToken) and isinstance(before, LiteralToken) and before.value == ".":
-            if token.value not in classes:
+        if isinstance(token, IdentToken) and before == "." and token.value not in classes:
+            return False
+        if isinstance(token, FunctionBlock) and token.lower_name in _ALTERNATIVES:
+            alternatives = _split(token.arguments)
+            if not any(_can_match(one, classes) for one in alternatives):
                 return False
-        elif isinstance(token, FunctionBlock) and token.lower_name in _ALTERNATIVES:
-            if not any(_can_match(one, classes) for one in _split(token.arguments)):
-                return False
+        before = token.value if isinstance(token, LiteralToken) else ""
     return True
 
 

@@ -1,10 +1,11 @@
 """The page *Sessions*: the workers with their sessions, and which sessions have no owner and why."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Case, Count, IntegerField, Q, QuerySet, Value, When
+from django.db.models import Case, Count, IntegerField, Q, QuerySet, Sum, Value, When
 
 from servers import instance
 from servers.enums import IdentityKind
@@ -92,8 +93,17 @@ def board(*, personal: bool = True) -> Board:
     )
 
 
-def any_personal() -> bool:
-    return McpSession.objects.filter(identity__kind=IdentityKind.PERSONAL).exists()
+def mark() -> str:
+    """Differs whenever the board has changed: a page with the current mark is up to date. Heartbeats change it too,
+    and bring the memory of the servers' processes with them."""
+    workers = [
+        (worker.pk, worker.heartbeat_at.timestamp(), worker.draining, commands.alive(worker))
+        for worker in Worker.objects.order_by("pk")
+    ]
+    sessions = McpSession.objects.aggregate(count=Count("id"), versions=Sum("version"))
+    running = Call.objects.filter(state=CallState.SENT).exclude(session=None).count()
+    seen = (workers, sessions["count"], sessions["versions"], running, instance.is_held())
+    return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
 
 def _read(rows: QuerySet[McpSession], *, personal: bool) -> Iterable[McpSession]:

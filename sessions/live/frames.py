@@ -22,7 +22,7 @@ class Audience:
 
 
 EVERYBODY = Audience()
-SEES_PERSONAL, OTHERS = Audience(users=frozenset(), sees_personal=True), Audience(sees_personal=False)
+SEES_PERSONAL = Audience(users=frozenset(), sees_personal=True)
 
 
 def of_owner(user_id: int | None) -> Audience:

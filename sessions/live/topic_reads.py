@@ -9,7 +9,8 @@ from django.utils import timezone
 
 from servers.enums import JobKind
 from servers.jobs import board
-from sessions.live import inbox_frames, sign_in_frames, sources, subscription_frames, worker_frames
+from sessions.connections import worker_board
+from sessions.live import inbox_frames, sign_in_frames, sources, subscription_frames
 from sessions.live.call_stream import CallStream
 from sessions.live.frames import Frame, encode
 from sessions.live.reader import Reader, Together
@@ -42,7 +43,7 @@ class TopicReads:
             TopicKind.INBOX: partial(self._read_rows, inbox_frames.frames),
             TopicKind.SUBSCRIPTIONS: partial(self._read_rows, subscription_frames.board_frames),
             TopicKind.SUBSCRIPTION: self._read_subscription,
-            TopicKind.SESSIONS: self._read_workers,
+            TopicKind.SESSIONS: partial(self._read_mark, worker_board.mark),
             TopicKind.SIGN_INS: partial(self._read_rows, sign_in_frames.frames),
             TopicKind.OWN_SIGN_INS: partial(self._read_rows, sign_in_frames.own_frames),
             TopicKind.OVERVIEW: partial(self._read_mark, numbers.mark),
@@ -112,9 +113,6 @@ class TopicReads:
 
     async def _read_subscription(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
         return await self.reader.run(partial(subscription_frames.frames_of, stream.topic.row))
-
-    async def _read_workers(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
-        return await self.reader.run(worker_frames.frames)
 
     async def _read_mark(self, read: Callable[[], str], dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
         """A page with a different mark reloads its parts with the rights of its own user."""

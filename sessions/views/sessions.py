@@ -13,6 +13,7 @@ def index(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view")
     context = {
         "nav": "sessions",
+        "mark": worker_board.mark(),  # read before the board: what changes in between is recognised by its mark
         "board": worker_board.board(personal=access.sees_personal(request.user)),
         "rights": access.rights(request.user),
     }

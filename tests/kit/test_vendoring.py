@@ -9,7 +9,8 @@ from mcpadmin.vendoring import lock
 from mcpadmin.vendoring.cli import main
 from mcpadmin.vendoring.copying import _SOURCE_MAP
 from mcpadmin.vendoring.manifest import LOCK_FILE, ROOT, read_manifest
-from mcpadmin.vendoring.npm import integrity_of
+from mcpadmin.vendoring.npm import VendorError, integrity_of
+from mcpadmin.vendoring.purge import purge
 
 
 def test_every_vendored_file_is_the_one_in_the_lock() -> None:
@@ -58,3 +59,48 @@ def test_no_vendored_file_points_to_a_source_map_that_does_not_exist() -> None:
 
 def test_the_integrity_is_written_as_npm_writes_it() -> None:
     assert integrity_of(b"").startswith("sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kx")
+
+
+SHEET = """@charset "UTF-8";/*! license */ /* note */
+:root{--used:1px;--by-used:2px;--unused:3px}
+*,body{margin:var(--used)}
+.btn,.badge{padding:0}
+.btn:not(.badge){color:red}
+:is(.badge,.btn) p{color:blue}
+:is(.badge,.card) p{color:green}
+.btn .badge{color:grey}
+#one{color:red}
+@media (width>1px){.btn{--used:var(--by-used);animation:spin 1s}.badge{color:red}}
+@media print{.badge{color:red}}
+@keyframes spin{to{rotate:1turn}}
+@keyframes fade{to{opacity:0}}
+.badge{animation:fade 1s;width:var(--unused)}
+"""
+
+
+def test_of_a_style_sheet_what_cannot_match_is_left_out() -> None:
+    assert purge(SHEET, {"btn"}).split("\n") == [
+        '@charset "UTF-8";',
+        "/*! license */",
+        ":root{--used:1px;--by-used:2px}",
+        "*,body{margin:var(--used)}",
+        ".btn{padding:0}",
+        ".btn:not(.badge){color:red}",
+        ":is(.badge,.btn) p{color:blue}",
+        "@media (width>1px){.btn{--used:var(--by-used);animation:spin 1s}",
+        "}",
+        "@keyframes spin{to{rotate:1turn}}",
+        "",
+    ]
+    assert "--unused:3px" in purge(SHEET, {"btn"}, elsewhere=".own{width:var(--unused)}")
+
+
+def test_a_class_that_the_style_sheet_does_not_know_is_named() -> None:
+    with pytest.raises(VendorError, match="names the class gone"):
+        purge(SHEET, {"btn", "gone"})
+
+
+def test_pages_use_every_class_that_is_kept() -> None:
+    sources = [*(ROOT / "templates").rglob("*.html"), *(ROOT / "static" / "js").glob("*.js")]
+    words = set(re.findall(r"[\w-]+", "".join(path.read_text() for path in sources)))
+    assert [name for package in read_manifest() for name in package.classes if name not in words] == []

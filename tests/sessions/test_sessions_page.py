@@ -1,18 +1,20 @@
 """The page *Sessions* lists workers and their sessions, and says why a session has no worker. It requires the right
 to view servers."""
 
-import json
 import re
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from servers.enums import IdentityKind
+from servers.models import Identity
 from sessions.connections import worker_board
-from sessions.connections.lifecycle import Failure, backing_off, connecting, ready
+from sessions.connections.lifecycle import Failure, Lease, backing_off, connecting, ready
 from sessions.enums import CallState
-from sessions.live import worker_frames
 from sessions.models import Call, McpSession, Worker
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_greeting, make_hold, make_me, make_session, make_worker
@@ -111,12 +113,56 @@ def test_a_servers_hostile_name_is_only_text(visitor: Client) -> None:
     assert b"<script>alert" not in visitor.get("/sessions/").content
 
 
-def test_parts_that_did_not_change_are_the_same_frame_again() -> None:
-    worker = make_worker()
-    held("files", worker)
-    before = {frame.key: frame.text for frame in worker_frames.frames()}
+def change_nothing(worker: Worker, session: McpSession, lease: Lease) -> None:
+    McpSession.objects.filter(pk=session.pk).update(state=session.state)
+
+
+def beat(worker: Worker, session: McpSession, lease: Lease) -> None:
     Worker.objects.update(heartbeat_at=timezone.now())
-    after = {frame.key: frame.text for frame in worker_frames.frames()}
-    changed = {key for key in after if after[key] != before[key]}
-    assert changed == {f"worker.{worker.uid}.head"}
-    assert json.loads(after["list"])["rows"] == [{"workers": [str(worker.uid)]}]
+
+
+def fall_silent(worker: Worker, session: McpSession, lease: Lease) -> None:
+    Worker.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
+
+
+def drain(worker: Worker, session: McpSession, lease: Lease) -> None:
+    Worker.objects.update(draining=True)
+
+
+def send_a_call(worker: Worker, session: McpSession, lease: Lease) -> None:
+    Call.objects.filter(pk=make_call(session).pk).update(state=CallState.SENT)
+
+
+def lose_the_connection(worker: Worker, session: McpSession, lease: Lease) -> None:
+    backing_off(lease, Failure("timeout", "No answer."), 5)
+
+
+def register(worker: Worker, session: McpSession, lease: Lease) -> None:
+    make_session("another")
+
+
+CHANGES = [beat, fall_silent, drain, send_a_call, lose_the_connection, register]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_the_mark_differs_when_the_board_does(change: Callable[[Worker, McpSession, Lease], None]) -> None:
+    worker = make_worker()
+    session = make_session("files")
+    lease = make_hold(session, worker)
+    connecting(lease, 1, 0)
+    ready(lease, make_greeting())
+    before = worker_board.mark()
+    change_nothing(worker, session, lease)
+    assert worker_board.mark() == before
+    change(worker, session, lease)
+    assert worker_board.mark() != before
+
+
+def test_a_personal_session_is_listed_for_those_who_may_read_all_results_only(visitor: Client) -> None:
+    worker = make_worker()
+    session = held("files", worker)
+    Identity.objects.filter(pk=session.identity_id).update(kind=IdentityKind.PERSONAL, name="of bea")
+    assert "of bea" not in text_of(visitor)
+    everything = Client()
+    everything.force_login(person("head", "view_server", "view_payload"))
+    assert "of bea" in text_of(everything)
