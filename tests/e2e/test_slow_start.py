@@ -51,3 +51,31 @@ def test_a_connection_test_shows_the_same(ada, tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     expect(ada.page.locator("#test-result")).to_contain_text("Works", timeout=30 * SECONDS)
     expect(starting).to_have_count(0)
+
+
+def withheld_lists(folder: Path) -> tuple[str, list[str]]:
+    """A server without tools, which says so once the file `go` exists."""
+    program = folder / "withheld.py"
+    program.write_text(
+        "import json, os, sys, time\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "from tests.peers import minimal\n"
+        "minimal.METHODS['tools/list'] = lambda _: {'tools': []}\n"
+        "for line in sys.stdin:\n"
+        "    message = json.loads(line)\n"
+        f"    while message.get('method') == 'tools/list' and not os.path.exists({str(folder / 'go')!r}):\n"
+        "        time.sleep(0.1)\n"
+        "    reply = minimal.answer(message)\n"
+        "    if reply is not None:\n"
+        "        print(json.dumps(reply), flush=True)\n"
+    )
+    return sys.executable, [str(program)]
+
+
+def test_a_page_waits_for_the_first_list_and_says_when_there_is_no_tool(ada, tmp_path: Path) -> None:
+    ada.register_stdio("No tools", *withheld_lists(tmp_path))
+    panel = ada.page.locator("#panel")
+    expect(panel.get_by_role("heading")).to_have_text("Loading tools", timeout=30 * SECONDS)
+    (tmp_path / "go").touch()
+    expect(panel.get_by_role("heading")).not_to_have_text("Loading tools", timeout=30 * SECONDS)
+    expect(panel).to_contain_text("no tools")
