@@ -97,10 +97,6 @@ def server_row(server: Server, session: McpSession | None) -> dict[str, Any]:
     return row if session is None else row | _session_part(session)
 
 
-def session_row(session: McpSession) -> dict[str, Any]:
-    return server_row(session.server, session)
-
-
 def _session_part(session: McpSession) -> dict[str, Any]:
     return {
         "version": session.version,

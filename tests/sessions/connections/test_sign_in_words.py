@@ -8,7 +8,7 @@ from django.utils import timezone
 from servers.models import Identity
 from sessions.enums import SessionCondition
 from sessions.models import McpSession
-from sessions.overview.rows import session_row
+from sessions.overview.rows import server_row
 from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.django_db
@@ -37,4 +37,5 @@ def waiting(challenge: dict[str, Any], **fields: Any) -> McpSession:
 def test_a_card_says_whether_to_sign_in_or_to_do_it_again(
     challenge: dict[str, Any], fields: dict[str, Any], word: str
 ) -> None:
-    assert session_row(waiting(challenge, **fields))["word"] == word
+    session = waiting(challenge, **fields)
+    assert server_row(session.server, session)["word"] == word
