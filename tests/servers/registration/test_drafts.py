@@ -22,14 +22,14 @@ pytestmark = pytest.mark.django_db
 
 
 def test_a_draft_is_sealed_whole_and_opens_with_its_secrets(admin: Any, actor: Actor) -> None:
-    data = over_stdio(tags=["x"], values=[variable(), variable("PLAIN", "shown", secret=False)])
+    data = over_stdio(tags=["a-tag-to-look-for"], values=[variable(), variable("PLAIN", "shown", secret=False)])
     draft = ServerDraft.objects.get(pk=create_draft(actor, admin, data).pk)
-    assert b"npx" not in bytes(draft.sealed)
+    assert b"a-tag-to-look-for" not in bytes(draft.sealed)
     opened = open_draft(draft)
     values = draft_launch_values(opened).environment
     assert isinstance(values["API_TOKEN"], Secret)
     assert (values["API_TOKEN"].reveal(), values["PLAIN"]) == (CANARY, "shown")
-    assert (opened.command, opened.arguments, opened.tags) == ("npx", ["-y", "files"], ["x"])
+    assert (opened.command, opened.arguments, opened.tags) == ("npx", ["-y", "files"], ["a-tag-to-look-for"])
 
 
 def test_a_draft_of_an_edit_takes_the_secrets_that_were_kept(admin: Any, actor: Actor) -> None:
