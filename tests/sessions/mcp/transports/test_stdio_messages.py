@@ -85,13 +85,13 @@ async def test_progress_keeps_a_call_alive_beyond_its_idle_time_but_not_beyond_t
     async with connected(script("server")) as made:
         seen: list[float] = []
         result = await made.client.call_tool(
-            "progress", {}, timeout=0.4, on_progress=lambda value, total, message: seen.append(value)
+            "progress", {}, timeout=1.0, on_progress=lambda value, total, message: seen.append(value)
         )
         assert text(result) == "done"
         assert seen == [1.0, 2.0, 3.0]
         with pytest.raises(TransportError) as caught:
             await made.client.call_tool(
-                "progress", {}, timeout=0.4, total_timeout=0.3, on_progress=lambda value, total, message: None
+                "progress", {}, timeout=1.0, total_timeout=0.5, on_progress=lambda value, total, message: None
             )
         assert caught.value.fault is Fault.TOTAL_DEADLINE
 

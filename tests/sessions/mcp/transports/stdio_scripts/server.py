@@ -32,7 +32,7 @@ def answer(identity, text):
 def progress(identity, params):
     token = params.get("_meta", {}).get("progressToken")
     for step in range(1, 4):
-        time.sleep(0.15)
+        time.sleep(0.4)
         send({"method": "notifications/progress", "params": {"progressToken": token, "progress": step, "total": 3}})
     answer(identity, "done")
 
