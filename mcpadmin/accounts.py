@@ -59,7 +59,9 @@ class SignIn(LoginView):
 
 
 class SignInRequired(LoginRequiredMiddleware):
-    def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> HttpResponse:
+    def handle_no_permission(  # type: ignore[override]  # the stubs allow redirects only
+        self, request: HttpRequest, view_func: Callable[..., Any]
+    ) -> HttpResponse:
         if sent_by_script(request):
             return _not_done("Sign in, then send this again.", 401)
         page = page_of(request)

@@ -3,6 +3,7 @@
 import secrets
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import environ
@@ -178,7 +179,7 @@ _sqlite = {
     },
 }
 _database_url = env.str("DATABASE_URL", default="")
-DATABASES = {"default": env.db_url_config(_database_url) if _database_url else _sqlite}
+DATABASES: dict[str, Any] = {"default": env.db_url_config(_database_url) if _database_url else _sqlite}
 if DATABASES["default"]["ENGINE"].endswith("postgresql"):
     # A socket directory comes percent-encoded; the writer keeps one connection of the pool for good.
     DATABASES["default"]["HOST"] = unquote(DATABASES["default"].get("HOST") or "")
@@ -195,13 +196,13 @@ _redis_url = REDIS_URL or f"unix://{VALKEY_SOCKET}"
 # kombu spells the address of a unix socket in its own way
 CELERY_BROKER_URL = _redis_url.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=", 1)
 _layer_url = REDIS_URL or f"unix://{VALKEY_SOCKET}?db=1"
-CHANNEL_LAYERS = {
+CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         "CONFIG": {"hosts": [_layer_url], "prefix": "mcpadmin"},
     }
 }
-CACHES = {
+CACHES: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL or f"unix://{VALKEY_SOCKET}?db=2",

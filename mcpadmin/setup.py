@@ -79,7 +79,7 @@ class AdministratorForm(BaseUserCreationForm):
 
     def validate_password_for_user(self, user: Any, *_: str) -> None:
         """Django says at the repetition what is wrong with the password."""
-        super().validate_password_for_user(user, "password1")
+        super().validate_password_for_user(user, "password1")  # type: ignore[misc]  # the stubs do not know it
 
 
 def administrator_exists() -> bool:

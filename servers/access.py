@@ -8,8 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.base_user import AbstractBaseUser
-from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404
@@ -18,7 +16,7 @@ from django.utils import timezone
 from servers.enums import IdentityKind, SignsInAs
 from servers.models import AuditEvent, Identity, Server, ServerDraft
 
-User = AbstractBaseUser | AnonymousUser | Any  # the configured user model with PermissionsMixin
+User = Any  # the configured user model with PermissionsMixin, or AnonymousUser
 
 _RIGHTS = {
     "view_server": "see servers",

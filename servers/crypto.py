@@ -44,7 +44,7 @@ def seal(value: str, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
     return _ENVELOPE + wrapped + _encrypted(AESGCM(data_key), value.encode(), _place(table, uid, field)), key_id
 
 
-def open_sealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -> Secret:
+def open_sealed(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID, field: str) -> Secret:
     data = bytes(sealed)  # PostgreSQL hands out memoryviews
     keyring.load().cipher(key_id)  # a key that is gone is said before anything else
     try:

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.checks import ERROR, run_checks
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, transaction
+from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 
 from mcpadmin.checks import TAG
@@ -47,7 +48,7 @@ def bring_up_to_date() -> int:
     return count
 
 
-def unapplied() -> list[object]:
+def unapplied() -> list[tuple[Migration, bool]]:
     executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
     return executor.migration_plan(executor.loader.graph.leaf_nodes())
 

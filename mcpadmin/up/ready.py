@@ -46,7 +46,7 @@ def announce_when_serving(application: Application) -> None:
         global _asking
         _asking = asyncio.get_event_loop().create_task(_announce_once_served(application))
 
-    reactor.callWhenRunning(running)  # type: ignore[attr-defined]  # the reactor replaces the module
+    reactor.callWhenRunning(running)
 
 
 _asking: "asyncio.Task[None] | None" = None

@@ -336,7 +336,7 @@ class Supervisor:
             last = " / ".join(job.last_lines()[-3:])
             end = process.describe_exit(job.exited.result())
             raise StartProblem(f"the preparation {end}", f"Its last words: {last or '(none)'}")
-        return found  # type: ignore[no-any-return]  # written by mcpadmin/management/commands/prepare.py
+        return found  # written by mcpadmin/management/commands/prepare.py
 
     async def _start(self, *what: Part) -> None:
         part_supervisors = [PartSupervisor(part, self._env, self._output, self._guard.started) for part in what]

@@ -74,8 +74,8 @@ def user_saved(sender: Any, instance: Any, created: bool, raw: bool = False, **_
         return
     actor, name = Actor.current(), instance.get_username()
     if created:
-        given = {right: True for right in _RIGHTS if getattr(instance, right)}
-        _append(AuditAction.USER_CREATE, actor, name, **given)
+        given: dict[str, Any] = {right: True for right in _RIGHTS if getattr(instance, right)}
+        _append(AuditAction.USER_CREATE, actor, name, AuditOutcome.OK, **given)
         return
     before = getattr(instance, _BEFORE, None) or {}
     changes = {
@@ -122,7 +122,7 @@ def rights_changed(
     if word is None or (word != "cleared" and not pk_set):
         return
     others = sorted(_name(other) for other in model._default_manager.filter(pk__in=pk_set or ()))
-    _append(AuditAction.RIGHTS_CHANGE, Actor.current(), _name(instance), **{word: others or ["all"]})
+    _append(AuditAction.RIGHTS_CHANGE, Actor.current(), _name(instance), AuditOutcome.OK, **{word: others or ["all"]})
 
 
 def _name(row: Any) -> str:

@@ -1,6 +1,6 @@
 """The filters of the audit page. They stand in the URL; what cannot be a filter counts as none."""
 
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django import forms
@@ -36,9 +36,9 @@ class AuditFilterForm(forms.Form):
     def __init__(self, params: Any, **kwargs: Any) -> None:
         self.filters = Filters.read(params)
         super().__init__(initial=self._initial(), **kwargs)
-        self.fields["kind"].choices = _kinds()
-        self.fields["server"].choices = _servers(self.filters.server)
-        self.fields["user"].choices = _users(self.filters.user)
+        offers = {"kind": _kinds(), "server": _servers(self.filters.server), "user": _users(self.filters.user)}
+        for name, offer in offers.items():
+            cast("forms.ChoiceField", self.fields[name]).choices = offer
         for name in ("since", "until"):
             self.fields[name].widget = forms.DateTimeInput(
                 attrs={"type": "datetime-local", "class": "form-control fit"}, format=_MOMENT

@@ -66,13 +66,13 @@ class Filters:
     @classmethod
     def read(cls, params: Mapping[str, Any]) -> "Filters":
         """From a query string. What cannot be a filter counts as none."""
-        words = {item.name: str(params.get(item.name) or "").strip()[:200] for item in fields(cls)}
-        moments = {name: _moment(words.pop(name)) for name in ("since", "until")}
+        words: dict[str, Any] = {item.name: str(params.get(item.name) or "").strip()[:200] for item in fields(cls)}
+        words |= {name: _moment(words[name]) for name in ("since", "until")}
         if words["kind"] not in GROUPS and words["kind"] not in AuditAction.values:
             words["kind"] = ""
         if words["outcome"] not in AuditOutcome.values:
             words["outcome"] = ""
-        return cls(**words, **moments)
+        return cls(**words)
 
     def __bool__(self) -> bool:
         return any(getattr(self, item.name) for item in fields(self))
@@ -188,7 +188,8 @@ def _any(arms: list[QuerySet[AuditEvent]]) -> bool:
 
 def _union(arms: list[QuerySet[Any, Any]]) -> list[int]:
     """Django refuses a LIMIT inside of a union on SQLite, which takes it in a sub-query."""
-    parts, values = [], []
+    parts: list[str] = []
+    values: list[Any] = []
     for arm in arms:
         with suppress(EmptyResultSet):
             sql, given = arm.query.sql_with_params()

@@ -69,7 +69,7 @@ def end(actor: Actor, user: Any, server: Server) -> bool:
             return False
         own = Credential.objects.filter(owner_id=user.pk, uses__identity=identity)
         names = sorted(own.values_list("name", flat=True))
-        ended = sum(count or 0 for _, count in identity_ended.send(Identity, identity_id=identity.pk))
+        ended = sum(int(count or 0) for _, count in identity_ended.send(Identity, identity_id=identity.pk))
         Credential.objects.filter(pk__in=[row.pk for row in own]).delete()
         SignIn.objects.filter(identity=identity).delete()
         details = {"credentials": names, "subscriptions": ended}

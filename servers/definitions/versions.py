@@ -137,7 +137,9 @@ class _News:
             len(self._changed),
             len(self._gone),
             first,
-            *(tuple(row.key for row in rows) for rows in (self._added, self._changed, self._gone)),
+            tuple(row.key for row in self._added),
+            tuple(row.key for row in self._changed),
+            tuple(row.key for row in self._gone),
             tuple(breaking),
         )
 

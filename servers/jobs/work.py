@@ -1,6 +1,7 @@
 """What the jobs of this app do. The housekeeping stands in `sessions`, which knows all that ages."""
 
 from functools import partial
+from typing import Any
 
 from servers import keyring
 from servers.audit.verify import verify
@@ -14,7 +15,7 @@ from servers.registration.drafts import purge_drafts
 
 def verify_log(progress: Progress) -> Outcome:
     verdict = verify(on_progress=progress)
-    result = {"ok": verdict.ok, "checked": verdict.checked}
+    result: dict[str, Any] = {"ok": verdict.ok, "checked": verdict.checked}
     if verdict.ok:
         return Outcome(True, f"All {counted(verdict.checked, 'event')} verified.", result)
     result |= {"first_bad_seq": verdict.first_bad_seq, "reason": verdict.reason}

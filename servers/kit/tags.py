@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from django import template
-from django.forms import BoundField, CheckboxInput, RadioSelect, Select, Textarea
+from django.forms import BoundField, CheckboxInput, RadioSelect, Select, Textarea, Widget
 from django.http import HttpRequest
 from django.template import Context
 from django.urls import NoReverseMatch, reverse
@@ -170,7 +170,11 @@ def field(bound: BoundField, help_text: str = "", unit: str = "") -> dict[str, A
     }
 
 
-_WIDGET_CLASSES = {CheckboxInput: "form-check-input", Select: "form-select", Textarea: "form-control mono"}
+_WIDGET_CLASSES: dict[type[Widget], str] = {
+    CheckboxInput: "form-check-input",
+    Select: "form-select",
+    Textarea: "form-control mono",
+}
 
 
 def _is_current(context: Context, section: str) -> bool:

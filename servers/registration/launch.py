@@ -110,8 +110,9 @@ def _split(transport: str, values: list[tuple[str, str, Secret | str]]) -> Launc
         if kind == used:
             given[name], put_in = _resolved(name, value)
             secrets += put_in
-    split = {"environment": given} if used == ValueKind.ENVIRONMENT else {"headers": given}
-    return LaunchValues(**split, secrets=tuple(secrets))
+    if used == ValueKind.ENVIRONMENT:
+        return LaunchValues(environment=given, secrets=tuple(secrets))
+    return LaunchValues(headers=given, secrets=tuple(secrets))
 
 
 def _resolved(name: str, value: Secret | str) -> tuple[Secret | str, list[Secret]]:
@@ -134,7 +135,7 @@ def _uses(server: Server, identity: Identity | None) -> list[CredentialUse]:
 
 
 def _uses_of_draft(vault: Vault) -> list[CredentialUse]:
-    rows = CredentialUse.objects.select_related("credential").filter(identity_id=vault.identity)
+    rows = CredentialUse.objects.select_related("credential").filter(identity_id=vault.identity or 0)
     chosen = Credential.objects.filter(uid__in=vault.chosen)
     if len(chosen) < len(vault.chosen):
         raise NotLaunchable("credential_needed", "A credential selected for this test has been deleted.")
@@ -145,8 +146,12 @@ def _with_credentials(
     values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse]
 ) -> LaunchValues:
     environment, headers = dict(values.environment), dict(values.headers)
-    certificate, account, secrets, used, for_tokens = None, None, list(values.secrets), [], []
+    certificate: Certificate | None = None
+    account: Parts | None = None
     account_row = (0, 0)
+    secrets = list(values.secrets)
+    used: list[int] = []
+    for_tokens: list[int] = []
     for use in uses:
         parts = _parts(source, use)
         secrets += (value for name, value in parts.secrets.items() if name != "ca" and value)

@@ -45,7 +45,7 @@ def file_of(item: Any, stem: str) -> File | None:
         return None
     inner = item.get("resource") if item.get("type") == "resource" else item
     data = bytes_of(inner)
-    if data is None:
+    if data is None or not isinstance(inner, dict):
         return None
     mime = mime_of(inner)
     textual = not isinstance(inner.get("blob"), str) and not isinstance(inner.get("data"), str)

@@ -44,7 +44,7 @@ def _version(sql: str, values: Sequence[Any]) -> int | None:
 
 # --- what a card shows -----------------------------------------------------------------------------------------------
 _SHOWN_CALL = Columns(Call, "one")
-_RELATED = {
+_RELATED: dict[str, Columns[Any]] = {
     "server": Columns(Server, "server", ("id", "uid", "name", "slug")),
     "session": Columns(McpSession, "session", ("id", "owner_id", "revision")),
     "result": Columns(Payload, "result"),

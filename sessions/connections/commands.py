@@ -195,8 +195,8 @@ def _next_owner(session: McpSession, departing: UUID | None) -> Worker | None:
     free = McpSession.objects.filter(lifecycle.IN_SERVICE, desired=Desired.OPEN, paused=False, owner=None)
     before = free.filter(server__worker_label=label, pk__lt=session.pk)[:_MOST_BEFORE].count()
     for _ in range(before):
-        load, *rest = loads[0]
-        heapq.heapreplace(loads, (load + 1, *rest))
+        load, count, pk = loads[0]
+        heapq.heapreplace(loads, (load + 1, count, pk))
     return workers[loads[0][-1]]
 
 

@@ -87,8 +87,7 @@ def process_page(session: McpSession | None) -> ProcessPage | None:
 
 def _stderr(session: McpSession) -> list[LogLine]:
     """The newest STDERR_LINES lines, oldest first."""
-    own = session.identity_id if session.identity.kind == IdentityKind.PERSONAL else None
-    lines = LogLine.objects.filter(server_id=session.server_id, identity_id=own, source=LogSource.STDERR).order_by(
-        "-seq"
-    )
+    own = session.identity if session.identity.kind == IdentityKind.PERSONAL else None
+    lines = LogLine.objects.filter(server_id=session.server_id, source=LogSource.STDERR).order_by("-seq")
+    lines = lines.filter(identity=None) if own is None else lines.filter(identity=own)
     return list(lines[:STDERR_LINES])[::-1]

@@ -10,6 +10,7 @@ from django.db import connection
 from sessions.models import ConnectionEvent, McpSession
 
 _SESSION = McpSession._meta
+_COLUMNS = {column.name: column for column in _SESSION.concrete_fields}
 
 
 class Term(str):
@@ -58,12 +59,12 @@ def newest_lines(session_id: int) -> list[Line]:
 
 
 def _prepared(name: str, value: Any) -> Any:
-    return _SESSION.get_field(name).get_db_prep_save(value, connection)
+    return _COLUMNS[name].get_db_prep_save(value, connection)
 
 
 @lru_cache(256)
 def _update(fields: tuple[tuple[str, str], ...], states: int) -> str:
-    terms = [f'"{_SESSION.get_field(name).column}" = {term}' for name, term in fields]
+    terms = [f'"{_COLUMNS[name].column}" = {term}' for name, term in fields]
     among = f" AND state IN ({', '.join(['%s'] * states)})" if states else ""
     return (
         f"UPDATE {_SESSION.db_table} SET {', '.join(terms)}, version = version + 1"  # noqa: S608  # see above

@@ -44,7 +44,7 @@ def remove_deleted() -> None:
             draft = _uid(path.name.removeprefix("draft-"))
             server = _uid(path.name)
             deleted = server and AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE, server_uid=server)
-            if deleted and deleted.exists():
+            if server and deleted and deleted.exists():
                 remove_if_deleted(server)
             elif server is None and draft and not ServerDraft.objects.filter(uid=draft).exists():
                 _remove(path)

@@ -107,7 +107,7 @@ async def merge(db: Database, paths: list[Path]) -> None:
     """Write the outcomes of the calls. If a call already has a final state, the result is kept as a late one."""
     for path in paths:
         try:
-            ends = await asyncio.to_thread(lambda path=path: list(_read(path)))
+            ends = await asyncio.to_thread(list, _read(path))
             for kept in ends:
                 await db.write(partial(_finish, kept), list)
             await asyncio.to_thread(path.unlink, missing_ok=True)

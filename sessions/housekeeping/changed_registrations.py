@@ -39,7 +39,7 @@ def registration_changed(
     server = Server.objects.filter(uid=server_uid).first()
     whose = {} if identity_id is None else {"identity_id": identity_id}
     if server is not None:
-        for identity in Identity.objects.filter(pk=identity_id):
+        for identity in Identity.objects.filter(pk=identity_id or 0):
             commands.session_of(identity, server)  # the first credential of an identity creates the session's row
         if reconnect:
             McpSession.objects.filter(server=server, **whose).update(remembered={})
@@ -148,9 +148,8 @@ def before_delete(server: Server) -> None:
 
 def _leave(calls: QuerySet[Call], sessions: QuerySet[McpSession], server_uid: UUID | None) -> None:
     waiting = list(calls.filter(state=CallState.REQUESTED).values_list("uid", flat=True))
-    running = list(
-        calls.filter(state=CallState.SENT).exclude(worker_uid=None).values_list("uid", "worker_uid", "epoch")
-    )
+    sent = calls.filter(state=CallState.SENT).values_list("uid", "worker_uid", "epoch")
+    running = [(uid, worker_uid, epoch) for uid, worker_uid, epoch in sent if worker_uid is not None]
     held = list(sessions.exclude(owner=None).values_list("uid", "owner__uid", "epoch"))
     final_states.request_cancel([uid for uid, _, _ in running], SYSTEM.name)
     transaction.on_commit(partial(_after_delete, server_uid, waiting, running, held), robust=True)

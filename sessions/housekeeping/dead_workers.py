@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -135,13 +136,13 @@ def reap(dead: Iterable[Worker]) -> Reaped:
 def _without_worker(dead: list[UUID]) -> Q:
     """Rows of a dead worker, or of a worker whose own row is gone."""
     known = Worker.objects.filter(uid=OuterRef("worker_uid"))
-    return Q(worker_uid__in=dead) | ~Exists(known)
+    return Q(worker_uid__in=dead) | Q(~Exists(known))
 
 
 def _free(sessions: QuerySet[McpSession], words: str) -> None:
     """Raises the epoch at once, so that the old owner can write nothing even if it still runs."""
     for session in sessions.select_related("server", "owner"):
-        fields = {
+        fields: dict[str, Any] = {
             "owner": None,
             "epoch": F("epoch") + 1,
             "version": F("version") + 1,

@@ -132,7 +132,7 @@ def _owner(call: PendingCall | None) -> dict[str, Any]:
     """The caller owns the question until another person takes it."""
     if call is None:
         return {}
-    known = get_user_model()._default_manager.filter(pk=call.actor.id).exists()
+    known = get_user_model()._default_manager.filter(pk=call.actor.id or 0).exists()
     return {"owner_id": call.actor.id if known else None, "owner_name": call.actor.name[:150]}
 
 
@@ -216,7 +216,7 @@ def _end_all(questions: QuerySet[Question], state: QuestionState, detail: str) -
 # --------------------------------------------------------------------------------------------------------
 def notify(pk: int | None) -> None:
     """Notify the pages once the current transaction is committed."""
-    question = Question.objects.select_related("call", "server").filter(pk=pk).first()
+    question = Question.objects.select_related("call", "server").filter(pk=pk or 0).first()
     if question is not None:
         transaction.on_commit(lambda: _notify(question), robust=True)
 

@@ -52,7 +52,8 @@ def _frame(session: McpSession) -> Frame:
 def _own_frame(session: McpSession) -> Frame:
     page = reverse("servers:identity", args=[session.server.slug])
     text = encode(TopicKind.OWN_SIGN_INS, None, "sign_in", [_row(session, page, page)])
-    theirs = Audience(frozenset({session.identity.user_id} - {None}))
+    owner = session.identity.user_id
+    theirs = Audience(frozenset() if owner is None else frozenset({owner}))
     return Frame(text, None, str(session.uid), session.version, audience=theirs)
 
 

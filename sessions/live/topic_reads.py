@@ -1,6 +1,6 @@
 """How the hub reads each kind of topic: one read for all sockets, and one query for all waiting topics."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -25,6 +25,9 @@ FEED_CURSORS = 4
 _WHOLE_PAGES = frozenset({TopicKind.SESSIONS, TopicKind.OVERVIEW, TopicKind.JOBS, TopicKind.VERIFICATION})
 
 
+Read = Callable[[set[Dirty], SnapshotStream], Awaitable[list[Frame]]]
+
+
 class TopicReads:
     def __init__(self, reader: Reader, fell_behind: Callable[[Subscription], None]) -> None:
         self.reader, self._fell_behind = reader, fell_behind
@@ -36,7 +39,7 @@ class TopicReads:
     def stream(self, topic: Topic) -> Stream:
         if topic.feed:
             return self._feed(topic)
-        readers = {
+        readers: dict[TopicKind, Read] = {
             TopicKind.SERVERS: self._read_list,
             TopicKind.SERVER: partial(self._read_server, timezone.now()),
             TopicKind.DRAFT: self._read_draft,

@@ -128,7 +128,7 @@ def parse(name: str) -> Topic | None:
     uids = [_uid(text) for text in uid_text.split(".", 2)]
     if None in uids or len(uids) > (2 if kind in _OF_IDENTITIES else 1):
         return None
-    return Topic(kind, *uids)
+    return Topic(kind, uids[0], uids[1] if len(uids) > 1 else None)
 
 
 def _filtered(name: str) -> Topic | None:

@@ -164,7 +164,7 @@ def server_rows(user: access.User, servers: QuerySet[Server], criteria: Mapping[
     tools = Count(
         "definitions", filter=offered & Q(definitions__kind=DefinitionKind.TOOL, definitions__removed_at=None)
     )
-    found = with_session(servers.select_related("owner").annotate(tool_count=tools), user)[:_SEARCH_CAP]
+    found = with_session(servers.select_related("owner"), user).annotate(tool_count=tools)[:_SEARCH_CAP]
     return [ServerRow(server, session_of(server), server.tool_count) for server in found]
 
 

@@ -34,8 +34,9 @@ class ServerHeader:
     @property
     def topic(self) -> str:
         """What follows the kind in the names of its live topics (see topics.Topic)."""
-        own = self.server.seen_as and self.mcp_session
-        return f"{self.server.uid}.{self.mcp_session.identity.uid}" if own else str(self.server.uid)
+        if self.server.seen_as and self.mcp_session is not None:
+            return f"{self.server.uid}.{self.mcp_session.identity.uid}"
+        return str(self.server.uid)
 
 
 @dataclass(frozen=True)

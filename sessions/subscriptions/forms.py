@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -39,7 +39,7 @@ class BoardFilter(forms.Form):
 
     def __init__(self, data: Mapping[str, Any], servers: Sequence[tuple[str, str]]) -> None:
         super().__init__(data)
-        self.fields["server"].choices = [("", "All servers"), *servers]
+        cast("forms.ChoiceField", self.fields["server"]).choices = [("", "All servers"), *servers]
 
     def filters(self) -> Filters:
         self.is_valid()

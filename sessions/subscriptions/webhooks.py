@@ -112,11 +112,13 @@ def claim(pk: int) -> Claimed | None:
         return None
     row = WebhookDelivery.objects.select_related("subscription__server").get(pk=pk)
     if not row.subscription.webhook_url:
-        return _fail(row, "The webhook was removed.")
+        _fail(row, "The webhook was removed.")
+        return None
     try:
         secret = opened(row.subscription)
     except SealError as problem:
-        return _fail(row, str(problem))
+        _fail(row, str(problem))
+        return None
     return Claimed(row.pk, row.uid, row.attempts, row.subscription.webhook_url, body_of(row), secret)
 
 

@@ -4,12 +4,13 @@ import json
 from typing import Any
 from uuid import UUID
 
-from django.http import Http404, HttpRequest, JsonResponse
+from django.http import Http404, JsonResponse
 from django.views.decorators.http import require_safe
 
 from servers import access
 from servers.audit import payloads
 from servers.kit.visible import visible_text
+from servers.requests import Request
 from sessions.calls.placing import may_read
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call
@@ -21,7 +22,7 @@ VALUE_CHARS = 1_000
 
 
 @require_safe
-def values(request: HttpRequest, uid: UUID) -> JsonResponse:
+def values(request: Request, uid: UUID) -> JsonResponse:
     """`{"state", "final", "values": [{"value", "shown"}], "more"}`. No values while it runs or if it failed."""
     call = visible_call(request, uid)
     if call.method != COMPLETE:

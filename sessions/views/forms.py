@@ -98,8 +98,9 @@ class ToolForm:
             return ""
         session = McpSession.objects.filter(identity_id=self._identity).only("revision", "server_capabilities").first()
         revision = REVISIONS.get(session.revision) if session else None
-        offered = revision is not None and revision.core_tasks and session is not None
-        return support if offered and offer_of(session.server_capabilities, {}, revision).call else ""
+        if session is None or revision is None or not revision.core_tasks:
+            return ""
+        return support if offer_of(session.server_capabilities, {}, revision).call else ""
 
     @property
     def as_task(self) -> bool:

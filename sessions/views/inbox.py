@@ -142,7 +142,7 @@ def _action(request: HttpRequest) -> Action:
     word = request.POST.get("action")
     for action in get_args(Action):
         if word == action:
-            return action  # type: ignore[no-any-return]  # get_args() is untyped
+            return action
     raise Http404("Choose accept, decline or cancel.")
 
 

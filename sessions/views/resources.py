@@ -47,7 +47,9 @@ def page(request: HttpRequest, slug: str) -> HttpResponse:
     if chosen is not None:
         context |= _chosen_context(request, header, chosen, form)
     if chosen is not None and chosen.template is not None and access.may(request.user, "call_tool"):
-        context["suggests"] = prompts.suggests(header.mcp_session, chosen.template.kind, chosen.template.key)
+        context["suggests"] = prompts.suggests(
+            header.mcp_session, DefinitionKind(chosen.template.kind), chosen.template.key
+        )
     return render(request, "resources/page.html", context)
 
 

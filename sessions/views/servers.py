@@ -92,7 +92,7 @@ def list_context(
 ) -> dict[str, object]:
     """What a tab with a list shows above its entries: the search, whether the list is cut, why it is empty."""
     kinds = [kind for kind, _ in lists]
-    total = {kind: header.counts[kind] for kind in kinds}
+    total: dict[str, int] = {kind: header.counts[kind] for kind in kinds}
     return server_context(request, header, tab) | {
         "listing": listing(words_of(request.GET), total, *(rows for _, rows in lists)),
         "cuts": [cut for cut in server_page.cuts(header.mcp_session) if cut.kind in kinds],

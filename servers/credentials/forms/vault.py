@@ -1,7 +1,7 @@
 """Credentials of the vault that a new server may be given: chosen by name, never entered here."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 
@@ -17,7 +17,9 @@ class VaultForm(forms.Form):
     def __init__(self, data: Any = None, *, offers: Sequence[Any]) -> None:
         super().__init__(data)
         self.offers = offers
-        self.fields["credentials"].choices = [(offer.uid, offer.name) for offer in offers]
+        cast("forms.MultipleChoiceField", self.fields["credentials"]).choices = [
+            (offer.uid, offer.name) for offer in offers
+        ]
 
     @property
     def chosen(self) -> list[str]:

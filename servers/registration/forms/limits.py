@@ -35,6 +35,9 @@ class LimitsForm(forms.Form):
         super().__init__(data, prefix=PREFIX, initial=initial)
         self.fields.update({name: _field(limit) for name, limit in LIMITS.items()})
 
+    def clear_errors(self) -> None:
+        self._errors = forms.utils.ErrorDict()
+
     def groups(self) -> Iterator[tuple[str, list[tuple[Limit, forms.BoundField]]]]:
         """(title, [(limit, bound field)]) in the order of the page."""
         for title, limits in groupby(LIMITS.values(), lambda limit: limit.group):

@@ -1,6 +1,6 @@
 """The rows of roots: folders that the server may ask for."""
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.forms.formsets import formset_factory
@@ -66,4 +66,4 @@ _RootFormSet = formset_factory(
 
 def root_rows(data: Any, server: Server | None) -> BaseRootFormSet:
     """The formset, with the roots of `server` and a blank row."""
-    return _RootFormSet(data, prefix=PREFIX, initial=server.roots if server else [])
+    return cast("BaseRootFormSet", _RootFormSet(data, prefix=PREFIX, initial=server.roots if server else []))

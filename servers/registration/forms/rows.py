@@ -39,7 +39,8 @@ class RowFormSet(BaseFormSet):
 
     def clear_errors(self) -> None:
         """Rows that are still being written are not judged."""
-        self._errors, self._non_form_errors = [], self.error_class()
+        self._errors: list[Any] = []
+        self._non_form_errors = self.error_class()
         for form in self.forms:
             form._errors = forms.utils.ErrorDict()
 

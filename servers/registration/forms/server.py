@@ -1,7 +1,7 @@
 """The form of a server: registering, changing and testing one. It speaks to the domain in plain data only."""
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib.auth import get_user_model
@@ -118,7 +118,7 @@ class ServerForm(forms.Form):
         "total_timeout_seconds", "Total time-out", 1800, "Maximum duration, regardless of progress."
     )
     environment = _select("Environment", Environment.choices, Environment.DEVELOPMENT)
-    owner = forms.ModelChoiceField(
+    owner: "forms.ModelChoiceField[Any]" = forms.ModelChoiceField(
         label="Owner",
         queryset=None,
         required=False,
@@ -138,7 +138,7 @@ class ServerForm(forms.Form):
         self.adding_row = bool(row_prefix)
         data = with_another_row(data, row_prefix) if row_prefix else data
         super().__init__(data, initial=_initial(server, user) | (kwargs.pop("initial", None) or {}), **kwargs)
-        self.fields["owner"].queryset = _people(server)
+        cast("forms.ModelChoiceField[Any]", self.fields["owner"]).queryset = _people(server)
         self.values = values.value_rows(data, server, self._blank_kind())
         self.roots = roots.root_rows(data, server)
         self.limits = LimitsForm(data, server.limits if server else {})
@@ -157,13 +157,13 @@ class ServerForm(forms.Form):
 
     def transport_uses(self) -> list[tuple[str, str, str]]:
         """(value, name, when to use it) of each choice."""
-        return [(value, label, OF_TRANSPORT[value]) for value, label in self.fields["transport"].choices]
+        return [(value, label, OF_TRANSPORT[value]) for value, label in _choices(self.fields["transport"])]
 
     def era_uses(self) -> list[tuple[str, str, str]]:
-        return [(value, label, OF_ERA[value]) for value, label in self.fields["era"].choices]
+        return [(value, label, OF_ERA[value]) for value, label in _choices(self.fields["era"])]
 
     def _clear_errors(self) -> None:
-        self.limits._errors = forms.utils.ErrorDict()
+        self.limits.clear_errors()
         self.values.clear_errors()
         self.roots.clear_errors()
 
@@ -199,7 +199,7 @@ class ServerForm(forms.Form):
     def clean_slug(self) -> str:
         slug = str(self.cleaned_data["slug"]).lower()
         validators.validate_slug(slug)
-        others = Server.objects.filter(slug=slug).exclude(pk=self.server.pk if self.server else None)
+        others = Server.objects.filter(slug=slug).exclude(pk=self.server.pk if self.server else 0)
         if slug and others.exists():
             raise ValidationError("This short name is already in use. Choose another one.", code="unique")
         return slug
@@ -309,6 +309,10 @@ def _initial(server: Server | None, user: Any) -> dict[str, Any]:
         "arguments": "\n".join(server.arguments),
         "version": server.version,
     }
+
+
+def _choices(field: forms.Field) -> Any:
+    return cast("forms.ChoiceField", field).choices
 
 
 def _people(server: Server | None) -> Any:

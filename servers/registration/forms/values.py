@@ -1,7 +1,7 @@
 """The rows of headers and variables. A stored secret is never shown: an empty field keeps it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.forms.formsets import formset_factory
@@ -121,7 +121,7 @@ class ValueForm(RowForm):
 class BaseValueFormSet(RowFormSet):
     blank_kind: ValueKind = ValueKind.HEADER
 
-    def add_fields(self, form: forms.Form, index: int | None) -> None:
+    def add_fields(self, form: Any, index: int | None) -> None:
         """A blank row is secret unless said otherwise: the harmless mistake."""
         super().add_fields(form, index)
         if index is None or index >= self.initial_form_count():
@@ -166,12 +166,13 @@ _ValueFormSet = formset_factory(
 def value_rows(data: Any, server: Server | None, kind: ValueKind) -> BaseValueFormSet:
     """The formset, with the rows of `server` and a blank one of `kind`."""
     stored = list(server.values.all()) if server else []
-    rows = _ValueFormSet(
+    made = _ValueFormSet(
         data,
         prefix=PREFIX,
         initial=[_initial(row) for row in stored],
         form_kwargs={"stored": {stored_key(row.kind, row.name): row for row in stored}},
     )
+    rows = cast("BaseValueFormSet", made)
     rows.blank_kind = kind
     return rows
 

@@ -1,7 +1,7 @@
 """The forms of an import: the text of a configuration, what is decided about each server in it; and of an export."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -57,7 +57,7 @@ class ImportForm(forms.Form):
     def as_asked(self) -> "ImportForm":
         """The form as it goes back to the page: with its errors and without the text."""
         if self.is_bound:
-            self.data = {}  # type: ignore[assignment]  # any mapping will do; the errors are found already
+            self.data = {}  # any mapping will do; the errors are found already
         return self
 
 
@@ -118,4 +118,4 @@ class ExportForm(forms.Form):
 
     def __init__(self, data: Any = None, *, servers: Any) -> None:
         super().__init__(data, initial={"servers": [server.slug for server in servers]})
-        self.fields["servers"].queryset = servers
+        cast("forms.ModelMultipleChoiceField[Any]", self.fields["servers"]).queryset = servers

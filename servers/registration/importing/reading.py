@@ -191,8 +191,8 @@ def _pair(item: Any) -> tuple[str, Any] | None:
         return name.strip(), value
     if not isinstance(item, dict):
         return None
-    name = next((item[key] for key in ("name", "key") if isinstance(item.get(key), str)), None)
-    return None if name is None else (name, item.get("value", ""))
+    named = next((item[key] for key in ("name", "key") if isinstance(item.get(key), str)), None)
+    return None if named is None else (named, item.get("value", ""))
 
 
 def folded(name: str) -> str:

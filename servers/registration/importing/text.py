@@ -87,7 +87,8 @@ def parts(text: str) -> Iterator[Part]:
 def _blocks(text: str) -> list[str]:
     """The code blocks of Markdown that are no commands."""
     found: list[str] = []
-    fence, lines, keep = "", [], False
+    lines: list[str] = []
+    fence, keep = "", False
     for line in text.splitlines():
         mark = _FENCE.match(line)
         if not fence and mark:
@@ -133,14 +134,15 @@ def _is_prose(text: str) -> bool:
 # --- JSON --------------------------------------------------------------------------------------------------------------
 def _json(text: str, quick: int) -> list[Part]:
     """The object, or those that stand one after the other."""
-    decoder = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_no_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=lambda pairs: _pairs(list(pairs)), parse_constant=_no_constant)
     try:
         return [Part(decoder.decode(text))]
     except json.JSONDecodeError:
         pass
     except ValueError:
         raise ValidationError("Invalid JSON: it contains a number that cannot be read.", code="json") from None
-    plain, found, at = without_comments(text), [], 0
+    found: list[Any] = []
+    plain, at = without_comments(text), 0
     try:
         while len(found) < MAX_BLOCKS and (start := _NEXT.match(plain, at)) is not None:
             value, at = decoder.raw_decode(plain, start.end())
@@ -182,7 +184,7 @@ def _json5(text: str, strict: json.JSONDecodeError, quick: int) -> Any:
     if len(text) > quick:
         raise ValidationError(f"Invalid JSON at {where}.", code="json")
     try:
-        return json5.loads(text, object_pairs_hook=_pairs, parse_constant=_no_constant)
+        return json5.loads(text, object_pairs_hook=lambda pairs: _pairs(list(pairs)), parse_constant=_no_constant)
     except ValueError as exc:
         if found := _POSITION.match(str(exc)):
             where = f"line {found[1]}, column {found[2]}"
