@@ -9,6 +9,6 @@ from ..core.tasks import TaskOptions, TaskState
 from .answers import Answer
 from .client import Client
 from .pump import OnProgress
-from .rounds import BeforeSend
+from .round_trips import BeforeSend
 
 __all__ = ["Answer", "Asked", "BeforeSend", "Client", "OnProgress", "Refused", "Root", "TaskOptions", "TaskState"]

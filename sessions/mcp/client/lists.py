@@ -1,6 +1,7 @@
 """Reads the lists of a server page by page, and caches answers where a modern server allows it."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -8,69 +9,84 @@ from typing import Any
 from ..core import jsonrpc, methods
 from ..core.caching import Hints, hints_of
 from ..core.capabilities import declares
-from ..core.errors import Fault, McpError, RpcError
+from ..core.errors import Fault, InvalidRequest, McpError, RpcError
 from ..core.events import ListKind
-from ..core.headers import BadAnnotation, mirrored_arguments
+from ..core.headers import BadAnnotation, Mirrored, mirrored_arguments
 from ..core.limits import Limits
 from ..core.pagination import Pages
 from ..core.results import Listing
 from ..core.versions import Era
 from .cache import Cache, Key, list_key
 from .pump import RequestSpec
-from .requesting import Requesting
+from .requester import Requester
 
 
-class Lists(Requesting):
+class Lists:
     """With `cached`, a list may come from the cache while its modern server allows that; the caller must not change
     it."""
 
-    #: made by the first call that may be answered from it
-    _cache: Cache | None = None
+    def __init__(self, requester: Requester, limits: Limits) -> None:
+        self._requester, self._session, self._pump = requester, requester.session, requester.pump
+        self._limits = limits
+        #: made by the first call that may be answered from it
+        self._cache: Cache | None = None
+        #: modern HTTP: the arguments of each tool that headers repeat
+        self._mirrored: dict[str, tuple[Mirrored, ...]] = {}
+        requester.on_failed.append(self._failed)
+        requester.on_renewed.append(self._renewed)
 
-    async def list_tools(self, *, cached: bool = False) -> Listing:
-        """On modern HTTP, tools with a wrong `x-mcp-header` are left out, each with a warning."""
-        listing = await self._list(ListKind.TOOLS, cached=cached)
-        return self._without_bad_headers(listing) if self._mirrors else listing
-
-    async def list_resources(self, *, cached: bool = False) -> Listing:
-        return await self._list(ListKind.RESOURCES, cached=cached)
-
-    async def list_resource_templates(self, *, cached: bool = False) -> Listing:
-        return await self._list(ListKind.RESOURCE_TEMPLATES, cached=cached)
-
-    async def list_prompts(self, *, cached: bool = False) -> Listing:
-        return await self._list(ListKind.PROMPTS, cached=cached)
-
-    async def _list(self, kind: ListKind, *, cached: bool) -> Listing:
-        """All pages; an empty list when the server did not declare the capability."""
-        await self._demand_open()
+    async def read(self, kind: ListKind, *, cached: bool = False) -> Listing:
+        """All pages; an empty list when the server did not declare the capability. On modern HTTP, tools with a wrong
+        `x-mcp-header` are left out, each with a warning."""
+        await self._requester.demand_open()
         key = list_key(kind)
-        kept = self._recall(key) if cached else None
-        if isinstance(kept, Listing):
-            return kept
-        seen = self._cache_changes
-        reading = await self._read(kind)
-        listing = reading.listing()
-        self._remember(key, listing, reading.fresh_until, seen)
-        return listing
+        kept = self.recall(key) if cached else None
+        if not isinstance(kept, Listing):
+            seen = self.cache_changes
+            reading = await self._read_pages(kind)
+            kept = reading.listing()
+            self._remember(key, kept, reading.fresh_until, seen)
+        return self._without_bad_headers(kept) if kind is ListKind.TOOLS and self._requester.mirrors else kept
 
-    async def _read(self, kind: ListKind) -> "_Reading":
+    # -- what headers repeat of a tool's arguments
+
+    async def mirrored_for(self, name: str, schema: Mapping[str, Any] | None) -> tuple[Mirrored, ...]:
+        """The arguments of this tool that headers repeat; without its input schema, the tools are listed for it.
+        InvalidRequest: the schema's annotations are wrong."""
+        if not self._requester.mirrors:
+            return ()
+        if schema is not None:
+            try:
+                return mirrored_arguments(schema)
+            except BadAnnotation as exc:
+                raise InvalidRequest(f"The tool cannot be called over HTTP: {exc}.") from exc
+        if name not in self._mirrored:
+            await self.read(ListKind.TOOLS)
+        return self._mirrored.get(name, ())
+
+    async def relearn_mirrored(self, spec: RequestSpec) -> None:
+        """After a header mismatch: list the tools again, and correct the call."""
+        if spec.method == methods.TOOLS_CALL and spec.params is not None:
+            await self.read(ListKind.TOOLS)
+            spec.mirrored = self._mirrored.get(spec.params["name"], ())
+
+    async def _read_pages(self, kind: ListKind) -> "_Reading":
         reading = _Reading(kind, self._limits, hinted=self._session.era is Era.MODERN)
         if not declares(self._session.server_capabilities, reading.pages.capability):
             return reading
         try:
-            async with asyncio.timeout(self._timeouts.total):
+            async with asyncio.timeout(self._requester.timeouts.total):
                 while not reading.pages.done:
                     await self._read_page(reading)
         except TimeoutError:
-            words = f"The list was not complete after {self._timeouts.total:g} s; its beginning was read."
+            words = f"The list was not complete after {self._requester.timeouts.total:g} s; its beginning was read."
             reading.pages.cut_short(Fault.TOTAL_DEADLINE, words)
         return reading
 
     async def _read_page(self, reading: "_Reading") -> None:
         pages = reading.pages
         try:
-            result = await self._request(pages.method, pages.params, self._timeouts.request)
+            result = await self._requester.request(pages.method, pages.params, self._requester.timeouts.request)
         except RpcError as exc:
             if exc.code == jsonrpc.METHOD_NOT_FOUND:
                 pages.refused(f"The server declares {pages.capability}, but does not know {pages.method}.")
@@ -92,7 +108,7 @@ class Lists(Requesting):
 
     # -- what may be used again
 
-    def _recall(self, key: Key) -> Any:
+    def recall(self, key: Key) -> Any:
         """The cached value of this key while it is fresh, else None. The first call turns caching on."""
         if self._cache is None:
             self._cache = Cache()
@@ -106,7 +122,7 @@ class Lists(Requesting):
         unchanged = self._cache.changes == seen
         self._cache.put(key, value, fresh_until if unchanged else -inf, asyncio.get_running_loop().time())
 
-    def _remember_result(self, key: Key, result: dict[str, Any], seen: int, *, whole: bool) -> None:
+    def remember_result(self, key: Key, result: dict[str, Any], seen: int, *, whole: bool) -> None:
         """The same, using the hints of one result; `whole`: the server asked no question in between."""
         if self._cache is not None:
             hinted = whole and self._session.era is Era.MODERN
@@ -114,17 +130,15 @@ class Lists(Requesting):
             self._remember(key, result, asyncio.get_running_loop().time() + ttl, seen)
 
     @property
-    def _cache_changes(self) -> int:
+    def cache_changes(self) -> int:
         return self._cache.changes if self._cache is not None else 0
 
     def _failed(self, spec: RequestSpec, error: McpError) -> None:
-        super()._failed(spec, error)
         outdated = isinstance(error, RpcError) and error.code in (jsonrpc.INVALID_PARAMS, jsonrpc.HEADER_MISMATCH)
         if self._cache is not None and outdated and spec.method == methods.TOOLS_CALL:
             self._cache.drop(list_key(ListKind.TOOLS))
 
     def _renewed(self) -> None:
-        super()._renewed()
         if self._cache is not None:
             self._cache.clear()
 

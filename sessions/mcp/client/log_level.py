@@ -9,36 +9,35 @@ import logging
 from ..core import methods
 from ..core.errors import InvalidRequest, McpError
 from ..core.versions import Era
-from .requesting import Requesting
+from .requester import Requester
 
 log = logging.getLogger(__name__)
 
 
-class LogLevel(Requesting):
-    #: what was asked for last
-    _log_level: str | None = None
-    _setting: "asyncio.Task[None] | None" = None
+class LogLevel:
+    def __init__(self, requester: Requester) -> None:
+        self._requester, self._session = requester, requester.session
+        #: what was asked for last
+        self._level: str | None = None
+        self._setting: asyncio.Task[None] | None = None
+        requester.on_renewed.append(self._renewed)
 
-    async def set_log_level(self, level: str | None) -> None:
-        """The lowest severity that the server should send, one of methods.LOG_LEVELS. None: no messages (modern), or
-        the server's own choice (legacy, where a level cannot be withdrawn). InvalidRequest (not_offered) when the
-        server has no log."""
+    async def set(self, level: str | None) -> None:
         if level is not None and level not in methods.LOG_LEVELS:
             raise InvalidRequest(f"A level is one of {', '.join(methods.LOG_LEVELS)}.")
-        await self._demand_offered("logging")
+        await self._requester.demand_offered("logging")
         await self._ask_level(level)
-        self._log_level = level
+        self._level = level
 
     async def _ask_level(self, level: str | None) -> None:
         if self._session.era is Era.MODERN:
             self._session.log_level = level
         elif level is not None:
-            await self._request(methods.SET_LEVEL, {"level": level}, self._timeouts.request)
+            await self._requester.request(methods.SET_LEVEL, {"level": level}, self._requester.timeouts.request)
 
     def _renewed(self) -> None:
-        super()._renewed()
-        if self._log_level is not None:
-            self._setting = asyncio.create_task(self._set_again(self._log_level), name="mcp log level")
+        if self._level is not None:
+            self._setting = asyncio.create_task(self._set_again(self._level), name="mcp log level")
 
     async def _set_again(self, level: str) -> None:
         try:
@@ -46,7 +45,6 @@ class LogLevel(Requesting):
         except McpError as exc:
             log.warning("the log level was not set again after the session was renewed: %s", exc)
 
-    def _over(self) -> None:
-        super()._over()
+    def stop(self) -> None:
         if self._setting is not None:
             self._setting.cancel()

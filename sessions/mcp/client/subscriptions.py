@@ -18,56 +18,49 @@ from ..core.tasks import declares_extension
 from ..core.versions import Era
 from .listening import Listening
 from .pump import Pump
-from .requesting import Requesting
+from .requester import Requester
 
 #: subscribe requests in flight at a time
 _AT_A_TIME: Final = 8
 
 
-class Subscriptions(Requesting):
-    #: made by the first `follow`: most sessions follow nothing
-    _following: "_Following | None" = None
+class Subscriptions:
+    def __init__(self, requester: Requester) -> None:
+        self._requester, self._session, self._pump = requester, requester.session, requester.pump
+        #: made by the first `follow`: most sessions follow nothing
+        self._following: _Following | None = None
+        requester.on_renewed.append(self._renewed)
 
     async def follow(
         self, resources: Collection[str] = (), lists: Collection[ListKind] = (), tasks: Collection[str] = ()
     ) -> Honoured:
-        """Follow these from now on, instead of the previous set. Returns what the server agreed to; what it does not
-        offer is not requested. McpError: the server could not be asked, and the previous set stays in force.
-
-        Changes arrive as the events ListChanged and ResourceUpdated (for a task see `call_tool`). When the server stops
-        sending them, the client asks again by itself: FollowingLost, then Following."""
-        await self._demand_open()
+        await self._requester.demand_open()
         if self._following is None:
             self._following = self._new_following()
             self._pump.listeners.append(self._following.on_event)
             self._pump.on_feed = self._following.feed_changed
         desired = Filter(frozenset(resources), frozenset(lists), frozenset(tasks))
         try:
-            async with asyncio.timeout(self._timeouts.total):
+            async with asyncio.timeout(self._requester.timeouts.total):
                 return await self._following.follow(desired)
         except TimeoutError:
-            words = f"The server did not take all subscriptions within {self._timeouts.total:g} s."
+            words = f"The server did not take all subscriptions within {self._requester.timeouts.total:g} s."
             raise TransportError(Fault.TOTAL_DEADLINE, words, may_have_run=True) from None
-
-    @property
-    def late_notifications(self) -> int:
-        """The number of notifications ignored because their subscription is not, or no longer, ours."""
-        return self._session.listens.foreign
 
     def _new_following(self) -> "_Following":
         async def request(method: str, params: dict[str, Any]) -> dict[str, Any]:
-            return await self._request(method, params, self._timeouts.request)
+            return await self._requester.request(method, params, self._requester.timeouts.request)
 
-        listening = Listening(self._pump, self._session.listens, self._checked, self._timeouts.request)
+        listening = Listening(
+            self._pump, self._session.listens, self._requester.exchange, self._requester.timeouts.request
+        )
         return _Following(self._session, self._pump, _Subscribed(request), listening)
 
     def _renewed(self) -> None:
-        super()._renewed()
         if self._following is not None:
             self._following.restore()
 
-    def _over(self) -> None:
-        super()._over()
+    def stop(self) -> None:
         if self._following is not None:
             self._following.stop()
 

@@ -11,12 +11,17 @@ from ..core import tasks as protocol
 from ..core.errors import Fault, InvalidRequest, McpError, TransportError
 from ..core.events import Event, ListChanged, ListKind, Progress, StateChanged
 from ..core.jsonrpc import RequestId
+from ..core.limits import Limits
 from ..core.pagination import Pages
 from ..core.results import ToolResult
+from ..core.rounds import question
 from ..core.tasks import Support, TaskListing, TaskOptions, TasksOffer, TaskState
 from ..core.versions import Era
+from .answering import Answering
+from .collecting import Collecting
 from .lists import Lists
 from .pump import OnProgress, RequestSpec
+from .requester import Requester
 from .task_run import TaskRun
 
 log = logging.getLogger(__name__)
@@ -26,13 +31,18 @@ _WE_GAVE_UP: Final = frozenset({Fault.INPUT_REFUSED, Fault.INPUT_NOT_OFFERED, Fa
 _CANCEL_SECONDS = 5.0
 
 
-class Tasks(Lists):
-    #: `execution.taskSupport` of each tool; None: not known, or no longer known
-    _supports: dict[str, Support] | None = None
-    _cancelling: "frozenset[asyncio.Task[None]]" = frozenset()
+class Tasks:
+    def __init__(
+        self, requester: Requester, lists: Lists, answering: Answering, collecting: Collecting, limits: Limits
+    ) -> None:
+        self._requester, self._session, self._pump = requester, requester.session, requester.pump
+        self._lists, self._answering, self._collecting, self._limits = lists, answering, collecting, limits
+        #: `execution.taskSupport` of each tool; None: not known, or no longer known
+        self._supports: dict[str, Support] | None = None
+        self._cancelling: set[asyncio.Task[None]] = set()  # the loop alone would not keep them alive
 
     @property
-    def tasks_offer(self) -> TasksOffer:
+    def offer(self) -> TasksOffer:
         """Which task features this session can use."""
         revision = self._session.revision
         if revision is None:
@@ -41,7 +51,7 @@ class Tasks(Lists):
 
     # -- for people
 
-    async def resume_task(
+    async def resume(
         self,
         task_id: str,
         *,
@@ -49,30 +59,28 @@ class Tasks(Lists):
         total_timeout: float | None = None,
         tag: Any = None,
     ) -> ToolResult:
-        """Follow a task of one of our earlier sessions. RemoteError (task_lost) when the server forgot it."""
-        await self._demand_tasks("call")
-        ends = asyncio.get_running_loop().time() + (total_timeout or self._timeouts.total)
+        await self._demand("call")
+        ends = asyncio.get_running_loop().time() + (total_timeout or self._requester.timeouts.total)
         result = await self._followed(task_id, None, options or TaskOptions(), ends, tag)
         return ToolResult(result, task_id)
 
-    async def get_task(self, task_id: str) -> TaskState:
-        await self._demand_tasks("call")
-        result = await self._request(methods.TASKS_GET, {"taskId": task_id}, self._timeouts.request)
+    async def get(self, task_id: str) -> TaskState:
+        await self._demand("call")
+        result = await self._requester.request(methods.TASKS_GET, {"taskId": task_id}, self._requester.timeouts.request)
         return protocol.state_of(result, self._session.era)
 
-    async def cancel_task(self, task_id: str) -> TaskState | None:
-        """Legacy: the cancelled task; RpcError -32602 when it was over already. Modern: None, and the server may
-        still finish it."""
-        await self._demand_tasks("cancel")
-        result = await self._request(methods.TASKS_CANCEL, {"taskId": task_id}, self._timeouts.request)
+    async def cancel(self, task_id: str) -> TaskState | None:
+        await self._demand("cancel")
+        result = await self._requester.request(
+            methods.TASKS_CANCEL, {"taskId": task_id}, self._requester.timeouts.request
+        )
         return protocol.state_of(result, Era.LEGACY) if self._session.era is Era.LEGACY else None
 
-    async def list_tasks(self) -> TaskListing:
-        """All pages (2025-11-25 only; the extension has no list). Entries that are no tasks become warnings."""
-        await self._demand_tasks("list")
+    async def list_all(self) -> TaskListing:
+        await self._demand("list")
         pages = Pages(methods.TASKS, self._limits)
         while not pages.done:
-            pages.add(await self._request(pages.method, pages.params, self._timeouts.request))
+            pages.add(await self._requester.request(pages.method, pages.params, self._requester.timeouts.request))
         listing = pages.listing()
         items, warnings = [], list(listing.warnings)
         for entry in listing.items:
@@ -82,9 +90,9 @@ class Tasks(Lists):
                 warnings.append(exc.detail)
         return TaskListing(items, warnings, listing.limited_by)
 
-    async def _demand_tasks(self, feature: Literal["call", "list", "cancel"]) -> None:
-        await self._demand_open()
-        if getattr(self.tasks_offer, feature):
+    async def _demand(self, feature: Literal["call", "list", "cancel"]) -> None:
+        await self._requester.demand_open()
+        if getattr(self.offer, feature):
             return
         modern = self._session.era is Era.MODERN
         if modern and feature != "list" and not protocol.declares_extension(self._session.declared):
@@ -94,12 +102,12 @@ class Tasks(Lists):
 
     # -- for calls
 
-    async def _task_params(self, name: str, options: TaskOptions | None) -> dict[str, Any]:
+    async def params_for(self, name: str, options: TaskOptions | None) -> dict[str, Any]:
         """What a call adds to its parameters to become a task. Nothing where server or tool do not offer it; a tool
         that requires a task gets one even if the caller did not ask for it."""
         if "tasks" not in self._session.server_capabilities:  # most servers: a cheap check
             return {}
-        if self._session.era is Era.MODERN or not self.tasks_offer.call:
+        if self._session.era is Era.MODERN or not self.offer.call:
             return {}
         support = (options.support if options else None) or await self._support_of(name)
         if support == "forbidden" or (support == "optional" and (options is None or not options.ask)):
@@ -114,7 +122,7 @@ class Tasks(Lists):
         if self._supports is None:
             if self._forget_supports not in self._pump.listeners:
                 self._pump.listeners.append(self._forget_supports)
-            listing = await self.list_tools()
+            listing = await self._lists.read(ListKind.TOOLS)
             self._supports = {tool["name"]: protocol.support_of(tool) for tool in listing.items}
         return self._supports.get(name, "forbidden")
 
@@ -122,7 +130,7 @@ class Tasks(Lists):
         if type(event) is StateChanged or (type(event) is ListChanged and event.kind is ListKind.TOOLS):
             self._supports = None
 
-    async def _task_result(
+    async def result_of(
         self, ask: RequestSpec, identity: RequestId, result: dict[str, Any], options: TaskOptions | None, ends: float
     ) -> dict[str, Any]:
         """The final result of a call that the server made a task; `ends`: the loop time that bounds the wait."""
@@ -173,13 +181,20 @@ class Tasks(Lists):
         loop = asyncio.get_running_loop()
 
         async def request(method: str, params: dict[str, Any], seconds: float | None) -> dict[str, Any]:
-            return await self._request(method, params, seconds or max(ends - loop.time(), 0.001))
+            return await self._requester.request(method, params, seconds or max(ends - loop.time(), 0.001))
 
         async def answer(key: str, asked: dict[str, Any]) -> Mapping[str, Any]:
-            return await self._answer_for_task(key, asked, tag)
+            answers = await self._collecting.collect({key: question(asked)}, origin="task", tag=tag)
+            given: Mapping[str, Any] = answers[key]
+            return given
 
         return TaskRun(
-            task_id, self._session.era, options, request=request, answer=answer, seconds=self._timeouts.request
+            task_id,
+            self._session.era,
+            options,
+            request=request,
+            answer=answer,
+            seconds=self._requester.timeouts.request,
         )
 
     def _not_before_it_ran(self, error: McpError) -> McpError:
@@ -190,19 +205,16 @@ class Tasks(Lists):
 
     def _cancel_aside(self, task_id: str) -> bool:
         """Cancel the task at the server, without waiting. False: it cannot be sent, or is not offered."""
-        if self._pump.over is not None or not self.tasks_offer.cancel:
+        if self._pump.over is not None or not self.offer.cancel:
             return False
         task = asyncio.create_task(self._cancel_quietly(task_id), name="mcp task cancel")
-        self._cancelling |= {task}  # the loop alone would not keep it alive
-        task.add_done_callback(self._cancelled)
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
         return True
-
-    def _cancelled(self, task: "asyncio.Task[None]") -> None:
-        self._cancelling -= {task}
 
     async def _cancel_quietly(self, task_id: str) -> None:
         try:
-            await self._request(methods.TASKS_CANCEL, {"taskId": task_id}, _CANCEL_SECONDS)
+            await self._requester.request(methods.TASKS_CANCEL, {"taskId": task_id}, _CANCEL_SECONDS)
         except McpError as exc:
             log.debug("the server was not told to cancel a task: %s", exc)
 

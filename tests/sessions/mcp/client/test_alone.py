@@ -66,7 +66,7 @@ def test_a_call_is_sent_from_one_place() -> None:
         and node.func.id == "RequestSpec"
         and any(ast.unparse(argument).endswith("TOOLS_CALL") for argument in node.args)
     ]
-    assert asking == ["calls.py"]
+    assert asking == ["client.py"]
 
 
 def test_nothing_in_the_rings_imports_what_is_outside_of_them() -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 from ..core.errors import Fault, HttpError, LocalError, McpError, RpcError
 from ..core.jsonrpc import RequestId
-from ..core.rounds import InputRequired, ResultKind, visits
-from ..core.rounds import Rounds as Counter
+from ..core.limits import Limits
+from ..core.rounds import InputRequired, ResultKind, Rounds, visits
+from .collecting import Collecting
 from .pump import RequestSpec
-from .requesting import Requesting
+from .requester import Requester
 
 BeforeSend = Callable[[int, str], Awaitable[None]]
 
@@ -33,7 +34,7 @@ class Performed:
 
 
 @dataclass(slots=True)
-class _RoundTrips:
+class _Attempts:
     """The attempts of one call. `repaired` applies to one round, `visited` to the whole call; `begun`: the server asked
     back, so it has done something already, whatever comes next."""
 
@@ -55,27 +56,39 @@ class _RoundTrips:
             await before()
 
 
-class Rounds(Requesting):
-    async def _performed(self, spec: RequestSpec, before_send: BeforeSend | None = None) -> Performed:
+class RoundTrips:
+    """`relearn`: finds out again which arguments of a call headers repeat, and corrects it."""
+
+    def __init__(
+        self,
+        requester: Requester,
+        collecting: Collecting,
+        limits: Limits,
+        relearn: Callable[[RequestSpec], Awaitable[None]],
+    ) -> None:
+        self._requester, self._session = requester, requester.session
+        self._collecting, self._limits, self._relearn = collecting, limits, relearn
+
+    async def perform(self, spec: RequestSpec, before_send: BeforeSend | None = None) -> Performed:
         """Send until the result is no longer a question: at most `limits.rounds` rounds, all within `ask.total`."""
         ends = asyncio.get_running_loop().time() + spec.total
-        trips, counter, rounds = _RoundTrips(before_send), Counter(self._limits), 0
+        attempts, counter, rounds = _Attempts(before_send), Rounds(self._limits), 0
         spec_of_round = spec
         while True:
             try:
-                identity, result, kind = await self._sent(spec_of_round, trips, ends)
+                identity, result, kind = await self._sent(spec_of_round, attempts, ends)
             except McpError as exc:
-                if trips.begun and not exc.may_have_run:
+                if attempts.begun and not exc.may_have_run:
                     raise exc.again(may_have_run=True) from exc
                 raise
             if kind != "input_required":
-                return Performed(identity, result, kind, trips.attempt, rounds, ends)
+                return Performed(identity, result, kind, attempts.attempt, rounds, ends)
             rounds += 1
             async with _within(ends):
                 added = await self._round(counter.take(result), spec.tag)
             # From the original parameters: nothing of an earlier round may be included.
             spec_of_round = replace(spec, params=(spec.params or {}) | added, mirrored=spec_of_round.mirrored)
-            trips.reason, trips.repaired, trips.begun = "round", False, True
+            attempts.reason, attempts.repaired, attempts.begun = "round", False, True
 
     async def _round(self, required: InputRequired, tag: Any) -> dict[str, Any]:
         if required.pause:
@@ -83,50 +96,47 @@ class Rounds(Requesting):
         return required.params(await self._collecting.collect(required.questions, origin="round", tag=tag))
 
     async def _sent(
-        self, spec: RequestSpec, trips: _RoundTrips, ends: float
+        self, spec: RequestSpec, attempts: _Attempts, ends: float
     ) -> tuple[RequestId, dict[str, Any], ResultKind]:
         while True:
-            spec.before, spec.before_repeat = trips.next(), trips.repeat
-            generation = self._generation
-            if trips.attempt > 1:
-                spec.total = _left(ends, trips)
+            spec.before, spec.before_repeat = attempts.next(), attempts.repeat
+            generation = self._requester.generation
+            if attempts.attempt > 1:
+                spec.total = _left(ends, attempts)
             try:
-                return await self._checked(spec)
+                return await self._requester.exchange(spec)
             except (HttpError, RpcError) as exc:
-                reason = await self._remedied(exc, spec, trips, generation, ends)
+                reason = await self._remedied(exc, spec, attempts, generation, ends)
                 if not reason:
                     raise
-                trips.reason = reason
+                attempts.reason = reason
 
     async def _remedied(
-        self, error: HttpError | RpcError, spec: RequestSpec, trips: _RoundTrips, generation: int, ends: float
+        self, error: HttpError | RpcError, spec: RequestSpec, attempts: _Attempts, generation: int, ends: float
     ) -> str:
         """The repair after which the request may be sent again; empty: it may not."""
         revision = self._session.revision
-        if isinstance(error, RpcError) and revision is not None and not trips.visited:
+        if isinstance(error, RpcError) and revision is not None and not attempts.visited:
             requested = visits(error, revision, self._session.declared, self._limits)
             if requested:
-                trips.visited = trips.begun = True
+                attempts.visited = attempts.begun = True
                 async with _within(ends):
                     await self._collecting.visit(requested, spec.tag)
                 return "url_elicitation"
-        if trips.repaired:
+        if attempts.repaired:
             return ""
-        trips.repaired = True
-        reason = await self._repaired(error, generation)
+        attempts.repaired = True
+        reason = await self._requester.repair(error, generation)
         if reason == "header_mismatch":
             await self._relearn(spec)
         return reason
 
-    async def _relearn(self, spec: RequestSpec) -> None:
-        """Find out again which arguments the headers repeat."""
 
-
-def _left(ends: float, trips: _RoundTrips) -> float:
+def _left(ends: float, attempts: _Attempts) -> float:
     left = ends - asyncio.get_running_loop().time()
     if left <= 0:
         words = "The total time of the call ended before it could be sent again."
-        raise LocalError(Fault.TOTAL_DEADLINE, words, may_have_run=trips.begun)
+        raise LocalError(Fault.TOTAL_DEADLINE, words, may_have_run=attempts.begun)
     return left
 
 
