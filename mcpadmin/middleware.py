@@ -17,7 +17,7 @@ from django.http.response import HttpResponseBase
 
 from mcpadmin import health
 from servers.audit.record import current_request
-from servers.requests import Request
+from servers.requests import WebRequest
 
 log = structlog.get_logger("mcpadmin.request")
 
@@ -53,7 +53,7 @@ class RequestContextMiddleware(_SyncAndAsync):
     Health probes are answered here, before the check of the Host header: a load balancer asks by address.
     """
 
-    def __call__(self, request: Request) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+    def __call__(self, request: WebRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if self.is_async:
             return self._answer(request)
         if probe := health.PROBES.get(request.path):
@@ -61,7 +61,7 @@ class RequestContextMiddleware(_SyncAndAsync):
         with _context(request) as started:
             return _finish(request, self.get_response(request), started)
 
-    async def _answer(self, request: Request) -> HttpResponseBase:
+    async def _answer(self, request: WebRequest) -> HttpResponseBase:
         if probe := health.PROBES.get(request.path):
             return await probe(request)
         with _context(request) as started:
@@ -69,7 +69,7 @@ class RequestContextMiddleware(_SyncAndAsync):
 
 
 @contextmanager
-def _context(request: Request) -> Iterator[float]:
+def _context(request: WebRequest) -> Iterator[float]:
     """Yields when the request began. Within it, logs and audit events know the request without being handed it."""
     request.request_id = request_id(request)
     request.client_ip = client_ip(request)
@@ -83,7 +83,7 @@ def _context(request: Request) -> Iterator[float]:
         current_request.reset(token)
 
 
-def _finish(request: Request, response: HttpResponseBase, started: float) -> HttpResponseBase:
+def _finish(request: WebRequest, response: HttpResponseBase, started: float) -> HttpResponseBase:
     response.headers["X-Request-ID"] = request.request_id
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
@@ -93,7 +93,7 @@ def _finish(request: Request, response: HttpResponseBase, started: float) -> Htt
     return response
 
 
-def _log(request: Request, response: HttpResponseBase, seconds: float) -> None:
+def _log(request: WebRequest, response: HttpResponseBase, seconds: float) -> None:
     user = getattr(request, "_cached_user", None)  # request.user would cost a query where nothing asked for it
     log.info(
         "request",
@@ -106,7 +106,7 @@ def _log(request: Request, response: HttpResponseBase, seconds: float) -> None:
     )
 
 
-def request_id(request: Request) -> str:
+def request_id(request: WebRequest) -> str:
     given = request.headers.get("X-Request-ID", "")
     return given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
 
@@ -118,23 +118,23 @@ class SecureCookieMiddleware(_SyncAndAsync):
     TLS in front: any hint of one counts, since a needless mark only costs the sign-in of a forged request.
     """
 
-    def __call__(self, request: Request) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+    def __call__(self, request: WebRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         if self.is_async:
             return self._answer(request)
         return _with_secure_cookies(request, self.get_response(request))
 
-    async def _answer(self, request: Request) -> HttpResponseBase:
+    async def _answer(self, request: WebRequest) -> HttpResponseBase:
         return _with_secure_cookies(request, await self.get_response(request))
 
 
-def _with_secure_cookies(request: Request, response: HttpResponseBase) -> HttpResponseBase:
+def _with_secure_cookies(request: WebRequest, response: HttpResponseBase) -> HttpResponseBase:
     if response.cookies and not plain_http(request):
         for cookie in response.cookies.values():
             cookie["secure"] = True
     return response
 
 
-def plain_http(request: Request) -> bool:
+def plain_http(request: WebRequest) -> bool:
     """Whether nothing says that the browser speaks TLS, and the host is one that is served without: loopback or ours."""
     if request.is_secure() or request.headers.get("Origin", "").lower().startswith("https:"):
         return False
@@ -147,7 +147,7 @@ def plain_http(request: Request) -> bool:
     return host in _LOOPBACK or (public.scheme == "http" and host == public.hostname)
 
 
-def client_ip(request: Request) -> str:
+def client_ip(request: WebRequest) -> str:
     """The address that the outermost of our own proxies saw; without proxies, the peer's.
 
     X-Forwarded-For grows to the right: entry -n was written by the n-th proxy from us, all left of it by strangers.

@@ -44,7 +44,7 @@ class AdministratorExists(Exception):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class SetupRefusal:
     status: int
     title: str
     text: str
@@ -54,11 +54,11 @@ class Refusal:
 
 _NEW_LINK = "Print a new one on the machine that runs mcpadmin, or start it again:"
 COMMAND = "python manage.py setup_link"
-USED = Refusal(410, "This link has been used", "An administrator exists already.", sign_in=True)
-EXPIRED = Refusal(410, "This link has expired", f"Set-up links work for 24 hours. {_NEW_LINK}", COMMAND)
-INVALID = Refusal(404, "This link is not valid", f"It was cut short or belongs elsewhere. {_NEW_LINK}", COMMAND)
-LIMITED = Refusal(429, "Too many attempts", "Wait ten minutes, then open the link again.")
-UNCOUNTED = Refusal(
+USED = SetupRefusal(410, "This link has been used", "An administrator exists already.", sign_in=True)
+EXPIRED = SetupRefusal(410, "This link has expired", f"Set-up links work for 24 hours. {_NEW_LINK}", COMMAND)
+INVALID = SetupRefusal(404, "This link is not valid", f"It was cut short or belongs elsewhere. {_NEW_LINK}", COMMAND)
+LIMITED = SetupRefusal(429, "Too many attempts", "Wait ten minutes, then open the link again.")
+UNCOUNTED = SetupRefusal(
     503, "Set-up has to wait", "Redis does not answer; open the link again once mcpadmin reports it ready."
 )
 
@@ -131,7 +131,7 @@ def _one_at_a_time() -> None:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_ID])
 
 
-def _refusal(request: HttpRequest, token: str) -> Refusal | None:
+def _refusal(request: HttpRequest, token: str) -> SetupRefusal | None:
     if limit := _limit(request):
         return limit
     try:
@@ -143,7 +143,7 @@ def _refusal(request: HttpRequest, token: str) -> Refusal | None:
     return USED if administrator_exists() else None
 
 
-def _limit(request: HttpRequest) -> Refusal | None:
+def _limit(request: HttpRequest) -> SetupRefusal | None:
     """Counts attempts by address. While Redis cannot count, no one gets in; signing in needs it too."""
     key = f"setup:{client_ip(request)}"
     try:
@@ -156,5 +156,5 @@ def _limit(request: HttpRequest) -> Refusal | None:
         return UNCOUNTED
 
 
-def _refuse(request: HttpRequest, refusal: Refusal) -> HttpResponse:
+def _refuse(request: HttpRequest, refusal: SetupRefusal) -> HttpResponse:
     return render(request, "mcpadmin/setup_refused.html", {"refusal": refusal}, status=refusal.status)

@@ -24,7 +24,7 @@ _MACHINE_ID = Path("/etc/machine-id")
 _CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 #: file systems whose inode numbers are made up at each mount
 _MADE_UP = ("fuse", "9p", "cifs", "smb", "virtiofs", "vboxsf", "prl_fs")
-Place = dict[str, Any]
+InstancePlace = dict[str, Any]
 
 
 def held() -> Instance | None:
@@ -64,7 +64,7 @@ def release(actor: Actor) -> list[Event]:
     return [_event(AuditAction.INSTANCE_RELEASE, actor, "released")]
 
 
-def reason(before: Place, here: Place) -> str:
+def reason(before: InstancePlace, here: InstancePlace) -> str:
     """What differs, in words for the page and the log."""
     if not before or not here:
         return "The database was copied or moved."
@@ -87,14 +87,14 @@ def _event(action: AuditAction, actor: Actor, words: str) -> Event:
 
 
 # --- places ------------------------------------------------------------------------------------------------------------
-def place() -> Place:
+def place() -> InstancePlace:
     """Where the database is; {} where that is unknown, and nothing is concluded from it."""
     if connection.vendor == "postgresql":
         return _cluster()
     return _file(Path(str(connection.settings_dict["NAME"])))
 
 
-def _cluster() -> Place:
+def _cluster() -> InstancePlace:
     try:
         with transaction.atomic(), connection.cursor() as cursor:  # a savepoint: the function may be forbidden
             cursor.execute(
@@ -107,7 +107,7 @@ def _cluster() -> Place:
     return {"kind": "postgresql", "system": system, "database": database}
 
 
-def _file(path: Path) -> Place:
+def _file(path: Path) -> InstancePlace:
     try:
         mark = "" if _file_system(path).startswith(_MADE_UP) else file_mark(path)
     except OSError:  # in memory
@@ -116,7 +116,7 @@ def _file(path: Path) -> Place:
     return {"kind": "sqlite", "file": mark, "machine": machine, "path": str(path)}
 
 
-def _same(before: Place, here: Place) -> bool:
+def _same(before: InstancePlace, here: InstancePlace) -> bool:
     if not before:
         return True  # it was unknown then
     if before.get("kind") != here.get("kind"):

@@ -42,7 +42,7 @@ class UnknownKey(SealError):
     pass
 
 
-class Source(Enum):
+class KeySource(Enum):
     FILE = "file"
     ENVIRONMENT = "environment"
     COMMAND = "command"
@@ -66,10 +66,10 @@ _cached: tuple[object, Keyring] | None = None
 _guard = threading.Lock()
 
 
-def source() -> Source:
+def source() -> KeySource:
     if settings.KEYRING_COMMAND:
-        return Source.COMMAND
-    return Source.ENVIRONMENT if settings.KEYRING else Source.FILE
+        return KeySource.COMMAND
+    return KeySource.ENVIRONMENT if settings.KEYRING else KeySource.FILE
 
 
 def load() -> Keyring:
@@ -85,9 +85,9 @@ def load() -> Keyring:
 def described() -> str:
     """A description of the key ring for messages; never its content."""
     words = {
-        Source.COMMAND: "from MCPADMIN_KEYRING_COMMAND",
-        Source.ENVIRONMENT: "in MCPADMIN_KEYRING",
-        Source.FILE: str(settings.KEYRING_FILE),
+        KeySource.COMMAND: "from MCPADMIN_KEYRING_COMMAND",
+        KeySource.ENVIRONMENT: "in MCPADMIN_KEYRING",
+        KeySource.FILE: str(settings.KEYRING_FILE),
     }
     return f"The key ring {words[source()]}"
 
@@ -95,9 +95,9 @@ def described() -> str:
 def _version() -> object:
     """A value that changes when the key ring may have changed."""
     kind = source()
-    if kind is Source.ENVIRONMENT:
+    if kind is KeySource.ENVIRONMENT:
         return kind, settings.KEYRING
-    if kind is Source.COMMAND:
+    if kind is KeySource.COMMAND:
         return kind, settings.KEYRING_COMMAND, time.monotonic() // COMMAND_SECONDS
     path = Path(settings.KEYRING_FILE)
     try:
@@ -109,9 +109,9 @@ def _version() -> object:
 
 def _text() -> str:
     kind = source()
-    if kind is Source.COMMAND:
+    if kind is KeySource.COMMAND:
         return _printed(settings.KEYRING_COMMAND)
-    return str(settings.KEYRING) if kind is Source.ENVIRONMENT else _read(Path(settings.KEYRING_FILE))
+    return str(settings.KEYRING) if kind is KeySource.ENVIRONMENT else _read(Path(settings.KEYRING_FILE))
 
 
 def _read(path: Path) -> str:

@@ -4,7 +4,7 @@ from django.http import HttpRequest
 from django_htmx.middleware import HtmxDetails
 
 
-class Request(HttpRequest):
+class WebRequest(HttpRequest):
     """What middleware adds: ours and that of django-htmx."""
 
     htmx: HtmxDetails

@@ -14,8 +14,8 @@ from redis.exceptions import RedisError
 from servers import keyring
 from servers.enums import JobKind
 from servers.jobs import requesting, running, work
-from servers.jobs.lifecycle import Outcome, counted
-from servers.keyring import Source
+from servers.jobs.lifecycle import JobOutcome, counted
+from servers.keyring import KeySource
 from servers.keyring_file import has_next_key
 from servers.registration.drafts import purge_drafts
 from sessions.host.log_store import trim_all
@@ -60,7 +60,7 @@ def _stop_jobs(**_signal: object) -> None:
     running.stop()
 
 
-def _housekeeping(progress: running.Progress) -> Outcome:
+def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     drafts = purge_drafts()
     progress(1, 3)
     logs = trim_all(partial(progress, 1, 3))
@@ -68,14 +68,14 @@ def _housekeeping(progress: running.Progress) -> Outcome:
     versions = retention.trim_all(partial(progress, 2, 3))
     found = {"draft": drafts, "log": logs, "version": versions}
     words = [counted(count, noun) for noun, count in found.items() if count]
-    return Outcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)
+    return JobOutcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)
 
 
-def _rotate_keys(progress: running.Progress) -> Outcome:
+def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
     """A new key in the key ring file of one machine would lock the other machines' workers out of all secrets."""
     machines = Worker.objects.living().values_list("machine", flat=True).distinct()
-    if keyring.source() is Source.FILE and len(machines) > 1 and not has_next_key(Path(settings.KEYRING_FILE)):
-        return Outcome(
+    if keyring.source() is KeySource.FILE and len(machines) > 1 and not has_next_key(Path(settings.KEYRING_FILE)):
+        return JobOutcome(
             False,
             "Workers run on several machines. Run manage.py rotate_keys --prepare, copy the key ring to each, and try again.",
         )

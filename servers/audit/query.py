@@ -141,7 +141,7 @@ def _uid(text: str) -> UUID | None:
 
 # --- pages -------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Page:
+class EventPage:
     """Newest first. `newer` is the value of ?after= for the page above, `older` of ?before= for the one below."""
 
     events: list[AuditEvent]
@@ -155,7 +155,7 @@ class Page:
 
 def page(
     events: QuerySet[AuditEvent], filters: Filters | None = None, before: int | None = None, after: int | None = None
-) -> Page:
+) -> EventPage:
     """One page by key: no OFFSET and no COUNT, so the millionth page costs what the first does."""
     arms = (filters or Filters()).arms(events)
     if after is not None:
@@ -163,13 +163,13 @@ def page(
         shown = rows[:PAGE_SIZE][::-1]
         newer = shown[0].seq if len(rows) > PAGE_SIZE else None
         older = shown[-1].seq if shown and _any([arm.filter(seq__lte=after) for arm in arms]) else None
-        return Page(shown, newer, older)
+        return EventPage(shown, newer, older)
     bounded = arms if before is None else [arm.filter(seq__lt=before) for arm in arms]
     rows = _first(bounded, "-seq", PAGE_SIZE + 1)
     shown = rows[:PAGE_SIZE]
     moved = before is not None and shown
     newer = shown[0].seq if moved and _any([arm.filter(seq__gt=shown[0].seq) for arm in arms]) else None
-    return Page(shown, newer, shown[-1].seq if len(rows) > PAGE_SIZE else None)
+    return EventPage(shown, newer, shown[-1].seq if len(rows) > PAGE_SIZE else None)
 
 
 def _first(arms: list[QuerySet[AuditEvent]], order: str, count: int) -> list[AuditEvent]:

@@ -20,7 +20,7 @@ OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ChainVerdict:
     """`first_bad_seq` is where the chain does not hold any more; `reason` says it in words for a page."""
 
     ok: bool
@@ -52,7 +52,9 @@ class _Walk:
         self.seq, self.prev, self.checked = event.seq + 1, event.hash, self.checked + 1
 
 
-def verify(start: int = 1, end: int | None = None, on_progress: OnProgress = lambda checked, total: None) -> Verdict:
+def verify(
+    start: int = 1, end: int | None = None, on_progress: OnProgress = lambda checked, total: None
+) -> ChainVerdict:
     """Check the links from `start` to `end`, both included; without `end` to the head, which is checked too.
 
     `on_progress(checked, total)` is called outside of any transaction; what it raises ends the verification. `total` is as
@@ -62,7 +64,7 @@ def verify(start: int = 1, end: int | None = None, on_progress: OnProgress = lam
     try:
         walk = _Walk(start, _hash_before(start))
     except _Broken as broken:
-        return Verdict(False, 0, broken.seq, str(broken))
+        return ChainVerdict(False, 0, broken.seq, str(broken))
     try:
         for event in _events(start, end):
             walk.step(event)
@@ -73,8 +75,8 @@ def verify(start: int = 1, end: int | None = None, on_progress: OnProgress = lam
         elif walk.seq <= end:
             raise _missing(walk.seq, None)
     except _Broken as broken:
-        return Verdict(False, walk.checked, broken.seq, str(broken))
-    return Verdict(True, walk.checked)
+        return ChainVerdict(False, walk.checked, broken.seq, str(broken))
+    return ChainVerdict(True, walk.checked)
 
 
 def _count(start: int, end: int | None) -> int:

@@ -11,17 +11,17 @@ from servers.enums import AuditAction, TransportKind
 from servers.models import Credential, CredentialUse, Server
 from servers.validators import is_encrypted, is_loopback, origin
 
-Place = tuple[str, str, int]
-ANYWHERE: Place = ("", "", 0)
+Destination = tuple[str, str, int]
+ANYWHERE: Destination = ("", "", 0)
 NOT_ENCRYPTED = "Credentials are never sent over plain http, where anyone on the network path could read them. Use https, or ask an operator to allow this host and port with MCPADMIN_PLAIN_HTTP_HOSTS."
 
 
-def place_of(source: Server | Registration) -> Place:
+def place_of(source: Server | Registration) -> Destination:
     """What a credential of this server is bound to; nothing of the network for a local process."""
     return ANYWHERE if source.transport == TransportKind.STDIO else origin(source.url)
 
 
-def bound_to(credential: Credential) -> Place:
+def bound_to(credential: Credential) -> Destination:
     return credential.scheme, credential.host, credential.port
 
 
@@ -29,7 +29,7 @@ def belongs(credential: Credential, source: Server | Registration) -> bool:
     return bound_to(credential) == place_of(source)
 
 
-def in_words(place: Place) -> str:
+def in_words(place: Destination) -> str:
     scheme, host, port = place
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}" if host else "local processes"
 

@@ -17,7 +17,7 @@ SHOWN = 500
 
 
 @dataclass(frozen=True)
-class Health:
+class CredentialHealth:
     """`tone` as the kit's tags have it: ok, warn, bad or nothing."""
 
     word: str
@@ -27,7 +27,7 @@ class Health:
 
 
 @dataclass(frozen=True)
-class Row:
+class CredentialRow:
     """One line of the board. `credential` None: a secret header or variable of the one server in `servers`."""
 
     name: str
@@ -39,19 +39,19 @@ class Row:
     expires_at: datetime | None
     refreshed_at: datetime | None
     refresh_fault: str
-    health: Health
+    health: CredentialHealth
     credential: Credential | None = None
     servers: Sequence[Server] = field(default_factory=list)
     blanked: Sequence[Server] = field(default_factory=list)
 
 
-def board(visible: QuerySet[Server]) -> list[Row]:
+def board(visible: QuerySet[Server]) -> list[CredentialRow]:
     """Those that need attention first, then by name. Four queries."""
     rows = [*_credentials(visible), *_values(visible)]
     return sorted(rows, key=lambda row: (row.health.tone not in ("bad", "warn"), row.name.lower()))
 
 
-def row_of(credential: Credential, visible: QuerySet[Server]) -> Row:
+def row_of(credential: Credential, visible: QuerySet[Server]) -> CredentialRow:
     return _row(_with_uses(Credential.objects.filter(pk=credential.pk), visible).get())
 
 
@@ -69,7 +69,7 @@ def place_words(server: Server) -> str:
     return in_words(place_of(server))
 
 
-def _credentials(visible: QuerySet[Server]) -> list[Row]:
+def _credentials(visible: QuerySet[Server]) -> list[CredentialRow]:
     return [_row(credential) for credential in _with_uses(Credential.objects.select_related("owner"), visible)[:SHOWN]]
 
 
@@ -78,10 +78,10 @@ def _with_uses(rows: QuerySet[Credential], visible: QuerySet[Server]) -> Any:
     return rows.prefetch_related(Prefetch("uses", queryset=uses, to_attr="shown_uses"))
 
 
-def _row(credential: Any) -> Row:
+def _row(credential: Any) -> CredentialRow:
     servers = [use.identity.server for use in credential.shown_uses if use.blanked_at is None]
     blanked = [use.identity.server for use in credential.shown_uses if use.blanked_at is not None]
-    return Row(
+    return CredentialRow(
         name=credential.name,
         kind=CredentialKind(credential.kind).label,
         bound_to=in_words(bound_to(credential)),
@@ -98,14 +98,14 @@ def _row(credential: Any) -> Row:
     )
 
 
-def _values(visible: QuerySet[Server]) -> list[Row]:
+def _values(visible: QuerySet[Server]) -> list[CredentialRow]:
     rows = ServerValue.objects.filter(secret=True, server__in=visible).select_related("server")
     return [_value_row(row) for row in rows[:SHOWN]]
 
 
-def _value_row(row: ServerValue) -> Row:
-    missing = Health("Value needed", "warn", "alert-triangle", "Enter the value under the server's Settings.")
-    return Row(
+def _value_row(row: ServerValue) -> CredentialRow:
+    missing = CredentialHealth("Value needed", "warn", "alert-triangle", "Enter the value under the server's Settings.")
+    return CredentialRow(
         name=row.name,
         kind=row.get_kind_display(),
         bound_to=place_words(row.server),
@@ -120,22 +120,24 @@ def _value_row(row: ServerValue) -> Row:
     )
 
 
-_IN_USE = Health("In use", "ok", "circle-check")
+_IN_USE = CredentialHealth("In use", "ok", "circle-check")
 
 
-def _health(credential: Credential, servers: Sequence[Server], blanked: Sequence[Server]) -> Health:
+def _health(credential: Credential, servers: Sequence[Server], blanked: Sequence[Server]) -> CredentialHealth:
     now = timezone.now()
     kind = CredentialKind(credential.kind)
     refreshed = kind == CredentialKind.OAUTH or kind.fetches_tokens
     if credential.refresh_fault and kind.fetches_tokens:
-        return Health("No token", "bad", "alert-circle", credential.refresh_fault)
+        return CredentialHealth("No token", "bad", "alert-circle", credential.refresh_fault)
     if credential.refresh_fault:
-        return Health("Sign in again", "bad", "alert-circle", credential.refresh_fault)
+        return CredentialHealth("Sign in again", "bad", "alert-circle", credential.refresh_fault)
     if credential.expires_at is not None and not refreshed:
         if credential.expires_at <= now:
-            return Health("Expired", "bad", "clock-x")
+            return CredentialHealth("Expired", "bad", "clock-x")
         if credential.expires_at <= now + SOON:
-            return Health("Expires soon", "warn", "alert-triangle")
+            return CredentialHealth("Expires soon", "warn", "alert-triangle")
     if blanked:
-        return Health("Address changed", "warn", "alert-triangle", "A server that used it now has another address.")
-    return _IN_USE if servers else Health("Not used", "", "circle-dashed")
+        return CredentialHealth(
+            "Address changed", "warn", "alert-triangle", "A server that used it now has another address."
+        )
+    return _IN_USE if servers else CredentialHealth("Not used", "", "circle-dashed")

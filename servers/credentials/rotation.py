@@ -15,7 +15,7 @@ from django.db import transaction
 
 from servers import crypto, keyring
 from servers.crypto import SealedField, SealError, sealed_fields
-from servers.keyring import Source
+from servers.keyring import KeySource
 from servers.keyring_file import use_next_key
 
 BATCH = 100
@@ -27,7 +27,7 @@ _PASSES = 20
 
 
 @dataclass
-class Progress:
+class RotationProgress:
     """`broken`: rows that do not open, in words; they are left as they are and stop the removal of their key."""
 
     renewed: int = 0
@@ -46,14 +46,16 @@ def left() -> dict[str, int]:
 
 def begin() -> str | None:
     """A new key for a key ring in a file, unless a rotation is under way; None where the key ring is left unchanged."""
-    if keyring.source() is not Source.FILE or left():
+    if keyring.source() is not KeySource.FILE or left():
         return None
     return use_next_key(Path(settings.KEYRING_FILE))
 
 
-def rotate(on_progress: Callable[[int], None] = lambda renewed: None, settle: float = SETTLE_SECONDS) -> Progress:
+def rotate(
+    on_progress: Callable[[int], None] = lambda renewed: None, settle: float = SETTLE_SECONDS
+) -> RotationProgress:
     """Until nothing but broken rows stands under another key, also what was written while it ran."""
-    progress = Progress()
+    progress = RotationProgress()
     for _ in range(_PASSES):
         progress.broken = []
         for place in sealed_fields():
@@ -66,7 +68,7 @@ def rotate(on_progress: Callable[[int], None] = lambda renewed: None, settle: fl
     return progress
 
 
-def _renewed(place: SealedField, progress: Progress) -> Iterator[int]:
+def _renewed(place: SealedField, progress: RotationProgress) -> Iterator[int]:
     """How many rows of each batch came under the current key."""
     last = 0
     while batch := _batch(place, last):
@@ -82,7 +84,7 @@ def _batch(place: SealedField, after: int) -> list[dict[str, Any]]:
     return list(rows.values("pk", "uid", place.field, place.key_field)[:BATCH])
 
 
-def _renew(place: SealedField, row: dict[str, Any], progress: Progress) -> bool:
+def _renew(place: SealedField, row: dict[str, Any], progress: RotationProgress) -> bool:
     before, key_id = bytes(row[place.field]), row[place.key_field]
     try:
         sealed, new_id = crypto.resealed(before, key_id=key_id, table=place.table, uid=row["uid"], field=place.field)

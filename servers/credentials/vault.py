@@ -19,7 +19,7 @@ from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.configuration import Registration
 from servers.credentials import identities, kinds
-from servers.credentials.binding import ANYWHERE, Place, belongs, bound_to, in_words, place_of, require_encrypted
+from servers.credentials.binding import ANYWHERE, Destination, belongs, bound_to, in_words, place_of, require_encrypted
 from servers.credentials.kinds import Parts
 from servers.enums import AuditAction, CredentialKind, IdentityKind, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
@@ -224,7 +224,7 @@ def _require_shared(credential: Credential) -> None:
         )
 
 
-def _place(kind: CredentialKind, url: str) -> Place:
+def _place(kind: CredentialKind, url: str) -> Destination:
     if kind == CredentialKind.ENVIRONMENT:
         return ANYWHERE
     try:

@@ -39,7 +39,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Listing:
+class CheckedListing:
     """`checked`: key to (digest of the version before, compatibility); `differs`: the rows are not like this yet."""
 
     kind: DefinitionKind
@@ -48,7 +48,7 @@ class Listing:
     differs: bool = True
 
 
-def read_listing(identity: Identity, kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> Listing:
+def read_listing(identity: Identity, kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> CheckedListing:
     """Items without a key, or with one that came before, are left out."""
     found = _by_key(kind, items)
     rows = {row.key: row for row in identity.definitions.filter(kind=kind)}
@@ -58,7 +58,7 @@ def read_listing(identity: Identity, kind: DefinitionKind, items: Sequence[dict[
         for key, item in found.items()
         if key in rows and rows[key].digest != item.digest
     }
-    return Listing(kind, found, checked, _differs(found, rows))
+    return CheckedListing(kind, found, checked, _differs(found, rows))
 
 
 def compatibility_of(before: str, after: str, budget: Budget | None = None) -> Compatibility:

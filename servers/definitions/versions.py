@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 
-from servers.definitions.listing import Item, Listing, compatibility_of, digest_of, read_listing
+from servers.definitions.listing import CheckedListing, Item, compatibility_of, digest_of, read_listing
 from servers.enums import DefinitionChange, DefinitionKind, IdentityKind
 from servers.models import Definition, DefinitionVersion, Identity, Server
 from servers.schemas.compatibility import Compatibility
@@ -58,7 +58,7 @@ def store_listing(
     return store(identity, read_listing(identity, kind, items), now)
 
 
-def store(identity: Identity, listing: Listing, now: datetime) -> Counts:
+def store(identity: Identity, listing: CheckedListing, now: datetime) -> Counts:
     """Make the rows match what the server just listed to `identity`, in one transaction; idempotent.
 
     A removed definition keeps its row and versions, so that its history is complete when it is offered again.

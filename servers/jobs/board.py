@@ -21,7 +21,7 @@ _LOOKS = {
 
 
 @dataclass(frozen=True)
-class Row:
+class JobRow:
     job: BackgroundJob
 
     @property
@@ -56,13 +56,13 @@ class Row:
 class Verification:
     """The one that waits or runs, and how the newest ended."""
 
-    open: Row | None
-    last: Row | None
+    open: JobRow | None
+    last: JobRow | None
     mark: str
 
 
-def rows() -> list[Row]:
-    return [Row(job) for job in BackgroundJob.objects.all()]
+def rows() -> list[JobRow]:
+    return [JobRow(job) for job in BackgroundJob.objects.all()]
 
 
 def verification() -> Verification:
@@ -70,7 +70,7 @@ def verification() -> Verification:
     seen = mark(JobKind.VERIFICATION)
     waiting = open_job(JobKind.VERIFICATION)
     last = BackgroundJob.objects.filter(kind=JobKind.VERIFICATION).exclude(finished_at=None).first()
-    return Verification(Row(waiting) if waiting else None, Row(last) if last else None, seen)
+    return Verification(JobRow(waiting) if waiting else None, JobRow(last) if last else None, seen)
 
 
 def mark(kind: JobKind | None = None) -> str:

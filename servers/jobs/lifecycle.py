@@ -41,7 +41,7 @@ class Lost(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """`detail` is one sentence for a page, `result` what a program wants to know of it; neither holds a secret."""
 
     ok: bool
@@ -78,7 +78,7 @@ def heartbeat(job: BackgroundJob, **progress: Any) -> None:
         raise Lost
 
 
-def finish(job: BackgroundJob, outcome: Outcome) -> None:
+def finish(job: BackgroundJob, outcome: JobOutcome) -> None:
     """Raises Lost."""
     with audited(_requester(job)) as trail:
         ended = {"result": outcome.result, "detail": outcome.detail[:300], "finished_at": Now()}
@@ -100,7 +100,7 @@ def interrupt(job: BackgroundJob, why: str, **still: Any) -> None:
     """A retry follows, or after RETRIES of them the end. `still`: what must hold of the row."""
     if job.attempts > RETRIES:
         try:
-            finish(job, Outcome(False, f"{why} Given up after {job.attempts} attempts.", job.result))
+            finish(job, JobOutcome(False, f"{why} Given up after {job.attempts} attempts.", job.result))
         except Lost:
             return
     else:

@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError
 from servers.crypto import SealError
 from servers.enums import JobKind
 from servers.jobs import lifecycle
-from servers.jobs.lifecycle import Lost, Outcome
+from servers.jobs.lifecycle import JobOutcome, Lost
 from servers.models import BackgroundJob
 
 #: one write and one hint a second are enough for a page, and a row of its own for each batch would be too much
@@ -26,7 +26,7 @@ class Stopping(Exception):
     """The worker ends."""
 
 
-class Progress:
+class JobProgress:
     """Called by the work after each batch: `progress(done, total)`, `total` None while unknown. Raises Lost and Stopping."""
 
     def __init__(self, job: BackgroundJob) -> None:
@@ -53,7 +53,7 @@ class Progress:
         lifecycle.heartbeat(self.job, result=self.job.result)
 
 
-Work = Callable[[Progress], Outcome]
+Work = Callable[[JobProgress], JobOutcome]
 _work: dict[JobKind, Work] = {}
 _stopping = threading.Event()
 
@@ -83,14 +83,14 @@ def run(uid: str) -> None:
         lifecycle.interrupt(job, "The database did not answer.")
 
 
-def _outcome(job: BackgroundJob) -> Outcome:
+def _outcome(job: BackgroundJob) -> JobOutcome:
     try:
-        return _work[JobKind(job.kind)](Progress(job))
+        return _work[JobKind(job.kind)](JobProgress(job))
     except SealError as problem:
-        return Outcome(False, str(problem))
+        return JobOutcome(False, str(problem))
     except (Lost, Stopping, DatabaseError, InterfaceError):
         raise
     except Exception as problem:  # whatever the work raised, the page says that it failed and the log says why
         log.exception("jobs.failed", job=str(job.uid), kind=job.kind)
         words = "Something went wrong. The log of the worker has the reason."
-        return Outcome(False, words, {"error": type(problem).__name__})
+        return JobOutcome(False, words, {"error": type(problem).__name__})

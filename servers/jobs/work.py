@@ -8,29 +8,29 @@ from servers.audit.verify import verify
 from servers.credentials import rotation
 from servers.crypto import missing_keys
 from servers.enums import JobKind
-from servers.jobs.lifecycle import Outcome, counted
-from servers.jobs.running import Progress, does
+from servers.jobs.lifecycle import JobOutcome, counted
+from servers.jobs.running import JobProgress, does
 from servers.registration.drafts import purge_drafts
 
 
-def verify_log(progress: Progress) -> Outcome:
+def verify_log(progress: JobProgress) -> JobOutcome:
     verdict = verify(on_progress=progress)
     result: dict[str, Any] = {"ok": verdict.ok, "checked": verdict.checked}
     if verdict.ok:
-        return Outcome(True, f"All {counted(verdict.checked, 'event')} verified.", result)
+        return JobOutcome(True, f"All {counted(verdict.checked, 'event')} verified.", result)
     result |= {"first_bad_seq": verdict.first_bad_seq, "reason": verdict.reason}
-    return Outcome(False, f"Broken at event {verdict.first_bad_seq}. {verdict.reason}", result)
+    return JobOutcome(False, f"Broken at event {verdict.first_bad_seq}. {verdict.reason}", result)
 
 
-def rotate_keys(progress: Progress) -> Outcome:
+def rotate_keys(progress: JobProgress) -> JobOutcome:
     """As `manage.py rotate_keys` does it. Old keys stay in the key ring: older backups need them."""
     if missing := missing_keys():
-        return Outcome(False, f"The key ring lacks {', '.join(missing)}. Restore the ring first.")
+        return JobOutcome(False, f"The key ring lacks {', '.join(missing)}. Restore the ring first.")
     if progress.result.get("key") != keyring.load().current:
         try:
             rotation.begin()
         except OSError as problem:
-            return Outcome(False, f"The key ring file cannot be written ({problem.strerror}).")
+            return JobOutcome(False, f"The key ring file cannot be written ({problem.strerror}).")
         progress.keep(key=keyring.load().current)
     purge_drafts()
     total = sum(rotation.left().values())
@@ -39,11 +39,11 @@ def rotate_keys(progress: Progress) -> Outcome:
     result = {"key": current, "renewed": done.renewed}
     if rest := rotation.left():
         words = f"{counted(sum(rest.values()), 'value')} could not be encrypted again. Keep the old keys."
-        return Outcome(False, words, result | {"left": rest})
-    return Outcome(True, f"{counted(done.renewed, 'value')} encrypted with key {current}.", result)
+        return JobOutcome(False, words, result | {"left": rest})
+    return JobOutcome(True, f"{counted(done.renewed, 'value')} encrypted with key {current}.", result)
 
 
-def _report(progress: Progress, total: int, renewed: int) -> None:
+def _report(progress: JobProgress, total: int, renewed: int) -> None:
     progress(renewed, max(total, renewed))
 
 

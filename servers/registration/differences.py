@@ -23,7 +23,7 @@ _LABELS = {
 
 
 @dataclass(frozen=True)
-class Difference:
+class FieldDifference:
     """`current` is what another user saved, `yours` what was about to be saved; both safe to show on a page."""
 
     name: str
@@ -62,10 +62,10 @@ def owner_name(owner_id: int | None) -> str:
     return user.get_username() if user else f"user {owner_id}"
 
 
-def differences(stored: Server, given: Registration) -> list[Difference]:
+def differences(stored: Server, given: Registration) -> list[FieldDifference]:
     after = given.columns() | {"slug": given.slug or stored.slug}
     found = [
-        Difference(name, _label(name), _words(change["before"]), _words(change["after"]))
+        FieldDifference(name, _label(name), _words(change["before"]), _words(change["after"]))
         for name, change in changes(columns_of(stored), after).items()
     ]
     return found + _value_differences(stored, given)
@@ -89,7 +89,7 @@ def _root_in_words(root: Mapping[str, str]) -> str:
     return f"{root['uri']} ({root['name']})" if root.get("name") else root["uri"]
 
 
-def _value_differences(stored: Server, given: Registration) -> list[Difference]:
+def _value_differences(stored: Server, given: Registration) -> list[FieldDifference]:
     rows, found = stored_values(stored), []
     entered = {value.key: value for value in given.used_values()}
     for key in rows.keys() | entered.keys():
@@ -98,7 +98,7 @@ def _value_differences(stored: Server, given: Registration) -> list[Difference]:
         new = "—" if value is None else _entered(value)
         if old != new and not (value is not None and value.value is None and not value.needed and row is not None):
             name = row.name if row is not None else value.name if value is not None else key[1]
-            found.append(Difference(f"{key[0]} {key[1]}", name, old, new))
+            found.append(FieldDifference(f"{key[0]} {key[1]}", name, old, new))
     return sorted(found, key=lambda difference: difference.name)
 
 

@@ -25,7 +25,7 @@ from servers.enums import AuditAction, EraChoice, IdentityKind, TransportKind
 from servers.models import Credential, CredentialUse, Identity, Server
 from servers.registration.checking import check
 from servers.registration.command_rights import require_stdio_right
-from servers.registration.differences import Difference, changes, columns_of, differences, shown
+from servers.registration.differences import FieldDifference, changes, columns_of, differences, shown
 from servers.registration.needed_credentials import as_values, used_by
 from servers.registration.values import merged, require_reentered, write_values
 from servers.signals import server_changed
@@ -33,7 +33,7 @@ from servers.validators import RESERVED_SLUGS
 
 __all__ = [
     "Conflict",
-    "Dependents",
+    "DeletedRows",
     "Registration",
     "ValueInput",
     "archive",
@@ -61,14 +61,14 @@ _SLUG_TAKEN = "This short name is already in use. Choose another one."
 class Conflict(Exception):
     """`current` is what is stored now, `differences` where it differs from what was about to be saved."""
 
-    def __init__(self, current: Server, differences: list[Difference]) -> None:
+    def __init__(self, current: Server, differences: list[FieldDifference]) -> None:
         super().__init__(f"{current.name} was changed by someone else.")
         self.current = current
         self.differences = differences
 
 
 @dataclass(frozen=True)
-class Dependents:
+class DeletedRows:
     """What goes with a server. Calls and audit events stay, with its name."""
 
     definitions: int
@@ -175,8 +175,8 @@ def delete(actor: Actor, user: Any, server: Server) -> None:
         Server.objects.filter(pk=server.pk).delete()
 
 
-def dependents(server: Server) -> Dependents:
-    return Dependents(
+def dependents(server: Server) -> DeletedRows:
+    return DeletedRows(
         definitions=server.definitions.filter(removed_at=None).count(),
         credentials=server.values.filter(secret=True).count()
         + CredentialUse.objects.filter(identity__server=server).count(),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from servers.schemas.bounds import MAX_SCHEMA_BYTES, too_large
-from servers.schemas.checker_process import START_SECONDS, TRANSFER_SECONDS, Child, ChildGone, ChildSlow
+from servers.schemas.checker_process import START_SECONDS, TRANSFER_SECONDS, CheckerProcess, ChildGone, ChildSlow
 from servers.schemas.phrases import Violation, phrased
 from servers.schemas.plain import surely_valid
 from servers.schemas.shapes import Schema
@@ -29,7 +29,7 @@ MAX_WAITING = 64
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Validity:
     """`unable` carries its reason: then nothing is known, and a call needs a person's confirmation."""
 
     state: Literal["valid", "invalid", "unable"]
@@ -49,7 +49,7 @@ class Verdict:
         return found
 
 
-VALID = Verdict("valid")
+VALID = Validity("valid")
 _thread = threading.local()
 
 
@@ -67,8 +67,8 @@ def without_waiting() -> Iterator[None]:
         _thread.may_not_wait = False
 
 
-def unable(reason: str) -> Verdict:
-    return Verdict("unable", reason=reason)
+def unable(reason: str) -> Validity:
+    return Validity("unable", reason=reason)
 
 
 class Checker:
@@ -78,9 +78,9 @@ class Checker:
         self._seconds = seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="schema-checker")
         self._places = threading.BoundedSemaphore(MAX_WAITING)
-        self._child: Child | None = None
+        self._child: CheckerProcess | None = None
 
-    def check(self, schema: Schema, value: Json) -> Verdict:
+    def check(self, schema: Schema, value: Json) -> Validity:
         if surely_valid(schema, value):
             return VALID
         if getattr(_thread, "may_not_wait", False):
@@ -91,7 +91,7 @@ class Checker:
         except WaitedTooLong:
             return unable("The checker is too busy.")
 
-    async def acheck(self, schema: Schema, value: Json) -> Verdict:
+    async def acheck(self, schema: Schema, value: Json) -> Validity:
         if surely_valid(schema, value):
             return VALID
         future = self._submit(schema, value)
@@ -116,16 +116,16 @@ class Checker:
     def _patience(self) -> float:
         return START_SECONDS + 2 * TRANSFER_SECONDS
 
-    def _submit(self, schema: Schema, value: Json) -> "Future[Verdict]":
+    def _submit(self, schema: Schema, value: Json) -> "Future[Validity]":
         if not self._places.acquire(blocking=False):
-            refused: Future[Verdict] = Future()
+            refused: Future[Validity] = Future()
             refused.set_result(unable("The checker is too busy."))
             return refused
         future = self._thread.submit(self._check, schema, value)
         future.add_done_callback(lambda _: self._places.release())
         return future
 
-    def _check(self, schema: Schema, value: Json) -> Verdict:
+    def _check(self, schema: Schema, value: Json) -> Validity:
         if not isinstance(schema, dict | bool):
             return unable("The schema is not valid: it must be an object.")
         refusal = too_large(schema, value)
@@ -136,10 +136,10 @@ class Checker:
             return unable("The schema is too large.")
         return self._asked(text, value)
 
-    def _asked(self, schema_text: str, value: Json, again: bool = True) -> Verdict:
+    def _asked(self, schema_text: str, value: Json, again: bool = True) -> Validity:
         fresh = self._child is None
         try:
-            self._child = self._child or Child()
+            self._child = self._child or CheckerProcess()
             return _verdict(self._child.ask(schema_text, value, self._seconds))
         except ChildSlow:
             self._drop()
@@ -155,11 +155,11 @@ class Checker:
             child.close()
 
 
-def _verdict(answer: dict[str, Any]) -> Verdict:
+def _verdict(answer: dict[str, Any]) -> Validity:
     if "unable" in answer:
         return unable(str(answer["unable"]))
     violations = tuple(phrased(answer["violations"]))
-    return Verdict("invalid", violations) if violations else VALID
+    return Validity("invalid", violations) if violations else VALID
 
 
 _lock = threading.Lock()
@@ -175,11 +175,11 @@ def shared() -> Checker:
         return _shared
 
 
-def check(schema: Schema, value: Json) -> Verdict:
+def check(schema: Schema, value: Json) -> Validity:
     return shared().check(schema, value)
 
 
-async def acheck(schema: Schema, value: Json) -> Verdict:
+async def acheck(schema: Schema, value: Json) -> Validity:
     return await shared().acheck(schema, value)
 
 

@@ -28,7 +28,7 @@ class ChildSlow(Exception):
     """A deadline passed."""
 
 
-class Child:
+class CheckerProcess:
     """Starts the process; `ask` may be called until `close`, and not again after it raised."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ from servers.schemas.labels import hints, snippet
 from servers.schemas.match import fits
 from servers.schemas.merge import Flat
 from servers.schemas.nodes import AbsentNode, ArrayNode, JsonNode, Node, ObjectNode, UnionNode
-from servers.schemas.pointer import Place
+from servers.schemas.pointer import NodePlace
 from servers.schemas.resolve import Condition, Document
 from servers.schemas.secrets import holds_secret, is_secret
 from servers.schemas.shapes import Schema, Unsupported, required_of, text_of
@@ -46,10 +46,10 @@ def compile_form(schema: Schema, value: Draft = ABSENT, errors: Mapping[str, lis
     """
     value = FRESH if value is ABSENT else value
     if depth(schema, MAX_SCHEMA_DEPTH) > MAX_SCHEMA_DEPTH:
-        root = leaves.json_node({}, value, Place(), True, "The schema is nested too deeply to become a form.")
+        root = leaves.json_node({}, value, NodePlace(), True, "The schema is nested too deeply to become a form.")
         root.secret = holds_secret(schema)
     else:
-        root = _Builder(schema).node(schema, value, Place(), required=True)
+        root = _Builder(schema).node(schema, value, NodePlace(), required=True)
     attach(root, errors or {})
     return root
 
@@ -60,7 +60,7 @@ class _Builder:
         self._left = MAX_NODES - 1
         self._has_secrets = holds_secret(schema)
 
-    def node(self, schema: Schema, draft: Draft, at: Place, *, required: bool, removable: bool = False) -> Node:
+    def node(self, schema: Schema, draft: Draft, at: NodePlace, *, required: bool, removable: bool = False) -> Node:
         decisions: list[str] = []
         try:
             flat = self._document.effective(schema, self._decide(schema, draft, decisions))
@@ -96,7 +96,7 @@ class _Builder:
             if isinstance(sub, dict) and ("default" in sub or "const" in sub)
         }
 
-    def _made(self, flat: Flat, draft: Draft, at: Place, required: bool) -> Node:
+    def _made(self, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
         try:
             kind = classify(self._document, flat)
             node = self._of_kind(kind, flat, draft, at, required)
@@ -106,7 +106,7 @@ class _Builder:
         except Unsupported as problem:
             return leaves.json_node(flat, draft, at, required, str(problem))
 
-    def _of_kind(self, kind: Kind, flat: Flat, draft: Draft, at: Place, required: bool) -> Node:
+    def _of_kind(self, kind: Kind, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
         if at.depth > MAX_DEPTH:
             raise Unsupported(f"Nested more than {MAX_DEPTH} levels deep.")
         if isinstance(draft, Unread) and draft.raw:
@@ -144,7 +144,7 @@ class _Builder:
             raise Unsupported(f"The form would have more than {MAX_NODES:,} fields.")
         self._left -= count
 
-    def _union(self, kind: Union, flat: Flat, draft: Draft, at: Place, required: bool) -> Node:
+    def _union(self, kind: Union, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
         self._reserve(1)
         index = choose(self._document, kind, draft)
         inner = draft.value if isinstance(draft, Branch) else draft
@@ -165,7 +165,7 @@ class _Builder:
             sent=required or draft is not ABSENT,
         )
 
-    def _object(self, kind: Object, draft: Draft, at: Place) -> Node:
+    def _object(self, kind: Object, draft: Draft, at: NodePlace) -> Node:
         if not isinstance(draft, dict):
             raise Unsupported("The value is not an object.")
         free = [key for key in draft if key not in kind.properties]
@@ -179,13 +179,13 @@ class _Builder:
         rows = [self._row(kind, draft, key, at, number) for number, key in enumerate(free)]
         return ObjectNode(properties=known, rows=rows, offers_keys=kind.offers_keys, draft=draft)
 
-    def _row(self, kind: Object, draft: dict[Any, Draft], key: "str | PendingKey", at: Place, number: int) -> Node:
+    def _row(self, kind: Object, draft: dict[Any, Draft], key: "str | PendingKey", at: NodePlace, number: int) -> Node:
         text = key.text if isinstance(key, PendingKey) else key
         node = self.node(kind.extra, draft[key], at.row(number, text), required=True, removable=True)
         node.row_key, node.row_blank = text, key == ""
         return node
 
-    def _array(self, kind: Array, draft: Draft, at: Place) -> Node:
+    def _array(self, kind: Array, draft: Draft, at: NodePlace) -> Node:
         if not isinstance(draft, list):
             raise Unsupported("The value is not a list.")
         self._reserve(len(draft))
@@ -196,7 +196,7 @@ class _Builder:
         return ArrayNode(items=items, draft=draft, can_add=kind.at(len(draft)) is not False)
 
 
-def _leaf_node(kind: Kind, flat: Flat, draft: Draft, at: Place, required: bool) -> Node:
+def _leaf_node(kind: Kind, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
     if isinstance(kind, Text):
         return leaves.text_node(flat, draft, at, required)
     if isinstance(kind, Number):

@@ -19,7 +19,7 @@ from servers.schemas.nodes import (
     SwitchNode,
     TextNode,
 )
-from servers.schemas.pointer import Place
+from servers.schemas.pointer import NodePlace
 from servers.schemas.shapes import Unsupported, text_of
 from servers.schemas.values import ABSENT, FRESH, Branch, Draft, Unread, is_type, loose, same
 
@@ -29,7 +29,7 @@ _UNSAFE = re.compile("[\r\0\ud800-\udfff]")  # a browser would change or refuse 
 UNSAFE_LINE = re.compile("[\n\r\0\ud800-\udfff]")
 
 
-def json_node(flat: Flat, draft: Draft, at: Place, required: bool, reason: str) -> Node:
+def json_node(flat: Flat, draft: Draft, at: NodePlace, required: bool, reason: str) -> Node:
     if isinstance(draft, Unread):
         text = draft.text
     else:
@@ -51,7 +51,7 @@ def _json_text(value: Draft) -> str:
     return dumps(value, ascii_only=True) if _UNSAFE.search(text) else text
 
 
-def text_node(flat: Flat, draft: Draft, at: Place, required: bool) -> Node:
+def text_node(flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
     text = draft.text if isinstance(draft, Unread) else "" if draft is ABSENT else draft
     if not isinstance(text, str):
         raise Unsupported("The value is not text.")
@@ -88,7 +88,7 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def number_node(kind: Number, flat: Flat, draft: Draft, at: Place, required: bool) -> Node:
+def number_node(kind: Number, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
     label = "integer" if kind.integral else "number"
     if not isinstance(draft, Unread) and draft is not ABSENT and not is_type(draft, label):
         raise Unsupported("The value is not a whole number." if kind.integral else "The value is not a number.")
@@ -98,13 +98,13 @@ def number_node(kind: Number, flat: Flat, draft: Draft, at: Place, required: boo
     )
 
 
-def switch_node(flat: Flat, draft: Draft, at: Place, required: bool) -> Node:
+def switch_node(flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
     if draft is not ABSENT and not isinstance(draft, bool):
         raise Unsupported("The value is neither true nor false.")
     return SwitchNode(on=draft is True, type_label="boolean", draft=draft, sent=required or draft is not ABSENT)
 
 
-def fixed_node(kind: Fixed, flat: Flat, draft: Draft, at: Place, required: bool) -> Node:
+def fixed_node(kind: Fixed, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
     if draft is not ABSENT and not same(draft, kind.value):
         raise Unsupported(f"The value is not {snippet(kind.value, 60)}, the only one allowed.")
     return FixedNode(

@@ -22,7 +22,7 @@ from servers.schemas.kinds import (
     classify,
 )
 from servers.schemas.operations import Operation, parse_operation
-from servers.schemas.pointer import PREFIX, Place, name
+from servers.schemas.pointer import PREFIX, NodePlace, name
 from servers.schemas.resolve import Condition, Document
 from servers.schemas.shapes import Schema, Unsupported
 from servers.schemas.values import ABSENT, Branch, Draft, Json, PendingKey, Unread, Unsendable, clean
@@ -53,7 +53,7 @@ def parse_form(schema: Schema, data: Fields, *, prefix: str = PREFIX) -> Parsed:
     A structural edit is returned in `op`, unapplied: see operations.apply.
     """
     reader = _Reader(schema, data, prefix)
-    draft = reader.read(schema, Place())
+    draft = reader.read(schema, NodePlace())
     op = parse_operation(data.get("_op", []), lambda path: data.get(name(prefix, path, "pick"), [""])[-1])
     return _parsed(draft, reader.errors, op)
 
@@ -84,7 +84,7 @@ class _Reader:
         self._scripted = data.get(name(prefix, "", "live")) == ["1"]
         self.errors: dict[str, list[str]] = {}
 
-    def read(self, schema: Schema, at: Place) -> Draft:
+    def read(self, schema: Schema, at: NodePlace) -> Draft:
         """The draft of one node that is sent."""
         raw = self._text(at, "json")
         if raw is not None:
@@ -99,7 +99,7 @@ class _Reader:
             return self._missing(at)
         return self._of_kind(kind, at)
 
-    def _of_kind(self, kind: Kind, at: Place) -> Draft:
+    def _of_kind(self, kind: Kind, at: NodePlace) -> Draft:
         if isinstance(kind, Chips):
             shown_as_list = name(self._prefix, at.path, "len") in self._data
             return self._array(Array((), kind.items), at) if shown_as_list else self._chips(kind, at)
@@ -107,19 +107,19 @@ class _Reader:
 
     # --- what was posted ---
 
-    def _text(self, at: Place, part: str = "") -> str | None:
+    def _text(self, at: NodePlace, part: str = "") -> str | None:
         values = self._data.get(name(self._prefix, at.path, part))
         return values[-1] if values else None
 
-    def _count(self, at: Place, part: str) -> int:
+    def _count(self, at: NodePlace, part: str) -> int:
         text = self._text(at, part) or ""
         return min(int(text), MAX_NODES) if text.isascii() and text.isdigit() and len(text) < 6 else 0
 
-    def _decided(self, at: Place) -> Callable[[Condition], bool]:
+    def _decided(self, at: NodePlace) -> Callable[[Condition], bool]:
         decisions = iter(self._text(at, "if") or "")
         return lambda condition: next(decisions, "0") == "1"
 
-    def _sent(self, at: Place) -> bool:
+    def _sent(self, at: NodePlace) -> bool:
         """The "send" box, or a container that was shown, or, without script, something typed beside an empty box."""
         if name(self._prefix, at.path, "on") in self._data:
             return True
@@ -128,33 +128,33 @@ class _Reader:
             return True
         return box == ["0"] and not self._scripted and self._typed(at)
 
-    def _typed(self, at: Place) -> bool:
+    def _typed(self, at: NodePlace) -> bool:
         if any((self._text(at, part) or "").strip() for part in ("", "json")):
             return True
         branch = self._text(at, "branch")
         return branch is not None and branch.isdigit() and len(branch) < 4 and self._typed(at.branch(int(branch)))
 
-    def _error(self, at: Place, message: str) -> None:
+    def _error(self, at: NodePlace, message: str) -> None:
         self.errors.setdefault(at.pointer, []).append(message)
 
-    def _empty(self, at: Place) -> None:
+    def _empty(self, at: NodePlace) -> None:
         optional = name(self._prefix, at.path, "send") in self._data
         self._error(at, "Enter a value, or untick “send”." if optional else REQUIRED)
 
-    def _missing(self, at: Place) -> Draft:
+    def _missing(self, at: NodePlace) -> Draft:
         self._empty(at)
         return ABSENT
 
     # --- leaves ---
 
-    def _json(self, text: str, at: Place) -> Draft:
+    def _json(self, text: str, at: NodePlace) -> Draft:
         try:
             return jsontext.loads(text)
         except JsonProblem as problem:
             self._error(at, str(problem)) if text.strip() else self._empty(at)
             return Unread(text, raw=True)
 
-    def _text_value(self, kind: Text, at: Place) -> Draft:
+    def _text_value(self, kind: Text, at: NodePlace) -> Draft:
         text = (self._text(at) or "").replace("\r\n", "\n")
         decided = (
             name(self._prefix, at.path, "empty") in self._data or name(self._prefix, at.path, "send") in self._data
@@ -164,7 +164,7 @@ class _Reader:
         self._error(at, EMPTY_TEXT)
         return Unread("")
 
-    def _number(self, kind: Number, at: Place) -> Draft:
+    def _number(self, kind: Number, at: NodePlace) -> Draft:
         text = self._text(at) or ""
         if not text.strip():
             self._empty(at)
@@ -175,43 +175,43 @@ class _Reader:
             self._error(at, str(problem))
             return Unread(text)
 
-    def _switch(self, kind: Switch, at: Place) -> Draft:
+    def _switch(self, kind: Switch, at: NodePlace) -> Draft:
         return self._text(at) is not None
 
-    def _fixed(self, kind: Fixed, at: Place) -> Draft:
+    def _fixed(self, kind: Fixed, at: NodePlace) -> Draft:
         return kind.value
 
-    def _choice(self, kind: Choice, at: Place) -> Draft:
+    def _choice(self, kind: Choice, at: NodePlace) -> Draft:
         index = _index(self._text(at) or "", len(kind.options))
         if index is None:
             self._error(at, "Choose a value." if not self._text(at) else "This option is not available.")
             return Unread("")
         return kind.options[index].value
 
-    def _chips(self, kind: Chips, at: Place) -> Draft:
+    def _chips(self, kind: Chips, at: NodePlace) -> Draft:
         posted = self._data.get(name(self._prefix, at.path), [])
         found = {_index(text, len(kind.choice.options)) for text in posted}
         if None in found:
             self._error(at, "This option is not available.")
         return [kind.choice.options[index].value for index in sorted(i for i in found if i is not None)]
 
-    def _any(self, kind: AnyJson, at: Place) -> Draft:
+    def _any(self, kind: AnyJson, at: NodePlace) -> Draft:
         return self._missing(at)  # it is always shown as a JSON control, read above
 
     # --- containers ---
 
-    def _union(self, kind: Union, at: Place) -> Draft:
+    def _union(self, kind: Union, at: NodePlace) -> Draft:
         shown, picked = self._text(at, "branch") or "0", self._text(at, "pick")
         index = _index(shown, len(kind.branches)) or 0
         if picked is not None and picked != shown:
             self._error(at, "Choose “Switch” to show the selected form.")
         return Branch(index, self.read(kind.branches[index], at.branch(index)))
 
-    def _array(self, kind: Array, at: Place) -> Draft:
+    def _array(self, kind: Array, at: NodePlace) -> Draft:
         count = self._count(at, "len")
         return [self.read(kind.at(index), at.item(index)) for index in range(count)]
 
-    def _object(self, kind: Object, at: Place) -> Draft:
+    def _object(self, kind: Object, at: NodePlace) -> Draft:
         draft: dict[Any, Draft] = {}
         for key, sub in kind.properties.items():
             place = at.property(key)
@@ -223,7 +223,7 @@ class _Reader:
             self._row(kind, at, number, draft)
         return draft
 
-    def _row(self, kind: Object, at: Place, number: int, draft: dict[Any, Draft]) -> None:
+    def _row(self, kind: Object, at: NodePlace, number: int, draft: dict[Any, Draft]) -> None:
         named = at.row(number, "")
         text = self._text(named, "key") or ""
         blank = not text and name(self._prefix, named.path, "blank") not in self._data
@@ -241,7 +241,7 @@ def _index(text: str, count: int) -> int | None:
     return int(text) if fits else None
 
 
-_READERS: dict[type[Kind], Callable[[_Reader, Any, Place], Draft]] = {
+_READERS: dict[type[Kind], Callable[[_Reader, Any, NodePlace], Draft]] = {
     Union: _Reader._union,
     Array: _Reader._array,
     Object: _Reader._object,

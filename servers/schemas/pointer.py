@@ -38,7 +38,7 @@ def segments(path: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePlace:
     """Where a node stands: its form path, the pointer of its value, its nesting."""
 
     path: str = ""
@@ -46,16 +46,16 @@ class Place:
     depth: int = 0
     key: str = ""
 
-    def property(self, key: str) -> "Place":
-        return Place(f"{self.path}/{_form_escape(key)}", f"{self.pointer}/{escape(key)}", self.depth + 1, key)
+    def property(self, key: str) -> "NodePlace":
+        return NodePlace(f"{self.path}/{_form_escape(key)}", f"{self.pointer}/{escape(key)}", self.depth + 1, key)
 
-    def item(self, index: int) -> "Place":
-        return Place(f"{self.path}/{index}", f"{self.pointer}/{index}", self.depth + 1)
+    def item(self, index: int) -> "NodePlace":
+        return NodePlace(f"{self.path}/{index}", f"{self.pointer}/{index}", self.depth + 1)
 
-    def row(self, index: int, key: str) -> "Place":
-        return Place(f"{self.path}/~k{index}", f"{self.pointer}/{escape(key)}", self.depth + 1, key)
+    def row(self, index: int, key: str) -> "NodePlace":
+        return NodePlace(f"{self.path}/~k{index}", f"{self.pointer}/{escape(key)}", self.depth + 1, key)
 
-    def branch(self, index: int) -> "Place":
+    def branch(self, index: int) -> "NodePlace":
         return replace(self, path=f"{self.path}/~b{index}", depth=self.depth + 1)
 
 

@@ -19,31 +19,33 @@ _LEAVES = {"text", "number", "switch", "fixed", "choice", "chips", "json"}
 
 def render_form(node: Node, *, prefix: str = PREFIX, id_prefix: str = "arg") -> SafeString:
     """The fields of a compiled form, to stand inside the page's own <form>; buttons of edits are named `_op`."""
-    return _rendered("form.html", Shown(node, prefix, id_prefix))
+    return _rendered("form.html", ShownNode(node, prefix, id_prefix))
 
 
 def render_errors(node: Node, *, id_prefix: str = "arg") -> SafeString:
     """A summary that takes focus and links to each field with an error; empty without errors."""
-    return _rendered("_errors.html", Shown(node, PREFIX, id_prefix))
+    return _rendered("_errors.html", ShownNode(node, PREFIX, id_prefix))
 
 
-def _rendered(template: str, shown: "Shown") -> SafeString:
+def _rendered(template: str, shown: "ShownNode") -> SafeString:
     html = get_template(_FOLDER + template).render({"f": shown})
     # A lone surrogate in a server's schema cannot be encoded and must not fail the page.
     return mark_safe(html.encode("utf-8", "replace").decode())  # noqa: S308 -- autoescaped template output
 
 
-class Shown:
+class ShownNode:
     """A node with the names and ids that its fields have on one page."""
 
-    def __init__(self, node: Node, prefix: str, id_prefix: str, outer: "Shown | None" = None, label: str = "") -> None:
+    def __init__(
+        self, node: Node, prefix: str, id_prefix: str, outer: "ShownNode | None" = None, label: str = ""
+    ) -> None:
         self.n = node
         self.outer = outer
         self._prefix, self._id_prefix = prefix, id_prefix
         self._label = label
 
-    def _inner(self, node: Node, label: str = "") -> "Shown":
-        return Shown(node, self._prefix, self._id_prefix, self, label)
+    def _inner(self, node: Node, label: str = "") -> "ShownNode":
+        return ShownNode(node, self._prefix, self._id_prefix, self, label)
 
     @property
     def template(self) -> str:
@@ -183,29 +185,29 @@ class Shown:
     # --- parts ---
 
     @cached_property
-    def child(self) -> "Shown | None":
+    def child(self) -> "ShownNode | None":
         return self._inner(self.n.child) if isinstance(self.n, UnionNode) else None
 
     @cached_property
-    def items(self) -> list["Shown"]:
+    def items(self) -> list["ShownNode"]:
         nodes = self.n.items if isinstance(self.n, ArrayNode) else []
         return [self._inner(node, f"{node.title or 'Item'} {index}") for index, node in enumerate(nodes, 1)]
 
     @cached_property
-    def rows(self) -> list["Shown"]:
+    def rows(self) -> list["ShownNode"]:
         nodes = self.n.rows if isinstance(self.n, ObjectNode) else []
         return [self._inner(node, node.row_key or f"Property {index}") for index, node in enumerate(nodes, 1)]
 
     @cached_property
-    def properties(self) -> list["Shown"]:
+    def properties(self) -> list["ShownNode"]:
         return [self._inner(node) for node in self.n.properties] if isinstance(self.n, ObjectNode) else []
 
     @property
-    def members(self) -> list["Shown"]:
+    def members(self) -> list["ShownNode"]:
         return [shown for shown in self.properties if shown.n.sent]
 
     @property
-    def unsent(self) -> list["Shown"]:
+    def unsent(self) -> list["ShownNode"]:
         return [shown for shown in self.properties if not shown.n.sent]
 
     @property

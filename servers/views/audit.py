@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from servers import access
 from servers.audit import payloads, query
 from servers.audit.record import Actor
-from servers.audit.verify import Verdict, verify
+from servers.audit.verify import ChainVerdict, verify
 from servers.enums import JobKind, PayloadKind
 from servers.jobs import board, requesting
 from servers.kit.filters import ignored
@@ -110,7 +110,7 @@ def _shown(request: HttpRequest, event: AuditEvent) -> dict[str, Any]:
     }
 
 
-def _link(event: AuditEvent) -> Verdict:
+def _link(event: AuditEvent) -> ChainVerdict:
     return verify(event.seq, event.seq)
 
 

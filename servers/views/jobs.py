@@ -10,7 +10,7 @@ from servers.audit.record import Actor
 from servers.enums import JobKind
 from servers.jobs import board, requesting
 from servers.jobs.lifecycle import open_job
-from servers.keyring import Source
+from servers.keyring import KeySource
 
 
 @require_safe
@@ -34,7 +34,7 @@ def rotate_keys(request: HttpRequest) -> HttpResponse:
     context = {
         "nav": "jobs",
         "source": keyring.source().value,
-        "from_file": keyring.source() is Source.FILE,
+        "from_file": keyring.source() is KeySource.FILE,
         "values": board.sealed_values(),
         "rotation": open_job(JobKind.ROTATION),
     }

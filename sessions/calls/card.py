@@ -12,7 +12,7 @@ from servers.audit import payloads
 from servers.models import Payload
 from sessions.calls import rows
 from sessions.calls.operations import Words, words_of
-from sessions.calls.outcome import Outcome, outcome_of
+from sessions.calls.outcome import OutcomeWords, outcome_of
 from sessions.calls.results import View, lighter, view_of
 from sessions.enums import CallState
 from sessions.mcp.core import refusals
@@ -55,7 +55,7 @@ class Card:
     `call`."""
 
     call: Call
-    outcome: Outcome | None
+    outcome: OutcomeWords | None
     result: Result | None
     erased: bool
     hidden: bool

@@ -64,7 +64,7 @@ class PendingCall:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """How a call ended. `result` is the JSON text to store, already without secrets."""
 
     state: CallState
@@ -128,22 +128,22 @@ def cancelled_by_people(worker_uid: UUID) -> list[UUID]:
 
 # --- claim and attempts --------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Taken:
+class ClaimedCall:
     call: PendingCall
     events: list[Event]
 
 
-def take(uid: UUID, lease: Lease) -> Taken | None:
+def take(uid: UUID, lease: Lease) -> ClaimedCall | None:
     """Read a call that waits for the session of `lease`, and claim it. Both in one transaction, because each round trip
     to the database costs more than the statements."""
     call = read_pending_call(uid)
     if call is None or call.session_id != lease.session_id:
         return None
     events = claim(call, lease)
-    return Taken(call, events) if events else None
+    return ClaimedCall(call, events) if events else None
 
 
-def taken_events(taken: Taken | None) -> list[Event]:
+def taken_events(taken: ClaimedCall | None) -> list[Event]:
     return taken.events if taken else []
 
 
@@ -176,7 +176,7 @@ def progressed(
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------
-def finish(call: PendingCall, lease: Lease, outcome: Outcome) -> list[Event]:
+def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     """Set the final state. If the call already has one, keep the result as late."""
     result = None if outcome.result is None else payloads.store(PayloadKind.RESULT, outcome.result)
     ended = {"finished_at": timezone.now(), "result": None if result is None else result.pk, **outcome.fields()}
@@ -190,7 +190,7 @@ def finish(call: PendingCall, lease: Lease, outcome: Outcome) -> list[Event]:
     return [] if result is None else _late(call, lease, outcome, result.pk, digests)
 
 
-def late(call: PendingCall, lease: Lease, outcome: Outcome) -> list[Event]:
+def late(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     """Keep an answer that arrived after the final state."""
     if outcome.result is None or not Call.objects.filter(pk=call.pk, late_result=None).exists():
         return []
@@ -199,7 +199,9 @@ def late(call: PendingCall, lease: Lease, outcome: Outcome) -> list[Event]:
     return _late(call, lease, outcome, result.pk, digests)
 
 
-def _late(call: PendingCall, lease: Lease, outcome: Outcome, result_pk: int, digests: dict[str, str]) -> list[Event]:
+def _late(
+    call: PendingCall, lease: Lease, outcome: CallOutcome, result_pk: int, digests: dict[str, str]
+) -> list[Event]:
     # A commit that was not confirmed is retried: the call's own answer is not a late one.
     kept = {"state": outcome.state, "worker_uid": lease.worker_uid, "epoch": lease.epoch}
     rows = Call.objects.filter(pk=call.pk, late_result=None).exclude(**kept)

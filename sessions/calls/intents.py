@@ -21,7 +21,7 @@ from sessions.connections import commands, lifecycle
 from sessions.enums import Desired
 from sessions.models import Call, McpSession
 
-Verdict = Literal["accepted", "refused"]
+Acceptance = Literal["accepted", "refused"]
 _insert = Insert(Call)
 _ARGUMENTS = _insert.place("arguments_id")
 
@@ -31,9 +31,9 @@ class _Settlement:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._verdict: Verdict | None = None
+        self._verdict: Acceptance | None = None
 
-    def settle(self, verdict: Verdict) -> Verdict:
+    def settle(self, verdict: Acceptance) -> Acceptance:
         with self._guard:
             self._verdict = self._verdict or verdict
             return self._verdict

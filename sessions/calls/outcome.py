@@ -46,7 +46,7 @@ _FAILED_STEPS: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OutcomeWords:
     """`remedy` says what to do next. `code` and `data` belong to a JSON-RPC error."""
 
     tone: str
@@ -63,7 +63,7 @@ class Outcome:
     legacy_may_help: bool = False
 
 
-def outcome_of(call: Call, answer: str = "") -> Outcome | None:
+def outcome_of(call: Call, answer: str = "") -> OutcomeWords | None:
     """None while the call runs and if it simply succeeded. `answer`: the beginning of the raw result, if the reader may
     see it."""
     state = CallState(call.state)
@@ -72,7 +72,9 @@ def outcome_of(call: Call, answer: str = "") -> Outcome | None:
             text = "The call completed, but the tool reported a failure. See its result below."
             helps = missing_features.taken_away(call, answer)
             remedy = missing_features.RECONNECT if helps else ""
-            return Outcome("bad", "alert-triangle", "The tool reported an error", text, remedy, legacy_may_help=helps)
+            return OutcomeWords(
+                "bad", "alert-triangle", "The tool reported an error", text, remedy, legacy_may_help=helps
+            )
         case CallState.RPC_ERROR:
             return _rpc_error(call)
         case CallState.FAILED:
@@ -86,13 +88,13 @@ def outcome_of(call: Call, answer: str = "") -> Outcome | None:
     return None
 
 
-def _rpc_error(call: Call) -> Outcome:
+def _rpc_error(call: Call) -> OutcomeWords:
     code, session = call.error_code or 0, call.session
     helps = missing_features.taken_away(call, call.error_message)
     remedy = (
         missing_features.RECONNECT if helps else missing_features.remedy_of(code, call.error_data, session, call.server)
     )
-    return Outcome(
+    return OutcomeWords(
         "bad",
         "alert-circle",
         "JSON-RPC error",
@@ -105,33 +107,33 @@ def _rpc_error(call: Call) -> Outcome:
     )
 
 
-def _failed(call: Call) -> Outcome:
+def _failed(call: Call) -> OutcomeWords:
     explanation = explain(call.fault, call.detail, call.server)
     if call.fault in _REFUSED_ANSWERS:
         text = f"{call.detail} {words_of(call.method).unsure} Only its answer was rejected."
-        return Outcome("viol", "lock", explanation.title, text, explanation.remedy)
+        return OutcomeWords("viol", "lock", explanation.title, text, explanation.remedy)
     if call.fault == Fault.INSUFFICIENT_SCOPE:
         signs_in = call.server is not None
-        return Outcome("warn", "key", explanation.title, call.detail, explanation.remedy, sign_in=signs_in)
+        return OutcomeWords("warn", "key", explanation.title, call.detail, explanation.remedy, sign_in=signs_in)
     step = _FAILED_STEPS.get(call.fault, "The call failed")
     title = _titled(step, explanation) if call.fault else step
-    return Outcome("bad", "plug-x", title, explanation.cause or call.detail, explanation.remedy)
+    return OutcomeWords("bad", "plug-x", title, explanation.cause or call.detail, explanation.remedy)
 
 
-def _unknown(call: Call) -> Outcome:
+def _unknown(call: Call) -> OutcomeWords:
     text = (
         (f"{call.detail} " if call.detail else "")
         + "The call was sent, but its answer was lost. mcpadmin does not repeat it; check the server before running it again."
     )
-    return Outcome("warn", "clock-x", "Outcome unknown", text, words_of(call.method).remedy)
+    return OutcomeWords("warn", "clock-x", "OutcomeWords unknown", text, words_of(call.method).remedy)
 
 
-def _cancelled(call: Call) -> Outcome:
+def _cancelled(call: Call) -> OutcomeWords:
     by = f" by {call.cancel_requested_by}" if call.cancel_requested_by else ""
     if call.sent_at is None:
-        return Outcome("warn", "player-stop", f"Cancelled{by}", call.detail or "It did not reach the server.")
+        return OutcomeWords("warn", "player-stop", f"Cancelled{by}", call.detail or "It did not reach the server.")
     text = f"The server was notified. MCP does not confirm cancellations, {words_of(call.method).cancelled}"
-    return Outcome("warn", "player-stop", f"Cancelled{by}", text)
+    return OutcomeWords("warn", "player-stop", f"Cancelled{by}", text)
 
 
 _NEVER_SENT = {
@@ -145,13 +147,13 @@ _NEVER_SENT = {
 }
 
 
-def _never_sent(call: Call, state: CallState) -> Outcome:
+def _never_sent(call: Call, state: CallState) -> OutcomeWords:
     icon, title, remedy = _NEVER_SENT[state]
     tone = "viol" if state is CallState.REFUSED else "warn"
     if call.fault:
         explanation = explain(call.fault, call.detail, call.server)
-        return Outcome(tone, icon, _titled(title, explanation), explanation.cause, explanation.remedy)
-    return Outcome(tone, icon, title, call.detail, remedy)
+        return OutcomeWords(tone, icon, _titled(title, explanation), explanation.cause, explanation.remedy)
+    return OutcomeWords(tone, icon, title, call.detail, remedy)
 
 
 def _titled(what: str, explanation: Explanation) -> str:

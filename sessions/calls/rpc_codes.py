@@ -12,7 +12,7 @@ _JSON_RPC: Final = "https://www.jsonrpc.org/specification#error_object"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Meaning:
     """`methods`: prefixes of the methods whose errors can have this meaning; empty means any."""
 
     words: str
@@ -30,7 +30,7 @@ class Defined:
 
     code: int
     name: str
-    source: Source
+    source: Meaning
     since: str = ""
     until: str = ""
 
@@ -46,15 +46,15 @@ class Common:
     """A code that is free for any use, and the meanings seen in practice."""
 
     code: int
-    uses: tuple[Source, ...]
+    uses: tuple[Meaning, ...]
 
 
 def _json_rpc(code: int, name: str) -> Defined:
-    return Defined(code, name, Source("JSON-RPC 2.0, section 5.1", _JSON_RPC))
+    return Defined(code, name, Meaning("JSON-RPC 2.0, section 5.1", _JSON_RPC))
 
 
 def _modern(code: int, name: str) -> Defined:
-    source = Source("2026-07-28, Base protocol / Error codes", _SPEC + "2026-07-28/basic/index#error-codes")
+    source = Meaning("2026-07-28, Base protocol / Error codes", _SPEC + "2026-07-28/basic/index#error-codes")
     return Defined(code, name, source, since="2026-07-28")
 
 
@@ -67,7 +67,7 @@ DEFINED: Final = (
     Defined(
         -32002,
         "Resource not found",
-        Source(
+        Meaning(
             "2025-11-25, Resources / Error handling",
             _SPEC + "2025-11-25/server/resources#error-handling",
             ("resources/",),
@@ -80,7 +80,7 @@ DEFINED: Final = (
     Defined(
         -32042,
         "URL elicitation required",
-        Source("2025-11-25, Elicitation / Error handling", _SPEC + "2025-11-25/client/elicitation#error-handling"),
+        Meaning("2025-11-25, Elicitation / Error handling", _SPEC + "2025-11-25/client/elicitation#error-handling"),
         since="2025-11-25",
         until="2025-11-25",
     ),
@@ -100,9 +100,9 @@ COMMON: Final = (
     Common(
         -32000,
         (
-            Source("connection closed", _TS_TYPES),
-            Source("tool failed", "https://github.com/Th0rgal/sandboxed.sh/pull/470"),
-            Source(
+            Meaning("connection closed", _TS_TYPES),
+            Meaning("tool failed", "https://github.com/Th0rgal/sandboxed.sh/pull/470"),
+            Meaning(
                 "rate limit",
                 "https://glama.ai/mcp/servers/@pshempel/mcp-time-server-node/blob/"
                 "259726a6beceef3a44dde4dc154f65fa20dac3bb/docs/verified-behaviors/rate-limiting-mcp.md",
@@ -112,39 +112,39 @@ COMMON: Final = (
     Common(
         -32001,
         (
-            Source("request timed out", _TS_TYPES),
-            Source("session not found", _TS_HTTP),
-            Source("unauthorized", _TURUL),
-            Source(
+            Meaning("request timed out", _TS_TYPES),
+            Meaning("session not found", _TS_HTTP),
+            Meaning("unauthorized", _TURUL),
+            Meaning(
                 "resource or tool not found",
                 "https://github.com/PrefectHQ/fastmcp/issues/3038",
                 ("resources/", "completion/", "tools/"),
             ),
-            Source("header mismatch (drafts of 2026-07-28)", _DRAFT),
+            Meaning("header mismatch (drafts of 2026-07-28)", _DRAFT),
         ),
     ),
     Common(
         -32002,
         (
-            Source("resource not found", _SPEC + "2026-07-28/server/resources#error-handling", _ON_RESOURCES),
-            Source("permission denied", _TURUL),
-            Source("tool failed", _TURBO, ("tools/",)),
-            Source("server not initialized", _LSP),
+            Meaning("resource not found", _SPEC + "2026-07-28/server/resources#error-handling", _ON_RESOURCES),
+            Meaning("permission denied", _TURUL),
+            Meaning("tool failed", _TURBO, ("tools/",)),
+            Meaning("server not initialized", _LSP),
         ),
     ),
     Common(
         -32003,
         (
-            Source("rate limit", _TURUL),
-            Source("prompt not found", _TURBO, ("prompts/", "completion/")),
-            Source("missing client capability (drafts of 2026-07-28)", _DRAFT),
+            Meaning("rate limit", _TURUL),
+            Meaning("prompt not found", _TURBO, ("prompts/", "completion/")),
+            Meaning("missing client capability (drafts of 2026-07-28)", _DRAFT),
         ),
     ),
     Common(
         -32004,
         (
-            Source("resource not found", _TURBO, _ON_RESOURCES),
-            Source("unsupported protocol version (drafts of 2026-07-28)", _DRAFT),
+            Meaning("resource not found", _TURBO, _ON_RESOURCES),
+            Meaning("unsupported protocol version (drafts of 2026-07-28)", _DRAFT),
         ),
     ),
 )

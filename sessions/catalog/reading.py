@@ -103,7 +103,7 @@ def _few(names: tuple[str, ...]) -> list[str]:
 
 # --- reading -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Reading:
+class ListReading:
     """What a page says about its lists. `problems`: (list, why, since). `read_at`: the oldest of the lists' last good
     reads. `warnings`: of those reads, about these lists only."""
 
@@ -113,7 +113,7 @@ class Reading:
     warnings: list[str] = field(default_factory=list)
 
 
-def reading(session: McpSession | None, kinds: Iterable[DefinitionKind]) -> Reading | None:
+def reading(session: McpSession | None, kinds: Iterable[DefinitionKind]) -> ListReading | None:
     """For the lists of one page; None before the first attempt to read any of them."""
     counts = session.catalog_counts if session else {}
     known = [(kind, counts[kind.value]) for kind in kinds if isinstance(counts.get(kind.value), dict)]
@@ -124,7 +124,7 @@ def reading(session: McpSession | None, kinds: Iterable[DefinitionKind]) -> Read
         (PLURALS[kind], one["problem"], _time(one.get("failed_at"))) for kind, one in known if one.get("problem")
     ]
     warnings = [warning for _, one in known for warning in one.get("warnings") or ()]
-    return Reading(_words([one for _, one in known]), min(times, default=None), problems, warnings)
+    return ListReading(_words([one for _, one in known]), min(times, default=None), problems, warnings)
 
 
 def row(server: Server) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from sessions.overview import server_page
 
 
 @dataclass(frozen=True)
-class Lists:
+class ResourceLists:
     """A URI that is not shown can still be typed."""
 
     resources: Listed[Definition]
@@ -96,7 +96,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredContent:
     """The last stored content of a resource. `call` or `version` is its source. `blocks` is empty if it is too
     large."""
 
@@ -107,8 +107,8 @@ class Kept:
     version: ResourceVersion | None = None
 
 
-def lists(server: Server, find: str = "") -> Lists:
-    return Lists(
+def lists(server: Server, find: str = "") -> ResourceLists:
+    return ResourceLists(
         search.offered(server, DefinitionKind.RESOURCE, find),
         search.offered(server, DefinitionKind.RESOURCE_TEMPLATE, find),
         search.watched(server, find),
@@ -141,7 +141,7 @@ def latest_read(server: Server, uri: str) -> Call | None:
     return reads.select_related("server", "session__owner", "arguments", "result", "late_result").first()
 
 
-def what_was_read(user: access.User, server: Server, uri: str) -> tuple[Kept | None, Call | None]:
+def what_was_read(user: access.User, server: Server, uri: str) -> tuple[StoredContent | None, Call | None]:
     """The stored content, and the newest read if it adds something: it is running, or ended after the content was
     stored."""
     found, latest = kept(user, server, uri), latest_read(server, uri)
@@ -151,23 +151,23 @@ def what_was_read(user: access.User, server: Server, uri: str) -> tuple[Kept | N
     return found, None if older or latest == found.call else latest
 
 
-def kept(user: access.User, server: Server, uri: str) -> Kept | None:
+def kept(user: access.User, server: Server, uri: str) -> StoredContent | None:
     """The newer of the last successful read and the newest subscription version that `user` may see."""
     found = [one for one in (_from_ledger(user, server, uri), _from_subscription(user, server, uri)) if one]
     return max(found, key=lambda one: one.at, default=None)
 
 
-def _from_ledger(user: access.User, server: Server, uri: str) -> Kept | None:
+def _from_ledger(user: access.User, server: Server, uri: str) -> StoredContent | None:
     reads = server.calls.filter(method=RESOURCES_READ, target=uri, state=CallState.SUCCEEDED, **server.identity_filter)
     if not access.may_read_payloads(user):
         reads = reads.filter(user_id=user.pk)
     call = reads.filter(result__erased_at=None).select_related("result").first()
     if call is None or call.result is None or call.finished_at is None:
         return None
-    return Kept(call.finished_at, call.result.size, _blocks(call.result, uri), call=call)
+    return StoredContent(call.finished_at, call.result.size, _blocks(call.result, uri), call=call)
 
 
-def _from_subscription(user: access.User, server: Server, uri: str) -> Kept | None:
+def _from_subscription(user: access.User, server: Server, uri: str) -> StoredContent | None:
     if not access.may_read_payloads(user) and not server.seen_as:  # a personal one has nobody else's results
         return None
     whose = {f"subscription__{name}": value for name, value in server.identity_filter.items()}
@@ -176,7 +176,7 @@ def _from_subscription(user: access.User, server: Server, uri: str) -> Kept | No
     if version is None or version.contents.erased_at is not None:
         return None
     at = version.subscription.last_read_at or version.at  # a read with equal content creates no version
-    return Kept(at, version.size, _blocks(version.contents, uri), version=version)
+    return StoredContent(at, version.size, _blocks(version.contents, uri), version=version)
 
 
 def _blocks(payload: Payload, uri: str) -> list[Block]:

@@ -26,7 +26,7 @@ class Listed(Generic[Row]):
 
 
 @dataclass(frozen=True)
-class Listing:
+class ListHead:
     """The head of a list. `total`: how much the server offers, whatever the search."""
 
     find: str
@@ -49,10 +49,10 @@ def words_of(data: Mapping[str, Any]) -> str:
     return str(data.get("find", "")).replace("\0", "").strip()[:FIND_CHARS]
 
 
-def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any]) -> Listing:
+def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any]) -> ListHead:
     """`counts`: how many of each kind the server offers."""
     shown, matching = sum(len(one.rows) for one in lists), sum(one.matching for one in lists)
-    return Listing(find, shown, matching, sum(counts.values()))
+    return ListHead(find, shown, matching, sum(counts.values()))
 
 
 def offered(server: Server, kind: DefinitionKind, find: str = "") -> Listed[Definition]:

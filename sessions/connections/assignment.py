@@ -85,8 +85,10 @@ def _claimed(pks: list[int], me: Worker) -> list[Lease]:
     return [_lease(session, me) for session in taken]
 
 
-def _taken(session: McpSession, me: Worker) -> timeline.Entry:
-    return timeline.Entry(session.state, title="Taken", epoch=session.epoch, worker=me.node, detail=f"By {me.node}.")
+def _taken(session: McpSession, me: Worker) -> timeline.TimelineEntry:
+    return timeline.TimelineEntry(
+        session.state, title="Taken", epoch=session.epoch, worker=me.node, detail=f"By {me.node}."
+    )
 
 
 def _lease(session: McpSession, me: Worker) -> Lease:

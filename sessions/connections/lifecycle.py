@@ -229,7 +229,7 @@ def release(lease: Lease) -> bool:
     session = McpSession.objects.get(pk=lease.session_id)
     if session.condition == SessionCondition.WAITING_WORKER:
         words = "Any matching worker can claim it."
-        entry = timeline.Entry(
+        entry = timeline.TimelineEntry(
             session.state, session.condition, "Given back", epoch=session.epoch, worker=lease.node, detail=words
         )
         timeline.append(session.pk, entry)
@@ -255,8 +255,8 @@ def _enter(lease: Lease, state: SessionState, words: str = "", /, **fields: Any)
     return True
 
 
-def _entry(lease: Lease, known: Mapping[str, Any], words: str) -> timeline.Entry:
-    return timeline.Entry(
+def _entry(lease: Lease, known: Mapping[str, Any], words: str) -> timeline.TimelineEntry:
+    return timeline.TimelineEntry(
         state=known["state"],
         condition=known["condition"],
         attempt=known.get("attempts", 0),

@@ -29,7 +29,7 @@ def change(key: tuple[int, int, int], states: Collection[str], fields: Mapping[s
         return bool(cursor.rowcount == 1)
 
 
-class Line(NamedTuple):
+class NewestEntry(NamedTuple):
     """The columns of a timeline row that decide how the next one is stored."""
 
     pk: int
@@ -46,16 +46,16 @@ class Line(NamedTuple):
 
 
 _NEWEST = (
-    f"SELECT id, {', '.join(Line._fields[1:])} FROM {ConnectionEvent._meta.db_table}"  # noqa: S608  # see above
+    f"SELECT id, {', '.join(NewestEntry._fields[1:])} FROM {ConnectionEvent._meta.db_table}"  # noqa: S608  # see above
     " WHERE session_id = %s ORDER BY number DESC LIMIT 4"
 )
 
 
-def newest_lines(session_id: int) -> list[Line]:
+def newest_lines(session_id: int) -> list[NewestEntry]:
     """Newest first, as many as the next line may depend on."""
     with connection.cursor() as cursor:
         cursor.execute(_NEWEST, [session_id])
-        return [Line(*row) for row in cursor.fetchall()]
+        return [NewestEntry(*row) for row in cursor.fetchall()]
 
 
 def _prepared(name: str, value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import F, Max
 from django.utils import timezone
 
-from sessions.connections.statements import Line, newest_lines
+from sessions.connections.statements import NewestEntry, newest_lines
 from sessions.enums import SessionCondition, SessionState
 from sessions.mcp.core.refusals import without_words
 from sessions.models import ConnectionEvent, McpSession
@@ -25,7 +25,7 @@ _LIKENESS = ("state", "condition", "title", "epoch", "worker", "fault", "step", 
 
 
 @dataclass(frozen=True)
-class Entry:
+class TimelineEntry:
     """`detail` is already storable text."""
 
     state: str
@@ -43,7 +43,7 @@ class Entry:
         return {**vars(self), "worker": self.worker[:200], "detail": self.detail[:DETAIL_CHARS]}
 
 
-def append(session_id: int, entry: Entry) -> None:
+def append(session_id: int, entry: TimelineEntry) -> None:
     """A change made by the owner, or on behalf of a dead one."""
     fields = entry.fields()
     newest = newest_lines(session_id)
@@ -58,7 +58,7 @@ def append(session_id: int, entry: Entry) -> None:
         _insert(session_id, newest, fields)
 
 
-def begin(entries: Mapping[int, Entry]) -> None:
+def begin(entries: Mapping[int, TimelineEntry]) -> None:
     """The first line of a new epoch, for each of many sessions. It never repeats an earlier line, since those have
     other epochs."""
     newest = ConnectionEvent.objects.filter(session_id__in=entries).order_by().values_list("session_id")
@@ -75,11 +75,11 @@ def note(session_id: int, title: str, words: str) -> None:
     """A person's command: a separate line with the current state."""
     session = McpSession.objects.only("state", "condition", "epoch").get(pk=session_id)
     newest = newest_lines(session_id)
-    entry = Entry(session.state, session.condition, title, epoch=session.epoch, detail=words)
+    entry = TimelineEntry(session.state, session.condition, title, epoch=session.epoch, detail=words)
     _insert(session_id, newest, entry.fields())
 
 
-def _settle(newest: list[Line], fields: dict[str, Any]) -> None:
+def _settle(newest: list[NewestEntry], fields: dict[str, Any]) -> None:
     """The current attempt has a result: its line becomes that result, or raises the count of an equal line before
     it."""
     attempt, *older = newest
@@ -92,7 +92,7 @@ def _settle(newest: list[Line], fields: dict[str, Any]) -> None:
         ConnectionEvent.objects.filter(pk=attempt.pk).update(at=now, last_at=now, **fields)
 
 
-def _insert(session_id: int, newest: list[Line], fields: dict[str, Any]) -> None:
+def _insert(session_id: int, newest: list[NewestEntry], fields: dict[str, Any]) -> None:
     now, number = timezone.now(), newest[0].number + 1 if newest else 1
     ConnectionEvent.objects.create(session_id=session_id, number=number, at=now, last_at=now, **fields)
     _trim(session_id, number)
@@ -103,16 +103,16 @@ def _trim(session_id: int, number: int) -> None:
         ConnectionEvent.objects.filter(session_id=session_id, number__lte=number - KEPT).delete()
 
 
-def _repeat(line: Line, fields: Mapping[str, Any]) -> None:
+def _repeat(line: NewestEntry, fields: Mapping[str, Any]) -> None:
     newer = {"attempt": fields["attempt"], "next_retry_at": fields["next_retry_at"], "last_at": timezone.now()}
     ConnectionEvent.objects.filter(pk=line.pk).update(repeats=F("repeats") + 1, **newer)
 
 
-def _likeness(line: Line) -> dict[str, Any]:
+def _likeness(line: NewestEntry) -> dict[str, Any]:
     return {name: getattr(line, name) for name in _LIKENESS}
 
 
-def _alike(line: Line, fields: Mapping[str, Any]) -> bool:
+def _alike(line: NewestEntry, fields: Mapping[str, Any]) -> bool:
     """The server's own words are not compared: they may contain a time or a number."""
     same = all(getattr(line, name) == fields[name] for name in _LIKENESS if name != "detail")
     return same and without_words(line.detail) == without_words(fields["detail"])

@@ -27,7 +27,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Line:
+class DiffLine:
     """`mark` is " ", "-" or "+". A number is None on the side that lacks the line."""
 
     mark: str
@@ -45,7 +45,7 @@ class Line:
 @dataclass(frozen=True)
 class Hunk:
     heading: str
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ def _grouped(changes: list[Change]) -> list[list[Change]]:
     return groups
 
 
-def _lines(group: list[Change], old: list[str], new: list[str]) -> list[Line]:
+def _lines(group: list[Change], old: list[str], new: list[str]) -> list[DiffLine]:
     at = max(0, group[0][0].start - CONTEXT)
-    lines: list[Line] = []
+    lines: list[DiffLine] = []
     for left, right in group:
         lines += _same(old, at, left.start, right.start - left.start)
         lines += _replaced(left, right, old, new)
@@ -126,14 +126,14 @@ def _lines(group: list[Change], old: list[str], new: list[str]) -> list[Line]:
     return lines + _same(old, at, min(len(old), at + CONTEXT), last_right.stop - last_left.stop)
 
 
-def _same(old: list[str], start: int, stop: int, shift: int) -> list[Line]:
+def _same(old: list[str], start: int, stop: int, shift: int) -> list[DiffLine]:
     """`shift`: from a line's position in the old text to its position in the new one."""
     return [
         _line(" ", at + 1, at + 1 + shift, Piece(shortened(old[at].rstrip("\n"))), old[at]) for at in range(start, stop)
     ]
 
 
-def _replaced(left: range, right: range, old: list[str], new: list[str]) -> list[Line]:
+def _replaced(left: range, right: range, old: list[str], new: list[str]) -> list[DiffLine]:
     left, right = left[: SHOWN_LINES // 2], right[: SHOWN_LINES // 2]
     twins = [pieces(old[a].rstrip("\n"), new[b].rstrip("\n")) for a, b in zip(left, right, strict=False)]
     removed = [twins[n][0] if n < len(twins) else _whole(old[at]) for n, at in enumerate(left)]
@@ -143,11 +143,11 @@ def _replaced(left: range, right: range, old: list[str], new: list[str]) -> list
     ]
 
 
-def _line(mark: str, old: int | None, new: int | None, piece: Piece, text: str) -> Line:
-    return Line(mark, old, new, piece, text.endswith("\n"))
+def _line(mark: str, old: int | None, new: int | None, piece: Piece, text: str) -> DiffLine:
+    return DiffLine(mark, old, new, piece, text.endswith("\n"))
 
 
-def _heading(lines: list[Line]) -> str:
+def _heading(lines: list[DiffLine]) -> str:
     """In the format of `diff -u`."""
     olds = [line.old for line in lines if line.old is not None]
     news = [line.new for line in lines if line.new is not None]

@@ -10,14 +10,14 @@ from uuid import UUID
 import structlog
 
 from sessions.calls import claims
-from sessions.calls.claims import Outcome, PendingCall
+from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.calls.operations import words_of
 from sessions.host import operations, outcomes
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.live import Live
-from sessions.host.operations import Raw, Request
-from sessions.host.progress import Progress
-from sessions.host.spool import Kept, Spool
+from sessions.host.operations import OperationRequest, Raw
+from sessions.host.progress import CallProgress
+from sessions.host.spool import Spool, SpooledOutcome
 from sessions.mcp.core.errors import Fault, McpError, NotReady
 from sessions.mcp.core.methods import TOOLS_CALL
 
@@ -102,15 +102,17 @@ class CallRun:
         except Exception as exc:  # the row is claimed: whatever went wrong on our side, it needs a final state
             log.exception("host.call_broke", call=str(self.uid))
             outcome = outcomes.of_fault_of_ours(exc, words_of(call.method).unsure)
-        keep = partial(self._spool.keep, Kept(call, live.lease, outcome))
+        keep = partial(self._spool.keep, SpooledOutcome(call, live.lease, outcome))
         await self._db.persist(partial(claims.finish, call, live.lease, outcome), list, keep)
         await self._spool.done(call.uid)
 
-    async def _perform(self, call: PendingCall, live: Live) -> Outcome:
+    async def _perform(self, call: PendingCall, live: Live) -> CallOutcome:
         sender, unsure = operations.sender_of(call.method), words_of(call.method).unsure
-        progress = Progress(self._db, call, live.lease, live.redactor)
+        progress = CallProgress(self._db, call, live.lease, live.redactor)
         try:
-            raw = await self._send(sender, Request(call, live, progress, partial(self._before_send, call, live)))
+            raw = await self._send(
+                sender, OperationRequest(call, live, progress, partial(self._before_send, call, live))
+            )
         except McpError as error:
             if error.fault in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
                 live.suspect(error)
@@ -124,7 +126,7 @@ class CallRun:
         violation = await sender.violation(call, raw)
         return outcomes.of_result(raw, live.redactor, violation, tool=call.method == TOOLS_CALL)
 
-    async def _send(self, sender: operations.Sender, request: Request) -> Raw:
+    async def _send(self, sender: operations.Sender, request: OperationRequest) -> Raw:
         self._sending = asyncio.create_task(sender.send(request))
         if self._cancelled:
             self._sending.cancel()

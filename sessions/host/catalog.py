@@ -16,7 +16,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from servers.audit.record import Event
-from servers.definitions.listing import Listing as Described
+from servers.definitions.listing import CheckedListing as Described
 from servers.definitions.versions import Counts, kinds_known, read_listing, store
 from servers.enums import DefinitionKind
 from servers.models import Identity

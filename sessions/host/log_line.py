@@ -16,7 +16,7 @@ LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ServerLogLine:
     source: LogSource
     level: str
     text: str
@@ -38,10 +38,10 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LogBatch:
     """Lines on their way to the database. `shed` lines were dropped before them; `to_write` are `lines` plus the line
     that says so."""
 
-    lines: list[Line]
+    lines: list[ServerLogLine]
     shed: int
-    to_write: list[Line]
+    to_write: list[ServerLogLine]

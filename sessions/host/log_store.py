@@ -11,7 +11,7 @@ from django.db.models import Count, Max
 
 from sessions import hints
 from sessions.connections.lifecycle import Lease, held
-from sessions.host.log_line import Line
+from sessions.host.log_line import ServerLogLine
 from sessions.models import LogLine
 
 KEPT = 2_000
@@ -21,12 +21,12 @@ TRIM_EVERY = 100
 CALLS_NOTIFIED = 32
 
 
-def append_all(batches: Iterable[tuple[Lease, list[Line]]]) -> None:
+def append_all(batches: Iterable[tuple[Lease, list[ServerLogLine]]]) -> None:
     for lease, lines in batches:
         append(lease, lines)
 
 
-def append(lease: Lease, lines: list[Line]) -> None:
+def append(lease: Lease, lines: list[ServerLogLine]) -> None:
     """Number and store `lines` in the current transaction, if the session is still ours."""
     if not held(lease).exists():
         return

@@ -15,7 +15,7 @@ import structlog
 
 from sessions.connections.lifecycle import Lease
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.log_line import Taken
+from sessions.host.log_line import LogBatch
 from sessions.host.log_store import append_all
 
 #: lines per transaction, and how many of them may come from one server
@@ -28,7 +28,7 @@ REST_LIMIT_SECONDS = 2.0
 log = structlog.get_logger(__name__)
 
 
-class Source(Protocol):
+class SessionLog(Protocol):
     """The log of one session."""
 
     lease: Lease
@@ -37,26 +37,26 @@ class Source(Protocol):
 
     @property
     def waits(self) -> bool: ...
-    def take(self, most: int | None = None) -> Taken: ...
-    def put_back(self, taken: Taken) -> None: ...
+    def take(self, most: int | None = None) -> LogBatch: ...
+    def put_back(self, taken: LogBatch) -> None: ...
 
 
 class LogWriter:
     def __init__(self, db: Database) -> None:
         self._db = db
         #: logs with waiting lines, in the order of their turns
-        self._waiting: dict[Source, None] = {}
+        self._waiting: dict[SessionLog, None] = {}
         self._task: asyncio.Task[None] | None = None
         #: loop time before which nothing is written
         self._rests_until = 0.0
 
-    def wake(self, source: Source) -> None:
+    def wake(self, source: SessionLog) -> None:
         """Call from the loop. Never waits."""
         self._waiting.setdefault(source)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="write log lines")
 
-    async def finish(self, source: Source) -> None:
+    async def finish(self, source: SessionLog) -> None:
         """Write all waiting lines of this log now: its session is about to be released."""
         self._waiting.pop(source, None)
         while source.under_way is not None:
@@ -74,9 +74,9 @@ class LogWriter:
             self._rests_until = now() + min(REST_LIMIT_SECONDS, REST * (now() - began))
         self._task = None
 
-    def _batch(self) -> dict[Source, Taken]:
+    def _batch(self) -> dict[SessionLog, LogBatch]:
         """Logs take turns: one with more than its share comes last next time."""
-        batch: dict[Source, Taken] = {}
+        batch: dict[SessionLog, LogBatch] = {}
         room = BATCH_LINES
         for source in list(self._waiting):
             if room <= 0:
@@ -86,14 +86,14 @@ class LogWriter:
             room -= len(taken.lines)
         return batch
 
-    async def _write(self, batch: Mapping[Source, Taken], *, spare: bool) -> None:
+    async def _write(self, batch: Mapping[SessionLog, LogBatch], *, spare: bool) -> None:
         """Completes even if the caller is cancelled: the lines have no other owner any more."""
         writing = asyncio.ensure_future(self._written(batch, spare=spare))
         for source in batch:
             source.under_way = writing
         await asyncio.shield(writing)
 
-    async def _written(self, batch: Mapping[Source, Taken], *, spare: bool) -> None:
+    async def _written(self, batch: Mapping[SessionLog, LogBatch], *, spare: bool) -> None:
         batches = [(source.lease, taken.to_write) for source, taken in batch.items() if taken.to_write]
         try:
             await self._db.write(partial(append_all, batches), spare=spare)

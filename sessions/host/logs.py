@@ -9,10 +9,10 @@ from collections import deque
 
 from sessions.connections.lifecycle import Lease
 from sessions.enums import LogSource
-from sessions.host.log_line import Line, Taken
+from sessions.host.log_line import LogBatch, ServerLogLine
 from sessions.host.log_writer import LogWriter
 
-__all__ = ["Line", "ServerLog"]
+__all__ = ["ServerLog", "ServerLogLine"]
 
 #: a server may log this many lines at once, for example at its start, without losing one
 PENDING_LIMIT = 1_000
@@ -24,18 +24,18 @@ class ServerLog:
         #: done when the lines under way are written or put back
         self.under_way: asyncio.Future[None] | None = None
         self._writer = writer
-        self._pending: deque[Line] = deque()
+        self._pending: deque[ServerLogLine] = deque()
         self._shed = 0
         self._shed_before = 0
 
-    def add(self, line: Line) -> None:
+    def add(self, line: ServerLogLine) -> None:
         self._pending.append(line)
         self._cut()
         self._writer.wake(self)
 
     def host(self, text: str, level: str = "info") -> None:
         """Add a line from the host itself."""
-        self.add(Line(LogSource.HOST, level, text))
+        self.add(ServerLogLine(LogSource.HOST, level, text))
 
     def shed(self, count: int) -> None:
         """`count` lines were dropped before they reached this log."""
@@ -51,15 +51,15 @@ class ServerLog:
     def waits(self) -> bool:
         return bool(self._pending or self._shed)
 
-    def take(self, most: int | None = None) -> Taken:
+    def take(self, most: int | None = None) -> LogBatch:
         """Take the oldest lines, up to `most`; without it all of them."""
         count = len(self._pending) if most is None else min(most, len(self._pending))
         lines = [self._pending.popleft() for _ in range(count)]
         shed, self._shed = self._shed, 0
         self._shed_before += shed
-        return Taken(lines, shed, [*self._shed_notice(shed, lines), *lines])
+        return LogBatch(lines, shed, [*self._shed_notice(shed, lines), *lines])
 
-    def put_back(self, taken: Taken) -> None:
+    def put_back(self, taken: LogBatch) -> None:
         """Put back lines that could not be written."""
         self._shed_before -= taken.shed
         self._shed += taken.shed
@@ -71,12 +71,12 @@ class ServerLog:
             self._pending.popleft()
             self._shed += 1
 
-    def _shed_notice(self, shed: int, lines: list[Line]) -> list[Line]:
+    def _shed_notice(self, shed: int, lines: list[ServerLogLine]) -> list[ServerLogLine]:
         if not shed:
             return []
         words = "1 line was" if shed == 1 else f"{shed} lines were"
         text = f"{words} dropped: the server exceeded the log rate limit."
         if self._shed_before > shed:
             text += f" {self._shed_before} in all since this worker took the session."
-        notice = Line(LogSource.HOST, "warning", text)
-        return [notice if not lines else Line(notice.source, notice.level, text, at=lines[0].at)]
+        notice = ServerLogLine(LogSource.HOST, "warning", text)
+        return [notice if not lines else ServerLogLine(notice.source, notice.level, text, at=lines[0].at)]

@@ -11,7 +11,7 @@ from sessions.calls.claims import PendingCall
 from sessions.calls.operations import completion_reference
 from sessions.host.live import Live
 from sessions.host.outcomes import arguments_of
-from sessions.host.progress import Progress
+from sessions.host.progress import CallProgress
 from sessions.mcp.client import BeforeSend
 from sessions.mcp.core import methods
 from sessions.mcp.core.tasks import TaskOptions, support_of
@@ -20,10 +20,10 @@ Raw = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Request:
+class OperationRequest:
     call: PendingCall
     live: Live
-    progress: Progress
+    progress: CallProgress
     before_send: BeforeSend
 
     @property
@@ -42,7 +42,7 @@ class Request:
 class Sender:
     """`violation` returns how the result breaks the promise of its method, in words; empty if it does not."""
 
-    send: Callable[[Request], Coroutine[Any, Any, Raw]]
+    send: Callable[[OperationRequest], Coroutine[Any, Any, Raw]]
     violation: Callable[[PendingCall, Raw], Awaitable[str]]
 
 
@@ -51,7 +51,7 @@ def sender_of(method: str) -> Sender:
     return _SENDERS[method]
 
 
-async def _call_tool(request: Request) -> Raw:
+async def _call_tool(request: OperationRequest) -> Raw:
     call, timeouts = request.call, request.live.launch.timeouts
     tool = _definition(call)
     schema = tool.get("inputSchema")
@@ -70,7 +70,7 @@ async def _call_tool(request: Request) -> Raw:
     return result.raw
 
 
-async def _read_resource(request: Request) -> Raw:
+async def _read_resource(request: OperationRequest) -> Raw:
     return await request.live.client.read_resource(
         request.call.target,
         on_progress=request.progress,
@@ -80,7 +80,7 @@ async def _read_resource(request: Request) -> Raw:
     )
 
 
-async def _get_prompt(request: Request) -> Raw:
+async def _get_prompt(request: OperationRequest) -> Raw:
     return await request.live.client.get_prompt(
         request.call.target,
         request.arguments,
@@ -91,7 +91,7 @@ async def _get_prompt(request: Request) -> Raw:
     )
 
 
-async def _complete(request: Request) -> Raw:
+async def _complete(request: OperationRequest) -> Raw:
     asked = request.arguments
     return await request.live.client.complete(
         completion_reference(request.call.target),

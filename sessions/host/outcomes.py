@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from sessions.calls.claims import Outcome
+from sessions.calls.claims import CallOutcome
 from sessions.enums import CallState
 from sessions.host.redaction import Redactor
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
@@ -13,13 +13,13 @@ MAY_HAVE_RUN = "The tool may have run."
 _NO_ANSWER_TO_COME = {Fault.REDIRECTED, Fault.INPUT_REFUSED, Fault.TASK_CANCELLED}
 
 
-def of_result(raw: dict[str, Any], redactor: Redactor, violation: str = "", *, tool: bool = True) -> Outcome:
+def of_result(raw: dict[str, Any], redactor: Redactor, violation: str = "", *, tool: bool = True) -> CallOutcome:
     """Only a tool result can declare itself an error."""
     state = CallState.TOOL_ERROR if tool and raw.get("isError") is True else CallState.SUCCEEDED
-    return Outcome(state, redactor.json_text(raw), schema_violation=redactor.text(violation))
+    return CallOutcome(state, redactor.json_text(raw), schema_violation=redactor.text(violation))
 
 
-def of_error(error: McpError, redactor: Redactor, unsure: str = MAY_HAVE_RUN) -> Outcome:
+def of_error(error: McpError, redactor: Redactor, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
     """`unsure` says what is unknown when no answer came."""
     if isinstance(error, RpcError):
         return _rpc_error(error, redactor)
@@ -27,30 +27,30 @@ def of_error(error: McpError, redactor: Redactor, unsure: str = MAY_HAVE_RUN) ->
         return cancelled(redactor.text(error.detail), unsure)
     detail = redactor.text(error.detail)
     if not error.may_have_run:
-        return Outcome(CallState.FAILED, fault=error.fault, detail=detail)
+        return CallOutcome(CallState.FAILED, fault=error.fault, detail=detail)
     if isinstance(error, ProtocolError) or error.fault in _NO_ANSWER_TO_COME:
         return _unsure(CallState.FAILED, error.fault, detail, unsure)
     return _unsure(CallState.OUTCOME_UNKNOWN, error.fault, detail, unsure)
 
 
-def cancelled(detail: str = "", unsure: str = MAY_HAVE_RUN) -> Outcome:
+def cancelled(detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:
     """Cancelled after the claim: how far the server got is unknown."""
     return _unsure(CallState.CANCELLED, Fault.CANCELLED, detail or "Cancelled while it ran.", unsure)
 
 
-def of_fault_of_ours(exc: Exception, unsure: str = MAY_HAVE_RUN) -> Outcome:
+def of_fault_of_ours(exc: Exception, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
     """A bug on our side after the claim: whether the bytes left is unknown."""
     words = f"mcpadmin failed while it ran this call ({type(exc).__name__})."
     return _unsure(CallState.OUTCOME_UNKNOWN, "internal_error", words, unsure)
 
 
-def _unsure(state: CallState, fault: str, detail: str, unsure: str) -> Outcome:
+def _unsure(state: CallState, fault: str, detail: str, unsure: str) -> CallOutcome:
     """No usable answer came, and how far the server got is unknown."""
-    return Outcome(state, fault=fault, detail=_with_warning(detail, unsure), may_have_run=True)
+    return CallOutcome(state, fault=fault, detail=_with_warning(detail, unsure), may_have_run=True)
 
 
-def _rpc_error(error: RpcError, redactor: Redactor) -> Outcome:
-    return Outcome(
+def _rpc_error(error: RpcError, redactor: Redactor) -> CallOutcome:
+    return CallOutcome(
         CallState.RPC_ERROR,
         fault=error.fault,
         detail="",
@@ -60,9 +60,9 @@ def _rpc_error(error: RpcError, redactor: Redactor) -> Outcome:
     )
 
 
-def of_error_object(error: dict[str, Any], redactor: Redactor) -> Outcome:
+def of_error_object(error: dict[str, Any], redactor: Redactor) -> CallOutcome:
     """A JSON-RPC error object that arrived late. It is kept unchanged."""
-    return Outcome(CallState.RPC_ERROR, redactor.json_text({"error": error}))
+    return CallOutcome(CallState.RPC_ERROR, redactor.json_text({"error": error}))
 
 
 def _storable_code(code: int) -> int | None:

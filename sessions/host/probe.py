@@ -60,7 +60,7 @@ def finish(uid: UUID, fields: dict[str, Any]) -> list[AuditEvent]:
     return [AuditEvent(AuditAction.CONNECTION_TEST, outcome, actor, subject=str(draft.transport), details=details)]
 
 
-class Probe:
+class ConnectionTest:
     def __init__(self, db: Database, uid: UUID) -> None:
         self._db, self._uid = db, uid
         self._steps: dict[str, dict[str, Any]] = {}

@@ -48,7 +48,7 @@ class _Throttle:
             self.trigger()
 
 
-class Progress:
+class CallProgress:
     def __init__(self, db: Database, call: claims.PendingCall, lease: Lease, redactor: Redactor) -> None:
         self._db, self._call, self._lease, self._redactor = db, call, lease, redactor
         self._newest: tuple[float | None, float | None, str | None] = (None, None, None)

@@ -23,10 +23,10 @@ from sessions.host.desired_state import read_desired_states
 from sessions.host.live import Live
 from sessions.host.log_writer import LogWriter
 from sessions.host.pace import ceilings
-from sessions.host.probe import Probe
+from sessions.host.probe import ConnectionTest
 from sessions.host.shared import Shared
 from sessions.host.spool import Spool
-from sessions.host.supervisor import Supervisor
+from sessions.host.supervisor import SessionSupervisor
 from sessions.host.webhooks import Webhooks
 from sessions.housekeeping.dead_workers import Incarnation
 from sessions.inbox import reads
@@ -48,7 +48,7 @@ class Host:
         self.calls = Calls(db, self._live_session, self.counters, Spool(self.spool_directory, me.uid))
         self.webhooks = Webhooks(db)
         self.shared = Shared(LogWriter(db), ceilings(), self._on_ready, self.webhooks.look)
-        self.supervisors: dict[int, Supervisor] = {}
+        self.supervisors: dict[int, SessionSupervisor] = {}
         #: sessions that became ready and whose waiting calls must be found
         self._ready: set[int] = set()
         self._finding = False
@@ -117,7 +117,7 @@ class Host:
     async def _test(self, draft_uid: UUID) -> None:
         try:
             async with self._test_slots:
-                await Probe(self.db, draft_uid).run()
+                await ConnectionTest(self.db, draft_uid).run()
         finally:
             self._tests.discard(draft_uid)
 
@@ -190,12 +190,12 @@ class Host:
     def _adopt(self, lease: Lease, desired: Any) -> None:
         if desired is None or lease.session_id in self.supervisors:
             return  # released already, or its former supervisor is still ending: the next tick handles it
-        supervisor = self.supervisors[lease.session_id] = Supervisor(lease, desired, self.db, self.shared)
+        supervisor = self.supervisors[lease.session_id] = SessionSupervisor(lease, desired, self.db, self.shared)
         task = asyncio.create_task(self._supervise(supervisor))
         self._holders.add(task)
         task.add_done_callback(self._holders.discard)
 
-    async def _supervise(self, supervisor: Supervisor) -> None:
+    async def _supervise(self, supervisor: SessionSupervisor) -> None:
         try:
             await supervisor.run()
         except Exception:  # a bug of ours in one session must not end the others; the tick frees the row

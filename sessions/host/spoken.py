@@ -3,7 +3,7 @@ reader."""
 
 from sessions.calls.claims import PendingCall
 from sessions.enums import LogSource
-from sessions.host.logs import Line, ServerLog
+from sessions.host.logs import ServerLogLine, ServerLog
 from sessions.host.opening import Diagnosis
 from sessions.host.redaction import Redactor
 from sessions.host.repeats import Repeats
@@ -22,12 +22,12 @@ class Spoken:
         redact = self._redactor
         text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
         call_uid = event.tag.uid if isinstance(event.tag, PendingCall) else None
-        self._log.add(Line(LogSource.SERVER, event.level, text, redact.text(event.logger or ""), call_uid))
+        self._log.add(ServerLogLine(LogSource.SERVER, event.level, text, redact.text(event.logger or ""), call_uid))
 
     def diagnostic(self, event: DiagnosticLine) -> None:
         self._diagnosis.on_event(event)
         level = "info" if event.stream == "stderr" else "warning"
-        self._log.add(Line(LogSource.STDERR, level, self._redactor.text(event.text), event.stream))
+        self._log.add(ServerLogLine(LogSource.STDERR, level, self._redactor.text(event.text), event.stream))
 
     def violation(self, event: ProtocolViolation) -> None:
         self._repeats.say(self._redactor.text(f"The server broke the protocol: {event.detail}"), "warning")

@@ -18,7 +18,7 @@ import structlog
 
 from servers.audit.record import Actor, Event
 from sessions.calls import claims
-from sessions.calls.claims import Outcome, PendingCall
+from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.db import Database, DatabaseAway
@@ -29,12 +29,12 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Kept:
+class SpooledOutcome:
     """The outcome of a call as it was spooled."""
 
     call: PendingCall
     lease: Lease
-    outcome: Outcome
+    outcome: CallOutcome
 
     # A file may be read by a worker of the version before: it knows call and lease as "order" and "hold".
     def line(self) -> bytes:
@@ -43,13 +43,13 @@ class Kept:
         return json.dumps(parts | {"outcome": vars(self.outcome)}, default=str).encode() + b"\n"
 
     @classmethod
-    def of(cls, line: bytes) -> "Kept":
+    def of(cls, line: bytes) -> "SpooledOutcome":
         """Raises ValueError, KeyError or TypeError for a line that is truncated or not ours."""
         read: dict[str, dict[str, Any]] = json.loads(line)
         call, lease, outcome = read["order"], read["hold"], read["outcome"]
         call |= {"uid": UUID(call["uid"]), "actor": Actor(**call["actor"])}
         lease |= {name: UUID(lease[name]) for name in ("session_uid", "server_uid", "worker_uid")}
-        return cls(PendingCall(**call), Lease(**lease), Outcome(**outcome | {"state": CallState(outcome["state"])}))
+        return cls(PendingCall(**call), Lease(**lease), CallOutcome(**outcome | {"state": CallState(outcome["state"])}))
 
 
 class Spool:
@@ -58,7 +58,7 @@ class Spool:
         self._waiting: set[UUID] = set()
         self._order = asyncio.Lock()
 
-    async def keep(self, kept: Kept) -> None:
+    async def keep(self, kept: SpooledOutcome) -> None:
         """The first write to the database failed. A spool that cannot be written must not prevent the next try."""
         self._waiting.add(kept.call.uid)
         async with self._order:
@@ -117,15 +117,15 @@ async def merge(db: Database, paths: list[Path]) -> None:
             log.info("host.spool_merged", spool=path.name, results=len(ends))
 
 
-def _finish(kept: Kept) -> list[Event]:
+def _finish(kept: SpooledOutcome) -> list[Event]:
     return claims.finish(kept.call, kept.lease, kept.outcome)
 
 
-def _read(path: Path) -> Iterator[Kept]:
+def _read(path: Path) -> Iterator[SpooledOutcome]:
     """Skips a line that a crash of the machine cut off."""
     with path.open("rb") as lines:
         for line in lines:
             try:
-                yield Kept.of(line)
+                yield SpooledOutcome.of(line)
             except (ValueError, KeyError, TypeError, AttributeError):
                 log.warning("host.spool_line_unreadable", spool=path.name)

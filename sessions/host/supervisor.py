@@ -66,7 +66,7 @@ class Overtaken(Exception):
     """Another worker owns the session now."""
 
 
-class Supervisor:
+class SessionSupervisor:
     def __init__(self, lease: Lease, desired: DesiredState, db: Database, shared: Shared) -> None:
         self.lease = lease
         self.desired = desired

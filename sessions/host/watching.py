@@ -31,7 +31,7 @@ from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.core.events import Following, FollowingLost, Honoured, ListKind, ResourceUpdated
 from sessions.mcp.core.state import State
 from sessions.subscriptions import versions, watches
-from sessions.subscriptions.versions import Found, NoContents
+from sessions.subscriptions.versions import NoContents, ReadContent
 from sessions.subscriptions.watches import Watch
 
 #: events that wait to be recorded; dropping those between a loss and the next agreement loses nothing
@@ -274,7 +274,7 @@ class Watching:
             return await self._failed(watch, str(Fault.INVALID_RESULT), str(problem))
         except DatabaseAway:
             return False
-        found = Found(content, reason.cause, reason.events, began, timezone.now())
+        found = ReadContent(content, reason.cause, reason.events, began, timezone.now())
         if await self._db.persist(partial(versions.store, self._lease, watch.pk, found)):
             self._on_change()
         return True

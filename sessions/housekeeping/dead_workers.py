@@ -160,7 +160,7 @@ def _free(sessions: QuerySet[McpSession], words: str) -> None:
 def _notify(session: McpSession, words: str) -> None:
     node = session.owner.node if session.owner else ""
     session.refresh_from_db(fields=["state", "condition", "epoch"])
-    entry = timeline.Entry(session.state, session.condition, epoch=session.epoch, worker=node, detail=words)
+    entry = timeline.TimelineEntry(session.state, session.condition, epoch=session.epoch, worker=node, detail=words)
     timeline.append(session.pk, entry)
     lifecycle.announce(session.server.uid)
 

@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 
 from sessions.live.frames import Frame
-from sessions.live.streams import WINDOW_SECONDS, Dirty, Row, SnapshotStream, Subscription
+from sessions.live.streams import WINDOW_SECONDS, Dirty, Row, SnapshotStream, TopicSubscription
 from sessions.live.topics import Topic
 
 #: a state marked as passing is rendered only after this delay: by then most calls have ended
@@ -31,7 +31,7 @@ class CallStream(SnapshotStream):
         self._progress: Row | None = None
         self._progress_task: asyncio.Task[None] | None = None
 
-    def follow(self, subscription: Subscription) -> None:
+    def follow(self, subscription: TopicSubscription) -> None:
         """Add a listener that already has the row at its cursor."""
         self.subscriptions.add(subscription)
         self.idle_since = None

@@ -20,10 +20,10 @@ from sessions.live.call_stream import CallStream
 from sessions.live.early import EarlyHints
 from sessions.live.limits import TOPICS, sockets_per_user
 from sessions.live.places import Places
-from sessions.live.pulse import Health, Pulse
+from sessions.live.pulse import PipelineHealth, Pulse
 from sessions.live.reader import Reader
 from sessions.live.socket import Socket
-from sessions.live.streams import Stream, Subscription
+from sessions.live.streams import Stream, TopicSubscription
 from sessions.live.topic_reads import TopicReads
 from sessions.live.topics import Topic, TopicKind
 
@@ -84,7 +84,7 @@ class Hub:
 
     def subscribe(self, socket: Socket, topic: Topic, since: int | None) -> None:
         self.unsubscribe(socket, topic.name)
-        subscription = Subscription(socket, topic, since)
+        subscription = TopicSubscription(socket, topic, since)
         socket.subscriptions[topic.name] = subscription
         self._spawn_catch_up(subscription)
 
@@ -94,7 +94,7 @@ class Hub:
         if len(socket.subscriptions) >= TOPICS:
             return False
         stream = cast("CallStream", self._stream(topic))
-        socket.subscriptions[topic.name] = subscription = Subscription(socket, topic, version, live=True)
+        socket.subscriptions[topic.name] = subscription = TopicSubscription(socket, topic, version, live=True)
         stream.follow(subscription)
         for hint in self._early.take(topic.name):
             stream.hint(hint)
@@ -112,10 +112,10 @@ class Hub:
             if not stream.subscriptions:
                 stream.idle_since = asyncio.get_running_loop().time()
 
-    def _spawn_catch_up(self, subscription: Subscription) -> None:
+    def _spawn_catch_up(self, subscription: TopicSubscription) -> None:
         subscription.task = self._spawn(self._catch_up(subscription))
 
-    async def _catch_up(self, subscription: Subscription) -> None:
+    async def _catch_up(self, subscription: TopicSubscription) -> None:
         socket, topic = subscription.member, subscription.topic
         try:
             if not await self.reader.run(partial(viewers.sees_row, socket.viewer, topic)):
@@ -128,7 +128,7 @@ class Hub:
         except Exception:  # the database may be away: the slow timer retries, the socket stays open
             log.exception("live.catch_up_failed", topic=topic.name)
 
-    def _deny(self, subscription: Subscription) -> None:
+    def _deny(self, subscription: TopicSubscription) -> None:
         socket = subscription.member
         if isinstance(socket, Socket):
             socket.subscriptions.pop(subscription.topic.name, None)
@@ -177,7 +177,7 @@ class Hub:
         names = (topic, *self._own.get(topic, ()))
         return [stream for name in names if (stream := self.streams.get(name)) is not None]
 
-    def _send_health(self, health: Health) -> None:
+    def _send_health(self, health: PipelineHealth) -> None:
         for socket in list(self.sockets):
             socket.send(health.message())
         if health.state == "ok":
@@ -266,7 +266,7 @@ class Hub:
         elif changed or was_suspended:
             self._resume(kept)
 
-    def _resume(self, subscriptions: list[Subscription]) -> None:
+    def _resume(self, subscriptions: list[TopicSubscription]) -> None:
         for subscription in subscriptions:
             if subscription.task is not None:
                 subscription.task.cancel()

@@ -36,7 +36,7 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class PipelineHealth:
     """`state`: ok, broker, database, worker or no_worker. `silent` of `workers` do not respond, for up to `age` s."""
 
     state: str
@@ -55,11 +55,15 @@ class Health:
 
 class Pulse:
     def __init__(
-        self, reader: Reader, needed: Callable[[], bool], notify: Callable[[Health], None], moved: Callable[[], None]
+        self,
+        reader: Reader,
+        needed: Callable[[], bool],
+        notify: Callable[[PipelineHealth], None],
+        moved: Callable[[], None],
     ) -> None:
         """`needed`: whether sockets exist. `notify`: the health changed. `moved`: rows changed, maybe without hints."""
         self._reader, self._needed, self._notify, self._moved = reader, needed, notify, moved
-        self.health: Health | None = None
+        self.health: PipelineHealth | None = None
         self._event = asyncio.Event()
         self._last_beat_at = float("-inf")
         self._alive: frozenset[str] | None = None
@@ -101,7 +105,7 @@ class Pulse:
         try:
             signs = await self._reader.run(_signs)
         except (DatabaseError, InterfaceError):
-            self._say(Health("database"))
+            self._say(PipelineHealth("database"))
             return
         except Exception:  # the pulse survives any failure of one check
             log.exception("live.pulse_failed")
@@ -116,23 +120,23 @@ class Pulse:
             self._moved()
         self._alive = alive
 
-    def _health(self, signs: list[Sign], beat_received: bool) -> Health:
+    def _health(self, signs: list[Sign], beat_received: bool) -> PipelineHealth:
         silent = [sign for sign in signs if sign.ended or sign.age > self._late]
         fresh = len(silent) < len(signs)
         if outage.since is not None or (fresh and not beat_received):
-            return Health("broker")
+            return PipelineHealth("broker")
         if not signs:
-            return Health("no_worker")
+            return PipelineHealth("no_worker")
         if silent:
-            return Health("worker", len(silent), len(signs), max(sign.age for sign in silent))
-        return Health("ok", 0, len(signs))
+            return PipelineHealth("worker", len(silent), len(signs), max(sign.age for sign in silent))
+        return PipelineHealth("ok", 0, len(signs))
 
     def _next_look(self, signs: list[Sign]) -> float:
         """Seconds until the next worker becomes late or counts as gone."""
         marks = [mark - sign.age for sign in signs if not sign.ended for mark in (self._late, settings.STALE_SECONDS)]
         return min([self._late, *(mark + 0.1 for mark in marks if mark > 0)])
 
-    def _say(self, health: Health) -> None:
+    def _say(self, health: PipelineHealth) -> None:
         changed = self.health is None or health.kind != self.health.kind
         self.health = health
         if changed:

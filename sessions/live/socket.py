@@ -10,7 +10,7 @@ from sessions.live.outbox import Outbox
 from sessions.live.viewers import Viewer
 
 if TYPE_CHECKING:
-    from sessions.live.streams import Subscription
+    from sessions.live.streams import TopicSubscription
 
 
 class Socket:
@@ -24,7 +24,7 @@ class Socket:
     ) -> None:
         self.viewer, self.actor = viewer, actor
         self.suspended = False
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[str, TopicSubscription] = {}
         self.calls_in_flight = 0
         self._close = close
         self._outbox = Outbox(send, backlog, lambda: close(4008))

@@ -42,7 +42,7 @@ class Member(Protocol):
 
 
 @dataclass(eq=False)
-class Subscription:
+class TopicSubscription:
     member: Member
     topic: Topic
     cursor: int | None
@@ -70,7 +70,7 @@ class Stream(ABC):
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
-        self.subscriptions: set[Subscription] = set()
+        self.subscriptions: set[TopicSubscription] = set()
         self.idle_since: float | None = None
         self._dirty: set[Dirty] = set()
         self._sent_at = float("-inf")
@@ -105,10 +105,10 @@ class Stream(ABC):
     async def _refresh(self, dirty: set[Dirty]) -> None: ...
 
     @abstractmethod
-    async def catch_up(self, subscription: Subscription) -> None:
+    async def catch_up(self, subscription: TopicSubscription) -> None:
         """Bring a new listener up to date; from then on it is live. Ends with `synced`."""
 
-    def _synced(self, subscription: Subscription, seq: int | None) -> None:
+    def _synced(self, subscription: TopicSubscription, seq: int | None) -> None:
         if not subscription.member.suspended:
             subscription.member.put(message({"op": "synced", "t": self.topic.name, "seq": seq}))
 
@@ -125,7 +125,7 @@ class FeedStream(Stream):
         read_after: Callable[[int], Awaitable[FeedPart]],
         read_head: Callable[[], Awaitable[int]],
         kind: str,
-        fell_behind: Callable[[Subscription], None],
+        fell_behind: Callable[[TopicSubscription], None],
     ) -> None:
         super().__init__(topic)
         self._read_after, self._read_head, self._kind = read_after, read_head, kind
@@ -164,7 +164,7 @@ class FeedStream(Stream):
     def _encode(self, rows: list[dict[str, Any]]) -> str:
         return encode(self.topic.name, rows[-1]["seq"], self._kind, rows)
 
-    async def catch_up(self, subscription: Subscription) -> None:
+    async def catch_up(self, subscription: TopicSubscription) -> None:
         newest = await self._read_head()
         if subscription.cursor is None or subscription.cursor > newest:
             subscription.cursor = newest
@@ -174,7 +174,7 @@ class FeedStream(Stream):
         await self._replay(subscription)
         self._synced(subscription, subscription.cursor)
 
-    async def _replay(self, subscription: Subscription) -> None:
+    async def _replay(self, subscription: TopicSubscription) -> None:
         """Read until nothing is left that live listeners already have. No await between that check and `live`."""
         behind = True
         while behind and not subscription.member.suspended:
@@ -227,12 +227,12 @@ class SnapshotStream(Stream):
             self._note(frame)
             self._offer(frame)
 
-    def _offer(self, frame: Frame, but: Subscription | None = None) -> None:
+    def _offer(self, frame: Frame, but: TopicSubscription | None = None) -> None:
         for subscription in list(self.subscriptions):
             if subscription.live and subscription is not but:
                 subscription.offer(frame)
 
-    async def catch_up(self, subscription: Subscription) -> None:
+    async def catch_up(self, subscription: TopicSubscription) -> None:
         subscription.live = True
         newest = int(time.time() * 1000) if self.by_time else None
         for frame in await self._read({EVERYTHING}, self):

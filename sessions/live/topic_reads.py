@@ -15,7 +15,7 @@ from sessions.live.call_stream import CallStream
 from sessions.live.frames import Frame, encode
 from sessions.live.reader import Reader, Together
 from sessions.live.sources import CallKey, FeedPart, ServerKey
-from sessions.live.streams import EVERYTHING, RECHECK, Dirty, FeedStream, Row, SnapshotStream, Stream, Subscription
+from sessions.live.streams import EVERYTHING, RECHECK, Dirty, FeedStream, Row, SnapshotStream, Stream, TopicSubscription
 from sessions.live.topics import Topic, TopicKind
 from sessions.overview import numbers
 
@@ -29,7 +29,7 @@ Read = Callable[[set[Dirty], SnapshotStream], Awaitable[list[Frame]]]
 
 
 class TopicReads:
-    def __init__(self, reader: Reader, fell_behind: Callable[[Subscription], None]) -> None:
+    def __init__(self, reader: Reader, fell_behind: Callable[[TopicSubscription], None]) -> None:
         self.reader, self._fell_behind = reader, fell_behind
         self._calls: Together[CallKey, Frame] = Together(reader, sources.call_frames)
         self._call_versions: Together[UUID, int] = Together(reader, sources.call_versions)

@@ -146,26 +146,26 @@ def recent_calls(server: Server, tool: str, count: int = 5) -> list[Call]:
 
 
 @dataclass(frozen=True)
-class Page:
+class HistoryPage:
     rows: list[Any]
     newer: int | None
     older: int | None
 
 
-def _keyset(rows: QuerySet[Any], key: str, before: int | None) -> Page:
+def _keyset(rows: QuerySet[Any], key: str, before: int | None) -> HistoryPage:
     """Newest first; `older` is the cursor of the next page."""
     if before is not None:
         rows = rows.filter(**{f"{key}__lt": before})
     found = list(rows.order_by(f"-{key}")[: PAGE + 1])
     older = getattr(found[PAGE - 1], key) if len(found) > PAGE else None
-    return Page(found[:PAGE], None if before is None else before, older)
+    return HistoryPage(found[:PAGE], None if before is None else before, older)
 
 
 #: for the filter of a history; completions, which a form requests by itself, are shown only on request
 HISTORY_METHODS = [("", "All except completions"), *((method, method) for method in OPERATIONS), ("all", "All methods")]
 
 
-def history(user: access.User, server: Server, before: int | None, method: str = "") -> Page:
+def history(user: access.User, server: Server, before: int | None, method: str = "") -> HistoryPage:
     calls = server.calls.filter(call_rows.seen(user)).select_related("user")
     if method in OPERATIONS:
         calls = calls.filter(method=method)

@@ -22,7 +22,7 @@ _OPENING = frozenset({SessionState.CONNECTING.value, SessionState.INITIALIZING.v
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownState:
     """`key` names the state for code that branches on it; `look` is its pill. A page with nothing to list shows `title`
     and `text`; `{what}` stands for what it would list."""
 
@@ -44,10 +44,10 @@ class Shown:
         return self.key == SessionCondition.WAITING_WORKER
 
 
-def shown(server: Server, session: McpSession | None) -> Shown:
+def shown(server: Server, session: McpSession | None) -> ShownState:
     key, look = _state(server, session)
     title, text = _panel(key, look, session)
-    return Shown(key, look, title, text)
+    return ShownState(key, look, title, text)
 
 
 def _state(server: Server, session: McpSession | None) -> tuple[str, Look]:

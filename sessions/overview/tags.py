@@ -13,7 +13,7 @@ from sessions.connections.starting import UNCONFIRMED, Starting
 from sessions.connections.starting import starting as starting_of
 from sessions.models import ConnectionEvent, McpSession
 from sessions.overview import rows
-from sessions.overview.shown import Shown
+from sessions.overview.shown import ShownState
 from sessions.overview.shown import shown as shown_of
 
 register = template.Library()
@@ -22,7 +22,7 @@ _OWNERSHIP = {"Taken": ("Claimed", "server-2"), "Given back": ("Released", "serv
 
 
 @register.simple_tag
-def shown(server: Server, session: McpSession | None) -> Shown:
+def shown(server: Server, session: McpSession | None) -> ShownState:
     """What every part of a page shows of the session: see sessions.overview.shown."""
     return shown_of(server, session)
 

@@ -46,17 +46,17 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     subscription: Subscription
     gap: SubscriptionGap | None
     spark: Sparkline
 
 
 @dataclass(frozen=True)
-class Page:
+class BoardPage:
     """`older` is the value of ?before= for the next page, "" on the last one."""
 
-    rows: list[Row]
+    rows: list[BoardRow]
     older: str
     first: bool
 
@@ -75,7 +75,7 @@ def troubled() -> Q:
 
 
 # --- pages -------------------------------------------------------------------------------------------------------------
-def board(user: access.User, servers: QuerySet[Server], filters: Filters, before: str = "") -> Page:
+def board(user: access.User, servers: QuerySet[Server], filters: Filters, before: str = "") -> BoardPage:
     """The last changed one comes first; one that never changed counts from its creation."""
     rows = filters.apply(subscriptions(user, servers)).annotate(moved=Coalesce("changed_at", "created_at"))
     cursor = _cursor(before)
@@ -85,17 +85,17 @@ def board(user: access.User, servers: QuerySet[Server], filters: Filters, before
     found = list(rows.order_by("-moved", "-pk")[: PAGE_SIZE + 1])
     shown = found[:PAGE_SIZE]
     older = _cursor_word(shown[-1]) if len(found) > PAGE_SIZE else ""
-    return Page(_rows(shown), older, cursor is None)
+    return BoardPage(_rows(shown), older, cursor is None)
 
 
-def _rows(found: Sequence[Subscription]) -> list[Row]:
+def _rows(found: Sequence[Subscription]) -> list[BoardRow]:
     gaps = {gap.subscription_id: gap for gap in SubscriptionGap.objects.filter(subscription__in=found, ended_at=None)}
     now = timezone.now()
     hours: dict[int, dict[datetime, int]] = {}
     since = now - timedelta(hours=HOURS)
     for row in SubscriptionHour.objects.filter(subscription__in=found, hour__gt=since):
         hours.setdefault(row.subscription_id, {})[row.hour] = row.events
-    return [Row(item, gaps.get(item.pk), sparkline(hours.get(item.pk, {}), now)) for item in found]
+    return [BoardRow(item, gaps.get(item.pk), sparkline(hours.get(item.pk, {}), now)) for item in found]
 
 
 def sparkline_of(subscription: Subscription) -> Sparkline:

@@ -37,7 +37,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Part:
+class ComparedContent:
     """One content of the resource. `how` picks the template's branch: same, text, json, facts, added or removed."""
 
     uri: str
@@ -54,8 +54,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Difference:
-    parts: tuple[Part, ...]
+class VersionDifference:
+    parts: tuple[ComparedContent, ...]
     hidden: int = 0
     """Contents beyond MOST_PARTS, which were not compared."""
 
@@ -77,13 +77,13 @@ class _Budgets:
     values: Budget
 
 
-def compare(old: Sequence[Any], new: Sequence[Any]) -> Difference:
+def compare(old: Sequence[Any], new: Sequence[Any]) -> VersionDifference:
     """Both are the array `contents` of a resources/read result. They come from a server, so their shape is not
     trusted."""
     budgets = _Budgets(Budget(), Budget(JSON_VALUES))
     pairs = _paired(old, new)
     parts = tuple(_part(uri, left, right, budgets) for uri, left, right in pairs[:MOST_PARTS])
-    return Difference(parts, max(0, len(pairs) - MOST_PARTS))
+    return VersionDifference(parts, max(0, len(pairs) - MOST_PARTS))
 
 
 def facts_of(item: Any) -> Facts:
@@ -144,29 +144,29 @@ def _uri(item: Any) -> str:
 
 
 # --- one content -----------------------------------------------------------------------------------------------------
-def _part(uri: str, old_item: Any, new_item: Any, budgets: _Budgets) -> Part:
+def _part(uri: str, old_item: Any, new_item: Any, budgets: _Budgets) -> ComparedContent:
     old = None if old_item is None else facts_of(old_item)
     new = None if new_item is None else facts_of(new_item)
     if old is None or new is None:
-        return Part(uri, "added" if old is None else "removed", old, new)
+        return ComparedContent(uri, "added" if old is None else "removed", old, new)
     if old.kind == new.kind and old.sha256 == new.sha256:
-        return Part(uri, "same", old, new)
+        return ComparedContent(uri, "same", old, new)
     if old.kind != "text" or new.kind != "text":
-        return Part(uri, "facts", old, new)
+        return ComparedContent(uri, "facts", old, new)
     if max(len(old.text), len(new.text)) > MOST_CHARS:
-        return Part(uri, "facts", old, new, note="Too large to compare here. Download both versions.")
+        return ComparedContent(uri, "facts", old, new, note="Too large to compare here. Download both versions.")
     return _of_texts(uri, old, new, budgets)
 
 
-def _of_texts(uri: str, old: Facts, new: Facts, budgets: _Budgets) -> Part:
+def _of_texts(uri: str, old: Facts, new: Facts, budgets: _Budgets) -> ComparedContent:
     structure = _structure(old.text, new.text, budgets)
     if structure is not None and structure.changes:
-        return Part(uri, "json", old, new, structure=structure)
+        return ComparedContent(uri, "json", old, new, structure=structure)
     note = "The JSON values are equal; only order, spacing or notation differ." if structure is not None else ""
     text = compare_texts(old.text, new.text, budgets.steps)
     if text is None:
-        return Part(uri, "facts", old, new, note="Too many lines to compare here. Download both versions.")
-    return Part(uri, "text", old, new, text=text, note=note)
+        return ComparedContent(uri, "facts", old, new, note="Too many lines to compare here. Download both versions.")
+    return ComparedContent(uri, "text", old, new, text=text, note=note)
 
 
 def _structure(old: str, new: str, budgets: _Budgets) -> JsonDifference | None:
@@ -186,7 +186,7 @@ def _loaded(text: str) -> Any:
     return json.loads(text)
 
 
-def _summary(part: Part) -> str:
+def _summary(part: ComparedContent) -> str:
     if part.text is not None:
         return f"{_count(part.text.added, 'line')} added, {part.text.removed:,} removed"
     if part.structure is not None:

@@ -13,7 +13,7 @@ from servers.audit import payloads
 from sessions.calls import blocks as result_blocks
 from sessions.enums import SubscriptionState
 from sessions.models import McpSession, ResourceVersion, Subscription, SubscriptionGap, WebhookDelivery
-from sessions.subscriptions.comparison import Difference, compare, facts_of, raw_bytes
+from sessions.subscriptions.comparison import VersionDifference, compare, facts_of, raw_bytes
 
 PAGE_SIZE: Final = 30
 #: gaps on one page; a flapping server can have far more in one night
@@ -24,7 +24,7 @@ MOST_DELIVERIES: Final = 20
 
 
 @dataclass(frozen=True)
-class Entry:
+class HistoryEntry:
     """A version or a gap of the history, newest first."""
 
     at: datetime
@@ -36,7 +36,7 @@ class Entry:
 class History:
     """`older`: value of ?before= for the next page. `hidden_gaps`: further gaps in this period."""
 
-    entries: list[Entry]
+    entries: list[HistoryEntry]
     older: int | None
     first: bool
     hidden_gaps: int = 0
@@ -51,8 +51,8 @@ def history(subscription: Subscription, before: int | None = None) -> History:
     shown = found[:PAGE_SIZE]
     older = shown[-1].number if len(found) > PAGE_SIZE else None
     gaps = _gaps(subscription, shown[-1].at if older is not None else None, upper)
-    entries = [Entry(item.at, version=item) for item in shown]
-    entries += [Entry(gap.began_at, gap=gap) for gap in gaps[:MOST_GAPS]]
+    entries = [HistoryEntry(item.at, version=item) for item in shown]
+    entries += [HistoryEntry(gap.began_at, gap=gap) for gap in gaps[:MOST_GAPS]]
     entries.sort(key=lambda entry: (entry.at, entry.gap is not None), reverse=True)
     return History(entries, older, before is None, max(0, len(gaps) - MOST_GAPS))
 
@@ -113,29 +113,29 @@ def contents(item: ResourceVersion, *, whole: bool = False) -> Contents:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownVersion:
     """A version as the page shows it: compared with another one, and by itself."""
 
     version: ResourceVersion
     against: ResourceVersion | None
     blocks: list[result_blocks.Block]
-    difference: Difference | None = None
+    difference: VersionDifference | None = None
     missing: str = ""
     gaps: Sequence[SubscriptionGap] = ()
 
 
-def shown(item: ResourceVersion, against: ResourceVersion | None) -> Shown:
+def shown(item: ResourceVersion, against: ResourceVersion | None) -> ShownVersion:
     new = contents(item)
     gaps = _between(item, against)
     if new.items is None:
-        return Shown(item, against, [], missing=new.missing, gaps=gaps)
+        return ShownVersion(item, against, [], missing=new.missing, gaps=gaps)
     blocks = result_blocks.blocks_of([{"type": "resource", "resource": one} for one in new.items])
     if against is None:
-        return Shown(item, None, blocks)
+        return ShownVersion(item, None, blocks)
     old = contents(against)
     if old.items is None:
-        return Shown(item, against, blocks, missing=old.missing, gaps=gaps)
-    return Shown(item, against, blocks, compare(old.items, new.items), gaps=gaps)
+        return ShownVersion(item, against, blocks, missing=old.missing, gaps=gaps)
+    return ShownVersion(item, against, blocks, compare(old.items, new.items), gaps=gaps)
 
 
 def _between(item: ResourceVersion, against: ResourceVersion | None) -> list[SubscriptionGap]:
@@ -148,27 +148,29 @@ def _between(item: ResourceVersion, against: ResourceVersion | None) -> list[Sub
 
 
 @dataclass(frozen=True)
-class File:
+class VersionFile:
     name: str
     data: bytes
 
 
-def file_of(item: ResourceVersion, index: int | None) -> File | None:
+def file_of(item: ResourceVersion, index: int | None) -> VersionFile | None:
     """One content as raw bytes, or with index None the JSON array of all. None if it does not exist."""
     if index is None:
         text = payloads.read(item.contents)
-        return None if text is None else File(f"version-{item.number}.json", text.encode("utf-8", "surrogatepass"))
+        return (
+            None if text is None else VersionFile(f"version-{item.number}.json", text.encode("utf-8", "surrogatepass"))
+        )
     items = contents(item, whole=True).items or []
     return _raw(item.number, index, items[index]) if index < len(items) else None
 
 
-def _raw(number: int, index: int, one: Any) -> File:
+def _raw(number: int, index: int, one: Any) -> VersionFile:
     facts = facts_of(one)
     name = f"version-{number}-{index + 1}"
     if facts.kind == "text":
-        return File(f"{name}.txt", facts.text.encode("utf-8", "surrogatepass"))
+        return VersionFile(f"{name}.txt", facts.text.encode("utf-8", "surrogatepass"))
     raw = raw_bytes(one["blob"])
-    return File(f"{name}.bin", one["blob"].encode("utf-8", "surrogatepass") if raw is None else raw)
+    return VersionFile(f"{name}.bin", one["blob"].encode("utf-8", "surrogatepass") if raw is None else raw)
 
 
 # --- state

@@ -40,7 +40,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReadContent:
     """A read and its reason. `began`: before its request was sent. `events`: the notifications that it covers."""
 
     content: Content
@@ -75,7 +75,7 @@ def _size(item: Mapping[str, Any]) -> int:
     return len(item["text"].encode("utf-8", "surrogatepass")) if _is_text(item, "text") else 0
 
 
-def store(lease: Lease, pk: int, found: Found) -> bool:
+def store(lease: Lease, pk: int, found: ReadContent) -> bool:
     """Record a read, in the caller's transaction. True if it is a new version."""
     row = watches.mine(lease).filter(pk=pk).first()
     if row is None:
@@ -91,7 +91,7 @@ def store(lease: Lease, pk: int, found: Found) -> bool:
     return differs
 
 
-def _note(lease: Lease, row: Subscription, found: Found, *, differs: bool) -> bool:
+def _note(lease: Lease, row: Subscription, found: ReadContent, *, differs: bool) -> bool:
     """False if another version was stored meanwhile."""
     fields: dict[str, Any] = {"last_read_at": found.at, "read_fault": "", "read_detail": ""}
     if differs:
@@ -100,7 +100,7 @@ def _note(lease: Lease, row: Subscription, found: Found, *, differs: bool) -> bo
     return rows.update(version=F("version") + 1, **fields) == 1
 
 
-def _keep(row: Subscription, found: Found, previous: ResourceVersion | None) -> None:
+def _keep(row: Subscription, found: ReadContent, previous: ResourceVersion | None) -> None:
     content = found.content
     version = ResourceVersion.objects.create(
         subscription=row,
@@ -120,7 +120,7 @@ def _keep(row: Subscription, found: Found, previous: ResourceVersion | None) -> 
         retention.trim(row)
 
 
-def _close_gap(row: Subscription, found: Found, *, differs: bool) -> None:
+def _close_gap(row: Subscription, found: ReadContent, *, differs: bool) -> None:
     """A gap ends when the server confirms the subscription again. Only a read that began after that shows whether the
     gap hid a change."""
     if row.state != SubscriptionState.LISTENING or found.began < row.state_since:

@@ -27,7 +27,7 @@ from servers.credentials.forms.sign_in import ClientForm
 from servers.crypto import SealError
 from servers.enums import SignInState, TransportKind
 from servers.models import Server, SignIn
-from servers.requests import Request
+from servers.requests import WebRequest
 from sessions.connections import client_document, commands
 from sessions.overview import server_page
 from sessions.views.servers import server_context
@@ -35,7 +35,7 @@ from sessions.views.servers import server_context
 _WAITS_FOR_WORKER = (SignInState.REQUESTED, SignInState.ANSWERED)
 
 
-def _server(request: Request, slug: str) -> Server:
+def _server(request: WebRequest, slug: str) -> Server:
     server = access.server_for(request.user, slug, "change")
     access.require(request.user, "manage_credential", server)
     if server.transport == TransportKind.STDIO:
@@ -43,18 +43,18 @@ def _server(request: Request, slug: str) -> Server:
     return server
 
 
-def _browser(request: Request) -> str:
+def _browser(request: WebRequest) -> str:
     return str(request.session.session_key or "")
 
 
 @require_http_methods(["GET", "POST"])
-def sign_in(request: Request, slug: str) -> HttpResponse:
+def sign_in(request: WebRequest, slug: str) -> HttpResponse:
     """GET explains what will happen; POST begins."""
     return _sign_in(request, _server(request, slug), sign_ins.begin)
 
 
 @require_http_methods(["GET", "POST"])
-def own_sign_in(request: Request, slug: str) -> HttpResponse:
+def own_sign_in(request: WebRequest, slug: str) -> HttpResponse:
     """The same for the user's own identity."""
     server = access.server_for(request.user, slug, "call_tool")
     if server.transport == TransportKind.STDIO:
@@ -63,7 +63,7 @@ def own_sign_in(request: Request, slug: str) -> HttpResponse:
     return _sign_in(request, server, sign_ins.begin_own, own=True)
 
 
-def _sign_in(request: Request, server: Server, begin: Callable[..., SignIn], *, own: bool = False) -> HttpResponse:
+def _sign_in(request: WebRequest, server: Server, begin: Callable[..., SignIn], *, own: bool = False) -> HttpResponse:
     form = ClientForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
@@ -78,7 +78,7 @@ def _sign_in(request: Request, server: Server, begin: Callable[..., SignIn], *, 
     return render(request, "authorization/sign_in.html", context, status=422 if form.errors else 200)
 
 
-def _of_person(request: Request, slug: str, uid: UUID) -> SignIn:
+def _of_person(request: WebRequest, slug: str, uid: UUID) -> SignIn:
     row = sign_ins.of_person(request.user, _browser(request), uid)
     own = row is not None and row.identity.user_id == request.user.pk
     server = access.server_for(request.user, slug, "call_tool") if own else _server(request, slug)
@@ -89,7 +89,7 @@ def _of_person(request: Request, slug: str, uid: UUID) -> SignIn:
 
 @never_cache
 @require_safe
-def progress(request: Request, slug: str, uid: UUID) -> HttpResponse:
+def progress(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
     """The state of the sign-in. While a worker is busy the page polls, which also repeats a wake-up that was lost."""
     row = _of_person(request, slug, uid)
     if row.state == SignInState.DONE:
@@ -108,7 +108,7 @@ def progress(request: Request, slug: str, uid: UUID) -> HttpResponse:
     return render(request, fragment if request.htmx else "authorization/progress.html", context)
 
 
-def _leave(request: Request, url: str) -> HttpResponse:
+def _leave(request: WebRequest, url: str) -> HttpResponse:
     """Redirect to another page, even from a fragment."""
     if not request.htmx:
         return redirect(url)
@@ -120,7 +120,7 @@ def _leave(request: Request, url: str) -> HttpResponse:
 @never_cache
 @require_safe
 @sensitive_variables()
-def go(request: Request, slug: str, uid: UUID) -> HttpResponse:
+def go(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
     row = _of_person(request, slug, uid)
     if row.state != SignInState.READY or row.expires_at <= timezone.now():
         return redirect("servers:sign_in_progress", slug, uid)
@@ -133,7 +133,7 @@ def go(request: Request, slug: str, uid: UUID) -> HttpResponse:
 @never_cache
 @require_safe
 @sensitive_variables()
-def callback(request: Request) -> HttpResponse:
+def callback(request: WebRequest) -> HttpResponse:
     """Where the authorization server redirects the browser. A worker validates the parameters (`iss` first)."""
     try:
         row = sign_ins.answer(request.user, _browser(request), request.GET.dict())
@@ -150,6 +150,6 @@ def _quiet(response: HttpResponse) -> HttpResponse:
 
 @login_not_required
 @require_safe
-def client(request: Request) -> JsonResponse:
+def client(request: WebRequest) -> JsonResponse:
     """The client ID metadata document of this installation, which authorization servers read."""
     return JsonResponse(client_document.document())

@@ -16,7 +16,7 @@ from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import AuditEvent, Definition, Server
-from servers.requests import Request
+from servers.requests import WebRequest
 from sessions.calls import placing, result_files
 from sessions.calls import rows as call_rows
 from sessions.calls.operations import OPERATIONS, words_of
@@ -30,7 +30,7 @@ from sessions.views.forms import ToolForm
 TIMELINE = 100
 
 
-def visible_call(request: Request, uid: UUID) -> Call:
+def visible_call(request: WebRequest, uid: UUID) -> Call:
     """Calls outlive their servers: one without a server is visible to everyone who may view servers."""
     if not access.may(request.user, "view"):
         raise Http404("This call does not exist, or you don't have access to it.")
@@ -50,7 +50,7 @@ def see_other(call: Call) -> HttpResponseRedirect:
 
 # --- placing ---------------------------------------------------------------------------------------------------------
 @require_POST
-def place(request: Request, slug: str) -> HttpResponse:
+def place(request: WebRequest, slug: str) -> HttpResponse:
     """The same call as through the socket. If it is refused, the form is shown again with the errors at their
     fields."""
     server = access.server_for(request.user, slug)
@@ -66,7 +66,7 @@ def place(request: Request, slug: str) -> HttpResponse:
     return see_other(call)
 
 
-def _form_again(request: Request, server: Server, tool: str, message: str, status: int) -> HttpResponse:
+def _form_again(request: WebRequest, server: Server, tool: str, message: str, status: int) -> HttpResponse:
     definition = server_page.definitions(server, DefinitionKind.TOOL).filter(key=tool).first()
     messages.error(request, message)
     if definition is None:
@@ -85,7 +85,7 @@ def _form_again(request: Request, server: Server, tool: str, message: str, statu
 
 
 @require_http_methods(["GET", "POST"])
-def repeat(request: Request, uid: UUID) -> HttpResponse:
+def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
     """GET shows what would be sent and asks; POST makes a new call that refers to the old one."""
     call = visible_call(request, uid)
     problem = None
@@ -115,7 +115,7 @@ def _destructive(call: Call) -> bool:
 
 
 @require_POST
-def cancel(request: Request, uid: UUID) -> HttpResponse:
+def cancel(request: WebRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
     try:
         asked = placing.cancel(Actor.of(request), request.user, call)
@@ -128,7 +128,7 @@ def cancel(request: Request, uid: UUID) -> HttpResponse:
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
-def _page(request: Request, call: Call) -> dict[str, Any]:
+def _page(request: WebRequest, call: Call) -> dict[str, Any]:
     may_read = placing.may_read(request.user, call)
     return {
         "nav": "servers",
@@ -141,7 +141,7 @@ def _page(request: Request, call: Call) -> dict[str, Any]:
 
 
 @require_safe
-def detail(request: Request, uid: UUID) -> HttpResponse:
+def detail(request: WebRequest, uid: UUID) -> HttpResponse:
     """Everything about one call, live for everyone who may see it."""
     call = visible_call(request, uid)
     context = _page(request, call) | {
@@ -152,21 +152,21 @@ def detail(request: Request, uid: UUID) -> HttpResponse:
     return render(request, "calls/detail.html", context)
 
 
-def _timeline(request: Request, call: Call) -> list[AuditEvent]:
+def _timeline(request: WebRequest, call: Call) -> list[AuditEvent]:
     if not access.may(request.user, "view_auditevent"):
         return []
     return list(access.audit_events(request.user).filter(call_uid=call.uid).order_by("seq")[:TIMELINE])
 
 
 @require_safe
-def card(request: Request, uid: UUID) -> HttpResponse:
+def card(request: WebRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
     context = {"call": call, "may_read": placing.may_read(request.user, call)}
     return render(request, "calls/_card.html", context)
 
 
 @require_safe
-def result(request: Request, uid: UUID) -> HttpResponse:
+def result(request: WebRequest, uid: UUID) -> HttpResponse:
     """The result verbatim."""
     call = visible_call(request, uid)
     text = _result_text(request, call)
@@ -174,7 +174,7 @@ def result(request: Request, uid: UUID) -> HttpResponse:
 
 
 @require_safe
-def content(request: Request, uid: UUID, position: int) -> HttpResponse:
+def content(request: WebRequest, uid: UUID, position: int) -> HttpResponse:
     """One content of a result, as raw bytes."""
     call = visible_call(request, uid)
     items = result_files.items_of(call.method, _result_object(request, call))
@@ -185,7 +185,7 @@ def content(request: Request, uid: UUID, position: int) -> HttpResponse:
 
 
 @require_safe
-def structured(request: Request, uid: UUID) -> HttpResponse:
+def structured(request: WebRequest, uid: UUID) -> HttpResponse:
     """The structured part of a tool's result. Pages show it as a tree only if it is small enough."""
     call = visible_call(request, uid)
     value = _result_object(request, call)
@@ -195,7 +195,7 @@ def structured(request: Request, uid: UUID) -> HttpResponse:
     return _file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}-structured.json")
 
 
-def _result_object(request: Request, call: Call) -> dict[str, Any]:
+def _result_object(request: WebRequest, call: Call) -> dict[str, Any]:
     try:
         value = json.loads(_result_text(request, call))
     except (ValueError, RecursionError):
@@ -203,7 +203,7 @@ def _result_object(request: Request, call: Call) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _result_text(request: Request, call: Call) -> str:
+def _result_text(request: WebRequest, call: Call) -> str:
     if not placing.may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
     payload = call.result or call.late_result

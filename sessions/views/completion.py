@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from servers import access
 from servers.audit import payloads
 from servers.kit.visible import visible_text
-from servers.requests import Request
+from servers.requests import WebRequest
 from sessions.calls.placing import may_read
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call
@@ -22,7 +22,7 @@ VALUE_CHARS = 1_000
 
 
 @require_safe
-def values(request: Request, uid: UUID) -> JsonResponse:
+def values(request: WebRequest, uid: UUID) -> JsonResponse:
     """`{"state", "final", "values": [{"value", "shown"}], "more"}`. No values while it runs or if it failed."""
     call = visible_call(request, uid)
     if call.method != COMPLETE:

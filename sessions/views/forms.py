@@ -120,7 +120,7 @@ class ToolForm:
         return parse_form(self.schema, dict(self._data.lists()))
 
     @cached_property
-    def verdict(self) -> checker.Verdict | None:
+    def verdict(self) -> checker.Validity | None:
         """Only on request, and only if the input could be parsed."""
         if self._posted and "_validate" in self._data and self.parsed.ok:
             return checker.check(self.schema, self.parsed.value)

@@ -15,7 +15,7 @@ from servers.models import ServerDraft
 from servers.registration import exporting
 from servers.registration.importing import held
 from servers.registration.importing.applying import apply
-from servers.registration.importing.document import Document, read
+from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.forms import ExportForm, ImportForm, decisions
 from servers.registration.importing.planning import plan
 from servers.registration.importing.preview import offer, summary
@@ -64,7 +64,7 @@ def preview(request: HttpRequest, uid: Any) -> HttpResponse:
     return render(request, "import/preview.html", context)
 
 
-def _applied(request: HttpRequest, draft: ServerDraft, document: Document | None) -> HttpResponseRedirect:
+def _applied(request: HttpRequest, draft: ServerDraft, document: ImportedDocument | None) -> HttpResponseRedirect:
     shown = request.POST.get("version", "")
     back = redirect("servers:import_preview", draft.uid)
     try:

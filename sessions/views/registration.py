@@ -23,7 +23,7 @@ from servers.models import Server
 from servers.registration import drafts, needed_credentials, registering
 from servers.registration.forms import ServerForm
 from servers.registration.registering import Conflict, Registration
-from servers.requests import Request
+from servers.requests import WebRequest
 from sessions.connections import commands
 from sessions.connections.starting import unconfirmed
 from sessions.connections.test_report import draft_context
@@ -42,7 +42,7 @@ DEMO = Registration(
 
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
-def add(request: Request) -> HttpResponse:
+def add(request: WebRequest) -> HttpResponse:
     access.require(request.user, "add_server")
     form, vault = ServerForm(request.POST or None, user=request.user), _vault(request)
     if request.method == "POST" and _complete(form) and vault.is_valid():
@@ -66,13 +66,13 @@ def add(request: Request) -> HttpResponse:
     return render(request, "servers/form.html", context, status=422 if bad else 200)
 
 
-def _vault(request: Request) -> VaultForm:
+def _vault(request: WebRequest) -> VaultForm:
     return VaultForm(request.POST or None, offers=credentials.offers(request.user))
 
 
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
-def edit(request: Request, slug: str) -> HttpResponse:
+def edit(request: WebRequest, slug: str) -> HttpResponse:
     """If two admins save at the same time, the second one gets the differences and keeps the input."""
     server = access.server_for(request.user, slug, "change")
     form = ServerForm(request.POST or None, user=request.user, server=server)
@@ -98,12 +98,12 @@ def _saved_words(before: Server, saved: Server) -> str:
     return "Saved. The server is notified of the new roots." if before.roots != saved.roots else "Saved."
 
 
-def _change(request: Request, server: Server, form: ServerForm, data: Registration) -> Server:
+def _change(request: WebRequest, server: Server, form: ServerForm, data: Registration) -> Server:
     expected = form.cleaned_data["version"]
     return registering.change(Actor.of(request), request.user, server, data, expected)
 
 
-def _with_version(request: Request, current: Server) -> Any:
+def _with_version(request: WebRequest, current: Server) -> Any:
     """The input, now based on the stored version: saving again is a decision, not an accident."""
     data = request.POST.copy()
     data["version"] = str(current.version)
@@ -127,7 +127,7 @@ def _saved(form: ServerForm, save: Any) -> Server | None:
 
 
 @require_http_methods(["GET", "POST"])
-def clone(request: Request, slug: str) -> HttpResponse:
+def clone(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "add")
     name = request.POST.get("name", "").strip() or f"{server.name} (copy)"
     context = {"nav": "servers", "server": server, "name": name}
@@ -146,7 +146,7 @@ def clone(request: Request, slug: str) -> HttpResponse:
 
 
 @require_POST
-def add_demo(request: Request) -> HttpResponse:
+def add_demo(request: WebRequest) -> HttpResponse:
     actor = Actor.of(request)
     present = access.visible_servers(request.user).filter(arguments=DEMO.arguments, archived_at=None).first()
     server = present or registering.register(actor, request.user, replace(DEMO, owner_id=request.user.pk))
@@ -155,7 +155,7 @@ def add_demo(request: Request) -> HttpResponse:
 
 @sensitive_post_parameters()
 @require_POST
-def test(request: Request) -> HttpResponse:
+def test(request: WebRequest) -> HttpResponse:
     """Test the form's connection in a worker, without saving it. `?server=` names the server that is being edited."""
     slug = request.GET.get("server")
     server = access.server_for(request.user, slug, "change") if slug else None
@@ -191,6 +191,6 @@ def test(request: Request) -> HttpResponse:
 
 
 @require_safe
-def test_progress(request: Request, uid: Any) -> HttpResponse:
+def test_progress(request: WebRequest, uid: Any) -> HttpResponse:
     draft = access.draft_for(request.user, uid)
     return render(request, "servers/test.html", {"nav": "servers"} | draft_context(draft))

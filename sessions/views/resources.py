@@ -54,7 +54,7 @@ def page(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _choose(
-    request: HttpRequest, server: Server, found: resource_page.Lists
+    request: HttpRequest, server: Server, found: resource_page.ResourceLists
 ) -> tuple[Chosen | None, TemplateForm | None]:
     uri, template = request.GET.get("uri", ""), request.GET.get("template", "")
     if not uri and not template:

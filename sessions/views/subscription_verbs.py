@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from servers import access
 from servers.audit.record import Actor
 from servers.models import Server
-from servers.requests import Request
+from servers.requests import WebRequest
 from sessions.catalog import offered
 from sessions.models import Subscription
 from sessions.overview import server_page
@@ -32,7 +32,7 @@ def _see_other(subscription: Subscription, page: str = "detail") -> HttpResponse
 
 # --- subscribing and ending -----------------------------------------------------------------------------------------
 @require_POST
-def subscribe(request: Request, slug: str) -> HttpResponse:
+def subscribe(request: WebRequest, slug: str) -> HttpResponse:
     """With htmx, returns the button of the page in its new state; without JavaScript, redirects to the subscription's
     page."""
     server = access.server_for(request.user, slug)
@@ -51,7 +51,7 @@ def _words(problem: Exception) -> str:
     return " ".join(problem.messages) if isinstance(problem, ValidationError) else str(problem)
 
 
-def _not_subscribed(request: Request, server: Server, uri: str, problem: Exception) -> HttpResponse:
+def _not_subscribed(request: WebRequest, server: Server, uri: str, problem: Exception) -> HttpResponse:
     if request.htmx:
         return _button(request, server, uri, None, _words(problem))
     messages.error(request, _words(problem))
@@ -59,7 +59,7 @@ def _not_subscribed(request: Request, server: Server, uri: str, problem: Excepti
 
 
 def _button(
-    request: Request, server: Server, uri: str, subscription: Subscription | None, problem: str = ""
+    request: WebRequest, server: Server, uri: str, subscription: Subscription | None, problem: str = ""
 ) -> HttpResponse:
     context = {
         "server": server,
@@ -74,7 +74,7 @@ def _button(
 
 
 @require_POST
-def end(request: Request, uid: UUID) -> HttpResponse:
+def end(request: WebRequest, uid: UUID) -> HttpResponse:
     subscription = subscription_for(request, uid)
     problem = ""
     try:
@@ -92,7 +92,7 @@ def end(request: Request, uid: UUID) -> HttpResponse:
 
 
 @require_http_methods(["GET", "POST"])
-def delete(request: Request, uid: UUID) -> HttpResponse:
+def delete(request: WebRequest, uid: UUID) -> HttpResponse:
     """GET asks; POST removes the subscription with its versions."""
     subscription = subscription_for(request, uid)
     access.require(request.user, "manage_subscription", subscription.server)
@@ -111,7 +111,7 @@ def delete(request: Request, uid: UUID) -> HttpResponse:
 # --- settings --------------------------------------------------------------------------------------------------------
 @never_cache
 @require_http_methods(["GET", "POST"])
-def settings(request: Request, uid: UUID) -> HttpResponse:
+def settings(request: WebRequest, uid: UUID) -> HttpResponse:
     """Two forms; `_section` says which one was sent. A new signing secret is shown in this response and never again."""
     subscription = subscription_for(request, uid)
     access.require(request.user, "manage_subscription", subscription.server)
@@ -138,7 +138,7 @@ def settings(request: Request, uid: UUID) -> HttpResponse:
     return render(request, "subscriptions/settings.html", context, status=422 if failed else 200)
 
 
-def _change(request: Request, subscription: Subscription, form: SettingsForm) -> subscribing.Changed | None:
+def _change(request: WebRequest, subscription: Subscription, form: SettingsForm) -> subscribing.Changed | None:
     """None if it was refused; the form then shows the errors."""
     renew = "renew" in request.POST
     try:
@@ -151,7 +151,7 @@ def _change(request: Request, subscription: Subscription, form: SettingsForm) ->
 
 
 @require_POST
-def test(request: Request, uid: UUID) -> HttpResponse:
+def test(request: WebRequest, uid: UUID) -> HttpResponse:
     """Request a test message. Its result appears under Deliveries."""
     subscription = subscription_for(request, uid)
     try:

@@ -83,7 +83,7 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
     return render(request, "subscriptions/detail.html", context)
 
 
-def _shown(request: HttpRequest, item: ResourceVersion) -> past.Shown:
+def _shown(request: HttpRequest, item: ResourceVersion) -> past.ShownVersion:
     number = number_of(request, "against")
     against = past.version(item.subscription, number) if number is not None else None
     return past.shown(item, against or past.before_version(item))

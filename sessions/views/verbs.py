@@ -14,7 +14,7 @@ from servers.audit.writer import AuditUnavailable
 from servers.enums import EraChoice
 from servers.models import Server
 from servers.registration import registering
-from servers.requests import Request
+from servers.requests import WebRequest
 from sessions.calls import pausing
 from sessions.connections import commands
 from sessions.mcp.core.methods import LOG_LEVELS
@@ -27,7 +27,7 @@ def _back(server: Server) -> HttpResponseRedirect:
 
 
 def _session_verb(
-    request: Request, slug: str, verb: Callable[[Actor, McpSession], bool], said: str, late: str = ""
+    request: WebRequest, slug: str, verb: Callable[[Actor, McpSession], bool], said: str, late: str = ""
 ) -> HttpResponse:
     """Session verbs only change a row, so they return at once; the page sees the effect live.
 
@@ -50,7 +50,7 @@ def _session_verb(
     return _back(server)
 
 
-def _unavailable(request: Request, server: Server, words: str) -> HttpResponse:
+def _unavailable(request: WebRequest, server: Server, words: str) -> HttpResponse:
     """The change was not durable in time."""
     if request.htmx:
         return HttpResponse(words, status=503, content_type="text/plain")
@@ -58,7 +58,7 @@ def _unavailable(request: Request, server: Server, words: str) -> HttpResponse:
     return _back(server)
 
 
-def _needs_own(request: Request, server: Server, words: str) -> HttpResponse:
+def _needs_own(request: WebRequest, server: Server, words: str) -> HttpResponse:
     if request.htmx:
         return HttpResponse(words, status=422, content_type="text/plain")
     messages.error(request, words)
@@ -66,47 +66,47 @@ def _needs_own(request: Request, server: Server, words: str) -> HttpResponse:
 
 
 @require_POST
-def connect(request: Request, slug: str) -> HttpResponse:
+def connect(request: WebRequest, slug: str) -> HttpResponse:
     return _session_verb(request, slug, commands.open_session, "Connecting {name}.")
 
 
 @require_POST
-def disconnect(request: Request, slug: str) -> HttpResponse:
+def disconnect(request: WebRequest, slug: str) -> HttpResponse:
     said = "Disconnecting {name}. Calls in flight are cancelled; it reconnects when someone connects it or runs a tool."
     return _session_verb(request, slug, commands.close_session, said)
 
 
 @require_POST
-def reconnect(request: Request, slug: str) -> HttpResponse:
+def reconnect(request: WebRequest, slug: str) -> HttpResponse:
     said = "Reconnecting {name}. Calls in flight end as outcome unknown if the server does not answer first."
     return _session_verb(request, slug, commands.reconnect, said)
 
 
 @require_POST
-def refresh(request: Request, slug: str) -> HttpResponse:
+def refresh(request: WebRequest, slug: str) -> HttpResponse:
     return _session_verb(request, slug, commands.refresh, "Reloading the lists of {name}.")
 
 
 @require_POST
-def retry(request: Request, slug: str) -> HttpResponse:
+def retry(request: WebRequest, slug: str) -> HttpResponse:
     late = "{name} is not waiting for a retry."
     return _session_verb(request, slug, pausing.retry, "Retrying {name}.", late)
 
 
 @require_POST
-def pause(request: Request, slug: str) -> HttpResponse:
+def pause(request: WebRequest, slug: str) -> HttpResponse:
     said = "{name} is paused. Calls in flight finish first; new calls are refused until it is resumed."
     return _session_verb(request, slug, pausing.pause, said, "{name} is already paused.")
 
 
 @require_POST
-def resume(request: Request, slug: str) -> HttpResponse:
+def resume(request: WebRequest, slug: str) -> HttpResponse:
     said = "{name} is resumed and connects according to its connection policy."
     return _session_verb(request, slug, pausing.resume, said, "{name} is not paused.")
 
 
 @require_POST
-def log_level(request: Request, slug: str) -> HttpResponse:
+def log_level(request: WebRequest, slug: str) -> HttpResponse:
     """The level of the log messages that the server should send. Each of its sessions has its own."""
     level = request.POST.get("level", "")
     if level and level not in LOG_LEVELS:
@@ -127,7 +127,7 @@ def log_level(request: Request, slug: str) -> HttpResponse:
 
 
 @require_POST
-def enable(request: Request, slug: str) -> HttpResponse:
+def enable(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
     registering.enable(Actor.of(request), request.user, server)
     messages.success(request, f"{server.name} is enabled and connects according to its connection policy.")
@@ -135,7 +135,7 @@ def enable(request: Request, slug: str) -> HttpResponse:
 
 
 @require_POST
-def restore(request: Request, slug: str) -> HttpResponse:
+def restore(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
     registering.restore(Actor.of(request), request.user, server)
     messages.success(request, f"{server.name} is restored. Enable it to connect.")
@@ -163,7 +163,7 @@ _WORDS = {
 
 
 def _confirmed(
-    request: Request, slug: str, verb: str, right: str, act: Callable[[Server], object], said: str
+    request: WebRequest, slug: str, verb: str, right: str, act: Callable[[Server], object], said: str
 ) -> HttpResponse:
     """GET asks for confirmation and shows what depends on the server; POST acts. Deleting requires the server's
     name."""
@@ -187,7 +187,7 @@ def _confirmed(
 
 
 @require_http_methods(["GET", "POST"])
-def disable(request: Request, slug: str) -> HttpResponse:
+def disable(request: WebRequest, slug: str) -> HttpResponse:
     def act(server: Server) -> None:
         registering.disable(Actor.of(request), request.user, server)
 
@@ -195,7 +195,7 @@ def disable(request: Request, slug: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "POST"])
-def legacy(request: Request, slug: str) -> HttpResponse:
+def legacy(request: WebRequest, slug: str) -> HttpResponse:
     """Offered by a call that failed because its tool needs what the modern era removed."""
 
     def act(server: Server) -> None:
@@ -206,7 +206,7 @@ def legacy(request: Request, slug: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "POST"])
-def archive(request: Request, slug: str) -> HttpResponse:
+def archive(request: WebRequest, slug: str) -> HttpResponse:
     def act(server: Server) -> None:
         registering.archive(Actor.of(request), request.user, server)
 
@@ -214,7 +214,7 @@ def archive(request: Request, slug: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "POST"])
-def delete(request: Request, slug: str) -> HttpResponse:
+def delete(request: WebRequest, slug: str) -> HttpResponse:
     def act(server: Server) -> None:
         registering.delete(Actor.of(request), request.user, server)
 

@@ -32,10 +32,10 @@ def _of_whoever_owns_it(change: Callable[..., bool]) -> Callable[..., bool]:
 def _lose_the_fence(**kwargs: Any) -> None:
     from sessions.calls import rows  # noqa: PLC0415  # models exist only now
     from sessions.connections import lifecycle, statements  # noqa: PLC0415  # as above
-    from sessions.host.supervisor import Supervisor  # noqa: PLC0415  # as above
+    from sessions.host.supervisor import SessionSupervisor  # noqa: PLC0415  # as above
 
     rows._CLAIM, cut = _FENCE.subn("AND (%s > 0 OR %s > 0)\n", rows._CLAIM)
     assert cut == 1
     lifecycle.held = lambda lease: lifecycle.McpSession.objects.filter(pk=lease.session_id)
     statements.change = _of_whoever_owns_it(statements.change)
-    Supervisor.desired_changed = lambda self, desired: self._news.set()
+    SessionSupervisor.desired_changed = lambda self, desired: self._news.set()

@@ -8,8 +8,8 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers.audit.record import Actor
-from servers.registration.importing.applying import Choice, Decision, Outcome, apply, choices
-from servers.registration.importing.document import MAX_BYTES, Document, read
+from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply, choices
+from servers.registration.importing.document import MAX_BYTES, ImportedDocument, read
 from servers.registration.importing.planning import Proposal, plan
 
 _RENAMED = " (imported)"
@@ -55,7 +55,7 @@ class Command(BaseCommand):
             raise CommandError("Not every server was imported. The others are stored.")
 
 
-def _document(path: str) -> Document:
+def _document(path: str) -> ImportedDocument:
     try:
         # Opened as a file, whose length is bounded before it is read.
         source = sys.stdin.buffer.read(MAX_BYTES + 1) if path == "-" else _file(Path(path))
@@ -88,7 +88,7 @@ def _planned(proposal: Proposal) -> str:
     return _line(proposal.verdict, proposal.entry.name, said)
 
 
-def _became(outcome: Outcome) -> str:
+def _became(outcome: ImportOutcome) -> str:
     needed = [f"Missing values: {', '.join(outcome.needed)}."] if outcome.needed else []
     return _line(outcome.result, outcome.name, [outcome.words, *needed])
 

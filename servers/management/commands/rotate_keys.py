@@ -18,7 +18,7 @@ from servers.audit.record import SYSTEM
 from servers.credentials import rotation
 from servers.crypto import SealError, missing_keys
 from servers.enums import AuditAction
-from servers.keyring import Source
+from servers.keyring import KeySource
 from servers.keyring_file import prepare_key, remove_keys
 from servers.registration.drafts import purge_drafts
 
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             raise CommandError(str(problem)) from None
 
     def _prepare(self) -> None:
-        if keyring.source() is not Source.FILE:
+        if keyring.source() is not KeySource.FILE:
             raise CommandError(f"{keyring.described()} is changed where it is kept.")
         self.stdout.write(f"Key {prepare_key(Path(settings.KEYRING_FILE))} is in the ring and not used yet.")
 
@@ -76,12 +76,14 @@ class Command(BaseCommand):
     def _retire(self, *, really: bool) -> None:
         if not (old := self._old()):
             return
-        if really and keyring.source() is Source.FILE:
+        if really and keyring.source() is KeySource.FILE:
             remove_keys(Path(settings.KEYRING_FILE), old)
             self.stdout.write(f"Removed {', '.join(old)} from the ring. Older backups of the database need them.")
             return
         how = (
-            "run this again with --retire" if keyring.source() is Source.FILE else "remove them where the ring is kept"
+            "run this again with --retire"
+            if keyring.source() is KeySource.FILE
+            else "remove them where the ring is kept"
         )
         self.stdout.write(f"No row needs {', '.join(old)} any more: {how}. Older backups of the database need them.")
 

@@ -15,9 +15,9 @@ from servers.crypto import SealError
 from servers.enums import CredentialKind
 from servers.models import Server
 from servers.registration import registering
-from servers.registration.importing.document import Document
+from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entries import Entry, parse, words
-from servers.registration.importing.planning import Proposal, Verdict, match, overwriting
+from servers.registration.importing.planning import Plan, Proposal, match, overwriting
 from servers.registration.needed_credentials import others, used_by
 
 
@@ -39,7 +39,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ImportOutcome:
     """What became of one server. Fit for a page and a row: it holds no value of the file."""
 
     name: str
@@ -54,19 +54,19 @@ class Outcome:
 
 def choices(proposal: Proposal) -> list[Choice]:
     """The possible decisions, the default first: nothing stored changes without an explicit choice."""
-    if proposal.entry.alternative and proposal.verdict == Verdict.CREATE:
+    if proposal.entry.alternative and proposal.verdict == Plan.CREATE:
         return [Choice.SKIP, Choice.CREATE, Choice.RENAME]
     return {
-        Verdict.CREATE: [Choice.CREATE, Choice.RENAME, Choice.SKIP],
-        Verdict.CHANGE: [Choice.SKIP, Choice.OVERWRITE, Choice.RENAME],
-        Verdict.SAME: [Choice.SKIP, Choice.RENAME],
-        Verdict.REFUSE: [Choice.SKIP],
+        Plan.CREATE: [Choice.CREATE, Choice.RENAME, Choice.SKIP],
+        Plan.CHANGE: [Choice.SKIP, Choice.OVERWRITE, Choice.RENAME],
+        Plan.SAME: [Choice.SKIP, Choice.RENAME],
+        Plan.REFUSE: [Choice.SKIP],
     }[proposal.verdict]
 
 
 def apply(
-    actor: Actor, user: Any, document: Document, proposals: list[Proposal], decisions: Mapping[int, Decision]
-) -> list[Outcome]:
+    actor: Actor, user: Any, document: ImportedDocument, proposals: list[Proposal], decisions: Mapping[int, Decision]
+) -> list[ImportOutcome]:
     """`proposals` of this moment; a server that was changed since the preview is refused by its version."""
     return [
         _outcome(actor, user, document, proposal, decisions.get(proposal.index, Decision(Choice.SKIP)))
@@ -74,20 +74,22 @@ def apply(
     ]
 
 
-def _outcome(actor: Actor, user: Any, document: Document, proposal: Proposal, decision: Decision) -> Outcome:
+def _outcome(
+    actor: Actor, user: Any, document: ImportedDocument, proposal: Proposal, decision: Decision
+) -> ImportOutcome:
     name = proposal.entry.name
-    if proposal.verdict == Verdict.REFUSE:
-        return Outcome(name, "refused", " ".join(proposal.reasons))
+    if proposal.verdict == Plan.REFUSE:
+        return ImportOutcome(name, "refused", " ".join(proposal.reasons))
     if decision.choice == Choice.SKIP:
-        return Outcome(name, "unchanged" if proposal.verdict == Verdict.SAME else "skipped")
+        return ImportOutcome(name, "unchanged" if proposal.verdict == Plan.SAME else "skipped")
     entry = parse(document, *document.servers[proposal.index], decision.typed)
     if missing := entry.unmet(decision.typed):
-        return Outcome(
+        return ImportOutcome(
             name, "refused", f"Enter the value of {', '.join(need.printed or need.label for need in missing)}."
         )
     given = entry.registration
     if given is None or entry.problems:
-        return Outcome(name, "refused", " ".join(entry.problems))
+        return ImportOutcome(name, "refused", " ".join(entry.problems))
     if decision.choice == Choice.OVERWRITE and (stored := proposal.stored) is not None:
         return _tried(name, lambda: _overwritten(actor, user, entry, stored, decision.version))
     if decision.choice == Choice.RENAME:
@@ -95,27 +97,29 @@ def _outcome(actor: Actor, user: Any, document: Document, proposal: Proposal, de
     return _tried(name, lambda: _created(actor, user, entry, given))
 
 
-def _tried(name: str, act: Callable[[], Outcome]) -> Outcome:
+def _tried(name: str, act: Callable[[], ImportOutcome]) -> ImportOutcome:
     try:
         return act()
     except ValidationError as problem:
-        return Outcome(name, "refused", " ".join(words(problem)))
+        return ImportOutcome(name, "refused", " ".join(words(problem)))
     except registering.Conflict as found:
-        return Outcome(name, "refused", f"{found} Check the preview again.")
+        return ImportOutcome(name, "refused", f"{found} Check the preview again.")
     except (access.Denied, SealError) as problem:
-        return Outcome(name, "refused", str(problem))
+        return ImportOutcome(name, "refused", str(problem))
     except DatabaseError:
-        return Outcome(name, "refused", "The database is not available. Nothing was saved for this server. Try again.")
+        return ImportOutcome(
+            name, "refused", "The database is not available. Nothing was saved for this server. Try again."
+        )
 
 
-def _created(actor: Actor, user: Any, entry: Entry, given: Registration) -> Outcome:
+def _created(actor: Actor, user: Any, entry: Entry, given: Registration) -> ImportOutcome:
     if not given.slug and (other := match(given, list(access.visible_servers(user)))) is not None:
-        return Outcome(entry.name, "refused", f"{other.name} already uses this name. Choose another one.")
+        return ImportOutcome(entry.name, "refused", f"{other.name} already uses this name. Choose another one.")
     server = registering.register(actor, user, given, enabled=entry.enabled and not _waits(entry, given))
     return _saved(entry, server, given, "created")
 
 
-def _overwritten(actor: Actor, user: Any, entry: Entry, stored: Server, version: int) -> Outcome:
+def _overwritten(actor: Actor, user: Any, entry: Entry, stored: Server, version: int) -> ImportOutcome:
     given = overwriting(stored, entry)
     server = registering.change(actor, user, stored, given, version)
     return _saved(entry, server, given, "changed")
@@ -130,7 +134,7 @@ def _waits(entry: Entry, given: Registration) -> bool:
     return bool(_needed(given) or [one for one in entry.credentials if one.kind != CredentialKind.OAUTH])
 
 
-def _saved(entry: Entry, server: Server, given: Registration, result: str) -> Outcome:
+def _saved(entry: Entry, server: Server, given: Registration, result: str) -> ImportOutcome:
     kept = {one.words for one in others(used_by(server))}
     needed = [*_needed(given), *(one.words for one in entry.credentials if one.words not in kept)]
     said = ""
@@ -140,4 +144,4 @@ def _saved(entry: Entry, server: Server, given: Registration, result: str) -> Ou
         said = "Imported disabled. Enter the missing values in its settings, then enable it."
     elif not entry.enabled and result == "created":
         said = "Disabled in the file."
-    return Outcome(entry.name, result, said, server.slug, needed)
+    return ImportOutcome(entry.name, result, said, server.slug, needed)

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from servers.enums import TransportKind
-from servers.registration.importing.reading import Reading, as_text, folded, short
+from servers.registration.importing.reading import EntryReader, as_text, folded, short
 from servers.validators import secret_arguments, split_command_line
 
 _KINDS = {
@@ -55,7 +55,7 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 _PLACE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:\$\{[^{}]*\}|[^/?#])*")
 
 
-def connection(reading: Reading) -> dict[str, Any]:
+def connection(reading: EntryReader) -> dict[str, Any]:
     """Columns of a registration. `transport` is absent where the entry leaves it open between those of HTTP."""
     kind = _kind(reading)
     command, arguments = _command(reading)
@@ -74,7 +74,7 @@ def connection(reading: Reading) -> dict[str, Any]:
     return _behind_url(reading, kind, url, http_url)
 
 
-def _kind(reading: Reading) -> TransportKind | None:
+def _kind(reading: EntryReader) -> TransportKind | None:
     said = reading.text("type", "transport", "transportType")
     if not said or folded(said) in ("mcp", "auto", "custom"):
         return None
@@ -84,7 +84,7 @@ def _kind(reading: Reading) -> TransportKind | None:
     return kind
 
 
-def _command(reading: Reading) -> tuple[str, list[str]]:
+def _command(reading: EntryReader) -> tuple[str, list[str]]:
     given = reading.take("command", "cmd")
     arguments = reading.texts("args", "arguments")
     words = [as_text(word) or "" for word in given] if isinstance(given, list) else [given or ""]
@@ -94,7 +94,7 @@ def _command(reading: Reading) -> tuple[str, list[str]]:
     return words[0] if words else "", words[1:] + arguments
 
 
-def _stdio(reading: Reading, command: str, arguments: list[str]) -> dict[str, Any]:
+def _stdio(reading: EntryReader, command: str, arguments: list[str]) -> dict[str, Any]:
     if " " in command.strip() and (not arguments or command.split()[0] in _LAUNCHERS):
         command, first = _split(reading, command)
         arguments = first + arguments
@@ -117,7 +117,7 @@ def _stdio(reading: Reading, command: str, arguments: list[str]) -> dict[str, An
     }
 
 
-def _directory(reading: Reading, path: str) -> str:
+def _directory(reading: EntryReader, path: str) -> str:
     if path and not path.startswith(("/", "${")):  # of the project that an editor has open
         need = reading.need("working directory", "working directory", required=True, printed=path)
         return reading.typed.get(need.key, path)
@@ -129,7 +129,7 @@ def _escaped(script: str) -> str:
     return re.sub(r"(?<!\$)\$\{", "$${", script)
 
 
-def _split(reading: Reading, command: str) -> tuple[str, list[str]]:
+def _split(reading: EntryReader, command: str) -> tuple[str, list[str]]:
     try:
         split = split_command_line(command)
     except ValidationError:
@@ -139,7 +139,7 @@ def _split(reading: Reading, command: str) -> tuple[str, list[str]]:
     return split
 
 
-def _behind_url(reading: Reading, kind: TransportKind | None, url: str, http_url: str) -> dict[str, Any]:
+def _behind_url(reading: EntryReader, kind: TransportKind | None, url: str, http_url: str) -> dict[str, Any]:
     columns: dict[str, Any] = {"url": _url(reading, (url or http_url).strip())}
     if "@" in columns["url"].partition("?")[0].partition("#")[0]:
         # The parser of URLs quotes what it cannot read, and here that may be a password.
@@ -152,7 +152,7 @@ def _behind_url(reading: Reading, kind: TransportKind | None, url: str, http_url
     return columns
 
 
-def _url(reading: Reading, url: str) -> str:
+def _url(reading: EntryReader, url: str) -> str:
     """References stay in path and query; scheme, host and port are needed here, since secrets are bound to them."""
     place = _PLACE.match(url)
     end = place.end() if place else 0

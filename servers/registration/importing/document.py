@@ -34,7 +34,7 @@ _OF_GOOSE = frozenset({"builtin", "platform", "frontend", "inline_python"})
 
 
 @dataclass(frozen=True)
-class Document:
+class ImportedDocument:
     """`about`: what is known of a server besides its entry, by name; `remarks`: of the whole, in sentences."""
 
     dialect: str  # in words
@@ -45,7 +45,7 @@ class Document:
     remarks: tuple[str, ...] = ()
 
 
-def read(text: str) -> Document:
+def read(text: str) -> ImportedDocument:
     """Raises ValidationError with words for people, which quote nothing of the text but names."""
     text = text.removeprefix("\ufeff").strip()
     if not text:
@@ -60,9 +60,9 @@ def read(text: str) -> Document:
     return document
 
 
-def _first(text: str) -> Document:
+def _first(text: str) -> ImportedDocument:
     """Of the configurations in the text: a README has one for each client, mostly of the same server."""
-    found: list[Document] = []
+    found: list[ImportedDocument] = []
     beside, problem = False, None
     for part in parts(text):
         beside |= part.beside
@@ -87,31 +87,31 @@ def _first(text: str) -> Document:
     return first
 
 
-def _document(root: Any) -> Document:
+def _document(root: Any) -> ImportedDocument:
     if isinstance(root, list):
         root = {"mcpServers": root}
     if not isinstance(root, dict):
         raise ValidationError("A configuration must be an object with the name of each server.", code="shape")
     if described := registry.descriptions(root):
         servers, about, inputs = registry.servers_of(described)
-        return Document("server.json of the MCP registry", servers, inputs=inputs, about=about)
+        return ImportedDocument("server.json of the MCP registry", servers, inputs=inputs, about=about)
     if found := list(_framed(root)):
         return _joined([document for document in found if document.servers] or found[:1])
     _refuse_doubles(root)
     if _is_entry(root):
-        return Document("one server", [(_name_of(root), root)])
+        return ImportedDocument("one server", [(_name_of(root), root)])
     if any(_is_entry(value) for value in root.values()):
-        return Document("servers by name", list(root.items()))
+        return ImportedDocument("servers by name", list(root.items()))
     if inner := [document for document in _inside(root, 0) if document.servers]:
         return _joined(inner)
     message = "No servers found. Clients keep them under mcpServers, servers, mcp_servers, context_servers, mcp or extensions."
     raise ValidationError(message, code="shape")
 
 
-def _joined(found: list[Document]) -> Document:
+def _joined(found: list[ImportedDocument]) -> ImportedDocument:
     first, *others = found
     for one in others:
-        first = Document(
+        first = ImportedDocument(
             f"{first.dialect}, and {one.dialect}",
             first.servers + one.servers,
             first.doubles + one.doubles,
@@ -122,7 +122,7 @@ def _joined(found: list[Document]) -> Document:
 
 
 # --- frames ------------------------------------------------------------------------------------------------------------
-def _framed(root: Mapping[str, Any]) -> Iterator[Document]:
+def _framed(root: Mapping[str, Any]) -> Iterator[ImportedDocument]:
     taken: set[int] = set()
     for path, dialect in _FRAMES:
         for owner, key in _at(root, path):
@@ -155,7 +155,7 @@ def _fits(path: str, given: Any) -> bool:
     return True
 
 
-def _of(owner: Mapping[str, Any], key: str, dialect: str) -> Document:
+def _of(owner: Mapping[str, Any], key: str, dialect: str) -> ImportedDocument:
     if key in _doubles(owner) or "inputs" in _doubles(owner):
         raise ValidationError("The list of servers is defined twice in this file. Remove one.", code="double")
     found = owner[key]
@@ -169,10 +169,10 @@ def _of(owner: Mapping[str, Any], key: str, dialect: str) -> Document:
     own = [name for name, row in rows if isinstance(row, dict) and row.get("type") in _OF_GOOSE and not _is_entry(row)]
     remarks = (f"Skipped because they are built into Goose: {', '.join(own)}.",) if own else ()
     rows = [(name, row) for name, row in rows if name not in own]
-    return Document(dialect, rows, _doubles(found), inputs_of(owner.get("inputs")), remarks=remarks)
+    return ImportedDocument(dialect, rows, _doubles(found), inputs_of(owner.get("inputs")), remarks=remarks)
 
 
-def _inside(value: Any, depth: int) -> Iterator[Document]:
+def _inside(value: Any, depth: int) -> Iterator[ImportedDocument]:
     """Deeper in the settings of a client, as in the projects of Claude Code."""
     if depth > _MAX_DEPTH or not isinstance(value, dict):
         return

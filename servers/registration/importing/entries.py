@@ -12,10 +12,10 @@ from servers.enums import TransportKind
 from servers.models import Server
 from servers.registration.checking import check
 from servers.registration.importing.connection import connection
-from servers.registration.importing.document import Document
+from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.given_values import given_values
 from servers.registration.importing.own import own_columns, own_credentials
-from servers.registration.importing.reading import Need, Reading, short
+from servers.registration.importing.reading import EntryReader, Need, short
 from servers.registration.importing.registry import About
 from servers.registration.importing.text import Pairs
 from servers.registration.needed_credentials import Needed
@@ -60,7 +60,7 @@ class Entry:
         return [need for need in self.needs if need.required and need.key not in typed]
 
 
-def parse(document: Document, name: str, raw: Any, typed: Mapping[str, str] | None = None) -> Entry:
+def parse(document: ImportedDocument, name: str, raw: Any, typed: Mapping[str, str] | None = None) -> Entry:
     """`typed`: the values that were entered, by the key of their need."""
     if len(name) > _LONGEST_NAME:
         return Entry(short(name), problems=(f"The name has more than {_LONGEST_NAME} characters.",))
@@ -73,7 +73,7 @@ def parse(document: Document, name: str, raw: Any, typed: Mapping[str, str] | No
     about = document.about.get(name, About())
     if about.problem:
         return Entry(name, problems=(about.problem,), notes=about.notes, alternative=about.alternative)
-    reading = Reading(_flat(raw), document.inputs, typed or {})
+    reading = EntryReader(_flat(raw), document.inputs, typed or {})
     reading.notes += about.notes
     return replace(_entry(name, reading), alternative=about.alternative)
 
@@ -92,7 +92,7 @@ def _flat(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     return flat
 
 
-def _entry(name: str, reading: Reading) -> Entry:
+def _entry(name: str, reading: EntryReader) -> Entry:
     columns = connection(reading) | _times(reading)
     own, secrets = own_columns(reading)
     columns |= own
@@ -156,7 +156,7 @@ def _unreadable(name: str, raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _times(reading: Reading) -> dict[str, Any]:
+def _times(reading: EntryReader) -> dict[str, Any]:
     """Codex writes its units. A bare `timeout` is milliseconds for some clients and seconds for others: left out."""
     columns = {}
     for column, key, unit in (
@@ -172,7 +172,7 @@ def _times(reading: Reading) -> dict[str, Any]:
     return columns
 
 
-def _enabled(reading: Reading) -> bool:
+def _enabled(reading: EntryReader) -> bool:
     disabled, enabled = reading.flag("disabled"), reading.flag("enabled", "isActive")
     return not disabled and enabled is not False
 

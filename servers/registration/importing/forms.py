@@ -10,7 +10,7 @@ from django.core.files.uploadedfile import UploadedFile
 from servers.models import Server
 from servers.registration.exporting import Form
 from servers.registration.importing.applying import Choice, Decision, choices
-from servers.registration.importing.document import MAX_BYTES, Document, read
+from servers.registration.importing.document import MAX_BYTES, ImportedDocument, read
 from servers.registration.importing.planning import Proposal
 
 _TOO_LARGE = "At most 1 MiB. Remove everything except the servers."
@@ -37,7 +37,7 @@ class ImportForm(forms.Form):
             attrs={"class": "form-control", "accept": ".json,.jsonc,.json5,.toml,.yaml,.yml,.md,.txt"}
         ),
     )
-    document: Document
+    document: ImportedDocument
     source = ""
 
     def clean(self) -> dict[str, Any]:

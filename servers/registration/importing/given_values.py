@@ -5,14 +5,14 @@ from typing import Any
 
 from servers.configuration import ValueInput
 from servers.enums import TransportKind, ValueKind
-from servers.registration.importing.reading import Reading, as_text, short
+from servers.registration.importing.reading import EntryReader, as_text, short
 from servers.secret import Secret
 from servers.validators import holds_secret, looks_like_token, looks_secret, references, without_references
 
 _WORDS = {ValueKind.HEADER: "header", ValueKind.ENVIRONMENT: "variable"}
 
 
-def given_values(reading: Reading, transport: TransportKind, named: list[str]) -> list[ValueInput]:
+def given_values(reading: EntryReader, transport: TransportKind, named: list[str]) -> list[ValueInput]:
     """`named`: headers and variables whose secrets the file leaves out on purpose."""
     kind = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
     given = {ValueKind.HEADER: dict(_headers(reading)), ValueKind.ENVIRONMENT: dict(_variables(reading))}
@@ -25,7 +25,7 @@ def given_values(reading: Reading, transport: TransportKind, named: list[str]) -
 
 
 # --- where they stand --------------------------------------------------------------------------------------------------
-def _headers(reading: Reading) -> Iterator[tuple[str, str]]:
+def _headers(reading: EntryReader) -> Iterator[tuple[str, str]]:
     yield from _texts(reading, reading.mapping("headers", "httpHeaders", "requestHeaders"))
     if (options := reading.mapping("requestOptions")).get("headers"):
         headers = options["headers"] if isinstance(options["headers"], dict) else {}
@@ -36,7 +36,7 @@ def _headers(reading: Reading) -> Iterator[tuple[str, str]]:
         yield "Authorization", f"Bearer ${{{variable}}}"
 
 
-def _variables(reading: Reading) -> Iterator[tuple[str, str]]:
+def _variables(reading: EntryReader) -> Iterator[tuple[str, str]]:
     if reading.take("envFile"):
         reading.notes.append("envFile is not supported. Enter its variables after the import.")
     for variable in reading.texts("envVars"):
@@ -44,7 +44,7 @@ def _variables(reading: Reading) -> Iterator[tuple[str, str]]:
     yield from _texts(reading, reading.mapping("env", "environment", "envs"))
 
 
-def _texts(reading: Reading, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _texts(reading: EntryReader, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in given.items():
         text = as_text(value)
         if text is None:
@@ -54,7 +54,7 @@ def _texts(reading: Reading, given: Mapping[str, Any]) -> Iterator[tuple[str, st
 
 
 # --- what they are -----------------------------------------------------------------------------------------------------
-def _value(reading: Reading, kind: ValueKind, name: str, text: str, left_out: bool) -> ValueInput:
+def _value(reading: EntryReader, kind: ValueKind, name: str, text: str, left_out: bool) -> ValueInput:
     if left_out or (looks_secret(name) and not text.strip()):
         return _entered(reading, kind, name)
     filled, needs = reading.filled(text, f"{_WORDS[kind]} {short(name)}", name=name)
@@ -67,7 +67,7 @@ def _value(reading: Reading, kind: ValueKind, name: str, text: str, left_out: bo
     return ValueInput(kind, name, secret, Secret(filled) if secret else filled)
 
 
-def _entered(reading: Reading, kind: ValueKind, name: str) -> ValueInput:
+def _entered(reading: EntryReader, kind: ValueKind, name: str) -> ValueInput:
     need = reading.need(f"value:{name}", f"{_WORDS[kind]} {short(name)}", secret=True)
     text = reading.typed.get(need.key)
     return ValueInput(kind, name, True, Secret(text) if text else None, needed=not text)

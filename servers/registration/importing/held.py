@@ -15,7 +15,7 @@ from servers import crypto
 from servers.enums import DraftState
 from servers.models import ServerDraft
 from servers.registration.drafts import FIELD, LIFETIME, TABLE, purge_drafts
-from servers.registration.importing.applying import Outcome
+from servers.registration.importing.applying import ImportOutcome
 
 NO_TRANSPORT = ""
 _MOST_HELD = 5
@@ -51,7 +51,7 @@ def claim(draft: ServerDraft, shown_version: int) -> bool:
     return bool(waiting.update(version=F("version") + 1))
 
 
-def settle(draft: ServerDraft, outcomes: Sequence[Outcome]) -> None:
+def settle(draft: ServerDraft, outcomes: Sequence[ImportOutcome]) -> None:
     """Keep what became of it. The text is forgotten unless something was refused, and may be tried again."""
     fields: dict[str, Any] = {"report": {"outcomes": [outcome.plain() for outcome in outcomes]}}
     if not any(outcome.result == "refused" for outcome in outcomes):
@@ -59,8 +59,8 @@ def settle(draft: ServerDraft, outcomes: Sequence[Outcome]) -> None:
     ServerDraft.objects.filter(pk=draft.pk).update(**fields)
 
 
-def outcomes_of(draft: ServerDraft) -> list[Outcome]:
-    return [Outcome(**plain) for plain in draft.report.get("outcomes", [])]
+def outcomes_of(draft: ServerDraft) -> list[ImportOutcome]:
+    return [ImportOutcome(**plain) for plain in draft.report.get("outcomes", [])]
 
 
 def _sealed(uid: uuid.UUID, text: str) -> tuple[bytes, str]:

@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from servers.enums import ConnectionPolicy, CredentialKind, Environment, EraChoice, SignsInAs, TransportKind
-from servers.registration.importing.reading import Reading, short
+from servers.registration.importing.reading import EntryReader, short
 from servers.registration.needed_credentials import Needed
 from servers.validators import TIMES
 
@@ -55,7 +55,7 @@ _RULES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def own_columns(reading: Reading) -> tuple[dict[str, Any], list[str]]:
+def own_columns(reading: EntryReader) -> tuple[dict[str, Any], list[str]]:
     """(columns of a registration, names of the secrets that were left out)"""
     given = reading.mapping(KEY)
     secrets = given.get(SECRETS, [])
@@ -68,7 +68,7 @@ def own_columns(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     return columns | _owner(reading, given), secrets
 
 
-def own_credentials(reading: Reading) -> tuple[Needed, ...]:
+def own_credentials(reading: EntryReader) -> tuple[Needed, ...]:
     """What the exported server used to authenticate besides headers and variables: must be set up again here."""
     given = reading.mapping(KEY).get(CREDENTIALS, [])
     found = [_needed(item) for item in given] if isinstance(given, list) else [None]
@@ -87,7 +87,7 @@ def _needed(item: Any) -> Needed | None:
     return Needed(**facts | {"kind": CredentialKind(facts["kind"])})
 
 
-def _checked(reading: Reading, name: str, value: Any) -> Any:
+def _checked(reading: EntryReader, name: str, value: Any) -> Any:
     if not _RULES[name](value):
         reading.problems.append(f"{KEY}.{name} has an unexpected value.")
     if name == "roots" and _RULES[name](value):
@@ -95,7 +95,7 @@ def _checked(reading: Reading, name: str, value: Any) -> Any:
     return value
 
 
-def _owner(reading: Reading, given: Mapping[str, Any]) -> dict[str, int]:
+def _owner(reading: EntryReader, given: Mapping[str, Any]) -> dict[str, int]:
     name = given.get(OWNER)
     if not isinstance(name, str) or not name:
         return {}

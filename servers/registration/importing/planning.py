@@ -11,8 +11,8 @@ from servers import access
 from servers.configuration import Registration, ValueInput
 from servers.enums import TransportKind
 from servers.models import Server, ServerValue
-from servers.registration.differences import Difference, differences
-from servers.registration.importing.document import Document
+from servers.registration.differences import FieldDifference, differences
+from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entries import Entry, faults, parse
 from servers.registration.values import secrets_to_reenter, stored_values
 from servers.validators import secret_arguments
@@ -21,7 +21,7 @@ _OF_STDIO = ("command", "arguments", "working_directory")
 HIDDEN = "…"
 
 
-class Verdict(StrEnum):
+class Plan(StrEnum):
     CREATE = "create"
     CHANGE = "change"
     SAME = "same"
@@ -34,14 +34,14 @@ class Proposal:
 
     index: int
     entry: Entry
-    verdict: Verdict
+    verdict: Plan
     registration: Registration | None = None
     stored: Server | None = None
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[FieldDifference] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
 
 
-def plan(user: Any, document: Document) -> list[Proposal]:
+def plan(user: Any, document: ImportedDocument) -> list[Proposal]:
     stored = list(access.visible_servers(user))
     proposals: list[Proposal] = []
     taken: set[str] = set()
@@ -54,23 +54,23 @@ def plan(user: Any, document: Document) -> list[Proposal]:
 
 def _proposal(user: Any, index: int, entry: Entry, stored: list[Server], taken: set[str]) -> Proposal:
     if entry.registration is None or entry.problems:
-        return Proposal(index, entry, Verdict.REFUSE, reasons=entry.problems)
+        return Proposal(index, entry, Plan.REFUSE, reasons=entry.problems)
     if entry.name.strip().casefold() in taken:
-        return Proposal(index, entry, Verdict.REFUSE, reasons=("Another server in this file has the same name.",))
+        return Proposal(index, entry, Plan.REFUSE, reasons=("Another server in this file has the same name.",))
     server = match(entry.registration, stored)
     if missing := _lacking(user, entry.registration.transport, server):
-        return Proposal(index, entry, Verdict.REFUSE, entry.registration, server, reasons=(missing,))
+        return Proposal(index, entry, Plan.REFUSE, entry.registration, server, reasons=(missing,))
     if server is None:
-        return Proposal(index, entry, Verdict.CREATE, entry.registration)
+        return Proposal(index, entry, Plan.CREATE, entry.registration)
     return _conflict(index, entry, server)
 
 
 def _conflict(index: int, entry: Entry, server: Server) -> Proposal:
     registration = overwriting(server, entry)
     if reasons := () if entry.unmet({}) else tuple(faults(registration)):
-        return Proposal(index, entry, Verdict.REFUSE, registration, server, reasons=reasons)
+        return Proposal(index, entry, Plan.REFUSE, registration, server, reasons=reasons)
     found = [_masked(difference) for difference in differences(server, registration)]
-    return Proposal(index, entry, Verdict.CHANGE if found else Verdict.SAME, registration, server, found)
+    return Proposal(index, entry, Plan.CHANGE if found else Plan.SAME, registration, server, found)
 
 
 def match(registration: Registration, stored: list[Server]) -> Server | None:
@@ -130,7 +130,7 @@ def _kept_secret(row: ServerValue | None, value: ValueInput) -> ValueInput:
 
 
 # --- for the page ------------------------------------------------------------------------------------------------------
-def _masked(difference: Difference) -> Difference:
+def _masked(difference: FieldDifference) -> FieldDifference:
     if difference.name != "arguments":
         return difference
     current, yours = (masked_arguments(text.split("\n")) for text in (difference.current, difference.yours))
@@ -142,5 +142,5 @@ def masked_arguments(arguments: list[str]) -> list[str]:
     return [HIDDEN if index in secret else argument for index, argument in enumerate(arguments)]
 
 
-def counts(proposals: list[Proposal]) -> Mapping[Verdict, int]:
-    return {verdict: sum(proposal.verdict == verdict for proposal in proposals) for verdict in Verdict}
+def counts(proposals: list[Proposal]) -> Mapping[Plan, int]:
+    return {verdict: sum(proposal.verdict == verdict for proposal in proposals) for verdict in Plan}

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 from servers.configuration import Registration, ValueInput
 from servers.enums import TransportKind
-from servers.registration.importing.applying import Choice, Outcome, choices
-from servers.registration.importing.planning import Proposal, Verdict, masked_arguments
+from servers.registration.importing.applying import Choice, ImportOutcome, choices
+from servers.registration.importing.planning import Plan, Proposal, masked_arguments
 from servers.validators import masked_url, references
 
 _WORDS = {
-    Verdict.CREATE: ("New", "ok", "circle-check"),
-    Verdict.CHANGE: ("Exists with differences", "warn", "alert-triangle"),
-    Verdict.SAME: ("Exists, identical", "line", "check"),
-    Verdict.REFUSE: ("Cannot be imported", "bad", "circle-x"),
+    Plan.CREATE: ("New", "ok", "circle-check"),
+    Plan.CHANGE: ("Exists with differences", "warn", "alert-triangle"),
+    Plan.SAME: ("Exists, identical", "line", "check"),
+    Plan.REFUSE: ("Cannot be imported", "bad", "circle-x"),
 }
 _CHOICES = {
     Choice.CREATE: "Create",
@@ -24,7 +24,7 @@ _CHOICES = {
 
 
 @dataclass(frozen=True)
-class Line:
+class ValueLine:
     """One header or variable: its name, and what the file says of it in words; a secret never."""
 
     name: str
@@ -40,7 +40,7 @@ class Offer:
     icon: str
     transport: str = ""
     endpoint: str = ""
-    lines: list[Line] = field(default_factory=list)
+    lines: list[ValueLine] = field(default_factory=list)
     choices: list[tuple[str, str]] = field(default_factory=list)
     done: bool = False
 
@@ -49,7 +49,7 @@ class Offer:
         return f"{self.proposal.entry.name[:112]} (2)"
 
 
-def offer(proposal: Proposal, outcomes: list[Outcome]) -> Offer:
+def offer(proposal: Proposal, outcomes: list[ImportOutcome]) -> Offer:
     """`done`: an earlier try stored it, so it is not asked about again."""
     word, css, icon = _WORDS[proposal.verdict]
     stored = {outcome.name for outcome in outcomes if outcome.result in ("created", "changed")}
@@ -76,10 +76,10 @@ def offer(proposal: Proposal, outcomes: list[Outcome]) -> Offer:
 def summary(proposals: list[Proposal]) -> str:
     """“2 new, 1 differs, 1 refused”"""
     words = {
-        Verdict.CREATE: "new",
-        Verdict.CHANGE: "with differences",
-        Verdict.SAME: "identical",
-        Verdict.REFUSE: "cannot be imported",
+        Plan.CREATE: "new",
+        Plan.CHANGE: "with differences",
+        Plan.SAME: "identical",
+        Plan.REFUSE: "cannot be imported",
     }
     counted = ((sum(one.verdict == verdict for one in proposals), word) for verdict, word in words.items())
     return ", ".join(f"{count} {word}" for count, word in counted if count)
@@ -99,8 +99,8 @@ def _with_labels(proposal: Proposal, text: str) -> str:
     return text
 
 
-def _credential_lines(proposal: Proposal) -> list[Line]:
-    return [Line(one.words, "required", "needed") for one in proposal.entry.credentials]
+def _credential_lines(proposal: Proposal) -> list[ValueLine]:
+    return [ValueLine(one.words, "required", "needed") for one in proposal.entry.credentials]
 
 
 def _printed(proposal: Proposal, name: str) -> str:
@@ -109,11 +109,11 @@ def _printed(proposal: Proposal, name: str) -> str:
     return next((f"placeholder {need.printed}" for need in needs), "")
 
 
-def _line(proposal: Proposal, value: ValueInput) -> Line:
+def _line(proposal: Proposal, value: ValueInput) -> ValueLine:
     if value.needed:
-        return Line(value.name, _printed(proposal, value.name) or "value required", "needed")
+        return ValueLine(value.name, _printed(proposal, value.name) or "value required", "needed")
     if value.value is None:
-        return Line(value.name, "stored value kept", "secret")
+        return ValueLine(value.name, "stored value kept", "secret")
     if value.secret:
-        return Line(value.name, "encrypted", "secret")
-    return Line(value.name, value.text(), "reference" if references(value.text()) else "plain")
+        return ValueLine(value.name, "encrypted", "secret")
+    return ValueLine(value.name, value.text(), "reference" if references(value.text()) else "plain")

@@ -32,7 +32,7 @@ class Need:
     printed: str = ""
 
 
-class Reading:
+class EntryReader:
     """`take` and its variants return a member and mark it as read; the rest is reported as not imported."""
 
     def __init__(self, raw: Mapping[str, Any], inputs: Mapping[str, Input], typed: Mapping[str, str]) -> None:

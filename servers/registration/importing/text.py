@@ -52,14 +52,14 @@ class Pairs(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class Part:
+class JsonPart:
     """`beside`: more text stands before or after the value."""
 
     value: Any
     beside: bool = False
 
 
-def parts(text: str) -> Iterator[Part]:
+def parts(text: str) -> Iterator[JsonPart]:
     """The values that may be configurations: of the whole text, or of each code block in it. Raises ValidationError
     where the whole text is one value and is broken; a code block that cannot be read is passed over."""
     blocks = _blocks(text) if "```" in text or "~~~" in text else []
@@ -75,7 +75,7 @@ def parts(text: str) -> Iterator[Part]:
             if slow < 0:
                 raise ValidationError("The code blocks that are not JSON have more than 64 KiB together.", code="size")
             for part in _parsed(block, quick):
-                yield Part(part.value, beside=True)
+                yield JsonPart(part.value, beside=True)
             read = True
         except ValidationError as problem:
             broken = broken or problem
@@ -106,21 +106,21 @@ def _is_json(text: str) -> bool:
     return text[0] in "{/[" or bool(_FRAGMENT.match(text))
 
 
-def _parsed(text: str, quick: int) -> list[Part]:
+def _parsed(text: str, quick: int) -> list[JsonPart]:
     try:
         if text[0] in "{/" or re.match(r"\[\s*[{\]]", text):
             return _json(text, quick)
         if _FRAGMENT.match(text):  # copied from inside of a file
             return _json("{" + text.rstrip().rstrip(",") + "}", quick)
         if _SETTING.match(text):
-            return [Part(_toml(text))]
+            return [JsonPart(_toml(text))]
         if (table := _TABLE.search(text)) is not None:
-            return [Part(_toml(text[table.start() :]), beside=bool(table.start()))]
+            return [JsonPart(_toml(text[table.start() :]), beside=bool(table.start()))]
         if (start := _OBJECT.search(text)) is not None and _is_prose(text[: start.start()]):
-            return [Part(part.value, beside=True) for part in _json(text[start.end() :], quick)]
+            return [JsonPart(part.value, beside=True) for part in _json(text[start.end() :], quick)]
         if (start := _IN_COMMAND.match(text)) is not None:
-            return [Part(part.value, beside=True) for part in _json(text[start.end() :], quick)]
-        return [Part(_yaml(text))]
+            return [JsonPart(part.value, beside=True) for part in _json(text[start.end() :], quick)]
+        return [JsonPart(_yaml(text))]
     except RecursionError:
         raise ValidationError("Nested too deeply for a configuration.", code="depth") from None
 
@@ -132,11 +132,11 @@ def _is_prose(text: str) -> bool:
 
 
 # --- JSON --------------------------------------------------------------------------------------------------------------
-def _json(text: str, quick: int) -> list[Part]:
+def _json(text: str, quick: int) -> list[JsonPart]:
     """The object, or those that stand one after the other."""
     decoder = json.JSONDecoder(object_pairs_hook=lambda pairs: _pairs(list(pairs)), parse_constant=_no_constant)
     try:
-        return [Part(decoder.decode(text))]
+        return [JsonPart(decoder.decode(text))]
     except json.JSONDecodeError:
         pass
     except ValueError:
@@ -149,10 +149,10 @@ def _json(text: str, quick: int) -> list[Part]:
             found.append(value)
     except json.JSONDecodeError as strict:
         if not found:
-            return [Part(_json5(text, strict, quick))]
+            return [JsonPart(_json5(text, strict, quick))]
     except ValueError:
         raise ValidationError("Invalid JSON: it contains a number that cannot be read.", code="json") from None
-    return [Part(value, beside=bool(plain[at:].strip(" \t\r\n,;}])`'\""))) for value in found]
+    return [JsonPart(value, beside=bool(plain[at:].strip(" \t\r\n,;}])`'\""))) for value in found]
 
 
 def without_comments(text: str) -> str:

@@ -15,7 +15,7 @@ from ..core.asked import Asked, Gone, Refusal, Refused, ServerRequest
 from ..core.errors import McpError
 from ..core.events import NotDelivered, ProtocolViolation, RequestRefused
 from ..core.jsonrpc import RequestId
-from ..core.received_tasks import AT_ONCE, Outcome
+from ..core.received_tasks import AT_ONCE, TaskOutcome
 from ..core.session import Outgoing, Session
 from .answers import Answers
 from .pump import Pump
@@ -101,11 +101,11 @@ class Answering:
                 outcome = await self._outcome(request, tag)
             await self._deliver(request, self._outgoing(request, outcome))
 
-    async def _answered_as_task(self, request: ServerRequest) -> Outcome:
+    async def _answered_as_task(self, request: ServerRequest) -> TaskOutcome:
         with self._pump.holding(request.of) as tag:
             return await self._outcome(request, tag)
 
-    async def _outcome(self, request: ServerRequest, tag: Any) -> Outcome:
+    async def _outcome(self, request: ServerRequest, tag: Any) -> TaskOutcome:
         if request.origin == "task":
             tag = self.task_tags.get(rules.related_task(request.params) or "")
         asked = Asked(request.method, request.params, request.origin, str(request.id), tag)
@@ -115,7 +115,7 @@ class Answering:
         except TimeoutError:
             return rules.given_up(request.method)
 
-    async def _put(self, asked: Asked) -> Outcome:
+    async def _put(self, asked: Asked) -> TaskOutcome:
         try:
             return await self._answers.put(asked)
         except Refused as exc:
@@ -124,7 +124,7 @@ class Answering:
             log.exception("%s could not be answered", asked.method)
             return _INTERNAL
 
-    def _outgoing(self, request: ServerRequest, outcome: Outcome) -> Outgoing:
+    def _outgoing(self, request: ServerRequest, outcome: TaskOutcome) -> Outgoing:
         if not isinstance(outcome, Refusal):
             try:
                 return self._session.reply(request.id, outcome)

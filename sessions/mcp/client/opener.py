@@ -10,7 +10,7 @@ from ..core import methods, opening
 from ..core.capabilities import Implementation
 from ..core.errors import Fault, McpError, TransportError
 from ..core.memory import Remembered, contradicts
-from ..core.negotiation import Outcome
+from ..core.negotiation import ProbeOutcome
 from ..core.results import Timeouts
 from ..core.session import Session
 from ..core.state import State, Trigger
@@ -39,7 +39,7 @@ class Opener:
         #: the kind to request from `open_transport`; empty: the spec's own
         self._kind = self._url = ""
         #: the `initialize` that follows a probe without an answer
-        self._early: asyncio.Task[Outcome] | None = None
+        self._early: asyncio.Task[ProbeOutcome] | None = None
 
     async def open(
         self, era: opening.EraSetting, steps: Steps, memory: Remembered | None = None
@@ -147,7 +147,7 @@ class Opener:
             return exc
         return None
 
-    async def _probe(self, action: opening.Probe) -> Outcome | opening.Greeted:
+    async def _probe(self, action: opening.Probe) -> ProbeOutcome | opening.Greeted:
         await self._forget_early()
         if self._session.state is State.INITIALIZING:
             self._pump.move(Trigger.REOPEN)
@@ -163,7 +163,9 @@ class Opener:
         finally:
             await _end(probe)
 
-    async def _first(self, probe: "asyncio.Task[Outcome]", params: dict[str, Any]) -> Outcome | opening.Greeted:
+    async def _first(
+        self, probe: "asyncio.Task[ProbeOutcome]", params: dict[str, Any]
+    ) -> ProbeOutcome | opening.Greeted:
         """The answer to the probe or, if that does not come, to an `initialize` sent after it. A process that is slow
         to start finds both in its stdin, and is not ended for being slow."""
         await asyncio.wait({probe}, timeout=self._timeouts.probe)
@@ -187,7 +189,7 @@ class Opener:
         if early is not None:
             await _end(early)
 
-    async def _initialize(self, action: opening.Initialize) -> Outcome:
+    async def _initialize(self, action: opening.Initialize) -> ProbeOutcome:
         self._session.settle(None)
         self._pump.transport.negotiated(None)
         if self._session.state is State.CONNECTING:
@@ -205,7 +207,7 @@ class Opener:
         finally:
             await _end(early)
 
-    async def _outcome(self, spec: RequestSpec) -> Outcome:
+    async def _outcome(self, spec: RequestSpec) -> ProbeOutcome:
         """Send a request of the opening: an error is an outcome like any other."""
         try:
             return (await self._pump.exchange(spec))[1]
@@ -213,6 +215,6 @@ class Opener:
             return exc
 
 
-async def _end(task: "asyncio.Task[Outcome]") -> None:
+async def _end(task: "asyncio.Task[ProbeOutcome]") -> None:
     task.cancel()
     await asyncio.wait({task})

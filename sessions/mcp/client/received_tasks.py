@@ -14,10 +14,10 @@ from ..core import methods
 from ..core import received_tasks as protocol
 from ..core.asked import Gone, ServerRequest
 from ..core.jsonrpc import RequestId
-from ..core.received_tasks import Outcome, ReceivedTask
+from ..core.received_tasks import ReceivedTask, TaskOutcome
 
 #: waits for a person's answer, or for the reason why there is none
-Answer = Callable[[ServerRequest], Coroutine[Any, Any, Outcome]]
+Answer = Callable[[ServerRequest], Coroutine[Any, Any, TaskOutcome]]
 
 
 class ReceivedTasks:
@@ -26,7 +26,7 @@ class ReceivedTasks:
     def __init__(self, answer: Answer, *, seconds: float) -> None:
         self._answer, self._seconds = answer, seconds
         self._tasks: dict[str, ReceivedTask] = {}
-        self._running: dict[str, tuple[ServerRequest, asyncio.Task[Outcome]]] = {}
+        self._running: dict[str, tuple[ServerRequest, asyncio.Task[TaskOutcome]]] = {}
         #: set when the task is over
         self._ends: dict[str, asyncio.Event] = {}
 
@@ -48,7 +48,7 @@ class ReceivedTasks:
         """Whether the request with this id became a task that waits for its answer."""
         return any(request.id == identity for request, _ in self._running.values())
 
-    def reply(self, request: ServerRequest) -> Outcome:
+    def reply(self, request: ServerRequest) -> TaskOutcome:
         """Answer a request of `core.received_tasks.AT_ONCE`."""
         if request.method == methods.TASKS_LIST:
             return protocol.listed(self._tasks.values(), request.params)
@@ -64,7 +64,7 @@ class ReceivedTasks:
             self._running[task.task_id][1].cancel(Gone.WITHDRAWN)
         return task.wire()
 
-    async def result(self, request: ServerRequest) -> Outcome:
+    async def result(self, request: ServerRequest) -> TaskOutcome:
         """Answer `tasks/result` when the task is over."""
         task = self._task_of(request)
         if task is None:
@@ -84,11 +84,11 @@ class ReceivedTasks:
             running.cancel(Gone.CONNECTION_OVER)
         self._tasks.clear()
 
-    def _ended(self, task: ReceivedTask, done: "asyncio.Task[Outcome]") -> None:
+    def _ended(self, task: ReceivedTask, done: "asyncio.Task[TaskOutcome]") -> None:
         del self._running[task.task_id]
         self._end(task, _given_up(task) if done.cancelled() else done.result())
 
-    def _end(self, task: ReceivedTask, outcome: Outcome, *, cancelled: bool = False) -> None:
+    def _end(self, task: ReceivedTask, outcome: TaskOutcome, *, cancelled: bool = False) -> None:
         task.end(outcome, _now(), cancelled=cancelled)
         self._ends[task.task_id].set()
 
@@ -102,7 +102,7 @@ class ReceivedTasks:
             del self._tasks[identity], self._ends[identity]
 
 
-def _given_up(task: ReceivedTask) -> Outcome:
+def _given_up(task: ReceivedTask) -> TaskOutcome:
     return rules.given_up(task.method)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from . import jsonrpc, versions
 from .errors import Fault, HttpError, IncompatibleVersion, McpError, ProtocolError, RpcError, TransportError
 
-Outcome = dict[str, Any] | McpError
+ProbeOutcome = dict[str, Any] | McpError
 SILENT: Final = (
     "If it needs longer to start, raise its connect time-out. If it is an old server that falls silent after a request "
     "that it does not know, set its era to legacy."
@@ -43,10 +43,10 @@ class Fatal:
     error: McpError
 
 
-Verdict = Modern | Legacy | ProbeAgain | Fatal
+EraDecision = Modern | Legacy | ProbeAgain | Fatal
 
 
-def probe_verdict(outcome: Outcome, *, asked: str, exchange: bool) -> Verdict:
+def probe_verdict(outcome: ProbeOutcome, *, asked: str, exchange: bool) -> EraDecision:
     """The verdict on one probe. `asked`: the revision of the probe. `exchange`: HTTP, where silence and a lost
     connection say nothing about the era."""
     if isinstance(outcome, dict):
@@ -62,7 +62,7 @@ def probe_verdict(outcome: Outcome, *, asked: str, exchange: bool) -> Verdict:
     return Fatal(outcome)
 
 
-def _gone(error: TransportError) -> Verdict:
+def _gone(error: TransportError) -> EraDecision:
     """A process or connection that ends at the unknown request belongs to an old server. One that stays alive but
     silent may just be slow, and may be of either era."""
     if error.fault is Fault.TIMEOUT:
@@ -74,7 +74,7 @@ def _gone(error: TransportError) -> Verdict:
     return Legacy(f"the probe ended in {error.fault}", fresh=True, doubt=error, certain=not killed)
 
 
-def _result(result: dict[str, Any]) -> Verdict:
+def _result(result: dict[str, Any]) -> EraDecision:
     offered = result.get("supportedVersions")
     if not isinstance(offered, list):
         return Legacy("its answer to server/discover is not a discovery result")
@@ -86,7 +86,7 @@ def _result(result: dict[str, Any]) -> Verdict:
     return Fatal(_incompatible(offered))
 
 
-def _rpc_error(error: RpcError, asked: str) -> Verdict:
+def _rpc_error(error: RpcError, asked: str) -> EraDecision:
     if error.code == jsonrpc.UNSUPPORTED_VERSION:
         return _unsupported(error, asked)
     if error.code == jsonrpc.HEADER_MISMATCH:
@@ -105,7 +105,7 @@ def _lacking(error: RpcError) -> RpcError:
     return error
 
 
-def _unsupported(error: RpcError, asked: str) -> Verdict:
+def _unsupported(error: RpcError, asked: str) -> EraDecision:
     offered = error.data.get("supported") if isinstance(error.data, dict) else None
     if not isinstance(offered, list) or not offered:
         return Legacy("the server does not know our modern revision and names none")
@@ -117,7 +117,7 @@ def _unsupported(error: RpcError, asked: str) -> Verdict:
     return Fatal(_incompatible(offered))
 
 
-def named_legacy(refusal: Outcome, *, besides: str = "") -> str | None:
+def named_legacy(refusal: ProbeOutcome, *, besides: str = "") -> str | None:
     """Our best legacy revision that a refusal names, except `besides` (the one that was refused), or None."""
     if not isinstance(refusal, RpcError) or refusal.code not in (jsonrpc.UNSUPPORTED_VERSION, jsonrpc.INVALID_PARAMS):
         return None
@@ -125,7 +125,7 @@ def named_legacy(refusal: Outcome, *, besides: str = "") -> str | None:
     return versions.best_mutual(offered, tuple(name for name in versions.LEGACY if name != besides))
 
 
-def _http(error: HttpError) -> Verdict:
+def _http(error: HttpError) -> EraDecision:
     decided_elsewhere = error.permanent or error.status == 429 or error.status < 400 or error.status >= 500
     return Fatal(error) if decided_elsewhere else Legacy(f"the probe was answered with HTTP {error.status}")
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from . import jsonrpc, versions
 from .capabilities import META, Implementation, in_force
 from .errors import HttpError, IncompatibleVersion, McpError, ProtocolError, RpcError
-from .negotiation import Fatal, Legacy, Modern, Outcome, ProbeAgain, legacy_revision, named_legacy, probe_verdict
+from .negotiation import Fatal, Legacy, Modern, ProbeAgain, ProbeOutcome, legacy_revision, named_legacy, probe_verdict
 from .versions import REVISIONS, Era, Revision
 
 EraSetting = Literal["auto", "legacy", "modern"]
@@ -75,7 +75,7 @@ class Opened:
     certain: bool = True
 
 
-Came = Outcome | Greeted | None
+Came = ProbeOutcome | Greeted | None
 Opening = Generator[Action, Came, Opened]
 
 
@@ -154,7 +154,7 @@ def _probe(
     raise AssertionError("unreachable: the second round returns or raises")
 
 
-def _stuck(outcome: Outcome, verdict: ProbeAgain) -> McpError:
+def _stuck(outcome: ProbeOutcome, verdict: ProbeAgain) -> McpError:
     if isinstance(outcome, RpcError):
         outcome.detail = f"{outcome.message} ({verdict.because})"
         return outcome

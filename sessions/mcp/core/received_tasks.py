@@ -16,7 +16,7 @@ POLL_MS: Final = 1_000
 #: tasks kept for one server; those that ended longest ago are forgotten first
 KEPT: Final = 64
 
-Outcome = dict[str, Any] | Refusal
+TaskOutcome = dict[str, Any] | Refusal
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +30,7 @@ class ReceivedTask:
     ttl_ms: int
     status: Status = Status.WORKING
     message: str = "It waits for a person."
-    outcome: Outcome | None = None
+    outcome: TaskOutcome | None = None
 
     @property
     def over(self) -> bool:
@@ -47,7 +47,7 @@ class ReceivedTask:
             "pollInterval": POLL_MS,
         }
 
-    def end(self, outcome: Outcome, now: str, *, cancelled: bool = False) -> None:
+    def end(self, outcome: TaskOutcome, now: str, *, cancelled: bool = False) -> None:
         """Record the final state. Later calls change nothing."""
         if self.over:
             return
@@ -59,7 +59,7 @@ class ReceivedTask:
         else:
             self.status, self.message = Status.COMPLETED, "It was answered."
 
-    def result(self) -> Outcome:
+    def result(self) -> TaskOutcome:
         """The answer to `tasks/result` once the task has ended."""
         outcome = self.outcome
         if outcome is None or isinstance(outcome, Refusal):
@@ -69,7 +69,7 @@ class ReceivedTask:
         return {**outcome, "_meta": {**own, RELATED_TASK: {"taskId": self.task_id}}}
 
 
-def listed(tasks: Iterable[ReceivedTask], params: dict[str, Any]) -> Outcome:
+def listed(tasks: Iterable[ReceivedTask], params: dict[str, Any]) -> TaskOutcome:
     """The answer to `tasks/list`: all tasks on one page, so any cursor is unknown to us."""
     if params.get("cursor") is not None:
         return Refusal(jsonrpc.INVALID_PARAMS, "Unknown cursor")

@@ -28,7 +28,7 @@ ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TokenIssuer:
     """The authorization server that issues tokens for a server, and the resource and scopes to request."""
 
     server: AuthorizationServer
@@ -36,14 +36,14 @@ class Found:
     scopes: tuple[str, ...] = ()
 
 
-def discover(settings: AuthorizationSettings, demand: Demand, known: Grant | None) -> Exchange[Found]:
+def discover(settings: AuthorizationSettings, demand: Demand, known: Grant | None) -> Exchange[TokenIssuer]:
     metadata = yield from resource_metadata.find(settings.server_url, demand.metadata_urls)
     if metadata is None:
         beside = yield from server_metadata.find_beside(settings.server_url, settings.expected_at)
-        return Found(beside, canonical(settings.server_url))
+        return TokenIssuer(beside, canonical(settings.server_url))
     named = _chosen(metadata.issuers, settings, known)
     server = yield from server_metadata.find(named, settings.expected_at(named))
-    return Found(server, metadata.resource, metadata.scopes)
+    return TokenIssuer(server, metadata.resource, metadata.scopes)
 
 
 def _chosen(issuers: tuple[str, ...], settings: AuthorizationSettings, known: Grant | None) -> str:
@@ -57,7 +57,9 @@ def _chosen(issuers: tuple[str, ...], settings: AuthorizationSettings, known: Gr
     return next((one for one in issuers if known is not None and settings.expected_at(one) == known.issuer), issuers[0])
 
 
-def _blank(settings: AuthorizationSettings, demand: Demand, known: Grant | None, found: Found, signer: Signer) -> Grant:
+def _blank(
+    settings: AuthorizationSettings, demand: Demand, known: Grant | None, found: TokenIssuer, signer: Signer
+) -> Grant:
     """A grant without a token: where to get one and for what. Nothing granted by another issuer is carried over."""
     server = found.server
     before = known if known is not None and known.issuer == server.issuer else None

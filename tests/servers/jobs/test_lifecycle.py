@@ -13,7 +13,7 @@ from django.utils import timezone
 from servers.audit.record import Actor
 from servers.enums import AuditAction, JobKind, JobState
 from servers.jobs import lifecycle, requesting, running
-from servers.jobs.lifecycle import Lost, Outcome
+from servers.jobs.lifecycle import JobOutcome, Lost
 from servers.models import AuditEvent, BackgroundJob
 from tests.servers.jobs.conftest import chain_of, details
 
@@ -129,7 +129,7 @@ def test_a_worker_that_was_taken_for_dead_changes_nothing_when_it_wakes() -> Non
     assert other is not None
     for step in (
         lambda: lifecycle.heartbeat(frozen, done=5),
-        lambda: lifecycle.finish(frozen, Outcome(True, "All 5 events verified.")),
+        lambda: lifecycle.finish(frozen, JobOutcome(True, "All 5 events verified.")),
     ):
         with pytest.raises(Lost):
             step()
@@ -153,7 +153,7 @@ def test_a_request_has_an_interrupted_job_go_on_at_once(admin: Any, actor: Actor
 def test_a_worker_that_stops_gives_its_job_back_and_no_attempt_is_counted() -> None:
     chain_of(300)
     job = BackgroundJob.objects.create(kind=VERIFICATION)
-    stopped = running.Progress(lifecycle.claim(str(job.uid)) or job)
+    stopped = running.JobProgress(lifecycle.claim(str(job.uid)) or job)
     running.stop()
     with pytest.raises(running.Stopping):
         stopped(1, 2)
@@ -165,7 +165,7 @@ def test_a_worker_that_stops_gives_its_job_back_and_no_attempt_is_counted() -> N
 
 @pytest.mark.django_db
 def test_work_that_raises_fails_with_words_for_the_page_and_nothing_of_the_exception(monkeypatch: Any) -> None:
-    def breaks(progress: running.Progress) -> Outcome:
+    def breaks(progress: running.JobProgress) -> JobOutcome:
         raise KeyError("a-secret-4711")
 
     monkeypatch.setitem(running._work, JobKind.HOUSEKEEPING, breaks)
@@ -180,11 +180,11 @@ def test_work_that_raises_fails_with_words_for_the_page_and_nothing_of_the_excep
 def test_the_newest_of_each_kind_of_the_schedule_and_a_hundred_of_people_are_kept(admin: Any) -> None:
     for _ in range(3):
         job = running_job()
-        lifecycle.finish(job, Outcome(True, "All 1 event verified."))
+        lifecycle.finish(job, JobOutcome(True, "All 1 event verified."))
     assert list(BackgroundJob.objects.values_list("pk", flat=True)) == [job.pk]
     over = {"state": JobState.SUCCEEDED, "finished_at": timezone.now(), "requested_name": "ada"}
     BackgroundJob.objects.bulk_create([BackgroundJob(kind=VERIFICATION, **over) for _ in range(lifecycle.KEPT + 5)])
-    lifecycle.finish(running_job(requested_by=admin, requested_name="ada"), Outcome(True, "Verified."))
+    lifecycle.finish(running_job(requested_by=admin, requested_name="ada"), JobOutcome(True, "Verified."))
     assert BackgroundJob.objects.exclude(requested_name="").count() == lifecycle.KEPT
     assert BackgroundJob.objects.filter(requested_name="").count() == 1
 

@@ -82,7 +82,7 @@ def test_a_broken_chain_is_shown_with_its_first_bad_event_to_those_who_may_verif
 
 
 def test_a_verification_that_did_not_end_is_no_verdict(ada: Client, monkeypatch: Any) -> None:
-    def breaks(progress: running.Progress) -> lifecycle.Outcome:
+    def breaks(progress: running.JobProgress) -> lifecycle.JobOutcome:
         raise RuntimeError
 
     monkeypatch.setitem(running._work, JobKind.VERIFICATION, breaks)

@@ -93,7 +93,7 @@ def test_an_interrupted_rotation_goes_on_with_the_key_that_it_made(
     job = requesting.request(JobKind.ROTATION, admin, actor)
     first = lifecycle.claim(str(job.uid))
     assert first is not None
-    assert work.rotate_keys(running.Progress(first)).ok
+    assert work.rotate_keys(running.JobProgress(first)).ok
     made = json.loads(keyring_file.read_text())
     lifecycle.give_back(first)  # simulates a crash after the last value but before the final state
     running.run(str(job.uid))

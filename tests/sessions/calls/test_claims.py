@@ -10,14 +10,14 @@ from servers.audit import payloads, writer
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Payload
 from sessions.calls import claims
-from sessions.calls.claims import Outcome, PendingCall
+from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.models import Attempt, Call, McpSession, Worker
 from tests.sessions.host.make import make_call, make_hold, make_session
 
 pytestmark = pytest.mark.django_db
-DONE = Outcome(CallState.SUCCEEDED, '{"content":[]}')
+DONE = CallOutcome(CallState.SUCCEEDED, '{"content":[]}')
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_an_outcome_is_stored_with_its_result_and_event(pending: PendingCall, le
 
 def test_a_call_ends_once_and_an_answer_after_that_is_kept_as_late(pending: PendingCall, lease: Lease) -> None:
     claims.claim(pending, lease)
-    claims.finish(pending, lease, Outcome(CallState.OUTCOME_UNKNOWN, fault="timeout", detail="No answer."))
+    claims.finish(pending, lease, CallOutcome(CallState.OUTCOME_UNKNOWN, fault="timeout", detail="No answer."))
     (event,) = claims.finish(pending, lease, DONE)
     call = Call.objects.get()
     assert (call.state, call.result) == (CallState.OUTCOME_UNKNOWN, None)
@@ -116,7 +116,7 @@ def test_an_outcome_written_twice_after_an_unclear_commit_is_not_late(pending: P
 
 def test_only_the_first_late_answer_is_kept(pending: PendingCall, lease: Lease) -> None:
     claims.claim(pending, lease)
-    claims.finish(pending, lease, Outcome(CallState.CANCELLED))
+    claims.finish(pending, lease, CallOutcome(CallState.CANCELLED))
     assert claims.late(pending, lease, DONE)
     before = Payload.objects.count()
     assert claims.late(pending, lease, DONE) == []
@@ -142,7 +142,7 @@ def test_progress_is_kept_on_the_row_without_a_new_version(pending: PendingCall,
 def test_an_error_of_the_server_keeps_code_message_and_data(pending: PendingCall, lease: Lease) -> None:
     claims.claim(pending, lease)
     claims.finish(
-        pending, lease, Outcome(CallState.RPC_ERROR, error_code=-32602, error_message="no", error_data='{"a":1}')
+        pending, lease, CallOutcome(CallState.RPC_ERROR, error_code=-32602, error_message="no", error_data='{"a":1}')
     )
     call = Call.objects.get()
     assert (call.error_code, call.error_message, call.error_data) == (-32602, "no", '{"a":1}')

@@ -10,7 +10,7 @@ from sessions.enums import LogSource
 from sessions.host import log_writer, logs
 from sessions.host.db import DatabaseAway
 from sessions.host.log_writer import BATCH_LINES, SERVER_LINES, LogWriter
-from sessions.host.logs import Line, ServerLog
+from sessions.host.logs import ServerLog, ServerLogLine
 
 
 class Shelf:
@@ -18,7 +18,7 @@ class Shelf:
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
-        self.batches: list[list[tuple[Any, list[Line]]]] = []
+        self.batches: list[list[tuple[Any, list[ServerLogLine]]]] = []
         self.spare: list[bool] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -31,7 +31,7 @@ class Shelf:
         self.spare.append(spare)
         self.batches.append(job.args[0])
 
-    def lines(self, lease: Any = None) -> list[Line]:
+    def lines(self, lease: Any = None) -> list[ServerLogLine]:
         return [line for batch in self.batches for of, lines in batch if of == lease for line in lines]
 
     @property
@@ -55,7 +55,7 @@ def log_on(shelf: Shelf) -> ServerLog:
 
 def say(log: ServerLog, count: int, first: int = 0) -> None:
     for number in range(first, first + count):
-        log.add(Line(LogSource.SERVER, "info", f"line {number}"))
+        log.add(ServerLogLine(LogSource.SERVER, "info", f"line {number}"))
 
 
 def numbered(*numbers: int) -> list[str]:

@@ -17,24 +17,24 @@ from django.db import connection
 from servers.audit import payloads
 from servers.audit.record import Actor
 from sessions.calls import claims
-from sessions.calls.claims import Outcome, PendingCall
+from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host import spool
-from sessions.host.spool import Kept, Spool
+from sessions.host.spool import Spool, SpooledOutcome
 from sessions.housekeeping import dead_workers
 from sessions.models import Call
 from tests.sessions.host.conftest import StartWorker
 from tests.sessions.host.harness import Effects, await_ready, effect_session, ended, eventually, wake
 from tests.sessions.host.make import make_call, make_hold, make_me, make_session, make_worker
 
-RESULT = Outcome(CallState.SUCCEEDED, '{"content":[{"type":"text","text":"ü"}]}')
+RESULT = CallOutcome(CallState.SUCCEEDED, '{"content":[{"type":"text","text":"ü"}]}')
 UID = uuid.UUID(int=7)
 ORDER = PendingCall(
     1, UID, 1, "tools/call", "echo", '{"secret":"argument"}', "digest", Actor(1, "ada", "127.0.0.1"), "{}"
 )
 HOLD = Lease(1, UID, 1, UID, "Files", "shared", 1, UID, 3, "w1@here")
-KEPT = Kept(ORDER, HOLD, RESULT)
+KEPT = SpooledOutcome(ORDER, HOLD, RESULT)
 
 
 @pytest.fixture
@@ -47,20 +47,20 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "spool" / f"{UID}.jsonl"
 
 
-def kept_call() -> Kept:
+def kept_call() -> SpooledOutcome:
     """A sent call with its outcome."""
     session = make_session()
     lease, call = make_hold(session), make_call(session, "echo", secret="argument")
     pending = claims.read_pending_call(call.uid)
     assert pending is not None
     assert claims.claim(pending, lease)
-    return Kept(pending, lease, RESULT)
+    return SpooledOutcome(pending, lease, RESULT)
 
 
 def test_a_line_brings_back_what_was_kept_but_never_the_arguments() -> None:
     line = KEPT.line()
     assert b"secret" not in line
-    read = Kept.of(line)
+    read = SpooledOutcome.of(line)
     assert (read.lease, read.outcome) == (HOLD, RESULT)
     assert read.call == replace(ORDER, arguments="", definition="")
 
@@ -104,12 +104,12 @@ def test_a_result_that_comes_after_the_burial_is_kept_as_late() -> None:
     kept = kept_call()
     dead_workers.deregister(kept.lease.worker_uid)
     dead_workers.reap([])
-    spool._finish(Kept.of(kept.line()))
+    spool._finish(SpooledOutcome.of(kept.line()))
     call = Call.objects.select_related("late_result").get()
     assert call.state == CallState.OUTCOME_UNKNOWN
     assert call.late_result is not None
     assert payloads.read(call.late_result) == RESULT.result
-    spool._finish(Kept.of(kept.line()))  # a second merge changes nothing
+    spool._finish(SpooledOutcome.of(kept.line()))  # a second merge changes nothing
     assert Call.objects.get().version == call.version
 
 

@@ -11,7 +11,7 @@ from sessions.live import call_stream
 from sessions.live.call_stream import CallStream
 from sessions.live.early import MOST, EarlyHints
 from sessions.live.frames import Frame, encode
-from sessions.live.streams import Subscription
+from sessions.live.streams import TopicSubscription
 from sessions.live.topics import Topic, TopicKind
 
 UID = UUID(int=7)
@@ -61,7 +61,7 @@ class Row:
 
     def follower(self) -> Listener:
         listener = Listener()
-        self.stream.follow(Subscription(listener, TOPIC, self.version, live=True))
+        self.stream.follow(TopicSubscription(listener, TOPIC, self.version, live=True))
         return listener
 
 
@@ -103,7 +103,7 @@ async def test_what_one_listener_catches_up_with_the_others_get_too() -> None:
     row = Row()
     early, late = row.follower(), Listener()
     row.version = 3  # its hint was lost
-    subscription = Subscription(late, TOPIC, None)
+    subscription = TopicSubscription(late, TOPIC, None)
     row.stream.subscriptions.add(subscription)
     await row.stream.catch_up(subscription)
     assert early.versions == late.versions == [3]

@@ -9,7 +9,7 @@ import pytest
 
 from sessions.live import sources
 from sessions.live.sources import FEED_ROWS
-from sessions.live.streams import Subscription
+from sessions.live.streams import TopicSubscription
 from sessions.live.topic_reads import TopicReads
 from sessions.live.topics import Topic, parse
 
@@ -66,7 +66,7 @@ async def test_sockets_that_come_back_together_share_their_reads(reads: list[int
     stream = TopicReads(Reader(), lambda _: None).stream(topic)  # type: ignore[arg-type]  # only `run` is used
     cursors = [0] * 150 + [3 * FEED_ROWS + 1] * 50 + list(range(40, 45))
     listeners = [Listener() for _ in cursors]
-    behind = [Subscription(listener, topic, cursor) for listener, cursor in zip(listeners, cursors, strict=True)]
+    behind = [TopicSubscription(listener, topic, cursor) for listener, cursor in zip(listeners, cursors, strict=True)]
     stream.subscriptions.update(behind)
     await asyncio.gather(*(stream.catch_up(subscription) for subscription in behind))
     for listener, cursor in zip(listeners, cursors, strict=True):

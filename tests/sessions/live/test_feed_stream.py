@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 
 from sessions.live.sources import FeedPart
-from sessions.live.streams import FeedStream, Subscription
+from sessions.live.streams import FeedStream, TopicSubscription
 from sessions.live.topics import parse
 
 
@@ -44,9 +44,9 @@ class Feed:
             await gate.wait()
         return FeedPart(rows, more=False)
 
-    def subscription(self, cursor: int | None) -> tuple[Listener, Subscription]:
+    def subscription(self, cursor: int | None) -> tuple[Listener, TopicSubscription]:
         listener = Listener()
-        subscription = Subscription(listener, self.stream.topic, cursor)
+        subscription = TopicSubscription(listener, self.stream.topic, cursor)
         self.stream.subscriptions.add(subscription)
         return listener, subscription
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from sessions.live.frames import Frame
-from sessions.live.streams import OVERLAP_MS, Member, SnapshotStream, Subscription
+from sessions.live.streams import OVERLAP_MS, Member, SnapshotStream, TopicSubscription
 from sessions.live.topics import parse
 from sessions.live.viewers import Viewer
 
@@ -50,7 +50,7 @@ async def joined(topic: str, cursor: int | None, *frames: Frame, by_time: bool =
     assert parsed is not None
     stream, page = SnapshotStream(parsed, read), Page()
     stream.by_time = by_time
-    await stream.catch_up(Subscription(cast(Member, page), parsed, cursor))
+    await stream.catch_up(TopicSubscription(cast(Member, page), parsed, cursor))
     *sent, synced = page.told
     return sent, json.loads(synced)["seq"]
 

@@ -14,7 +14,7 @@ from sessions.differences.alignment import Budget, TooDifferent, blocks, common
 from sessions.differences.structure import compare_json
 from sessions.differences.text import Piece, TextDifference, compare_texts, pieces, split_lines
 from sessions.subscriptions import comparison
-from sessions.subscriptions.comparison import JSON_CHARS, MOST_CHARS, MOST_PARTS, Difference, compare
+from sessions.subscriptions.comparison import JSON_CHARS, MOST_CHARS, MOST_PARTS, VersionDifference, compare
 
 
 def text(value: str, **more: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def blob(data: bytes) -> dict[str, Any]:
     return {"uri": "demo://a", "mimeType": "image/png", "blob": base64.b64encode(data).decode()}
 
 
-def difference(old: str, new: str) -> Difference:
+def difference(old: str, new: str) -> VersionDifference:
     return compare([text(old)], [text(new)])
 
 

@@ -25,11 +25,11 @@ def session() -> McpSession:
     return make_session("orders")
 
 
-def uris(page: board.Page) -> list[str]:
+def uris(page: board.BoardPage) -> list[str]:
     return [row.subscription.uri for row in page.rows]
 
 
-def read(before: str = "", **filters: str) -> board.Page:
+def read(before: str = "", **filters: str) -> board.BoardPage:
     return board.board(AnonymousUser(), Server.objects.all(), board.Filters(**filters), before)
 
 

@@ -11,17 +11,17 @@ from sessions.connections.lifecycle import Lease
 from sessions.enums import VersionCause
 from sessions.models import McpSession, Subscription
 from sessions.subscriptions import versions, watches
-from sessions.subscriptions.versions import Found, content_of
+from sessions.subscriptions.versions import ReadContent, content_of
 
 
 def found(
     text: str, cause: VersionCause = VersionCause.UPDATED, events: int = 1, began: datetime | None = None, **item: Any
-) -> Found:
+) -> ReadContent:
     """A read that found this text."""
     contents = [{"uri": "note://one", "mimeType": "text/plain", "text": text, **item}]
     content = content_of({"contents": contents}, lambda value: value, json.dumps)
     now = timezone.now()
-    return Found(content, cause, events, began or now, now)
+    return ReadContent(content, cause, events, began or now, now)
 
 
 def hold_of(session: McpSession) -> Lease:
@@ -37,6 +37,6 @@ def listening(lease: Lease, row: Subscription, at: datetime | None = None) -> No
         watches.settled(lease, [row.pk], {}, at or timezone.now())
 
 
-def store(lease: Lease, row: Subscription, what: Found) -> bool:
+def store(lease: Lease, row: Subscription, what: ReadContent) -> bool:
     with transaction.atomic():
         return versions.store(lease, row.pk, what)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from servers.registration.importing.applying import Choice, choices
-from servers.registration.importing.document import Document
+from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entries import parse
-from servers.registration.importing.planning import Proposal, Verdict
+from servers.registration.importing.planning import Plan, Proposal
 
 FOLDER = Path(__file__).parent / "samples"
 
@@ -34,11 +34,11 @@ def samples() -> Iterator[Sample]:
             yield Sample(path.stem, title, text, tuple(expected))
 
 
-def reading(document: Document) -> tuple[str, ...]:
+def reading(document: ImportedDocument) -> tuple[str, ...]:
     return tuple(_line(document, name, raw) for name, raw in document.servers)
 
 
-def _line(document: Document, name: str, raw: object) -> str:
+def _line(document: ImportedDocument, name: str, raw: object) -> str:
     entry = parse(document, name, raw)
     if entry.registration is None or entry.problems:
         return f"=> {name} | refused | {' '.join(entry.problems)}"
@@ -48,7 +48,7 @@ def _line(document: Document, name: str, raw: object) -> str:
         f"{value.name}={'needed' if value.needed else 'sealed' if value.secret else value.text()}"
         for value in found.used_values()
     ]
-    skipped = choices(Proposal(0, entry, Verdict.CREATE))[0] == Choice.SKIP
+    skipped = choices(Proposal(0, entry, Plan.CREATE))[0] == Choice.SKIP
     asked = [need.key for need in entry.needs]
     said = ["" if entry.enabled else "disabled", "skipped unless chosen" if skipped else ""]
     parts = [name, str(found.transport), where, ", ".join(values), f"asks: {'; '.join(asked)}" if asked else "", *said]

@@ -12,9 +12,9 @@ from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent, Server, ServerDraft
 from servers.registration import registering
 from servers.registration.importing import held
-from servers.registration.importing.applying import Choice, Decision, Outcome, apply
+from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply
 from servers.registration.importing.document import read
-from servers.registration.importing.planning import Verdict, plan
+from servers.registration.importing.planning import Plan, plan
 from servers.registration.launch import launch_values
 from servers.secret import Secret
 from tests.servers.cast import CANARY, header, over_http, over_stdio
@@ -24,7 +24,7 @@ from tests.servers.registration.test_registering import text_columns
 pytestmark = pytest.mark.django_db
 
 
-def imported(user: Any, servers: dict[str, Any], decisions: dict[int, Decision] | None = None) -> list[Outcome]:
+def imported(user: Any, servers: dict[str, Any], decisions: dict[int, Decision] | None = None) -> list[ImportOutcome]:
     document = read(json.dumps({"mcpServers": servers}))
     proposals = plan(user, document)
     decided = decisions or {proposal.index: Decision(Choice.CREATE) for proposal in proposals}
@@ -80,11 +80,11 @@ def test_a_command_needs_the_right_to_register_commands(operator: Any) -> None:
     servers = {"files": {"command": "npx"}}
     document = read(json.dumps(servers))
     (proposal,) = plan(operator, document)
-    assert (proposal.verdict, "register commands" in proposal.reasons[0]) == (Verdict.REFUSE, True)
+    assert (proposal.verdict, "register commands" in proposal.reasons[0]) == (Plan.REFUSE, True)
     assert [outcome.result for outcome in imported(operator, servers)] == ["refused"]
     assert not Server.objects.exists()
 
-    forced = [type(proposal)(0, proposal.entry, Verdict.CREATE, proposal.registration)]
+    forced = [type(proposal)(0, proposal.entry, Plan.CREATE, proposal.registration)]
     decided = {0: Decision(Choice.CREATE)}
     (outcome,) = apply(Actor.of_user(operator), operator, document, forced, decided)
     assert (outcome.result, Server.objects.exists()) == ("refused", False)
@@ -193,13 +193,13 @@ def test_a_preview_rests_sealed_and_is_forgotten_when_all_of_it_is_applied(admin
     draft = held.hold(admin, text)
     assert CANARY not in text_columns()
     assert held.text_of(ServerDraft.objects.get()) == text
-    held.settle(draft, [Outcome("a", "created", slug="a")])
+    held.settle(draft, [ImportOutcome("a", "created", slug="a")])
     assert held.text_of(ServerDraft.objects.get()) == ""
 
 
 def test_a_preview_with_a_refused_server_is_kept_for_another_try(admin: Any) -> None:
     draft = held.hold(admin, "{}")
-    held.settle(draft, [Outcome("a", "refused", "why"), Outcome("b", "created")])
+    held.settle(draft, [ImportOutcome("a", "refused", "why"), ImportOutcome("b", "created")])
     kept = ServerDraft.objects.get()
     assert held.text_of(kept) == "{}"
     assert [outcome.result for outcome in held.outcomes_of(kept)] == ["refused", "created"]

@@ -8,7 +8,7 @@ import pytest
 from servers.enums import TransportKind, ValueKind
 from servers.registration import registering
 from servers.registration.importing.document import read
-from servers.registration.importing.planning import Proposal, Verdict, plan
+from servers.registration.importing.planning import Plan, Proposal, plan
 from tests.servers.cast import header, over_http
 
 pytestmark = pytest.mark.django_db
@@ -152,9 +152,9 @@ def test_times_and_switches_of_other_clients_are_kept(admin: Any) -> None:
 
 def test_the_verdicts_are_counted(admin: Any, stored: None) -> None:
     verdicts = [proposal.verdict for proposal in planned(admin, "broken.json").values()]
-    assert {verdict: verdicts.count(verdict) for verdict in Verdict} == {
-        Verdict.CREATE: 1,
-        Verdict.CHANGE: 1,
-        Verdict.SAME: 1,
-        Verdict.REFUSE: 10,
+    assert {verdict: verdicts.count(verdict) for verdict in Plan} == {
+        Plan.CREATE: 1,
+        Plan.CHANGE: 1,
+        Plan.SAME: 1,
+        Plan.REFUSE: 10,
     }

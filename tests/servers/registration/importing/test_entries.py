@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from servers.enums import TransportKind
-from servers.registration.importing.document import Document, Input, read
+from servers.registration.importing.document import ImportedDocument, Input, read
 from servers.registration.importing.entries import Entry, parse
 
 pytestmark = pytest.mark.django_db
 
 
 def entry(raw: Any, typed: dict[str, str] | None = None, **inputs: Input) -> Entry:
-    return parse(Document("", [("a", raw)], inputs=inputs), "a", raw, typed)
+    return parse(ImportedDocument("", [("a", raw)], inputs=inputs), "a", raw, typed)
 
 
 def values(found: Entry) -> dict[str, str]:
@@ -176,7 +176,7 @@ def test_an_escaped_reference_is_left_as_it_is() -> None:
 
 
 def test_a_name_that_is_too_long_is_refused_and_cut() -> None:
-    found = parse(Document("", []), "n" * 500, {"command": "x"})
+    found = parse(ImportedDocument("", []), "n" * 500, {"command": "x"})
     assert found.problems
     assert len(found.name) < 100
 

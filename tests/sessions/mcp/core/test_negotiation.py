@@ -15,7 +15,7 @@ from sessions.mcp.core.errors import (
     RpcError,
     TransportError,
 )
-from sessions.mcp.core.negotiation import Fatal, Legacy, Modern, ProbeAgain, Verdict, probe_verdict
+from sessions.mcp.core.negotiation import EraDecision, Fatal, Legacy, Modern, ProbeAgain, probe_verdict
 from sessions.mcp.core.opening import Change, Greeted, Initialize, Initialized, Opened, Probe, Renew, opening
 from sessions.mcp.core.versions import REVISIONS, Era
 
@@ -25,7 +25,7 @@ DISCOVERED = {"supportedVersions": [ASKED], "capabilities": {"tools": {}}}
 INITIALIZED = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
 
 
-def verdict(outcome: Any, *, exchange: bool = True) -> Verdict:
+def verdict(outcome: Any, *, exchange: bool = True) -> EraDecision:
     return probe_verdict(outcome, asked=ASKED, exchange=exchange)
 
 
