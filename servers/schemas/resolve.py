@@ -3,21 +3,18 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from servers.schemas.merge import Flat, merge
-from servers.schemas.pointer import segments, unescape
+from servers.schemas.references import MAX_CHAIN, References, Unresolvable
 from servers.schemas.shapes import Schema, Unsupported, require_sane
-from servers.schemas.values import children
+from servers.schemas.vocabulary import IDENTIFIERS, REFERENCES
 
-MAX_CHAIN = 16
-"""Longest chain of $ref and allOf that lead to one value."""
 MAX_MERGES = 6_000
 MAX_CONDITIONS = 32
-MAX_ANCHOR_WALK = 20_000
+MAX_LOOKS = 100_000
+"""Parts of the document that are looked at to find the targets of references."""
 
-_STRUCTURE = {"$ref", "$dynamicRef", "allOf", "if", "then", "else", "dependentSchemas", "dependencies", "$defs"}
-_STRUCTURE |= {"definitions", "$id", "$schema", "$anchor", "$dynamicAnchor", "$comment"}
+_STRUCTURE = {"allOf", "if", "then", "else", "dependentSchemas", "dependencies", "$comment", *REFERENCES, *IDENTIFIERS}
 _CONSTRAINTS = {"required", "not", "dependentRequired", "minProperties", "maxProperties", "minLength", "maxLength"}
 _CONSTRAINTS |= {"minimum", "maximum", "minItems", "maxItems", "pattern", "title", "description", "$comment"}
 
@@ -42,7 +39,8 @@ class Document:
         self.steps = 0
         """What quick looks at values have cost so far (see match)."""
         self._merges = 0
-        self._anchors: dict[str, Schema] | None = None
+        self._looks = 0
+        self._references = References(root, self._look)
         # Schemas are kept beside their result, so an id is never used again while it is a key here.
         self._flat: dict[int, tuple[Schema, Flat, tuple[Condition, ...]]] = {}
 
@@ -91,7 +89,7 @@ class Document:
             raise Unsupported("The schema is too large to become a form from here on.")
 
     def _parts(self, schema: dict[str, Any]) -> Iterator[Schema]:
-        for key in ("$ref", "$dynamicRef"):
+        for key in REFERENCES:
             if key in schema:
                 yield self.lookup(schema[key])
         yield from schema.get("allOf", ())
@@ -104,37 +102,16 @@ class Document:
 
     def lookup(self, ref: object) -> Schema:
         """The target of a local reference."""
-        if not isinstance(ref, str):
-            raise Unsupported("The schema is not valid here: “$ref” must be text.")
-        base, _, fragment = ref.partition("#")
-        if base and base != self._base():
-            raise Unsupported("This part refers to another document, which is never fetched.")
-        if fragment.startswith("/"):
-            return self._walk(unquote(fragment))
-        return self._anchor(fragment) if fragment else self.root
-
-    def _base(self) -> str:
-        base = self.root.get("$id") if isinstance(self.root, dict) else None
-        return base.rstrip("#") if isinstance(base, str) else ""
-
-    def _walk(self, path: str) -> Schema:
-        target: object = self.root
-        for segment in segments(path):
-            key = unescape(segment)
-            if isinstance(target, dict) and key in target:
-                target = target[key]
-            elif isinstance(target, list) and key.isascii() and key.isdigit() and int(key[:9]) < len(target):
-                target = target[int(key[:9])]
-            else:
-                raise Unsupported("This part refers to a definition that the schema does not have.")
+        try:
+            target: Schema = self._references.target(ref)
+        except Unresolvable as exc:
+            raise Unsupported(str(exc)) from exc
         return target
 
-    def _anchor(self, anchor: str) -> Schema:
-        if self._anchors is None:
-            self._anchors = dict(_anchors(self.root))
-        if anchor not in self._anchors:
-            raise Unsupported("This part refers to a definition that the schema does not have.")
-        return self._anchors[anchor]
+    def _look(self) -> None:
+        self._looks += 1
+        if self._looks > MAX_LOOKS:
+            raise Unsupported("The schema is too large to become a form from here on.")
 
 
 def _conditions(schema: dict[str, Any]) -> Iterator[Condition]:
@@ -144,17 +121,3 @@ def _conditions(schema: dict[str, Any]) -> Iterator[Condition]:
         for key, then in schema.get(keyword, {}).items():
             if isinstance(then, dict):
                 yield Condition({"type": "object", "required": [key]}, then, None)
-
-
-def _anchors(root: Schema) -> Iterator[tuple[str, Schema]]:
-    """Names by $anchor, $dynamicAnchor and the draft-07 `"$id": "#name"`; a bounded walk without recursion."""
-    waiting, seen = [root], 0
-    while waiting and seen < MAX_ANCHOR_WALK:
-        seen += 1
-        part = waiting.pop()
-        if isinstance(part, dict):
-            for key in ("$anchor", "$dynamicAnchor", "$id"):
-                anchor = part.get(key)
-                if isinstance(anchor, str) and anchor and (key != "$id" or anchor.startswith("#")):
-                    yield anchor.removeprefix("#"), part
-        waiting.extend(child for child in children(part) if isinstance(child, dict | list))

@@ -6,26 +6,27 @@ Plain values only: no Django, nothing is fetched, nothing recurses without a bou
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
+
+from servers.schemas.references import MAX_CHAIN, References, Unresolvable
+from servers.schemas.values import children
+from servers.schemas.vocabulary import (
+    ANNOTATIONS,
+    IDENTIFIERS,
+    LOWER_BOUNDS,
+    MANY,
+    NAMED,
+    ONE,
+    REFERENCES,
+    UPPER_BOUNDS,
+)
 
 Flat = dict[str, Any]
-MAX_CHAIN = 16
-"""Longest chain of $ref and allOf that lead to one value."""
 MAX_DEPTH = 100
 """Of the JSON of one definition."""
 STEPS = 100_000
 """Of one comparison: about a fifth of a second."""
 
-WORDS = frozenset({"title", "description", "examples", "$comment", "deprecated", "readOnly", "writeOnly"})
-"""Keywords that change nothing for a value."""
-_ONE = {"items", "additionalProperties", "additionalItems", "not", "if", "then", "else", "contains", "propertyNames"}
-_ONE |= {"unevaluatedItems", "unevaluatedProperties", "contentSchema"}
-_MANY = {"allOf", "anyOf", "oneOf", "prefixItems", "items"}
-_NAMED = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-_REFERENCES = ("$ref", "$dynamicRef")
-_APART = {"allOf", "$defs", "definitions", "$schema", "$id", "$anchor", "$dynamicAnchor", *_REFERENCES}
-_LOWER = {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"}
-_UPPER = {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"}
+_APART = {"allOf", *REFERENCES, *IDENTIFIERS}
 
 
 class TooLarge(Exception):
@@ -80,25 +81,19 @@ class Budget:
             layer = [part for node in layer for part in children(node) if isinstance(part, dict | list)]
 
 
-def children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
-
-
 def without_words(schema: Any) -> Any:
     """The schema without what only people read. Of a schema that is not deeper than MAX_DEPTH."""
     if not isinstance(schema, dict):
         return schema
-    return {key: _part_without_words(key, part) for key, part in schema.items() if key not in WORDS}
+    return {key: _part_without_words(key, part) for key, part in schema.items() if key not in ANNOTATIONS}
 
 
 def _part_without_words(key: str, part: Any) -> Any:
-    if key in _NAMED and isinstance(part, dict):
+    if key in NAMED and isinstance(part, dict):
         return {name: without_words(schema) for name, schema in part.items()}
-    if key in _MANY and isinstance(part, list):
+    if key in MANY and isinstance(part, list):
         return [without_words(schema) for schema in part]
-    return without_words(part) if key in _ONE else part
+    return without_words(part) if key in ONE else part
 
 
 class Document:
@@ -108,7 +103,7 @@ class Document:
         self.root, self._budget = root, budget
         self._flat: dict[int, tuple[Any, Flat]] = {}
         self._spread: dict[int, tuple[Any, list[Flat]]] = {}
-        self._anchors: dict[str, Any] | None = None
+        self._references = References(root, budget.spend)
 
     def alternatives(self, schema: Any) -> list[Flat]:
         """Each choice of anyOf and oneOf with what stands beside them; none for a schema that takes nothing."""
@@ -157,7 +152,7 @@ class Document:
         if not isinstance(schema, dict):  # what is no schema says nothing
             return {"not": {}} if schema is False else {}
         self._budget.spend(1 + len(schema))
-        flat = {key: value for key, value in schema.items() if key not in _APART and key not in WORDS}
+        flat = {key: value for key, value in schema.items() if key not in _APART and key not in ANNOTATIONS}
         parts = self._parts(schema, flat)
         if len(parts) == 1 and not flat:
             return self.flat(parts[0], chain + 1)  # the same object: this is how recursion is recognised
@@ -168,13 +163,12 @@ class Document:
     def _parts(self, schema: dict[str, Any], flat: Flat) -> list[Any]:
         """What holds beside the schema's own keywords; a reference that leads nowhere here stays as it is."""
         parts = list(schema["allOf"]) if isinstance(schema.get("allOf"), list) else []
-        for keyword in _REFERENCES:
+        for keyword in REFERENCES:
             if keyword in schema:
-                target = self._lookup(schema[keyword])
-                if target is None:
+                try:
+                    parts.append(self._references.target(schema[keyword]))
+                except Unresolvable:
                     flat[keyword] = schema[keyword]
-                else:
-                    parts.append(target)
         return parts
 
     def _merge(self, one: Flat, other: Flat) -> Flat:
@@ -187,42 +181,6 @@ class Document:
                 _join(merged, key, value)
         return merged
 
-    def _lookup(self, ref: Any) -> Any:
-        """The target of a local reference, or None."""
-        base, _, fragment = ref.partition("#") if isinstance(ref, str) else ("?", "", "")
-        if base and not (isinstance(self.root, dict) and base == self.root.get("$id")):
-            return None
-        if not fragment:
-            return self.root
-        return self._walk(unquote(fragment)) if fragment.startswith("/") else self._anchor(fragment)
-
-    def _walk(self, path: str) -> Any:
-        target: Any = self.root
-        for word in path[1:].split("/"):
-            self._budget.spend()
-            key = word.replace("~1", "/").replace("~0", "~")
-            if isinstance(target, dict):
-                target = target.get(key)
-            elif isinstance(target, list) and key.isascii() and key.isdigit() and int(key[:9]) < len(target):
-                target = target[int(key[:9])]
-            else:
-                return None
-        return target
-
-    def _anchor(self, name: str) -> Any:
-        if self._anchors is None:
-            self._anchors = {}
-            waiting = [self.root]
-            while waiting:
-                self._budget.spend()
-                part = waiting.pop()
-                if isinstance(part, dict):
-                    for key in ("$anchor", "$dynamicAnchor"):
-                        if isinstance(anchor := part.get(key), str):
-                            self._anchors.setdefault(anchor, part)
-                waiting += children(part)
-        return self._anchors.get(name)
-
 
 def _join(merged: Flat, key: str, value: Any) -> None:
     """Both hold: `merged[key]` and `value`, which differ."""
@@ -233,8 +191,8 @@ def _join(merged: Flat, key: str, value: Any) -> None:
         merged[key] = [*old, *value]
     elif key == "type":
         merged[key] = _both_types(_listed(old), _listed(value))
-    elif key in _LOWER | _UPPER and _is_number(old) and _is_number(value):
-        merged[key] = max(old, value) if key in _LOWER else min(old, value)
+    elif key in LOWER_BOUNDS | UPPER_BOUNDS and _is_number(old) and _is_number(value):
+        merged[key] = max(old, value) if key in LOWER_BOUNDS else min(old, value)
     elif key in {"items", "additionalProperties"}:
         merged[key] = {"allOf": [old, value]} if False not in (old, value) else False
     elif key not in {"default", "format"}:

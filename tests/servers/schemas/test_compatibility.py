@@ -1,5 +1,6 @@
 """A changed definition is judged by whether it breaks users of the previous one."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -137,7 +138,11 @@ def test_local_references_are_followed_and_their_spelling_does_not_matter() -> N
     plain = taking({"x": NUMBER})
     by_name = taking({"x": {"$ref": "#/$defs/n"}}, **{"$defs": {"n": NUMBER}})
     by_anchor = taking({"x": {"$ref": "#n"}}, **{"$defs": {"m": {"$anchor": "n", **NUMBER}}})
-    for before, after in ((plain, by_name), (by_name, by_anchor), (by_anchor, plain)):
+    by_id = taking({"x": {"$ref": "#n"}}, definitions={"m": {"$id": "#n", **NUMBER}})  # draft-07
+    own = "http://example.com/tool.json"
+    by_own_address = taking({"x": {"$ref": f"{own}#/$defs/n"}}, **{"$id": f"{own}#", "$defs": {"n": NUMBER}})
+    spellings = (plain, by_name, by_anchor, by_id, by_own_address, plain)
+    for before, after in pairwise(spellings):
         assert of_input(before, after) == Compatibility(
             "compatible", ["The input schema is written differently and means the same."]
         )
