@@ -18,7 +18,7 @@ from servers.jobs.lifecycle import JobOutcome, counted
 from servers.keyring import KeySource
 from servers.keyring_file import has_next_key
 from servers.registration.drafts import purge_drafts
-from sessions.host.log_store import trim_all
+from sessions.host.logs.store import trim_all
 from sessions.models import Worker
 from sessions.subscriptions import retention
 

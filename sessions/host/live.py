@@ -12,19 +12,19 @@ from django.utils import timezone
 from sessions.calls import claims
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Failure, Lease
-from sessions.host import outcomes
-from sessions.host.authorization import authorized
+from sessions.host.authorization.grants import authorized
+from sessions.host.calls import outcomes
 from sessions.host.cancelling import cancel_all
-from sessions.host.catalog import Catalog
+from sessions.host.catalog.refresh import Catalog
 from sessions.host.db import Database
 from sessions.host.desired_state import Roots
-from sessions.host.inbox import Inbox
+from sessions.host.inbox.waiting import Inbox
 from sessions.host.launch import Launch
-from sessions.host.logs import ServerLog
+from sessions.host.logs.session_log import ServerLog
+from sessions.host.logs.spoken import Spoken
 from sessions.host.opening import Diagnosis, make_client, roots_for
 from sessions.host.redaction import Redactor
-from sessions.host.spoken import Spoken
-from sessions.host.watching import Watching
+from sessions.host.subscriptions.watching import Watching
 from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.core.events import (

@@ -20,10 +20,11 @@ from servers.models import ServerDraft
 from servers.registration.drafts import update_draft
 from servers.signals import draft_changed
 from sessions.connections.lifecycle import Failure, storable, storable_json
-from sessions.host import directories, server_requests
-from sessions.host.authorization import authorized
+from sessions.host import directories
+from sessions.host.authorization.grants import authorized
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.inbox import server_requests
 from sessions.host.launch import Launch, LaunchProblem, load_draft
 from sessions.host.opening import Diagnosis, make_client
 from sessions.host.redaction import Redactor

@@ -16,18 +16,18 @@ from django.conf import settings
 from sessions.calls import claims
 from sessions.connections import assignment
 from sessions.connections.lifecycle import Lease
-from sessions.host import sign_ins
-from sessions.host.calls import Calls
+from sessions.host.authorization import sign_ins
+from sessions.host.calls.dispatch import Calls
+from sessions.host.calls.spool import Spool
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.desired_state import read_desired_states
 from sessions.host.live import Live
-from sessions.host.log_writer import LogWriter
+from sessions.host.logs.writer import LogWriter
 from sessions.host.pace import ceilings
 from sessions.host.probe import ConnectionTest
 from sessions.host.shared import Shared
-from sessions.host.spool import Spool
+from sessions.host.subscriptions.webhooks import Webhooks
 from sessions.host.supervisor import SessionSupervisor
-from sessions.host.webhooks import Webhooks
 from sessions.housekeeping.dead_workers import Incarnation
 from sessions.inbox import reads
 

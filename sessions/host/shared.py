@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sessions.host.log_writer import LogWriter
+from sessions.host.logs.writer import LogWriter
 from sessions.host.pace import Ceilings
 
 #: sessions that may be opening at once: when a whole network comes back, not all servers start at the same moment

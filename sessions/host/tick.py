@@ -21,7 +21,7 @@ from servers.registration.drafts import update_draft
 from sessions import hints
 from sessions.calls import claims
 from sessions.connections import assignment
-from sessions.host import spool
+from sessions.host.calls import spool
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import DatabaseAway
 from sessions.host.desired_state import read_desired_states

@@ -43,7 +43,9 @@ class Call(models.Model):
 
     fault = models.CharField(max_length=40, blank=True)  # sessions.mcp.core.errors.Fault
     detail = models.TextField(blank=True)
-    may_have_run = models.BooleanField(default=False)  # although it did not succeed: see sessions.calls.claims.CallOutcome
+    may_have_run = models.BooleanField(
+        default=False
+    )  # although it did not succeed: see sessions.calls.claims.CallOutcome
     error_code = models.BigIntegerField(null=True)  # JSON-RPC
     error_message = models.TextField(blank=True)
     error_data = models.TextField(blank=True)  # JSON

@@ -14,7 +14,7 @@ from servers.enums import DefinitionKind
 from servers.models import Icon
 from sessions.connections import icons
 from sessions.connections.icons import Fetched
-from sessions.host.icons import fetch
+from sessions.host.catalog.icons import fetch
 from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_hold, make_session

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from servers.enums import DefinitionKind
-from sessions.host.catalog import BURST, INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, Allowance, Catalog
+from sessions.host.catalog.refresh import BURST, INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, Allowance, Catalog
 
 
 def test_a_list_that_changes_a_second_time_is_read_at_once_again() -> None:

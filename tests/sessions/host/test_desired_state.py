@@ -14,7 +14,7 @@ from sessions.connections import assignment
 from sessions.enums import SubscriptionState
 from sessions.host.desired_state import read_desired_states
 from sessions.host.launch import load
-from sessions.host.log_writer import LogWriter
+from sessions.host.logs.writer import LogWriter
 from sessions.host.pace import Ceilings
 from sessions.host.shared import Shared
 from sessions.host.supervisor import SessionSupervisor

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from sessions.enums import LogSource
-from sessions.host import log_writer, logs
 from sessions.host.db import DatabaseAway
-from sessions.host.log_writer import BATCH_LINES, SERVER_LINES, LogWriter
-from sessions.host.logs import ServerLog, ServerLogLine
+from sessions.host.logs import session_log
+from sessions.host.logs import writer as log_writer
+from sessions.host.logs.session_log import ServerLog, ServerLogLine
+from sessions.host.logs.writer import BATCH_LINES, SERVER_LINES, LogWriter
 
 
 class Shelf:
@@ -65,10 +66,10 @@ def numbered(*numbers: int) -> list[str]:
 async def test_what_does_not_fit_is_shed_oldest_first_and_counted_exactly() -> None:
     shelf = Shelf()
     log = log_on(shelf)
-    say(log, logs.PENDING_LIMIT + 50)
+    say(log, session_log.PENDING_LIMIT + 50)
     log.shed(7)
     await log.close()
-    assert shelf.written == numbered(50, logs.PENDING_LIMIT + 50)
+    assert shelf.written == numbered(50, session_log.PENDING_LIMIT + 50)
     assert shelf.dropped == 57
 
 
@@ -89,11 +90,11 @@ async def test_lines_of_a_database_that_was_away_are_written_when_it_is_back() -
 async def test_a_database_that_stays_away_costs_lines_and_each_of_them_is_counted() -> None:
     shelf = Shelf(failures=1)
     log = log_on(shelf)
-    say(log, logs.PENDING_LIMIT)
+    say(log, session_log.PENDING_LIMIT)
     await log.close()
-    say(log, 10, first=logs.PENDING_LIMIT)
+    say(log, 10, first=session_log.PENDING_LIMIT)
     await log.close()
-    assert shelf.written == numbered(10, logs.PENDING_LIMIT + 10)
+    assert shelf.written == numbered(10, session_log.PENDING_LIMIT + 10)
     assert shelf.dropped == 10
 
 
@@ -132,7 +133,7 @@ async def test_a_server_that_floods_gets_its_part_of_a_batch_and_the_others_thei
     shelf = Shelf()
     writer = LogWriter(shelf)  # type: ignore[arg-type]  # only `write` is used
     flooding, quiet = ServerLog(writer, "flooding"), ServerLog(writer, "quiet")  # type: ignore[arg-type]  # only their names are used
-    say(flooding, logs.PENDING_LIMIT)
+    say(flooding, session_log.PENDING_LIMIT)
     say(quiet, 3)
     async with asyncio.timeout(10):
         while flooding.waits or flooding.under_way:  # noqa: ASYNC110 - waits for turns of the event loop
@@ -140,7 +141,7 @@ async def test_a_server_that_floods_gets_its_part_of_a_batch_and_the_others_thei
     first = {lease: len(lines) for lease, lines in shelf.batches[0]}
     assert first == {"flooding": SERVER_LINES, "quiet": 3}
     assert max(sum(len(lines) for _, lines in batch) for batch in shelf.batches) <= BATCH_LINES
-    assert shelf.lines("flooding")[-1].text == f"line {logs.PENDING_LIMIT - 1}"
+    assert shelf.lines("flooding")[-1].text == f"line {session_log.PENDING_LIMIT - 1}"
     assert set(shelf.spare) == {True}
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sessions.host import repeats
-from sessions.host.repeats import KINDS, Repeats
+from sessions.host.logs import repeats
+from sessions.host.logs.repeats import KINDS, Repeats
 
 
 @pytest.fixture

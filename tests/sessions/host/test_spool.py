@@ -20,8 +20,8 @@ from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
-from sessions.host import spool
-from sessions.host.spool import Spool, SpooledOutcome
+from sessions.host.calls import spool
+from sessions.host.calls.spool import Spool, SpooledOutcome
 from sessions.housekeeping import dead_workers
 from sessions.models import Call
 from tests.sessions.host.conftest import StartWorker

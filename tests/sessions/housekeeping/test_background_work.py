@@ -13,7 +13,7 @@ from servers.enums import JobKind, JobState
 from servers.jobs import requesting, running
 from servers.models import BackgroundJob, Server
 from sessions import tasks
-from sessions.host import log_store
+from sessions.host.logs import store
 from sessions.models import LogLine
 from tests.servers.jobs.conftest import ring_text
 from tests.sessions.host.make import make_me, make_session, make_worker
@@ -33,7 +33,7 @@ def log_of(server: Server, first: int, end: int) -> None:
 
 
 def test_the_housekeeping_leaves_one_row_with_what_it_did(monkeypatch: Any) -> None:
-    monkeypatch.setattr(log_store, "KEPT", 5)
+    monkeypatch.setattr(store, "KEPT", 5)
     server = make_session("orders").server
     log_of(server, 1, 20)
     for _ in range(3):

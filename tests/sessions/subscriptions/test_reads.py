@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from sessions.enums import VersionCause
-from sessions.host import reads
-from sessions.host.reads import ReadReason, Reads
+from sessions.host.subscriptions import reads
+from sessions.host.subscriptions.reads import ReadReason, Reads
 from sessions.mcp.core.backoff import Backoff
 
 UPDATED = ReadReason(VersionCause.UPDATED, 1)

@@ -10,12 +10,12 @@ import pytest
 
 from sessions.connections.lifecycle import Lease
 from sessions.enums import SubscriptionState
-from sessions.host import watching
 from sessions.host.db import Database
-from sessions.host.log_writer import LogWriter
-from sessions.host.logs import ServerLog
+from sessions.host.logs.session_log import ServerLog
+from sessions.host.logs.writer import LogWriter
 from sessions.host.redaction import Redactor
-from sessions.host.watching import Watching
+from sessions.host.subscriptions import watching
+from sessions.host.subscriptions.watching import Watching
 from sessions.mcp.client import listening
 from sessions.mcp.core.backoff import Backoff
 from sessions.mcp.core.errors import Fault, TransportError

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from servers.secret import Secret
-from sessions.host import webhooks
+from sessions.host.subscriptions import webhooks
 from sessions.mcp.core.errors import AddressRefused, Fault
 from sessions.mcp.oauth.exchange import get
 from sessions.mcp.transports.authorization_http import AuthorizationHttp

@@ -11,7 +11,7 @@ from django.db.models import Count, Max
 
 from sessions import hints
 from sessions.connections.lifecycle import Lease, held
-from sessions.host.log_line import ServerLogLine
+from sessions.host.logs.line import ServerLogLine
 from sessions.models import LogLine
 
 KEPT = 2_000

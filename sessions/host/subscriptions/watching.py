@@ -21,10 +21,10 @@ from sessions.connections.lifecycle import Lease
 from sessions.enums import VersionCause
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.logs import ServerLog
-from sessions.host.notification_counts import NotificationCounts
-from sessions.host.reads import ReadReason, Reads
+from sessions.host.logs.session_log import ServerLog
 from sessions.host.redaction import Redactor
+from sessions.host.subscriptions.notification_counts import NotificationCounts
+from sessions.host.subscriptions.reads import ReadReason, Reads
 from sessions.mcp.client import Client
 from sessions.mcp.core.backoff import Backoff
 from sessions.mcp.core.errors import Fault, McpError

@@ -19,10 +19,10 @@ from django.utils import timezone
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import QuestionState
-from sessions.host import server_requests
 from sessions.host.db import Database
+from sessions.host.inbox import server_requests
 from sessions.host.launch import Launch
-from sessions.host.logs import ServerLog
+from sessions.host.logs.session_log import ServerLog
 from sessions.host.redaction import Redactor
 from sessions.inbox import questions, reads
 from sessions.inbox.questions import NewQuestion

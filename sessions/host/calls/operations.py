@@ -9,9 +9,9 @@ from typing import Any
 from servers.schemas import checker
 from sessions.calls.claims import PendingCall
 from sessions.calls.operations import completion_reference
+from sessions.host.calls.outcomes import arguments_of
+from sessions.host.calls.progress import CallProgress
 from sessions.host.live import Live
-from sessions.host.outcomes import arguments_of
-from sessions.host.progress import CallProgress
 from sessions.mcp.client import BeforeSend
 from sessions.mcp.core import methods
 from sessions.mcp.core.tasks import TaskOptions, support_of

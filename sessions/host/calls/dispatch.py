@@ -12,12 +12,12 @@ import structlog
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.calls.operations import words_of
-from sessions.host import operations, outcomes
+from sessions.host.calls import operations, outcomes
+from sessions.host.calls.operations import OperationRequest, Raw
+from sessions.host.calls.progress import CallProgress
+from sessions.host.calls.spool import Spool, SpooledOutcome
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.live import Live
-from sessions.host.operations import OperationRequest, Raw
-from sessions.host.progress import CallProgress
-from sessions.host.spool import Spool, SpooledOutcome
 from sessions.mcp.core.errors import Fault, McpError, NotReady
 from sessions.mcp.core.methods import TOOLS_CALL
 

@@ -15,8 +15,8 @@ import structlog
 
 from sessions.connections.lifecycle import Lease
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.log_line import LogBatch
-from sessions.host.log_store import append_all
+from sessions.host.logs.line import LogBatch
+from sessions.host.logs.store import append_all
 
 #: lines per transaction, and how many of them may come from one server
 BATCH_LINES = 200

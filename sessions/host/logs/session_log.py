@@ -9,8 +9,8 @@ from collections import deque
 
 from sessions.connections.lifecycle import Lease
 from sessions.enums import LogSource
-from sessions.host.log_line import LogBatch, ServerLogLine
-from sessions.host.log_writer import LogWriter
+from sessions.host.logs.line import LogBatch, ServerLogLine
+from sessions.host.logs.writer import LogWriter
 
 __all__ = ["ServerLog", "ServerLogLine"]
 

@@ -4,7 +4,7 @@ count."""
 import asyncio
 from dataclasses import dataclass
 
-from sessions.host.logs import ServerLog
+from sessions.host.logs.session_log import ServerLog
 
 EVERY_SECONDS = 10.0
 #: different lines that are counted separately in this time

@@ -16,8 +16,8 @@ from servers.enums import CredentialKind
 from servers.secret import Secret
 from sessions.connections import client_document
 from sessions.connections.lifecycle import storable
+from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database
-from sessions.host.known_tokens import Known
 from sessions.host.launch import Launch
 from sessions.host.redaction import Redactor
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, IdentityProvider

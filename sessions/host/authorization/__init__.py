@@ -1,0 +1,1 @@
+"""Tokens of sessions: grants, service accounts and sign-ins."""

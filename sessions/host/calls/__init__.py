@@ -1,0 +1,1 @@
+"""Sends the calls of the sessions that this worker owns, and records how they ended."""

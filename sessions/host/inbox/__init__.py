@@ -1,0 +1,1 @@
+"""The server requests of open sessions that wait for a person."""

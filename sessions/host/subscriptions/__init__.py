@@ -1,0 +1,1 @@
+"""Follows watched resources in open sessions, reads them when they change, and calls webhooks."""
