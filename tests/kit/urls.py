@@ -70,7 +70,7 @@ handler500 = "django.views.defaults.server_error"
 urlpatterns = [
     path("", sample, {"name": "states"}, name="overview"),
     path("servers/", include(([path("", sample, {"name": "states"}, name="list")], "servers"))),
-    path("audit/", include(([path("", sample, {"name": "states"}, name="list")], "audit"))),
+    path("audit/", include(([path("", sample, {"name": "rows"}, name="list")], "audit"))),
     path("accounts/", include("allauth.urls")),
     path("palette/", palette, name="palette"),
     path("live/ticket/", ticket, name="live_ticket"),
