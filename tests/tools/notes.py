@@ -1,7 +1,7 @@
 """Reports at the end of a run what was skipped and why. Set-up scripts and tests both write such notes.
 
 Each writer owns one file in tests/.notes/, and `make test` prints them all at its end. A file beside it counts the
-passed, skipped and failed tests.
+passed, skipped and failed tests, another names those that failed.
 """
 
 import json
@@ -33,6 +33,11 @@ def write_counts(author: str, stats: dict[str, list[object]]) -> None:
     (NOTES / f"{author}.json").write_text(json.dumps({word: number for word, number in counts.items() if number}))
 
 
+def write_failed_tests(author: str, stats: dict[str, list[pytest.TestReport]]) -> None:
+    ids = sorted({report.nodeid for word in ("failed", "error") for report in stats.get(word, [])})
+    (NOTES / f"{author}.failed.json").write_text(json.dumps(ids))
+
+
 def _reason(report: pytest.TestReport) -> str:
     words = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return words.removeprefix("Skipped: ")
@@ -52,6 +57,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if author := config.getoption("--notes-as"):
         write(author, lines)
         write_counts(author, terminalreporter.stats)
+        write_failed_tests(author, terminalreporter.stats)
         return
     for line in lines:
         terminalreporter.write_line(line, yellow=True)

@@ -125,9 +125,9 @@ async def test_a_private_authority_alone_opens_its_server_and_shows_no_certifica
 def test_a_key_leaves_neither_a_file_nor_a_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     client = made("bob", AUTHORITY)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(os.listdir("/proc/self/fd"))  # some may be those of earlier tests, about to close
     client_context(client.pem, client.key_pem, AUTHORITY.pem)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     assert list(tmp_path.iterdir()) == []
 
 

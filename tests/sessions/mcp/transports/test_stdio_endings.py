@@ -118,17 +118,17 @@ async def test_no_descriptor_is_left_after_many_sessions() -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(8):
         await one()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 async def test_children_are_watched_without_a_thread_each_once_the_loop_is_prepared() -> None:
     await isolation()
     prepare_loop(asyncio.get_running_loop())
     try:
-        threads = len(os.listdir("/proc/self/task"))
+        threads = set(os.listdir("/proc/self/task"))  # some may be those of earlier tests, about to end
         async with connected(script("server")) as made:
             assert await call(made, "echo", text="x") == "x"
-            assert len(os.listdir("/proc/self/task")) == threads
+            assert set(os.listdir("/proc/self/task")) <= threads
     finally:
         if sys.version_info < (3, 12):
             asyncio.set_child_watcher(None)
