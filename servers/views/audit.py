@@ -4,20 +4,20 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.audit import payloads, query
-from servers.audit.record import Actor
 from servers.audit.verify import ChainVerdict, verify
 from servers.enums import JobKind, PayloadKind
-from servers.jobs import board, requesting
+from servers.jobs import board
 from servers.kit.filters import ignored
 from servers.models import AuditEvent, Payload
 from servers.registration.forms import AuditFilterForm
+from servers.requests import whole_number
+from servers.views.jobs import request_job
 
 _TREE_BYTES = 512 * 1024
 
@@ -26,7 +26,7 @@ _TREE_BYTES = 512 * 1024
 def index(request: HttpRequest) -> HttpResponse:
     events = access.audit_events(request.user)
     form = AuditFilterForm(request.GET)
-    before, after = _number(request, "before"), _number(request, "after")
+    before, after = whole_number(request.GET.get("before", "")), whole_number(request.GET.get("after", ""))
     head = (
         query.head_seq() if form.filters else 0
     )  # before the rows: an event in between then shows twice and is never missed
@@ -63,14 +63,7 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
 @require_POST
 def verify_all(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view_auditevent")
-    try:
-        job = requesting.request(JobKind.VERIFICATION, request.user, Actor.of(request))
-    except requesting.Busy as busy:
-        messages.warning(request, str(busy))
-    else:
-        job.refresh_from_db()
-        if job.detail:
-            messages.warning(request, job.detail)
+    request_job(request, JobKind.VERIFICATION)
     return redirect("audit:list")
 
 
@@ -89,7 +82,7 @@ class ShownPayload:
 
 
 def _selected(request: HttpRequest, events: Any) -> dict[str, Any] | None:
-    seq = _number(request, "sel")
+    seq = whole_number(request.GET.get("sel", ""))
     event = events.filter(seq=seq).first() if seq is not None else None
     return _shown(request, event) if event is not None else None
 
@@ -175,8 +168,3 @@ def _active(request: HttpRequest, form: AuditFilterForm) -> list[dict[str, str]]
             params.pop(other, None)
         active.append({"label": label, "words": words, "without": params.urlencode()})
     return active
-
-
-def _number(request: HttpRequest, name: str) -> int | None:
-    text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None

@@ -30,7 +30,8 @@ def index(request: HttpRequest) -> HttpResponse:
 def rotate_keys(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "administer")
     if request.method == "POST":
-        return _requested(request)
+        request_job(request, JobKind.ROTATION)
+        return redirect("jobs:list")
     context = {
         "nav": "jobs",
         "source": keyring.source().value,
@@ -41,13 +42,13 @@ def rotate_keys(request: HttpRequest) -> HttpResponse:
     return render(request, "jobs/rotate_keys.html", context)
 
 
-def _requested(request: HttpRequest) -> HttpResponse:
+def request_job(request: HttpRequest, kind: JobKind) -> None:
+    """What keeps the job from starting at once becomes a message of the next page. Raises Denied."""
     try:
-        job = requesting.request(JobKind.ROTATION, request.user, Actor.of(request))
+        job = requesting.request(kind, request.user, Actor.of(request))
     except requesting.Busy as busy:
         messages.warning(request, str(busy))
     else:
         job.refresh_from_db()
         if job.detail:
             messages.warning(request, job.detail)
-    return redirect("jobs:list")

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from servers.enums import DefinitionChange
+from servers.kit.pages import page_before
 from servers.models import Definition, DefinitionVersion, Server
 from sessions.differences.alignment import Budget
 from sessions.differences.text import TextDifference, compare_texts
@@ -45,7 +46,7 @@ class Versions:
     entries: list[Version]
     total: int
     older: int | None
-    first_page: bool
+    first: bool
 
 
 def definition_of(server: Server, kind: str, key: str) -> Definition | None:
@@ -55,12 +56,11 @@ def definition_of(server: Server, kind: str, key: str) -> Definition | None:
 
 def versions(definition: Definition, before: int | None = None) -> Versions:
     rows = definition.versions.defer("body")
-    page = rows if before is None else rows.filter(id__lt=before)
-    found = list(page.order_by("-id")[: PAGE + 1])
+    page = page_before(rows, "id", before, PAGE)
     total = rows.count()
-    newest = rows.filter(id__lte=found[0].pk).count() if found else 0
-    entries = [Version(newest - place, row) for place, row in enumerate(found[:PAGE])]
-    return Versions(entries, total, found[PAGE - 1].pk if len(found) > PAGE else None, before is None)
+    newest = rows.filter(id__lte=page.rows[0].pk).count() if page.rows else 0
+    entries = [Version(newest - place, row) for place, row in enumerate(page.rows)]
+    return Versions(entries, total, page.older, page.first)
 
 
 def version(definition: Definition, pk: int | None) -> Version | None:

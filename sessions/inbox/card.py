@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from servers import access
+from servers.kit.pages import RowsPage, page_before
 from servers.models import Server
 from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox import reads
@@ -148,21 +149,8 @@ def open_questions(user: Any) -> list[Question]:
     return list(seen(user).filter(state=QuestionState.OPEN).order_by("expires_at", "id")[:OPEN_SHOWN])
 
 
-@dataclass(frozen=True)
-class EndedPage:
-    rows: list[QuestionCard]
-    newer: int | None
-    older: int | None
-
-
-def ended_page(user: Any, before: int | None) -> EndedPage:
-    rows = seen(user).exclude(state=QuestionState.OPEN)
-    if before is not None:
-        rows = rows.filter(pk__lt=before)
-    found = list(rows.order_by("-id")[: PAGE + 1])
-    return EndedPage(
-        [card_of(user, row) for row in found[:PAGE]], before, found[PAGE - 1].pk if len(found) > PAGE else None
-    )
+def ended_page(user: Any, before: int | None) -> RowsPage[Question]:
+    return page_before(seen(user).exclude(state=QuestionState.OPEN), "id", before, PAGE)
 
 
 def waiting_for(call: Call) -> list[Question]:

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from servers import access
 from servers.definitions import versions
 from servers.enums import DefinitionKind
+from servers.kit.pages import RowsPage, page_before
 from servers.models import Definition, Server
 from sessions.calls import rows as call_rows
 from sessions.calls.operations import OPERATIONS
@@ -145,33 +146,17 @@ def recent_calls(server: Server, tool: str, count: int = 5) -> list[Call]:
     return list(calls.select_related("server", "arguments", "result", "late_result")[:count])
 
 
-@dataclass(frozen=True)
-class HistoryPage:
-    rows: list[Any]
-    newer: int | None
-    older: int | None
-
-
-def _keyset(rows: QuerySet[Any], key: str, before: int | None) -> HistoryPage:
-    """Newest first; `older` is the cursor of the next page."""
-    if before is not None:
-        rows = rows.filter(**{f"{key}__lt": before})
-    found = list(rows.order_by(f"-{key}")[: PAGE + 1])
-    older = getattr(found[PAGE - 1], key) if len(found) > PAGE else None
-    return HistoryPage(found[:PAGE], None if before is None else before, older)
-
-
 #: for the filter of a history; completions, which a form requests by itself, are shown only on request
 HISTORY_METHODS = [("", "All except completions"), *((method, method) for method in OPERATIONS), ("all", "All methods")]
 
 
-def history(user: access.User, server: Server, before: int | None, method: str = "") -> HistoryPage:
+def history(user: access.User, server: Server, before: int | None, method: str = "") -> RowsPage[Call]:
     calls = server.calls.filter(call_rows.seen(user)).select_related("user")
     if method in OPERATIONS:
         calls = calls.filter(method=method)
     elif method != "all":
         calls = calls.exclude(method=COMPLETE)
-    return _keyset(calls, "id", before)
+    return page_before(calls, "id", before, PAGE)
 
 
 def capability_words(server_side: dict[str, Any], client_side: dict[str, Any]) -> list[dict[str, str]]:

@@ -13,6 +13,7 @@ from django.utils.dateparse import parse_datetime
 from servers import access
 from servers.enums import IdentityKind
 from servers.models import Server
+from servers.requests import whole_number
 from sessions.enums import SubscriptionState
 from sessions.models import Subscription, SubscriptionGap, SubscriptionHour
 from sessions.subscriptions.sparkline import HOURS, Sparkline, sparkline
@@ -103,14 +104,14 @@ def sparkline_of(subscription: Subscription) -> Sparkline:
 
 
 def _cursor(word: str) -> tuple[datetime, int] | None:
-    moment, _, number = word.rpartition("~")
-    if not (number.isascii() and number.isdigit() and len(number) < 19):
+    moment, _, digits = word.rpartition("~")
+    if (number := whole_number(digits)) is None:
         return None
     try:
         at = parse_datetime(moment)
     except ValueError:  # well-formed but impossible, such as 30 February
         return None
-    return (at, int(number)) if at is not None and at.tzinfo is not None else None
+    return (at, number) if at is not None and at.tzinfo is not None else None
 
 
 def _cursor_word(subscription: Any) -> str:

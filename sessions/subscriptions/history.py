@@ -10,6 +10,7 @@ from typing import Any, Final
 from django.db.models import Max, Q, QuerySet, Sum
 
 from servers.audit import payloads
+from servers.kit.pages import page_before
 from sessions.calls import blocks as result_blocks
 from sessions.enums import SubscriptionState
 from sessions.models import McpSession, ResourceVersion, Subscription, SubscriptionGap, WebhookDelivery
@@ -46,15 +47,12 @@ def history(subscription: Subscription, before: int | None = None) -> History:
     versions = subscription.versions.all()
     newer = versions.filter(number__gte=before) if before is not None else versions.none()
     upper = newer.order_by("number").values_list("at", flat=True).first()
-    bounded = versions if before is None else versions.filter(number__lt=before)
-    found = list(bounded.order_by("-number")[: PAGE_SIZE + 1])
-    shown = found[:PAGE_SIZE]
-    older = shown[-1].number if len(found) > PAGE_SIZE else None
-    gaps = _gaps(subscription, shown[-1].at if older is not None else None, upper)
-    entries = [HistoryEntry(item.at, version=item) for item in shown]
+    page = page_before(versions, "number", before, PAGE_SIZE)
+    gaps = _gaps(subscription, page.rows[-1].at if page.older is not None else None, upper)
+    entries = [HistoryEntry(item.at, version=item) for item in page.rows]
     entries += [HistoryEntry(gap.began_at, gap=gap) for gap in gaps[:MOST_GAPS]]
     entries.sort(key=lambda entry: (entry.at, entry.gap is not None), reverse=True)
-    return History(entries, older, before is None, max(0, len(gaps) - MOST_GAPS))
+    return History(entries, page.older, page.first, max(0, len(gaps) - MOST_GAPS))
 
 
 def _gaps(subscription: Subscription, lower: datetime | None, upper: datetime | None) -> list[SubscriptionGap]:

@@ -10,6 +10,7 @@ from servers import access
 from servers.enums import DefinitionKind
 from servers.kit.filters import ignored
 from servers.models import Definition, Server
+from servers.requests import whole_number
 from sessions.catalog import search
 from sessions.catalog.search import Listed
 from sessions.connections import log_page
@@ -19,11 +20,6 @@ from sessions.mcp.core.capabilities import declares
 from sessions.overview import server_page
 from sessions.views.forms import ToolForm
 from sessions.views.servers import list_context, server_context
-
-
-def _cursor(request: HttpRequest) -> int | None:
-    word = request.GET.get("before", "")
-    return int(word) if word.isascii() and word.isdigit() and len(word) < 19 else None
 
 
 def _tool(server: Server, name: str) -> Definition:
@@ -91,7 +87,7 @@ def logs(request: HttpRequest, slug: str) -> HttpResponse:
     understood = {"level": chosen.level, "source": chosen.source}
     context = server_context(request, header, "logs") | {
         "logs_offered": header.mcp_session is not None and declares(header.mcp_session.server_capabilities, "logging"),
-        "page": log_page.log_page(server, chosen, _cursor(request)),
+        "page": log_page.log_page(server, chosen, whole_number(request.GET.get("before", ""))),
         "chosen": chosen,
         "levels": log_page.LEVELS,
         "sources": LogSource.choices,
@@ -105,7 +101,7 @@ def history(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     context = server_context(request, server_page.header(server), "history")
     method = request.GET.get("method", "")
-    context |= {"page": server_page.history(request.user, server, _cursor(request), method)}
+    context |= {"page": server_page.history(request.user, server, whole_number(request.GET.get("before", "")), method)}
     known = method if method in dict(server_page.HISTORY_METHODS) else ""
     context |= {"method": known, "methods": server_page.HISTORY_METHODS}
     context |= {"ignored_filters": ignored(request.GET, {"method": known})}

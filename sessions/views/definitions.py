@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 from servers import access
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
+from servers.requests import whole_number
 from sessions.catalog import history as definition_history
 from sessions.overview import server_page
 from sessions.views.servers import server_context
@@ -21,11 +22,6 @@ _TABS = {
 }
 
 
-def number(text: str) -> int | None:
-    """A row's id in a URL."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
 @require_safe
 def history(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     """`?key=` names the definition, `?version=` and `?against=` the two versions to compare."""
@@ -36,7 +32,7 @@ def history(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
         "definition": definition,
         "kind_word": DefinitionKind(definition.kind).label,
         "parameter": parameter,
-        "versions": definition_history.versions(definition, number(request.GET.get("before", ""))),
+        "versions": definition_history.versions(definition, whole_number(request.GET.get("before", ""))),
     }
     return render(request, "catalog/versions.html", context | _chosen(request, definition))
 
@@ -52,8 +48,8 @@ def _definition(server: Server, kind: str, key: str) -> Definition:
 
 def _chosen(request: HttpRequest, definition: Definition) -> dict[str, Any]:
     """The shown version and the one to compare it with: the named one, else the previous one."""
-    chosen = definition_history.version(definition, number(request.GET.get("version", "")))
-    against = number(request.GET.get("against", ""))
+    chosen = definition_history.version(definition, whole_number(request.GET.get("version", "")))
+    against = whole_number(request.GET.get("against", ""))
     if chosen is None:
         raise Http404("This version does not exist.")
     other = (

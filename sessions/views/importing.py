@@ -19,6 +19,7 @@ from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.forms import ExportForm, ImportForm, decisions
 from servers.registration.importing.planning import plan
 from servers.registration.importing.preview import offer, summary
+from servers.requests import whole_number
 
 
 @sensitive_post_parameters()
@@ -65,14 +66,14 @@ def preview(request: HttpRequest, uid: Any) -> HttpResponse:
 
 
 def _applied(request: HttpRequest, draft: ServerDraft, document: ImportedDocument | None) -> HttpResponseRedirect:
-    shown = request.POST.get("version", "")
+    version = whole_number(request.POST.get("version", ""))
     back = redirect("servers:import_preview", draft.uid)
     try:
         connect_limit.require(request.user, *connect_limit.IMPORTED)
     except connect_limit.TooOften as problem:
         messages.error(request, problem.message)
         return back
-    if document is None or not shown.isdigit() or not held.claim(draft, int(shown)):
+    if document is None or version is None or not held.claim(draft, version):
         messages.info(request, "This import has already been applied. Here is the result.")
         return back
     proposals = plan(request.user, document)

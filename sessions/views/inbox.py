@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.audit.record import Actor
+from servers.requests import whole_number
 from sessions.enums import QuestionKind
 from sessions.inbox import answering
 from sessions.inbox import card as question_card
@@ -29,12 +30,12 @@ _SAID = {
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """Open questions first, the one that expires soonest at the top; then ended ones, newest first."""
-    word = request.GET.get("before", "")
-    before = int(word) if word.isascii() and word.isdigit() and len(word) < 19 else None
+    ended = question_card.ended_page(request.user, whole_number(request.GET.get("before", "")))
     context = {
         "nav": "inbox",
         "questions": [question_card.card_of(request.user, row) for row in question_card.open_questions(request.user)],
-        "ended": question_card.ended_page(request.user, before),
+        "ended": ended,
+        "ended_cards": [question_card.card_of(request.user, row) for row in ended.rows],
         "rights": access.rights(request.user),
     }
     return render(request, "inbox/index.html", context)

@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from servers import access
+from servers.requests import whole_number
 from sessions.models import ResourceVersion, Subscription
 from sessions.subscriptions import board as reading
 from sessions.subscriptions import history as past
@@ -20,11 +21,6 @@ def subscription_for(request: HttpRequest, uid: UUID) -> Subscription:
     if found is None:
         raise Http404("This subscription does not exist, or you don't have access to it.")
     return found
-
-
-def number_of(request: HttpRequest, name: str) -> int | None:
-    text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 @require_safe
@@ -69,12 +65,12 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
     one."""
     subscription = subscription_for(request, uid)
     context = subscription_context(request, subscription, "changes")
-    number = number_of(request, "version")
+    number = whole_number(request.GET.get("version", ""))
     item = past.version(subscription, number)
     gone = number if item is None else None
     item = item or past.version(subscription, None)
     context |= {
-        "history": past.history(subscription, number_of(request, "before")),
+        "history": past.history(subscription, whole_number(request.GET.get("before", ""))),
         "item": item,
         "gone": gone,
         "shown": _shown(request, item) if item is not None and context["may_read"] else None,
@@ -84,7 +80,7 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 
 def _shown(request: HttpRequest, item: ResourceVersion) -> past.ShownVersion:
-    number = number_of(request, "against")
+    number = whole_number(request.GET.get("against", ""))
     against = past.version(item.subscription, number) if number is not None else None
     return past.shown(item, against or past.before_version(item))
 
@@ -95,7 +91,7 @@ def content(request: HttpRequest, uid: UUID, number: int) -> HttpResponse:
     subscription = subscription_for(request, uid)
     access.require(request.user, "view_payload", subscription.server)
     item = past.version(subscription, number)
-    file = past.file_of(item, number_of(request, "item")) if item is not None else None
+    file = past.file_of(item, whole_number(request.GET.get("item", ""))) if item is not None else None
     if file is None:
         raise Http404("This version is no longer stored or has no such content.")
     response = HttpResponse(file.data, content_type="application/octet-stream")

@@ -197,6 +197,13 @@ def test_adding_a_row_is_no_submission_and_shows_no_error(admin: Any) -> None:
     assert form.values.forms[0]["value"].value() == "1"
 
 
+@pytest.mark.parametrize("count", ["", "²", "9" * 5000])
+def test_a_row_is_added_although_the_count_of_rows_is_no_number(admin: Any, count: str) -> None:
+    data = posted(row("X-A", "1", secret=False), _add_row="1")
+    data["values-TOTAL_FORMS"] = count
+    assert [len(ServerForm(data, user=admin).values)] == [1]
+
+
 def test_blank_rows_are_secret_and_of_the_kind_of_the_transport(admin: Any, actor: Actor) -> None:
     assert ServerForm(user=admin).values.forms[-1]["kind"].value() == "header"
     local = registering.register(actor, admin, over_stdio())

@@ -128,6 +128,13 @@ def test_a_second_click_does_nothing(client: Client) -> None:
     assert "View servers" in client.get(address).content.decode()
 
 
+@pytest.mark.parametrize("version", ["", "²", "9" * 5000, "9" * 25])
+def test_a_version_that_is_no_number_applies_nothing(client: Client, version: str) -> None:
+    address = posted(client, {"mcpServers": {"a": {"url": "https://a.example/"}}})
+    assert client.post(address, {"version": version, "choice-0": "create"}).status_code == 302
+    assert not Server.objects.exists()
+
+
 def test_a_choice_that_was_not_offered_is_the_harmless_one(client: Client, stored: Server) -> None:
     address = posted(client)
     client.post(address, {"version": "1", "choice-0": "create", "choice-1": "overwrite", "choice-2": "<b>"})

@@ -6,6 +6,8 @@ from django import forms
 from django.forms.formsets import BaseFormSet
 from django.http import QueryDict
 
+from servers.requests import whole_number
+
 
 class RowForm(forms.Form):
     """One row. `blank` rows count as not there."""
@@ -49,6 +51,5 @@ def with_another_row(data: QueryDict, prefix: str) -> QueryDict:
     """`data` as if the formset had been posted with one blank row more."""
     data = data.copy()
     total = f"{prefix}-TOTAL_FORMS"
-    count = data.get(total, "0")
-    data[total] = str(int(count) + 1 if count.isascii() and count.isdigit() else 1)
+    data[total] = str((whole_number(data.get(total, "")) or 0) + 1)
     return data

@@ -12,6 +12,7 @@ from servers.registration.exporting import Form
 from servers.registration.importing.applying import Choice, Decision, choices
 from servers.registration.importing.document import MAX_BYTES, ImportedDocument, read
 from servers.registration.importing.planning import Proposal
+from servers.requests import whole_number
 
 _TOO_LARGE = "At most 1 MiB. Remove everything except the servers."
 
@@ -80,14 +81,13 @@ def _decision(data: Mapping[str, Any], proposal: Proposal) -> Decision:
     index, allowed = proposal.index, choices(proposal)
     chosen = str(data.get(f"choice-{index}", ""))
     choice = Choice(chosen) if chosen in allowed else Choice.SKIP
-    version = str(data.get(f"version-{index}", ""))
     typed = {
         need.key: text
         for number, need in enumerate(proposal.entry.needs)
         if (text := str(data.get(f"value-{index}-{number}", "")))
     }
-    number = int(version) if version.isascii() and version.isdigit() and len(version) < 10 else 0
-    return Decision(choice, str(data.get(f"name-{index}", "")), number, typed)
+    version = whole_number(str(data.get(f"version-{index}", ""))) or 0
+    return Decision(choice, str(data.get(f"name-{index}", "")), version, typed)
 
 
 # --- export ------------------------------------------------------------------------------------------------------------

@@ -147,6 +147,12 @@ def test_a_branch_picked_in_a_select_but_not_switched_to_is_not_sent() -> None:
     assert pressed.op == Operation("branch", "", 2)
 
 
+@pytest.mark.parametrize("branch", ["²", "9" * 5000, "-1", ""])
+def test_a_branch_that_is_no_number_is_read_as_nothing_typed(branch: str) -> None:
+    data = form({"customer": "a"}) | {"arg.branch:/filter": [branch], "arg.send:/filter": ["0"]}
+    assert parse_form(ORDER, data).value == {"customer": "a"}
+
+
 def test_a_free_key_is_added_named_and_sent() -> None:
     grown = parse_form(ORDER, {**form({"customer": "a", "weights": {"x": 1}}), "_op": ["addkey:/weights"]})
     assert grown.op is not None
