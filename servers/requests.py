@@ -1,4 +1,4 @@
-"""Requests as views get them, and what stands in them as text."""
+"""A request as views get it, for annotations."""
 
 from django.http import HttpRequest
 from django_htmx.middleware import HtmxDetails
@@ -10,9 +10,3 @@ class WebRequest(HttpRequest):
     htmx: HtmxDetails
     request_id: str
     client_ip: str
-
-
-def whole_number(text: str) -> int | None:
-    """ASCII digits only, and at most what a 64-bit column holds. None for everything else: `int` would also take signs,
-    blanks, underscores and the digits of other scripts, and fails on a few thousand digits."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None

@@ -17,7 +17,7 @@ from django.utils.dateparse import parse_datetime
 from servers.audit.record import CHAIN
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent, AuditHead
-from servers.requests import whole_number
+from servers.numbers import whole_number
 
 PAGE_SIZE = 50
 CATCH_UP_LIMIT = 500

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from servers.requests import whole_number
+from servers.numbers import whole_number
 from servers.schemas.compile import compile_form
 from servers.schemas.nodes import AbsentNode, ArrayNode, Node, ObjectNode, UnionNode
 from servers.schemas.shapes import Schema

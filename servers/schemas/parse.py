@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from servers.requests import whole_number
+from servers.numbers import whole_number
 from servers.schemas import jsontext
 from servers.schemas.compile import MAX_DEPTH, MAX_NODES
 from servers.schemas.jsontext import JsonProblem

@@ -15,8 +15,8 @@ from servers.enums import JobKind, PayloadKind
 from servers.jobs import board
 from servers.kit.filters import ignored
 from servers.models import AuditEvent, Payload
+from servers.numbers import whole_number
 from servers.registration.forms import AuditFilterForm
-from servers.requests import whole_number
 from servers.views.jobs import request_job
 
 _TREE_BYTES = 512 * 1024

@@ -13,7 +13,7 @@ from django.utils.dateparse import parse_datetime
 from servers import access
 from servers.enums import IdentityKind
 from servers.models import Server
-from servers.requests import whole_number
+from servers.numbers import whole_number
 from sessions.enums import SubscriptionState
 from sessions.models import Subscription, SubscriptionGap, SubscriptionHour
 from sessions.subscriptions.sparkline import HOURS, Sparkline, sparkline

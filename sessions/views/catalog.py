@@ -10,7 +10,7 @@ from servers import access
 from servers.enums import DefinitionKind
 from servers.kit.filters import ignored
 from servers.models import Definition, Server
-from servers.requests import whole_number
+from servers.numbers import whole_number
 from sessions.catalog import search
 from sessions.catalog.search import Listed
 from sessions.connections import log_page

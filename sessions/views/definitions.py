@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 from servers import access
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from servers.requests import whole_number
+from servers.numbers import whole_number
 from sessions.catalog import history as definition_history
 from sessions.overview import server_page
 from sessions.views.servers import server_context

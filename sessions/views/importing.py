@@ -12,6 +12,7 @@ from servers import access, connect_limit
 from servers.audit.record import Actor
 from servers.crypto import SealError
 from servers.models import ServerDraft
+from servers.numbers import whole_number
 from servers.registration import exporting
 from servers.registration.importing import held
 from servers.registration.importing.applying import apply
@@ -19,7 +20,6 @@ from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.forms import ExportForm, ImportForm, decisions
 from servers.registration.importing.planning import plan
 from servers.registration.importing.preview import offer, summary
-from servers.requests import whole_number
 
 
 @sensitive_post_parameters()

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.audit.record import Actor
-from servers.requests import whole_number
+from servers.numbers import whole_number
 from sessions.enums import QuestionKind
 from sessions.inbox import answering
 from sessions.inbox import card as question_card

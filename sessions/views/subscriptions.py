@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from servers import access
-from servers.requests import whole_number
+from servers.numbers import whole_number
 from sessions.models import ResourceVersion, Subscription
 from sessions.subscriptions import board as reading
 from sessions.subscriptions import history as past

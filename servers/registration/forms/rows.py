@@ -6,7 +6,7 @@ from django import forms
 from django.forms.formsets import BaseFormSet
 from django.http import QueryDict
 
-from servers.requests import whole_number
+from servers.numbers import whole_number
 
 
 class RowForm(forms.Form):

@@ -8,11 +8,11 @@ from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 
 from servers.models import Server
+from servers.numbers import whole_number
 from servers.registration.exporting import Form
 from servers.registration.importing.applying import Choice, Decision, choices
 from servers.registration.importing.document import MAX_BYTES, ImportedDocument, read
 from servers.registration.importing.planning import Proposal
-from servers.requests import whole_number
 
 _TOO_LARGE = "At most 1 MiB. Remove everything except the servers."
 
