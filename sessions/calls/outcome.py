@@ -125,7 +125,7 @@ def _unknown(call: Call) -> OutcomeWords:
         (f"{call.detail} " if call.detail else "")
         + "The call was sent, but its answer was lost. mcpadmin does not repeat it; check the server before running it again."
     )
-    return OutcomeWords("warn", "clock-x", "OutcomeWords unknown", text, words_of(call.method).remedy)
+    return OutcomeWords("warn", "clock-x", "Outcome unknown", text, words_of(call.method).remedy)
 
 
 def _cancelled(call: Call) -> OutcomeWords:

@@ -7,6 +7,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,6 +103,17 @@ def refused(text: str) -> Iterator[tuple[str, str]]:
     for pattern, words in _RULES:
         if found := pattern.search(text):
             yield found.group().strip(" <>\n"), words
+    if " " in text and (found := _class_names().search(text)):  # a rename of a class once reached a sentence
+        yield found.group(), "words for it, not the name of a class"
+
+
+@cache
+def _class_names() -> re.Pattern[str]:
+    """Names of our classes, of two words or more."""
+    trees = [ast.parse(path.read_text()) for path in files() if path.suffix == ".py"]
+    names = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    several = sorted(name for name in names if re.fullmatch(r"[A-Z][a-z]+([A-Z][a-z]+)+", name))
+    return re.compile(rf"(?<![{{\w.\[])(?<!\| )(?:{'|'.join(several)})(?![\w(\]]| \|)")  # no types such as "A | None"
 
 
 def sentences(path: Path) -> Iterator[tuple[int, str]]:

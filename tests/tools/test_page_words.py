@@ -37,6 +37,11 @@ def test_a_phrase_that_reads_as_translated_is_refused(phrase: str) -> None:
     assert list(refused(phrase))
 
 
+def test_the_name_of_a_class_is_refused_in_a_sentence() -> None:
+    assert list(refused("OutcomeWords unknown"))
+    assert not list(refused("OutcomeWords"))
+
+
 def test_plain_sentences_pass() -> None:
     for text in (
         "Failed", "Retrying in 1 s (attempt 5)", "Outcome unknown: check the server before running it again",

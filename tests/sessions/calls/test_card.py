@@ -140,6 +140,7 @@ def test_a_refused_answer_says_that_the_tool_may_have_run(call: Call) -> None:
 
 def test_an_unknown_outcome_offers_to_run_again_and_says_what_it_means(call: Call) -> None:
     shown = html(over(call, CallState.OUTCOME_UNKNOWN))
+    assert "<b>Outcome unknown</b>" in shown
     assert "does not repeat it" in shown
     assert f"/calls/{call.uid}/repeat/" in shown
 
