@@ -12,9 +12,12 @@ import structlog
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
 from servers.audit.record import Event, record_many
+from servers.audit.sqlite import DurableLog, WriteTurn
 
 log = structlog.get_logger("mcpadmin.audit")
 T = TypeVar("T")
+#: without a pause, a process that commits to SQLite back to back starves every other writer for seconds
+FAIRNESS_SECONDS = 0.001
 
 
 class AuditUnavailable(Exception):
@@ -43,11 +46,29 @@ class Work(Generic[T]):
         return self.committing
 
 
+#: of the writer thread's connection, on SQLite
+_log: DurableLog | None = None
+_turn: WriteTurn | None = None
+
+
 def commit(batch: list[Work[Any]]) -> list[Any]:
-    """Run and commit. Raises Abandoned, Down, or what a function raised; in each case nothing was written."""
-    block, committed = transaction.atomic(durable=True), []
+    """Run and commit; `make_durable` must follow. Raises Abandoned, Down, or what a function raised; in each case
+    nothing was written."""
     with _down():
         _prepare_connection()
+    turn = _turn if connection.vendor == "sqlite" else None
+    if turn is not None:
+        turn.take()
+    try:
+        return _commit(batch)
+    finally:
+        if turn is not None:
+            turn.leave()
+
+
+def _commit(batch: list[Work[Any]]) -> list[Any]:
+    block, committed = transaction.atomic(durable=True), []
+    with _down():
         block.__enter__()
     try:
         transaction.on_commit(
@@ -65,6 +86,18 @@ def commit(batch: list[Work[Any]]) -> list[Any]:
             raise
         log.exception("a hook after the commit failed")
     return results
+
+
+def make_durable() -> None:
+    """After `commit`, before a caller learns of it. Raises OSError. Other processes can write meanwhile."""
+    if _log is not None and connection.vendor == "sqlite":
+        _log.sync()
+
+
+def pause() -> None:
+    """Between two batches: lets other processes write, where nothing else does."""
+    if _log is None and connection.vendor == "sqlite":
+        time.sleep(FAIRNESS_SECONDS)
 
 
 def _run(batch: list[Work[Any]]) -> list[Any]:
@@ -93,11 +126,15 @@ class _down:
 
 
 def _prepare_connection() -> None:
+    global _log, _turn
     if connection.connection is None:
         connection.ensure_connection()
         if connection.vendor == "sqlite":
+            database = str(connection.settings_dict["NAME"])
             with connection.cursor() as cursor:
                 cursor.execute("PRAGMA busy_timeout=2000")
+                _log = DurableLog.of(database, cursor)
+            _turn = _turn or WriteTurn(database)
 
 
 def _prepare_transaction() -> None:
@@ -115,10 +152,15 @@ def broken(used: Any) -> bool:
     return True
 
 
-def fail(batch: list[Work[Any]], cause: BaseException | None) -> None:
+def fail(batch: list[Work[Any]], cause: BaseException | None, *, committed: bool = False) -> None:
     log.error("the audit log cannot be written", works=len(batch), problem=str(cause)[:300])
+    end = (
+        ". Check whether the change was made before trying again."
+        if committed
+        else ", so nothing was changed. Try again in a moment."
+    )
     for work in batch:
-        problem = AuditUnavailable("The audit log is not available, so nothing was changed. Try again in a moment.")
+        problem = AuditUnavailable(f"The audit log is not available{end}")
         problem.__cause__ = cause
         settle(work, problem)
 

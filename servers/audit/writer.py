@@ -26,7 +26,7 @@ import structlog
 from django.db import connection, transaction
 
 from servers.audit.acts import Trail, audited
-from servers.audit.commit import Abandoned, AuditUnavailable, Down, Work, broken, commit, fail, settle
+from servers.audit.commit import Abandoned, AuditUnavailable, Down, Work, broken, commit, fail, make_durable, pause, settle
 from servers.audit.record import Event
 
 __all__ = ["AuditUnavailable", "Trail", "Writer", "WriterBusy", "after_batches", "audited", "reset", "writer"]
@@ -39,8 +39,6 @@ BATCH_LIMIT = 256
 COMMIT_GRACE_SECONDS = 3.0
 #: writes that no caller waits for (log lines) run when nothing else is queued, or after this time
 SPARE_SECONDS = 0.5
-#: SQLite is not fair: without a pause, a process that commits back to back starves every other writer for seconds
-FAIRNESS_SECONDS = 0.001
 
 
 class WriterBusy(AuditUnavailable):
@@ -139,10 +137,9 @@ class Writer:
         try:
             while (batch := self._next()) is not None:
                 self._flush(batch)
-                again = _run_follow_up()
-                self._wake_at = None if again is None else time.monotonic() + again
-                if connection.vendor == "sqlite" and self._waits():
-                    time.sleep(FAIRNESS_SECONDS)
+                self._follow_up()
+                if self._waits():
+                    pause()
         finally:
             connection.close()
 
@@ -177,8 +174,18 @@ class Writer:
         except Exception as exc:  # whatever one function of the batch raised is its own caller's affair
             self._isolate(batch, exc, again and broken(used))
         else:
+            self._follow_up()  # while the disk writes, other processes do what the hints ask for
+            try:
+                make_durable()
+            except OSError as exc:
+                fail(batch, exc, committed=True)
+                return
             for work, result in zip(batch, results, strict=True):
                 work.future.set_result(result)
+
+    def _follow_up(self) -> None:
+        again = _run_follow_up()
+        self._wake_at = None if again is None else time.monotonic() + again
 
     def _isolate(self, batch: list[Work[Any]], exc: Exception, broken: bool) -> None:
         """One by one, so that only the failing work fails; a single one again when its connection had broken."""

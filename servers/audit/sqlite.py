@@ -1,0 +1,65 @@
+"""What the audit writer does itself on SQLite: it takes turns with the writers of other processes, and it makes a commit
+durable after it has released the database.
+
+SQLite has one write lock for all processes. Left alone, it holds this lock while the disk writes (synchronous=FULL), and
+a process that finds it taken sleeps for up to 100 ms between two tries.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+FULL = 2
+NORMAL = 1
+
+
+class DurableLog:
+    """Of one connection in WAL mode with synchronous=FULL. From now on its commits are written, but not synced: call
+    `sync` after each, and tell its callers nothing before it returned.
+
+    A sync of the log covers every earlier commit of every process, so no later one can survive a power failure without
+    it (https://www.sqlite.org/wal.html, section 2.2).
+    """
+
+    def __init__(self, path: Path, cursor: Any) -> None:
+        self._path = path
+        cursor.execute(f"PRAGMA synchronous={NORMAL}")
+
+    @classmethod
+    def of(cls, database: str, cursor: Any) -> "DurableLog | None":
+        """None if this connection does not promise durable commits (as in tests), or has no such log."""
+        mode = cursor.execute("PRAGMA journal_mode").fetchone()[0]
+        promised = cursor.execute("PRAGMA synchronous").fetchone()[0] >= FULL
+        return cls(Path(f"{database}-wal"), cursor) if mode == "wal" and promised else None
+
+    def sync(self) -> None:
+        """Raises OSError: then it is unknown what a power failure would leave."""
+        # Opened each time: the log is another file after the last connection of all processes was closed.
+        log = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            getattr(os, "fdatasync", os.fsync)(log)  # macOS has no fdatasync
+        finally:
+            os.close(log)
+
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class WriteTurn:
+    """A lock between the audit writers of all processes. The kernel wakes a waiter as soon as it is free.
+
+    It only orders writers: SQLite's own lock protects the data, also against those that do not take turns.
+    """
+
+    def __init__(self, database: str) -> None:
+        self._file = open(f"{database}-turn", "ab", opener=_private)  # noqa: SIM115  # as long as the process
+
+    def take(self) -> None:
+        """Waits as long as it takes. The writer's callers do not: each gives up after its own time."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def leave(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
