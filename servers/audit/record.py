@@ -15,10 +15,11 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
+from servers.audit.statements import database, prepared
 from servers.enums import AuditAction, AuditOutcome
 from servers.json.canonical import canonical, clean, sha256
 from servers.models import AuditEvent, AuditHead, Server
@@ -104,7 +105,7 @@ def record(event: Event) -> int:
 
 def record_many(events: Sequence[Event]) -> range:
     """Append in the given order. Raises TransactionManagementError outside of a transaction."""
-    if not connection.in_atomic_block:
+    if not database().in_atomic_block:
         raise transaction.TransactionManagementError("an audit event is appended in the transaction of its act")
     if not events:
         return range(0)
@@ -186,6 +187,7 @@ _MOVE_HEAD = f"UPDATE {_HEAD} SET seq = %s, hash = %s WHERE chain = %s"  # noqa:
 
 def _locked_head() -> tuple[int, str]:
     """On SQLite the IMMEDIATE transaction is the lock; PostgreSQL locks the row."""
+    connection = database()
     read = _READ_HEAD + (" FOR UPDATE" if connection.vendor == "postgresql" else "")
     with connection.cursor() as cursor:
         cursor.execute(read, [CHAIN])
@@ -198,16 +200,12 @@ def _locked_head() -> tuple[int, str]:
 
 
 def _insert(links: list[dict[str, Any]]) -> None:
-    rows = [[_prepared(field, link[field.name]) for field in _FIELDS] for link in links]
+    connection = database()
+    rows = [[prepared(field, link[field.name], connection) for field in _FIELDS] for link in links]
     with connection.cursor() as cursor:
         cursor.executemany(_INSERT_EVENT, rows)
 
 
-def _prepared(field: Any, value: Any) -> Any:
-    """`_columns` hands out texts and numbers as they are stored."""
-    return value if isinstance(value, str | int) else field.get_db_prep_save(value, connection)
-
-
 def _move_head(seq: int, digest: str) -> None:
-    with connection.cursor() as cursor:
+    with database().cursor() as cursor:
         cursor.execute(_MOVE_HEAD, [seq, digest, CHAIN])

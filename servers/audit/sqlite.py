@@ -43,7 +43,6 @@ class DurableLog:
             os.close(log)
 
 
-
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 

@@ -8,17 +8,32 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Generic, TypeVar
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections, models
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 from django.db.models.expressions import Col
 
 M = TypeVar("M", bound=Model)
 Converter = Callable[[Any, Any, Any], Any]
+#: fields whose values of these very types every driver stores as they are
+_AS_THEY_ARE = (models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField)
+_STORED_TYPES = frozenset({str, int, bool, float, type(None)})
+
+
+def database() -> BaseDatabaseWrapper:
+    """This thread's connection. `django.db.connection` looks it up again at each of a statement's many accesses."""
+    return connections[DEFAULT_DB_ALIAS]
+
+
+def prepared(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
+    """A value as the database driver wants it for the column of this field."""
+    if type(value) in _STORED_TYPES and isinstance(field, _AS_THEY_ARE):
+        return value
+    return field.get_db_prep_save(value, connection)
 
 
 def param(model: type[Model], name: str, value: Any) -> Any:
-    """A value as the database driver wants it for this column."""
-    return model._meta.get_field(name).get_db_prep_save(value, connection)  # type: ignore[union-attr]  # a column's field
+    return prepared(model._meta.get_field(name), value, database())
 
 
 class Insert(Generic[M]):
@@ -33,16 +48,17 @@ class Insert(Generic[M]):
 
     def values(self, row: M) -> list[Any]:
         """What will be written, in the order of `place`; may be made before the transaction begins."""
-        return [field.get_db_prep_save(field.pre_save(row, True), connection) for field in self._fields]
+        connection = database()
+        return [prepared(field, field.pre_save(row, True), connection) for field in self._fields]
 
     def place(self, name: str) -> int:
         return [field.attname for field in self._fields].index(name)
 
     def write(self, row: M, values: list[Any]) -> M:
-        with connection.cursor() as cursor:
+        with database().cursor() as cursor:
             cursor.execute(self._sql, values)
             row.pk = cursor.fetchone()[0]
-        row._state.adding, row._state.db = False, connection.alias
+        row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
         return row
 
     def __call__(self, row: M) -> M:
@@ -66,14 +82,14 @@ class Columns(Generic[M]):
         """None where an outer join found nothing."""
         if values[self._key] is None:
             return None
-        row = list(values)
+        row, connection = list(values), database()
         for place, converters, column in self._converters(connection.vendor):
             for convert in converters:
                 row[place] = convert(row[place], column, connection)
-        return self._model.from_db(connection.alias, self._names, row)
+        return self._model.from_db(DEFAULT_DB_ALIAS, self._names, row)
 
     def _of_vendor(self, vendor: str) -> list[tuple[int, list[Converter], Col]]:
-        found = []
+        found, connection = [], database()
         for place, field in enumerate(self._fields):
             column = Col("", field)
             converters = connection.ops.get_db_converters(column) + field.get_db_converters(connection)

@@ -26,7 +26,18 @@ import structlog
 from django.db import connection, transaction
 
 from servers.audit.acts import Trail, audited
-from servers.audit.commit import Abandoned, AuditUnavailable, Down, Work, broken, commit, fail, make_durable, pause, settle
+from servers.audit.commit import (
+    Abandoned,
+    AuditUnavailable,
+    Down,
+    Work,
+    broken,
+    commit,
+    fail,
+    make_durable,
+    pause,
+    settle,
+)
 from servers.audit.record import Event
 
 __all__ = ["AuditUnavailable", "Trail", "Writer", "WriterBusy", "after_batches", "audited", "reset", "writer"]

@@ -27,9 +27,10 @@ def canonical(value: Any) -> str:
 
 def _simple(value: Any) -> bool:
     """Of what `plain` returned."""
-    if isinstance(value, dict):
-        return all(key.isascii() and _simple(item) for key, item in value.items())
-    return all(map(_simple, value)) if isinstance(value, list) else not isinstance(value, float)
+    kind = type(value)
+    if kind is dict:
+        return all(map(str.isascii, value)) and all(map(_simple, value.values()))
+    return all(map(_simple, value)) if kind is list else kind is not float
 
 
 def sha256(text: str) -> str:
@@ -38,16 +39,19 @@ def sha256(text: str) -> str:
 
 def plain(value: Any) -> Any:
     """`value` with nothing in it but what RFC 8785 can write and a PostgreSQL text column can hold."""
-    if value is None or isinstance(value, bool):
+    kind = type(value)
+    if kind is str:
+        return clean(value)
+    if value is None or kind is bool:
         return value
+    if isinstance(value, Mapping):
+        return {clean(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, str):
         return clean(str(value.value) if isinstance(value, Enum) else value)
     if isinstance(value, int):
         return value if -_SAFE_INTEGER <= value <= _SAFE_INTEGER else str(value)
     if isinstance(value, float):
         return value if value - value == 0 else str(value)  # inf and nan are not JSON
-    if isinstance(value, Mapping):
-        return {clean(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return _word(value)

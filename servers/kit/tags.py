@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 from django import template
 from django.forms import BoundField, CheckboxInput, RadioSelect, Select, Textarea, Widget
@@ -41,6 +42,20 @@ def _icon(name: str, label: str, css: str) -> SafeString:
 def _decorative_icon(name: str, css: str) -> SafeString:
     """Some hundred of them exist, and a card alone has five."""
     return _icon(name, "", css)
+
+
+@register.simple_tag
+def uuid_url(name: str, uid: UUID) -> SafeString:
+    """`url` for a page of one row, at a tenth of its cost: the card of a call has three of them."""
+    before, after = _url_parts(name)
+    return mark_safe(f"{before}{uid}{after}")  # noqa: S308  # digits and dashes in a URL of our own
+
+
+@cache
+def _url_parts(name: str) -> tuple[str, str]:
+    any_uid = UUID(int=0)
+    before, _, after = reverse(name, args=[any_uid]).partition(str(any_uid))
+    return before, after
 
 
 @register.simple_tag

@@ -6,7 +6,10 @@ Everything in the result is hostile: this file only sorts and cuts, the template
 import json
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
+
+from django.utils.safestring import SafeString, mark_safe
 
 from servers.audit import payloads
 from servers.models import Payload
@@ -40,7 +43,7 @@ class Result:
     cut: bool
     view: View = field(default_factory=lambda: View("Content", []))
 
-    @property
+    @cached_property
     def tabs(self) -> list[Tab]:
         """The first tab is the open one."""
         content = [Tab("c", f"{self.view.name} {len(self.view.blocks)}")] if self.view.blocks else []
@@ -63,11 +66,16 @@ class Card:
     lines: list[LogLine]
     brief: bool
 
-    @property
+    @cached_property
+    def id(self) -> SafeString:
+        """The call's uid as text, formatted once for the many attributes that contain it."""
+        return mark_safe(str(self.call.uid))  # noqa: S308  # digits and dashes
+
+    @cached_property
     def words(self) -> Words:
         return words_of(self.call.method)
 
-    @property
+    @cached_property
     def running(self) -> bool:
         return not CallState(self.call.state).final
 

@@ -78,7 +78,7 @@ def intent_of(
     """`arguments` is JSON text; `unchecked` says why it was not checked. Never call this in the writer's
     transaction."""
     call = Call(
-        session=McpSession(pk=target.session_id, owner_id=target.owner_id),
+        session_id=target.session_id,
         server_id=target.server_id,
         server_name=target.server_name,
         identity_id=target.identity_id,

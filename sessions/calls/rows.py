@@ -9,12 +9,11 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
 from servers import access
-from servers.audit.statements import Columns, Insert, param
+from servers.audit.statements import Columns, Insert, database, param
 from servers.enums import DefinitionKind
 from servers.models import Definition, Payload, Server
 from sessions.connections.lifecycle import Lease
@@ -32,7 +31,7 @@ def seen(user: access.User) -> Q:
 
 
 def _rows(sql: str, values: Sequence[Any]) -> list[Any]:
-    with connection.cursor() as cursor:
+    with database().cursor() as cursor:
         cursor.execute(sql, values)
         return list(cursor.fetchall())
 

@@ -11,11 +11,11 @@ from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import connection
 from django.utils import timezone
 
 from servers import access, rights
 from servers.audit.record import Actor, ServerRef
+from servers.audit.statements import database
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Identity, Server
 from sessions.calls.arguments import Rejected
@@ -138,7 +138,7 @@ LIMIT 1
 
 def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: str) -> Target | None:
     """The user's own identity has priority over the shared one, even without a session: then the result is None."""
-    fresh = timezone.now() - timedelta(seconds=settings.STALE_SECONDS)
+    fresh, connection = timezone.now() - timedelta(seconds=settings.STALE_SECONDS), database()
     values = [
         user_id,
         *(IdentityKind.PERSONAL.value, SignsInAs.SHARED.value, IdentityKind.SHARED.value, SignsInAs.PERSONAL.value),

@@ -1,10 +1,13 @@
 """Names and looks of calls, one table for all pages."""
 
+from functools import cache
 from typing import Any
 
 from django import template
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.http import urlencode
+from django.utils.safestring import SafeString
 
 from servers.models import Server
 from sessions.calls.operations import completion_reference
@@ -51,10 +54,11 @@ def _page(name: str, slug: str, key: str, target: str) -> str:
     return f"{reverse(name, args=[slug])}?{urlencode({key: target})}"
 
 
-@register.inclusion_tag("calls/_pill.html")
-def call_pill(state: str) -> dict[str, str]:
+@register.simple_tag
+@cache
+def call_pill(state: str) -> SafeString:
     tone, icon = LOOKS[state]
-    return {"tone": tone, "icon": icon, "word": CallState(state).label}
+    return render_to_string("calls/_pill.html", {"tone": tone, "icon": icon, "word": CallState(state).label})
 
 
 @register.simple_tag

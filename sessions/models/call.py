@@ -2,6 +2,7 @@ import uuid
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 
 from servers.models import Identity, Payload, Server
 from sessions.enums import CallState
@@ -13,8 +14,8 @@ class Call(models.Model):
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     version = models.PositiveBigIntegerField(default=1)
-    session = models.ForeignKey(McpSession, null=True, on_delete=models.SET_NULL, related_name="calls")
-    server = models.ForeignKey(Server, null=True, on_delete=models.SET_NULL, related_name="calls")
+    session = models.ForeignKey(McpSession, null=True, on_delete=models.SET_NULL, related_name="calls", db_index=False)
+    server = models.ForeignKey(Server, null=True, on_delete=models.SET_NULL, related_name="calls", db_index=False)
     server_name = models.CharField(max_length=120)
     identity = models.ForeignKey(Identity, null=True, on_delete=models.SET_NULL, related_name="+")
     identity_name = models.CharField(max_length=120)
@@ -25,10 +26,12 @@ class Call(models.Model):
     target = models.TextField()  # name of the tool or prompt, URI of the resource, reference of a completion
     definition_digest = models.CharField(max_length=64, blank=True)
     arguments = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")
-    result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+")
-    late_result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+")
+    result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
+    late_result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
     as_task = models.BooleanField(default=False)  # the user chose a task where the tool can run without one
-    repeats = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="repeated_by")
+    repeats = models.ForeignKey(
+        "self", null=True, on_delete=models.SET_NULL, related_name="repeated_by", db_index=False
+    )
 
     state = models.CharField(max_length=16, choices=CallState, default=CallState.REQUESTED)
     epoch = models.PositiveBigIntegerField(default=0)  # of the session when the call was claimed
@@ -61,6 +64,10 @@ class Call(models.Model):
             models.Index(fields=["server", "method", "-id"], name="calls_by_method"),
             models.Index(fields=["state", "deadline"], name="calls_by_state"),
             models.Index(fields=["session", "state"], name="calls_by_session"),
+            # Every index costs each call; most calls have no second result and repeat nothing.
+            models.Index(fields=["result"], name="calls_by_result", condition=Q(result__isnull=False)),
+            models.Index(fields=["late_result"], name="calls_by_late_result", condition=Q(late_result__isnull=False)),
+            models.Index(fields=["repeats"], name="calls_by_repeated", condition=Q(repeats__isnull=False)),
         ]
 
     def __str__(self) -> str:
@@ -82,7 +89,7 @@ class Call(models.Model):
 class Attempt(models.Model):
     """Committed before its bytes leave. A further one exists only after a definite rejection of the one before."""
 
-    call = models.ForeignKey(Call, on_delete=models.CASCADE, related_name="attempts")
+    call = models.ForeignKey(Call, on_delete=models.CASCADE, related_name="attempts", db_index=False)
     number = models.PositiveSmallIntegerField()
     reason = models.CharField(max_length=60)
     at = models.DateTimeField()

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from django.db import connection
 
 from servers.audit import commit, writer
 from servers.audit.sqlite import NORMAL, DurableLog, WriteTurn
@@ -85,7 +84,6 @@ def test_a_writer_that_died_in_its_turn_holds_up_no_other(database: str) -> None
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif("connection.vendor != 'sqlite'")
 def test_whether_a_change_was_made_is_unknown_when_the_disk_refuses_the_sync(
     durable: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
