@@ -7,11 +7,13 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
+from mcpadmin import collector
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
+collector.pause()
 django.setup()
 
 # After Django's own start: both read models and settings.
-from mcpadmin import collector  # noqa: E402  # after Django's own start
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
 from mcpadmin.up import database, ready  # noqa: E402  # after Django's own start
 from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start

@@ -1,4 +1,4 @@
-"""Beat, the sender of CELERY_BEAT_SCHEDULE, as a thread of a worker: `celery -A mcpadmin.worker worker --beat-thread`.
+"""Beat, the sender of CELERY_BEAT_SCHEDULE, as a thread of a worker: `python -m mcpadmin.worker --beat-thread`.
 
 A process of its own took 49 MiB and a third of the processor time of a start. `up` gives the option to the first of its
 workers. The schedule is in memory only: after each start everything is due, and each task asks the database whether
@@ -11,14 +11,12 @@ from typing import Any
 import structlog
 from celery import Celery, bootsteps
 from celery.beat import Scheduler
-from click import Option
 from django.conf import settings
 
 #: after the start of a worker; its sessions and the first pages go first
 FIRST_SECONDS = 30.0
 #: after a failure
 AGAIN_SECONDS = 30.0
-OPTION = Option(["--beat-thread"], is_flag=True, help="Also send the scheduled tasks, from a thread of this worker.")
 log = structlog.get_logger("mcpadmin.beat")
 
 

@@ -61,13 +61,12 @@ def web_parts(count: int, listening: int, reports: int, prepared: int) -> list[P
 def worker_parts(count: int, prepared: int) -> list[Part]:
     """The first one also runs beat."""
     names = ["worker"] if count == 1 else [f"worker-{number}" for number in range(1, count + 1)]
-    words = "-A mcpadmin.worker worker --pool threads --without-gossip --without-mingle -l INFO -n"
     # `prepare` has already checked the installation. Django's own checks would load every page into the worker.
     env = {"CELERY_SKIP_CHECKS": "true", ready.PREPARED_VARIABLE: str(prepared)}
     # Suppress Celery's warning about root: `up` prints its own, which names the consequence.
     quiet = "ignore:You're running the worker with superuser"
-    celery = (sys.executable, "-W", quiet, "-m", "celery", "-q", "--no-color", *words.split())
-    argvs = [(*celery, node_of(name), *(["--beat-thread"] if name == names[0] else [])) for name in names]
+    program = (sys.executable, "-W", quiet, "-m", "mcpadmin.worker", "--hostname")
+    argvs = [(*program, node_of(name), *(["--beat-thread"] if name == names[0] else [])) for name in names]
     return [
         Part(name, "worker", argv, DRAIN_SECONDS + 0.4, (prepared,), env=env)
         for name, argv in zip(names, argvs, strict=True)

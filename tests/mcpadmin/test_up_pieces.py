@@ -177,7 +177,9 @@ def test_a_collection_cut_short_is_done_again(settings: object, tmp_path: Path) 
 def at_the_gate(reading: int) -> "subprocess.Popen[bytes]":
     code = "from mcpadmin.up import ready; ready.wait_until_prepared(); print('served')"
     env = {**os.environ, ready.PREPARED_VARIABLE: str(reading)}
-    return subprocess.Popen([sys.executable, "-c", code], env=env, cwd=ROOT, pass_fds=(reading,), stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=env, cwd=ROOT, pass_fds=(reading,), stdout=subprocess.PIPE
+    )
 
 
 def test_parts_wait_for_the_preparation_and_one_started_later_does_not_wait_again() -> None:
