@@ -36,7 +36,11 @@ def main(arguments: list[str]) -> int:
     worker = app.Worker(
         hostname=given.hostname,
         beat_thread=given.beat_thread,
-        **{"loglevel": "INFO", "quiet": True, "no_color": True, "without_gossip": True, "without_mingle": True},
+        loglevel="INFO",
+        quiet=True,
+        no_color=True,
+        without_gossip=True,
+        without_mingle=True,
     )
     worker.start()
     return worker.exitcode or 0

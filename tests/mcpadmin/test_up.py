@@ -257,14 +257,14 @@ def test_parts_load_during_the_preparation_and_serve_only_after_it(product: Stac
 
 
 def wait_until_idle(product: Stack, word: str) -> None:
-    """Until the part has loaded everything: it sleeps, and has used no processor time for a while."""
+    """Until the part has loaded everything: it sleeps, and uses no processor time for half a second."""
     used, since, deadline = -1.0, time.monotonic(), time.monotonic() + 60
     while time.monotonic() - since < 0.5:
         assert time.monotonic() < deadline
         time.sleep(0.05)
         found = next(iter(product.part(word)), None)
         now = found.cpu_times().user if found else -1.0
-        if found is None or now != used or now < 0.5 or found.status() != psutil.STATUS_SLEEPING:
+        if found is None or now != used or found.status() != psutil.STATUS_SLEEPING:
             used, since = now, time.monotonic()
 
 
