@@ -1,18 +1,26 @@
 import os
+from importlib import import_module
 
+import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 
+from mcpadmin import collector
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
-django_application = get_asgi_application()
+collector.pause()
+django.setup()
 
 # After Django's own start: both read models and settings.
-from mcpadmin import collector  # noqa: E402  # after Django's own start
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
 from mcpadmin.up import database, ready  # noqa: E402  # after Django's own start
 from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start
 
+import_module(settings.ROOT_URLCONF)  # every page, while `up` may still be preparing the database and the static files
+ready.wait_until_prepared()
+django_application = get_asgi_application()  # its middleware lists the static files
 application = ProtocolTypeRouter(
     {
         "http": django_application,

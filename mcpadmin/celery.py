@@ -1,4 +1,4 @@
-"""The Celery app. It knows no session host, so that web processes and beat stay free of transports."""
+"""The Celery app. It knows no session host, so that web processes stay free of transports."""
 
 import os
 

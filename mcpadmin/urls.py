@@ -10,7 +10,7 @@ urlpatterns = [
     path("instance/release/", release, name="release_instance"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
-    path("setup/<str:token>/", setup.first_administrator, name="setup"),
+    path(f"{setup.PATH}<str:token>/", setup.first_administrator, name="setup"),
     # No mail is sent: the pages of allauth that would are not reachable.
     path("accounts/password/reset/", accounts.forgotten_password),
     path("accounts/email/", accounts.forgotten_password),

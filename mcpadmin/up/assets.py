@@ -27,8 +27,13 @@ def collect() -> int:
     shutil.rmtree(draft, ignore_errors=True)
     _build(found, draft)
     (draft / FINGERPRINT).write_text(fingerprint)
-    shutil.rmtree(root, ignore_errors=True)
+    # The parts may be loading meanwhile: they see the old collection or the new one.
+    old = root.with_name(f"{root.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if root.exists():
+        root.rename(old)
     draft.rename(root)
+    shutil.rmtree(old, ignore_errors=True)
     return len(found)
 
 

@@ -10,7 +10,7 @@ LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how to reach each from this machine
 ROOT = Path(__file__).resolve().parents[2]
-HELP = "Run mcpadmin: the web server, the workers, beat and (unless REDIS_URL is set) an embedded Valkey."
+HELP = "Run mcpadmin: the web server, the workers and (unless REDIS_URL is set) an embedded Valkey."
 
 
 class StartProblem(Exception):

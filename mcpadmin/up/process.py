@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 # Programs that we start for the user (a browser) carry this variable, so the sweep spares them.
 KEEP_MARKER = "MCPADMIN_KEEP"
-_COLOURS = {"web": "36", "worker": "33", "beat": "35", "valkey": "32", "up": "1"}
+_COLOURS = {"web": "36", "worker": "33", "valkey": "32", "up": "1"}
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MAX_LINE = 16_384
 MAX_QUEUED = 2_000
@@ -241,7 +241,7 @@ class Part:
     """The definition of one process that `up` runs: command line, readiness, time to stop."""
 
     name: str
-    role: str  # web, worker, beat, valkey: parts of one role stop together
+    role: str  # web, worker, valkey: parts of one role stop together
     argv: tuple[str, ...]
     grace: float  # seconds between SIGTERM and SIGKILL; supervisor.STOP_SECONDS bounds the sum
     pass_fds: tuple[int, ...] = ()

@@ -1,10 +1,13 @@
-"""The part's side of its pipes with `up`: it announces that it serves, and web processes read reports from `up`.
+"""The part's side of its pipes with `up`: it waits for the preparation, it announces that it serves, and web processes
+read reports from `up`.
 
-Both directions use inherited pipes, so nothing has to poll or parse logs.
+All of them are inherited pipes, so nothing has to poll or parse logs.
 """
 
 import asyncio
 import os
+import select
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,26 +16,42 @@ VARIABLE = "MCPADMIN_READY_FD"
 #: the read end of a pipe that reports ended workers to the web processes; only one of them reads each line
 REPORTS_VARIABLE = "MCPADMIN_REPORTS_FD"
 REPORTS_BYTES = 65_536
+#: the read end of a pipe that holds a byte once the installation is prepared; nobody reads the byte, so that it is there
+#: for every part and for those started again
+PREPARED_VARIABLE = "MCPADMIN_PREPARED_FD"
 ASK_AGAIN_SECONDS = 0.1
 Application = Callable[..., Awaitable[None]]
 
 
 def prepare() -> bool:
     """Keep the pipes from our own children (stdio servers). Returns False when `up` did not start this process."""
-    for variable in (VARIABLE, REPORTS_VARIABLE):
+    for variable in (VARIABLE, REPORTS_VARIABLE, PREPARED_VARIABLE):
         if descriptor := os.environ.get(variable):
             os.set_inheritable(int(descriptor), False)
     return VARIABLE in os.environ
 
 
 def announce(words: str = "ready", **_signal: object) -> bool:
-    """Also the receiver of Celery's worker_ready and beat_init. Returns False without a pipe to announce on."""
+    """Also the receiver of Celery's worker_ready. Returns False without a pipe to announce on."""
     descriptor = os.environ.pop(VARIABLE, None)
     if descriptor is None:
         return False
     with os.fdopen(int(descriptor), "w") as pipe:
         pipe.write(words)
     return True
+
+
+def wait_until_prepared() -> None:
+    """`up` starts its parts while `manage.py prepare` still checks, migrates and collects: loading the code takes most of
+    a start. A part waits here before it uses the database, static files or Redis. Ends the process if `up` is gone."""
+    descriptor = os.environ.pop(PREPARED_VARIABLE, None)
+    if descriptor is None:
+        return
+    pipe = select.poll()
+    pipe.register(int(descriptor), select.POLLIN)
+    if not any(event & select.POLLIN for _, event in pipe.poll()):
+        sys.exit("up has ended before the installation was prepared")
+    os.close(int(descriptor))
 
 
 def announce_when_serving(application: Application) -> None:

@@ -34,7 +34,8 @@ SWEEP_SECONDS = 5.0
 # Valkey, which stops last.
 STOP_SECONDS = 8.6
 LAST_SECONDS = 0.7
-STOP_ORDER = ("web", "beat", "worker", "valkey")
+STATIC_MANIFEST = "static/staticfiles.json"  # in the data directory; written last by the first collection
+STOP_ORDER = ("web", "worker", "valkey")
 
 
 def valkey_part(directory: Path, socket_file: Path) -> Part:
@@ -47,43 +48,34 @@ def preparing_part() -> Part:
     return Part("up", "up", (sys.executable, str(ROOT / "manage.py"), "prepare"), 0.5)
 
 
-def web_parts(count: int, listening: int, reports: int) -> list[Part]:
+def web_parts(count: int, listening: int, reports: int, prepared: int) -> list[Part]:
     """All web processes accept from the same listening socket."""
     names = ["web"] if count == 1 else [f"web{number}" for number in range(1, count + 1)]
     # An IPv6 socket works too: daphne assumes an address family for `--fd`, but uses it only to name the peers.
     options_of_daphne = f"--fd {listening} -v 0 --no-server-name --application-close-timeout 2"
     argv = (sys.executable, "-m", "daphne", *options_of_daphne.split(), "mcpadmin.asgi:application")
-    env = {ready.REPORTS_VARIABLE: str(reports)}
-    return [Part(name, "web", argv, 0.9, (listening, reports), env=env) for name in names]
+    env = {ready.REPORTS_VARIABLE: str(reports), ready.PREPARED_VARIABLE: str(prepared)}
+    return [Part(name, "web", argv, 0.9, (listening, reports, prepared), env=env) for name in names]
 
 
-def worker_parts(count: int) -> list[Part]:
+def worker_parts(count: int, prepared: int) -> list[Part]:
+    """The first one also runs beat."""
     names = ["worker"] if count == 1 else [f"worker-{number}" for number in range(1, count + 1)]
-    words = "-A mcpadmin.worker worker --pool threads --without-gossip --without-mingle -l INFO -n"
     # `prepare` has already checked the installation. Django's own checks would load every page into the worker.
-    env = {"CELERY_SKIP_CHECKS": "true"}
+    env = {"CELERY_SKIP_CHECKS": "true", ready.PREPARED_VARIABLE: str(prepared)}
+    # Suppress Celery's warning about root: `up` prints its own, which names the consequence.
+    quiet = "ignore:You're running the worker with superuser"
+    program = (sys.executable, "-W", quiet, "-m", "mcpadmin.worker", "--hostname")
+    argvs = [(*program, node_of(name), *(["--beat-thread"] if name == names[0] else [])) for name in names]
     return [
-        Part(name, "worker", (*_celery(), *words.split(), node_of(name)), DRAIN_SECONDS + 0.4, env=env)
-        for name in names
+        Part(name, "worker", argv, DRAIN_SECONDS + 0.4, (prepared,), env=env)
+        for name, argv in zip(names, argvs, strict=True)
     ]
 
 
 def node_of(name: str) -> str:
     """The Celery node name of the part `name` (worker, worker-2)."""
     return f"worker{name.partition('-')[2] or 1}@{socket.gethostname()}"
-
-
-def beat_part(data_dir: Path) -> Part:
-    directory = data_dir / "beat"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    words = ["-A", "mcpadmin.beat", "beat", "-l", "INFO", "-s"]
-    return Part("beat", "beat", (*_celery(), *words, str(directory / "schedule")), 0.5)
-
-
-def _celery() -> tuple[str, ...]:
-    """Suppress Celery's warning about root: `up` prints its own, which names the consequence."""
-    quiet = "ignore:You're running the worker with superuser"
-    return (sys.executable, "-W", quiet, "-m", "celery", "-q", "--no-color")
 
 
 def environment(options: Options, public_url: str, socket_file: Path, on_terminal: bool) -> dict[str, str]:
@@ -266,6 +258,7 @@ class Supervisor:
         self._embedded = not os.environ.get("REDIS_URL")
         self._reports, self._reporting = os.pipe()
         os.set_blocking(self._reporting, False)
+        self._prepared, self._preparing = os.pipe()
 
     async def run(self) -> None:
         """Returns after an orderly stop. Raises StartProblem when the start fails."""
@@ -313,11 +306,12 @@ class Supervisor:
     async def _bring_up(self) -> None:
         socket_file = self._choose_socket()
         self._env = environment(self._options, self._url, socket_file, os.isatty(1))
-        embedded = [valkey_part(self._valkey_dir, socket_file)] if self._embedded else []
-        _, prepared = await asyncio.gather(self._start(*embedded), self._prepare())
-        web = web_parts(self._options.web_processes, self._listening.fileno(), self._reports)
-        rest = [*worker_parts(self._options.workers), beat_part(self._options.data_dir)]
-        await self._start(*web, *rest)
+        preparing = asyncio.create_task(self._prepare(socket_file))
+        if not (self._options.data_dir / STATIC_MANIFEST).exists():
+            await preparing  # the settings of a web process depend on whether there are collected files
+        web = web_parts(self._options.web_processes, self._listening.fileno(), self._reports, self._prepared)
+        starting = self._start(*web, *worker_parts(self._options.workers, self._prepared))
+        prepared, _ = await asyncio.gather(preparing, starting)
         self._welcome(prepared)
 
     def _choose_socket(self) -> Path:
@@ -326,8 +320,14 @@ class Supervisor:
         self._valkey_dir.mkdir(mode=0o700, exist_ok=True)
         return valkey.choose_socket(self._valkey_dir)
 
-    async def _prepare(self) -> dict[str, str]:
-        """Run `manage.py prepare` and return its findings."""
+    async def _prepare(self, socket_file: Path) -> dict[str, str]:
+        """Start Valkey, run `manage.py prepare`, then let the other parts serve. Returns the findings of `prepare`."""
+        embedded = [valkey_part(self._valkey_dir, socket_file)] if self._embedded else []
+        _, found = await asyncio.gather(self._start(*embedded), self._run_preparation())
+        os.write(self._preparing, b"\n")
+        return found
+
+    async def _run_preparation(self) -> dict[str, str]:
         job = await self._children.run(preparing_part(), self._env, self._output)
         found = json.loads(job.said or b"{}")
         if "problem" in found:
@@ -380,6 +380,8 @@ class Supervisor:
         self._listening.close()
         os.close(self._reports)
         os.close(self._reporting)
+        os.close(self._prepared)
+        os.close(self._preparing)
         if self._embedded and self._valkey_dir.exists():
             valkey.forget_socket(self._valkey_dir)
         self._guard.dismiss()

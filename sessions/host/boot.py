@@ -1,7 +1,4 @@
-"""Starts the session host as a step of the Celery worker, so a lost broker ends no session.
-
-Celery imports this module before Django is set up, so it imports nothing of ours that needs models.
-"""
+"""Starts the session host as a step of the Celery worker, so a lost broker ends no session."""
 
 import resource
 from contextlib import suppress
@@ -9,6 +6,8 @@ from typing import Any
 
 import structlog
 from celery import bootsteps
+
+from sessions.host.loop import HostThread
 
 DESCRIPTORS = 65_536
 log = structlog.get_logger(__name__)
@@ -33,8 +32,6 @@ class HostStep(bootsteps.StartStopStep):
         super().__init__(worker, **kwargs)
 
     def start(self, worker: Any) -> None:
-        from sessions.host.loop import HostThread  # noqa: PLC0415  # needs models: Django is set up only now
-
         more_descriptors()
         worker.mcp_host = HostThread(worker.hostname)
         worker.mcp_host.start()

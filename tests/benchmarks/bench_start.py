@@ -61,7 +61,7 @@ def idle_memory(data_dir: Path) -> list[tuple[float, str]]:
 
 def name_of(process: psutil.Process) -> str:
     line = " ".join(process.cmdline())
-    words = {"up": "manage.py up", "web": "daphne", "worker": "mcpadmin.worker", "beat": "mcpadmin.beat"}
+    words = {"up": "manage.py up", "web": "daphne", "worker": "mcpadmin.worker"}
     words |= {"valkey": "valkey-server", "orphan guard": "orphan_guard.py", "demo server": "demo_server"}
     return next((name for name, word in words.items() if word in line), line[:60])
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -100,7 +101,7 @@ def test_every_part_is_said_ready_then_the_setup_link_then_the_address(running: 
     said = [line.partition("|")[2].strip() for line in product.output.splitlines() if line.startswith("up ")]
     ready = [line.split()[0] for line in said if re.search(r" ready in \d+\.\d\d s", line)]
     assert ready[0] == "valkey"
-    assert set(ready[-4:]) == {"web", "worker-1", "worker-2", "beat"}
+    assert set(ready[-3:]) == {"web", "worker-1", "worker-2"}
     assert "/setup/" in said[-2]
     assert said[-1].endswith(product.base_url)
     assert get(product.setup_link)[0] == 200
@@ -156,7 +157,7 @@ def test_a_kill_during_the_start_leaves_nothing_either(make_stack: MakeStack) ->
 
 @pytest.mark.parametrize(
     ("part", "words"),
-    [("web", "daphne"), ("worker-2", "worker2@"), ("beat", "mcpadmin.beat beat"), ("valkey", "valkey-server")],
+    [("web", "daphne"), ("worker-2", "worker2@"), ("valkey", "valkey-server")],
 )
 def test_a_part_that_is_killed_is_started_again_and_said_so(running: Stack, part: str, words: str) -> None:
     seen = len(running.lines)
@@ -238,6 +239,33 @@ def test_a_worker_that_cannot_stop_is_killed_within_ten_seconds(product: Stack) 
     assert product.process.wait(GONE_SECONDS) == 0
     assert re.search(r"worker killed after [67]\.\d s", product.output)
     assert survivors(family) == []
+
+
+def test_parts_load_during_the_preparation_and_serve_only_after_it(product: Stack) -> None:
+    product.stop()
+    product.lines.clear()
+    with sqlite3.connect(product.data_dir / "mcpadmin.sqlite3", isolation_level=None) as database:
+        database.execute("BEGIN IMMEDIATE")  # the preparation waits for its turn to write
+        product.launch()
+        wait_until_idle(product, "daphne")
+        wait_until_idle(product, "mcpadmin.worker")
+        assert not re.search("(database|web|worker) ready", product.output)
+        database.execute("ROLLBACK")
+    product.wait_for(re.compile("mcpadmin is ready"), seconds=60)
+    said = [re.search(r"(database|web|worker) ready", line) for line in product.lines]
+    assert next(found[1] for found in said if found) == "database"
+
+
+def wait_until_idle(product: Stack, word: str) -> None:
+    """Until the part has loaded everything: it sleeps, and uses no processor time for half a second."""
+    used, since, deadline = -1.0, time.monotonic(), time.monotonic() + 60
+    while time.monotonic() - since < 0.5:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        found = next(iter(product.part(word)), None)
+        now = found.cpu_times().user if found else -1.0
+        if found is None or now != used or found.status() != psutil.STATUS_SLEEPING:
+            used, since = now, time.monotonic()
 
 
 SEAL_ONE = """

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpadmin.up import assets, orphan_guard, preflight, valkey
-from mcpadmin.up.options import StartProblem
+from mcpadmin.up import assets, orphan_guard, preflight, ready, valkey
+from mcpadmin.up.options import ROOT, StartProblem
 from mcpadmin.up.process import MAX_LINE, Lines, clean, describe_exit
 
 
@@ -172,3 +172,32 @@ def test_a_collection_cut_short_is_done_again(settings: object, tmp_path: Path) 
     (settings.STATIC_ROOT / assets.FINGERPRINT).write_text("half")
     assert assets.collect() > 0
     assert (settings.STATIC_ROOT / assets.MANIFEST).exists()
+
+
+def at_the_gate(reading: int) -> "subprocess.Popen[bytes]":
+    code = "from mcpadmin.up import ready; ready.wait_until_prepared(); print('served')"
+    env = {**os.environ, ready.PREPARED_VARIABLE: str(reading)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=env, cwd=ROOT, pass_fds=(reading,), stdout=subprocess.PIPE
+    )
+
+
+def test_parts_wait_for_the_preparation_and_one_started_later_does_not_wait_again() -> None:
+    reading, writing = os.pipe()
+    waiting = [at_the_gate(reading) for _ in range(2)]
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting[0].wait(0.5)
+    os.write(writing, b"\n")
+    waiting.append(at_the_gate(reading))
+    assert [part.communicate(timeout=30)[0] for part in waiting] == [b"served\n"] * 3
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_part_that_waits_for_the_preparation_ends_with_up() -> None:
+    reading, writing = os.pipe()
+    part = at_the_gate(reading)
+    os.close(reading)
+    os.close(writing)
+    assert part.communicate(timeout=30)[0] == b""
+    assert part.returncode == 1

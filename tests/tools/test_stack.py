@@ -16,7 +16,7 @@ pytestmark = pytest.mark.up
 
 def test_the_stack_is_the_real_product_with_all_its_parts(stack: Stack) -> None:
     assert len(stack.worker_pids()) == 1
-    assert [len(stack.part(word)) for word in ("daphne", "beat")] == [1, 1]
+    assert [len(stack.part(word)) for word in ("daphne", "--beat-thread")] == [1, 1]
     assert stack.rows("SELECT username FROM auth_user")[0]["username"] == "ada"
     assert stack.setup_link.startswith(stack.base_url)
 
