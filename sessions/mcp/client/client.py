@@ -175,15 +175,17 @@ class Client:
         cancels the request at the server."""
         await self._requester.demand_offered("tools")
         params = {"name": name, "arguments": dict(arguments)}
+        if self._tasks.declared:
+            params |= await self._tasks.params_for(name, task)
         spec = RequestSpec(
             methods.TOOLS_CALL,
-            params | await self._tasks.params_for(name, task),
+            params,
             timeout or self._timeouts.tool,
             total_timeout or self._timeouts.total,
             tag=tag,
             on_progress=on_progress,
-            mirrored=await self._lists.mirrored_for(name, input_schema),
-            meta=own_meta(meta),
+            mirrored=await self._lists.mirrored_for(name, input_schema) if self._requester.mirrors else (),
+            meta=own_meta(meta) if meta else None,
         )
         done = await self._round_trips.perform(spec, before_send)
         result = done.result
@@ -242,7 +244,7 @@ class Client:
     ) -> RequestSpec:
         """A request during which the server may ask back: a person takes longer to answer than a server."""
         idle, total = timeout or self._timeouts.request, self._timeouts.total
-        return RequestSpec(method, params, idle, total, tag=tag, on_progress=on_progress, meta=own_meta(meta))
+        return RequestSpec(method, params, idle, total, tag=tag, on_progress=on_progress, meta=own_meta(meta) if meta else None)
 
     async def complete(
         self,

@@ -65,6 +65,10 @@ class Wait:
         #: loop time, infinite for none
         self.ends = math.inf if when is None else when
 
+    def waits(self) -> bool:
+        """Whether its task is inside the block."""
+        return self._task is not None
+
     def expired(self) -> bool:
         return self._expired
 
@@ -95,7 +99,8 @@ class Wait:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._deadlines.waits.discard(self)
-        if not self._expired or self._task is None:
+        task, self._task = self._task, None  # the task's frames hold this wait: it must not hold the task
+        if not self._expired or task is None:
             return
-        if self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
