@@ -126,8 +126,12 @@ def declares(capabilities: Mapping[str, Any], *path: str) -> bool:
     A feature may be `true` or an object."""
     value: Any = capabilities
     for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return isinstance(value, Mapping) or (value is True and len(path) > 1)
+        value = value.get(name) if _is_object(value) else None
+    return _is_object(value) or (value is True and len(path) > 1)
+
+
+def _is_object(value: Any) -> bool:
+    return type(value) is dict or isinstance(value, Mapping)  # the second test takes ten times as long
 
 
 def elicitation_modes(declared: Mapping[str, Any]) -> frozenset[str]:
