@@ -185,7 +185,7 @@ class Client:
             tag=tag,
             on_progress=on_progress,
             mirrored=await self._lists.mirrored_for(name, input_schema) if self._requester.mirrors else (),
-            meta=own_meta(meta) if meta else None,
+            meta=own_meta(meta),
         )
         done = await self._round_trips.perform(spec, before_send)
         result = done.result
@@ -244,7 +244,7 @@ class Client:
     ) -> RequestSpec:
         """A request during which the server may ask back: a person takes longer to answer than a server."""
         idle, total = timeout or self._timeouts.request, self._timeouts.total
-        return RequestSpec(method, params, idle, total, tag=tag, on_progress=on_progress, meta=own_meta(meta) if meta else None)
+        return RequestSpec(method, params, idle, total, tag=tag, on_progress=on_progress, meta=own_meta(meta))
 
     async def complete(
         self,

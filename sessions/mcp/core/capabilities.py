@@ -37,13 +37,15 @@ def request_meta(revision: str, info: Implementation, capabilities: Mapping[str,
     }
 
 
-def own_meta(meta: Mapping[str, Any] | None) -> dict[str, Any]:
+def own_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The caller's own entries of `_meta`, such as W3C trace context. InvalidRequest for names that the protocol
     reserves."""
-    for name in meta or ():
+    if not meta:
+        return None
+    for name in meta:
         if name == "progressToken" or name.startswith(META):
             raise InvalidRequest(f"The entry {name[:80]} of _meta is the protocol's own.")
-    return dict(meta or {})
+    return dict(meta)
 
 
 def derived(answered: Collection[str], *, roots: bool) -> dict[str, Any]:

@@ -61,9 +61,11 @@ _encoder: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, al
 def _pieces_of() -> Callable[[Any, int], Any] | None:
     """`JSONEncoder.encode` builds this C encoder for each value, which takes as long as encoding a short message. None
     if this Python has none."""
-    make = getattr(json.encoder, "c_make_encoder", None)
+    make: Callable[..., Callable[[Any, int], Any]] | None = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return None
     # No record of the open containers: it would be shared by all threads. A circle ends as a RecursionError.
-    return make and make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)  # noqa: FBT003  positional only
+    return make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
 
 
 _pieces: Final = _pieces_of() or (lambda value, _: (_encoder.encode(value),))
