@@ -175,14 +175,16 @@ class Client:
         cancels the request at the server."""
         await self._requester.demand_offered("tools")
         params = {"name": name, "arguments": dict(arguments)}
+        if self._tasks.declared:
+            params |= await self._tasks.params_for(name, task)
         spec = RequestSpec(
             methods.TOOLS_CALL,
-            params | await self._tasks.params_for(name, task),
+            params,
             timeout or self._timeouts.tool,
             total_timeout or self._timeouts.total,
             tag=tag,
             on_progress=on_progress,
-            mirrored=await self._lists.mirrored_for(name, input_schema),
+            mirrored=await self._lists.mirrored_for(name, input_schema) if self._requester.mirrors else (),
             meta=own_meta(meta),
         )
         done = await self._round_trips.perform(spec, before_send)

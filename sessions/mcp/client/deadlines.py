@@ -14,7 +14,7 @@ class Deadlines:
     set for the next one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         #: the current ones
         self.waits: set[Wait] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -31,12 +31,12 @@ class Deadlines:
             if self._timer is not None:
                 self._timer.cancel()
             self.wakes_at = when
-            self._timer = self._loop.call_at(when, _wake, weakref.ref(self))
+            self._timer = self.loop.call_at(when, _wake, weakref.ref(self))
 
     def look(self) -> None:
         """End the waits whose deadline has passed, and set the timer for the next one."""
         self._timer, self.wakes_at = None, math.inf
-        now = self._loop.time()
+        now = self.loop.time()
         for wait in [wait for wait in self.waits if wait.ends <= now]:
             self.waits.discard(wait)
             wait.expire()
@@ -65,6 +65,10 @@ class Wait:
         #: loop time, infinite for none
         self.ends = math.inf if when is None else when
 
+    def waits(self) -> bool:
+        """Whether its task is inside the block."""
+        return self._task is not None
+
     def expired(self) -> bool:
         return self._expired
 
@@ -82,7 +86,7 @@ class Wait:
             self._task.cancel()
 
     def __enter__(self) -> "Wait":
-        self._task = task = asyncio.current_task()
+        self._task = task = asyncio.current_task(self._deadlines.loop)
         if task is None:
             raise RuntimeError("a wait belongs to a task")
         self._cancelling = task.cancelling()
@@ -95,7 +99,8 @@ class Wait:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._deadlines.waits.discard(self)
-        if not self._expired or self._task is None:
+        task, self._task = self._task, None  # the task's frames hold this wait: it must not hold the task
+        if not self._expired or task is None:
             return
-        if self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error

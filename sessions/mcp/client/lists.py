@@ -51,10 +51,8 @@ class Lists:
     # -- what headers repeat of a tool's arguments
 
     async def mirrored_for(self, name: str, schema: Mapping[str, Any] | None) -> tuple[Mirrored, ...]:
-        """The arguments of this tool that headers repeat; without its input schema, the tools are listed for it.
-        InvalidRequest: the schema's annotations are wrong."""
-        if not self._requester.mirrors:
-            return ()
+        """Where headers mirror requests: the arguments of this tool that they repeat. Without its input schema, the
+        tools are listed for it. InvalidRequest: the schema's annotations are wrong."""
         if schema is not None:
             try:
                 return mirrored_arguments(schema)

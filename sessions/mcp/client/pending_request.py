@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..core.correlation import Deadline
@@ -10,7 +10,7 @@ from ..core.errors import Fault, TransportError
 from ..core.headers import Mirrored
 from ..core.jsonrpc import RequestId
 from ..core.session import Answered, Outgoing
-from .deadlines import Wait
+from .deadlines import Deadlines, Wait
 
 OnProgress = Callable[[float, float | None, str | None], None]
 
@@ -31,23 +31,31 @@ class RequestSpec:
     #: awaited with the reason before the transport itself sends it again
     before_repeat: Callable[[str], Awaitable[None]] | None = None
     mirrored: tuple[Mirrored, ...] = ()
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] | None = None
 
 
-class PendingRequest:
-    """A request whose caller waits for the answer."""
+class PendingRequest(Wait):
+    """A request whose caller waits for the answer: `with` it, from `begin()` until the answer is there."""
 
-    __slots__ = ("_held", "_left", "deadline", "future", "outgoing", "scope", "spec")
+    __slots__ = ("_held", "_left", "deadline", "future", "outgoing", "spec")
 
-    def __init__(self, spec: RequestSpec, outgoing: Outgoing, future: "asyncio.Future[Answered]") -> None:
+    def __init__(
+        self, deadlines: Deadlines, spec: RequestSpec, outgoing: Outgoing, future: "asyncio.Future[Answered]"
+    ) -> None:
+        super().__init__(deadlines, None)
         self.spec = spec
         self.outgoing = outgoing
         self.future = future
         self.deadline: Deadline | None = None
-        self.scope: Wait | None = None
         #: how many questions of the server are being answered meanwhile, and the idle seconds left over
         self._held = 0
         self._left = 0.0
+
+    def begin(self, now: float) -> Deadline:
+        """Both times start now."""
+        self.deadline = deadline = Deadline.starting(now, self.spec.idle, self.spec.total)
+        self.ends = deadline.expires_at
+        return deadline
 
     def resolve(self, answered: Answered) -> None:
         self.outgoing.answered = True
@@ -56,8 +64,8 @@ class PendingRequest:
 
     def until(self, when: float | None) -> None:
         """Wait until then, unless the wait is over already."""
-        if self.scope is not None and not self.scope.expired() and not self.future.done():
-            self.scope.reschedule(when)
+        if self.waits() and not self.expired() and not self.future.done():
+            self.reschedule(when)
 
     def extend(self, now: float) -> None:
         """Progress: restart the idle time."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import methods
 from ..core.asked import ServerRequest, Withdrawn
-from ..core.correlation import Deadline, Pending
+from ..core.correlation import Pending
 from ..core.errors import Fault, McpError, ProtocolError, TransportError
 from ..core.events import DiagnosticLine, Event, LogMessage, NotDelivered, ProtocolViolation
 from ..core.jsonrpc import RequestId
@@ -92,6 +92,7 @@ class Pump(EventSink):
 
     async def exchange(self, spec: RequestSpec) -> tuple[RequestId, dict[str, Any]]:
         """Send a request and wait for its result. Raises McpError; when cancelled, cancels it at the server."""
+        # One coroutine from here to the transport: each further one costs as much as writing the request as JSON.
         if self.over is not None:
             raise self.over.again(may_have_run=False)
         pending, outgoing = self._session.request(
@@ -99,47 +100,39 @@ class Pump(EventSink):
             spec.params,
             tag=spec.tag,
             wants_progress=spec.on_progress is not None,
-            mirrored=spec.mirrored,
+            mirrored=spec.mirrored if self.transport.exchange else None,
             meta=spec.meta,
         )
         outgoing.before_repeat = spec.before_repeat
         if spec.numbered is not None:
             spec.numbered(pending.id)
-        pending.waiter = waiting = PendingRequest(spec, outgoing, self._loop.create_future())
+        pending.waiter = waiting = PendingRequest(self._deadlines, spec, outgoing, self._loop.create_future())
         try:
-            answered = await self._await_answer(waiting)
+            if spec.before is not None:
+                await spec.before()
+            if not waiting.future.done():
+                deadline = waiting.begin(self._loop.time())
+                try:
+                    with waiting:
+                        try:
+                            await self.transport.send(outgoing)
+                        except McpError:
+                            # The answer may have come before its stream broke, or over another stream.
+                            if not waiting.future.done():
+                                raise
+                        await waiting.future
+                except TimeoutError:
+                    raise waiting.out_of_time(deadline) from None
+            answered = waiting.future.result()
         except BaseException as exc:  # cancellation and the caller's own errors must end the request as well
             self._give_up(pending, waiting, exc)
             raise
         finally:
-            waiting.scope = None
             pending.waiter = None  # an answer refers to its request: the cycle would hold both until a collection
         if answered.error is not None:
             raise answered.error
         assert answered.result is not None  # noqa: S101  exactly one of the two is set
         return pending.id, answered.result
-
-    async def _await_answer(self, waiting: PendingRequest) -> Answered:
-        spec = waiting.spec
-        if spec.before is not None:
-            await spec.before()
-            if waiting.future.done():
-                return waiting.future.result()
-        waiting.deadline = Deadline.starting(self._loop.time(), spec.idle, spec.total)
-        try:
-            with self._deadlines.at(waiting.deadline.expires_at) as waiting.scope:
-                await self._send(waiting)
-                return await waiting.future
-        except TimeoutError:
-            raise waiting.out_of_time(waiting.deadline) from None
-
-    async def _send(self, waiting: PendingRequest) -> None:
-        try:
-            await self.transport.send(waiting.outgoing)
-        except McpError:
-            # The answer may have come before its stream broke, or over another stream.
-            if not waiting.future.done():
-                raise
 
     def _give_up(self, pending: Pending, waiting: PendingRequest, exc: BaseException) -> None:
         """The caller stops waiting: remember the id for a late answer, and notify a server that may act on it."""

@@ -103,7 +103,8 @@ class Requester:
 
     async def demand_offered(self, capability: str, feature: str = "") -> None:
         """Require an open session whose server declared this: else InvalidRequest (not_offered)."""
-        await self.demand_open()
+        if self.session.state is not State.READY or self._reopening.locked():
+            await self.demand_open()
         offered.demand(self.session.server_capabilities, self.session.revision, capability, feature)
 
     async def demand_open(self) -> None:

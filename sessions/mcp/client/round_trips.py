@@ -72,7 +72,8 @@ class RoundTrips:
     async def perform(self, spec: RequestSpec, before_send: BeforeSend | None = None) -> Performed:
         """Send until the result is no longer a question: at most `limits.rounds` rounds, all within `ask.total`."""
         ends = asyncio.get_running_loop().time() + spec.total
-        attempts, counter, rounds = _Attempts(before_send), Rounds(self._limits), 0
+        attempts = _Attempts(before_send)
+        rounds: Rounds | None = None
         spec_of_round = spec
         while True:
             try:
@@ -82,10 +83,10 @@ class RoundTrips:
                     raise exc.again(may_have_run=True) from exc
                 raise
             if kind != "input_required":
-                return Performed(identity, result, kind, attempts.attempt, rounds, ends)
-            rounds += 1
+                return Performed(identity, result, kind, attempts.attempt, rounds.taken if rounds else 0, ends)
+            rounds = rounds or Rounds(self._limits)
             async with _within(ends):
-                added = await self._round(counter.take(result), spec.tag)
+                added = await self._round(rounds.take(result), spec.tag)
             # From the original parameters: nothing of an earlier round may be included.
             spec_of_round = replace(spec, params=(spec.params or {}) | added, mirrored=spec_of_round.mirrored)
             attempts.reason, attempts.repaired, attempts.begun = "round", False, True

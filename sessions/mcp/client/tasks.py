@@ -102,11 +102,14 @@ class Tasks:
 
     # -- for calls
 
+    @property
+    def declared(self) -> bool:
+        """Whether the server knows tasks: `params_for` may add something."""
+        return "tasks" in self._session.server_capabilities
+
     async def params_for(self, name: str, options: TaskOptions | None) -> dict[str, Any]:
         """What a call adds to its parameters to become a task. Nothing where server or tool do not offer it; a tool
         that requires a task gets one even if the caller did not ask for it."""
-        if "tasks" not in self._session.server_capabilities:  # most servers: a cheap check
-            return {}
         if self._session.era is Era.MODERN or not self.offer.call:
             return {}
         support = (options.support if options else None) or await self._support_of(name)

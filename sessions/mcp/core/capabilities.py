@@ -37,13 +37,15 @@ def request_meta(revision: str, info: Implementation, capabilities: Mapping[str,
     }
 
 
-def own_meta(meta: Mapping[str, Any] | None) -> dict[str, Any]:
+def own_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The caller's own entries of `_meta`, such as W3C trace context. InvalidRequest for names that the protocol
     reserves."""
-    for name in meta or ():
+    if not meta:
+        return None
+    for name in meta:
         if name == "progressToken" or name.startswith(META):
             raise InvalidRequest(f"The entry {name[:80]} of _meta is the protocol's own.")
-    return dict(meta or {})
+    return dict(meta)
 
 
 def derived(answered: Collection[str], *, roots: bool) -> dict[str, Any]:
@@ -126,8 +128,12 @@ def declares(capabilities: Mapping[str, Any], *path: str) -> bool:
     A feature may be `true` or an object."""
     value: Any = capabilities
     for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return isinstance(value, Mapping) or (value is True and len(path) > 1)
+        value = value.get(name) if _is_object(value) else None
+    return _is_object(value) or (value is True and len(path) > 1)
+
+
+def _is_object(value: Any) -> bool:
+    return type(value) is dict or isinstance(value, Mapping)  # the second test takes ten times as long
 
 
 def elicitation_modes(declared: Mapping[str, Any]) -> frozenset[str]:

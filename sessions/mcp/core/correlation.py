@@ -21,7 +21,7 @@ class Deadline:
 
     @classmethod
     def starting(cls, now: float, idle: float, total: float) -> "Deadline":
-        return cls(idle, min(now + idle, now + total), now + total)
+        return cls(idle, now + (idle if idle < total else total), now + total)
 
     def extend(self, now: float) -> float:
         self.expires_at = min(now + self.idle, self.total_at)

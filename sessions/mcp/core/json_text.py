@@ -5,7 +5,9 @@ equal keys and turn large integers into floats.
 """
 
 import json
+import json.encoder
 import re
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from .errors import Fault, ProtocolError
@@ -53,7 +55,30 @@ def _decode(text: str) -> Any:
     return value
 
 
-encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=True).encode
+_encoder: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _pieces_of() -> Callable[[Any, int], Any] | None:
+    """`JSONEncoder.encode` builds this C encoder for each value, which takes as long as encoding a short message. None
+    if this Python has none."""
+    make: Callable[..., Callable[[Any, int], Any]] | None = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return None
+    # No record of the open containers: it would be shared by all threads. A circle ends as a RecursionError.
+    return make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+
+
+_pieces: Final = _pieces_of() or (lambda value, _: (_encoder.encode(value),))
+#: a string as JSON text
+quoted: Final[Callable[[str], str]] = json.encoder.encode_basestring
+
+
+def encode(value: Any) -> str:
+    """Compact JSON text. TypeError or ValueError for values that JSON cannot express."""
+    try:
+        return "".join(_pieces(value, 0))
+    except RecursionError:
+        raise ValueError("it is nested too deeply, or contains itself") from None
 
 
 def parse(data: bytes, limits: Limits) -> tuple[Any, bool]:

@@ -140,7 +140,7 @@ def text_of(value: Any) -> str:
     """Like `encode`, but as text to embed in a larger text."""
     try:
         return json_text.encode(value)
-    except (TypeError, ValueError, RecursionError) as exc:
+    except (TypeError, ValueError) as exc:
         raise _unwritable(exc) from exc
 
 
@@ -159,15 +159,15 @@ def _unwritable(exc: Exception) -> InvalidRequest:
 
 
 def request(identity: RequestId, method: str, params: dict[str, Any] | None, meta: str = "") -> bytes:
-    """`meta`: the members of `params._meta` as JSON text. They are the same for each request of a modern session, and
-    encoding them each time would take as long as the rest."""
-    body: dict[str, Any] = {"jsonrpc": "2.0", "id": identity, "method": method}
+    """`meta`: the members of `params._meta` as JSON text. They are the same for each request of a modern session, as
+    the envelope is for every request; to encode them each time would take as long as the rest."""
+    text = "" if params is None else text_of(params)
     if meta:
-        text = text_of(body | {"params": params or {}})
-        return _bytes(f'{text[:-2]}{"," if params else ""}"_meta":{{{meta}}}}}}}')
-    if params is not None:
-        body["params"] = params
-    return encode(body)
+        text = f'{text[:-1]},"_meta":{{{meta}}}}}' if params else f'{{"_meta":{{{meta}}}}}'
+    if text:
+        text = f',"params":{text}'
+    number = identity if type(identity) is int else text_of(identity)
+    return _bytes(f'{{"jsonrpc":"2.0","id":{number},"method":{json_text.quoted(method)}{text}}}')
 
 
 def notification(method: str, params: dict[str, Any] | None) -> bytes:

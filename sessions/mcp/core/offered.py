@@ -29,7 +29,7 @@ def demand(declared: Mapping[str, Any], revision: Revision | None, capability: s
     so a request is allowed there."""
     if capability == "completions" and revision is not None and not revision.completions_declared:
         return
-    if not declares(declared, *filter(None, (capability, feature))):
+    if not (declares(declared, capability, feature) if feature else declares(declared, capability)):
         raise refusal(declared, capability, feature)
 
 

@@ -77,7 +77,7 @@ class Listing:
     cache_scope: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for speed: each call creates one
 class ToolResult:
     """`raw` is the unchanged result object. `attempts`: how often the call was sent."""
 

@@ -83,13 +83,13 @@ class Rounds:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._taken = 0
+        self.taken = 0
         self._silent = 0
 
     def take(self, result: Mapping[str, Any]) -> InputRequired:
         """The next round; ProtocolError (round_limit, server_request_limit, invalid_result)."""
-        self._taken += 1
-        if self._taken > self._limits.rounds:
+        self.taken += 1
+        if self.taken > self._limits.rounds:
             raise _limit(Fault.ROUND_LIMIT, f"The server asked for input more than {self._limits.rounds} times.")
         questions, state = self._questions(result.get("inputRequests")), self._state(result.get("requestState"))
         if not questions and state is None:

@@ -112,15 +112,16 @@ class Session:
         *,
         tag: Any = None,
         wants_progress: bool = False,
-        mirrored: tuple[headers.Mirrored, ...] = (),
+        mirrored: tuple[headers.Mirrored, ...] | None = (),
         meta: Mapping[str, Any] | None = None,
     ) -> tuple[Pending, Outgoing]:
         """Register a request and return its entry and its message. InvalidRequest, TooManyPending, ProtocolError.
 
-        `meta`: the caller's own entries of `_meta` (trace context); ours take precedence."""
+        `mirrored`: the arguments that headers repeat; None: the transport has no headers. `meta`: the caller's own
+        entries of `_meta` (trace context); ours take precedence."""
         pending = self._correlation.add(method, tag, wants_progress=wants_progress)
         try:
-            return pending, self._outgoing(pending, method, params, mirrored, meta or {})
+            return pending, self._outgoing(pending, method, params, mirrored, meta)
         except McpError:
             self._correlation.drop(pending)
             raise
@@ -130,18 +131,19 @@ class Session:
         pending: Pending,
         method: str,
         params: dict[str, Any] | None,
-        mirrored: tuple[headers.Mirrored, ...],
-        own: Mapping[str, Any],
+        mirrored: tuple[headers.Mirrored, ...] | None,
+        own: Mapping[str, Any] | None,
     ) -> Outgoing:
         extra: dict[str, str] = {}
-        if self._meta and self.revision:
+        if mirrored is not None and self._meta and self.revision:
             extra = headers.request_headers(method, params or {}, self.revision.name, mirrored)
-        data = jsonrpc.request(pending.id, method, params, self._meta_of(pending, own))
+        varies = own or self.log_level or pending.wants_progress
+        data = jsonrpc.request(pending.id, method, params, self._meta_of(pending, own) if varies else self._meta)
         return Outgoing(self._bounded(data), method, pending.id, extra)
 
-    def _meta_of(self, pending: Pending, own: Mapping[str, Any]) -> str:
+    def _meta_of(self, pending: Pending, own: Mapping[str, Any] | None) -> str:
         """The members of this request's `_meta`, as JSON text."""
-        varying = dict(own)
+        varying = dict(own or {})
         if self._meta and self.log_level and pending.method != methods.LISTEN:
             varying[META + "logLevel"] = self.log_level
         if pending.wants_progress:

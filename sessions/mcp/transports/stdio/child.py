@@ -64,6 +64,11 @@ class Child(asyncio.SubprocessProtocol):
 
     # -- writing
 
+    @property
+    def blocked(self) -> bool:
+        """Whether the child has not read what was written already."""
+        return self._resumed is not None
+
     async def writable(self) -> None:
         """Wait until the child reads again. The caller's deadline bounds the wait."""
         while self._resumed is not None:

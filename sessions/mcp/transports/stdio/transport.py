@@ -66,9 +66,10 @@ class StdioTransport(Transport):
     async def send(self, outgoing: Outgoing) -> None:
         if self._child is None or self._over:
             raise NotReady("The server's process is not running.")
-        await self._child.writable()
-        if self._over:
-            raise NotReady("The server's process ended before the message was written.")
+        if self._child.blocked:
+            await self._child.writable()
+            if self._over:
+                raise NotReady("The server's process ended before the message was written.")
         outgoing.left = True
         self._child.write(outgoing.data + b"\n")
 

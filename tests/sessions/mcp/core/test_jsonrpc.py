@@ -191,6 +191,19 @@ def test_a_circle_of_references_is_refused_before_it_is_sent() -> None:
         jsonrpc.request(1, "tools/call", circle)
 
 
+@pytest.mark.parametrize("identity", [7, 'seven"\\'])
+@pytest.mark.parametrize("params", [None, {}, {"name": "büro"}])
+@pytest.mark.parametrize("meta", ["", '"trace":1'])
+def test_the_envelope_written_in_pieces_reads_as_one_message(
+    identity: int | str, params: dict[str, object] | None, meta: str
+) -> None:
+    expected: dict[str, object] = {"jsonrpc": "2.0", "id": identity, "method": 'a "method"\n'}
+    if params is not None or meta:
+        expected["params"] = {**(params or {}), **({"_meta": {"trace": 1}} if meta else {})}
+    data = jsonrpc.request(identity, 'a "method"\n', params, meta)
+    assert data.decode() == json.dumps(expected, separators=(",", ":"), ensure_ascii=False)
+
+
 def test_ids_are_matched_with_their_type() -> None:
     requests = Correlation(max_pending=4)
     pending = requests.add("ping", None, wants_progress=False)

@@ -172,6 +172,12 @@ def test_each_modern_request_carries_its_metadata_and_headers() -> None:
     }
 
 
+def test_for_a_transport_without_headers_a_modern_request_makes_none() -> None:
+    _, outgoing = session(MODERN).request("tools/call", {"name": "büro", "arguments": {}}, mirrored=None)
+    assert outgoing.headers == {}
+    assert "io.modelcontextprotocol/protocolVersion" in json.loads(outgoing.data)["params"]["_meta"]
+
+
 def test_a_legacy_request_without_listener_carries_neither() -> None:
     _, outgoing = session().request("tools/list")
     assert json.loads(outgoing.data) == {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
