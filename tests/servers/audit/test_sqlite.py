@@ -52,7 +52,9 @@ def test_a_log_that_cannot_be_synced_is_an_error(database: str, durable: sqlite3
 
 
 @pytest.mark.parametrize("pragma", ["synchronous=OFF", "synchronous=NORMAL", "journal_mode=DELETE"])
-def test_a_connection_that_promises_less_is_left_as_it_is(database: str, durable: sqlite3.Connection, pragma: str) -> None:
+def test_a_connection_that_promises_less_is_left_as_it_is(
+    database: str, durable: sqlite3.Connection, pragma: str
+) -> None:
     durable.execute(f"PRAGMA {pragma}")
     before = durable.execute("PRAGMA synchronous").fetchone()
     assert DurableLog.of(database, durable.cursor()) is None
