@@ -1,5 +1,9 @@
 """Real Chromium through Playwright. A test fails at its end if its page complained.
 
+A failed test with the fixture `page` leaves a picture and the HTML of its page in tests/e2e/out/, and with --record
+also a trace (open it with `playwright show-trace`). `make test` runs failed tests again with --record; recording each
+test would take a third of its time.
+
 Sync Playwright keeps an event loop running in the main thread, so `make test` runs browser tests in a separate process.
 In a shared process, tests with `asyncio` would find a running loop.
 """
@@ -8,14 +12,14 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, expect, sync_playwright
 
 from tests.tools.deadline import within
 from tests.tools.stack import ADMIN, Stack
@@ -25,6 +29,10 @@ FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--font-ren
 PATIENCE_MS = 20_000
 CLOSING_SECONDS = 20
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", action="store_true", help="save a trace of each failed browser test in tests/e2e/out/")
 
 
 def executable() -> str | None:
@@ -140,19 +148,19 @@ def page(
     options = {"viewport": {"width": 1440, "height": 900}, "storage_state": signed_in_state}
     with watched_context(browser, stack.base_url, **options) as (context, collected):
         complaints.own_host, complaints.found = collected.own_host, collected.found
-        context.tracing.start(screenshots=True, snapshots=True)
+        if recorded := request.config.getoption("--record"):
+            context.tracing.start(screenshots=True, snapshots=True)
         opened = context.new_page()
         yield opened
-        _keep_trace(context, request)
+        report = getattr(request.node, "report_of_call", None)
+        if report is not None and report.failed:
+            OUT.mkdir(parents=True, exist_ok=True)
+            with suppress(Error):  # a page that is gone has neither
+                opened.screenshot(path=OUT / f"{request.node.name}.png")
+                (OUT / f"{request.node.name}.html").write_text(opened.content())
+            if recorded:
+                context.tracing.stop(path=OUT / f"{request.node.name}.zip")
         assert complaints.unexpected() == []
-
-
-def _keep_trace(context: BrowserContext, request: pytest.FixtureRequest) -> None:
-    """Save the trace of a failed test in tests/e2e/out/ (open it with `playwright show-trace`)."""
-    report = getattr(request.node, "report_of_call", None)
-    if report is not None and report.failed:
-        OUT.mkdir(parents=True, exist_ok=True)
-        context.tracing.stop(path=OUT / f"{request.node.name}.zip")
 
 
 @pytest.fixture
