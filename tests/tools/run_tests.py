@@ -36,11 +36,11 @@ MOST_SECONDS_OF_A_LATE_READER = 5
 PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
 SLOWEST = "--durations=30"
 AGAIN = ["--record"]
-# The phases run side by side, because each of them waits half of its time. Browser tests are separate because they keep
-# an event loop running in their main thread, which breaks tests with asyncio; product tests because they take long and
-# are few: one process for them starts with the run and has ended when the others do.
+# The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
+# an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
+# take long: in one process of their own they begin with the run and end before it.
 PHASES = {
-    "parts": ("not browser and not up", ["-n", "2", "--dist", "loadfile"]),
+    "parts": ("not browser and not up", ["-n", "4", "--dist", "loadfile"]),
     "product": ("up and not browser", []),
     "browser": ("browser", ["-n", "2", "--dist", "loadfile"]),
 }

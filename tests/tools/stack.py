@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,8 @@ class Stack:
         finally:
             _, alive = psutil.wait_procs(family, timeout=2)
             for process in alive:
-                process.kill()
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
 
     def close(self) -> None:
         """Clean up after a test, even if the product never started."""

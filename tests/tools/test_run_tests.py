@@ -26,7 +26,8 @@ def project(tmp_path: Path) -> Path:
     for name in ("__init__.py", "tools/__init__.py", "tools/notes.py", "tools/run_tests.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
     runner = tools / "run_tests.py"
-    runner.write_text(runner.read_text().replace('"-n", "2"', '"-n", "0"').replace('["--record"]', "[]"))
+    alone = re.sub('"-n", "[0-9]"', '"-n", "0"', runner.read_text())  # three tests need no extra processes
+    runner.write_text(alone.replace('["--record"]', "[]"))  # which is an option of a plugin that is not here
     for name in ("setup_system.sh", "setup_peers.py"):
         (tools / name).touch()
     (tmp_path / "pytest.ini").write_text(INI)
