@@ -27,7 +27,7 @@ from tests.tools.stack import ADMIN, Stack
 OUT = Path(__file__).resolve().parents[1] / "e2e" / "out"
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--font-render-hinting=none"]
 PATIENCE_MS = 20_000
-CLOSING_SECONDS = 20
+CLOSING_SECONDS = 10
 #: The headless shell is the same engine without windows: a page costs a third of the CPU time.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
