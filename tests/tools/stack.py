@@ -25,7 +25,7 @@ from tests.tools.warm import Commands, Done
 READY = re.compile(r"mcpadmin is ready after ([\d.]+) s: (http[^\s\"]+)")
 SETUP_LINK = re.compile(r"(http://\S+/setup/[^\s\"]+)")
 READY_SECONDS = 120.0
-STOP_SECONDS = 15.0
+STOP_SECONDS = 40.0
 
 
 def proportional_mib(pid: int) -> float:
@@ -188,7 +188,7 @@ class Stack:
         self.process.send_signal(number)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Stop in order and return the exit status. Raises TimeoutExpired after 15 s. Kills whatever is still alive."""
+        """Stop in order and return the exit status. Raises TimeoutExpired after STOP_SECONDS. Kills whatever is still alive."""
         self._commands.close()
         family = self.family()
         if self.process.poll() is None:
