@@ -46,7 +46,6 @@ class Plant(Site):
         times = FAST if times is None else times
         super().__init__(
             directory,
-            CELERY_SKIP_CHECKS="true",  # as `up` starts a worker
             **(times | {"MCPADMIN_SOCKETS_PER_USER": "1000", "MCPADMIN_LOG_FORMAT": "json"} | kept | settings),
         )
         self.workers: dict[str, subprocess.Popen[str]] = {}

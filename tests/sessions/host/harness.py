@@ -72,7 +72,6 @@ class WorkerProcess:
             **(FAST | stand_on_test_database() | environment),
             DJANGO_SETTINGS_MODULE="mcpadmin.settings",
             MCPADMIN_DATA_DIR=str(settings.DATA_DIR),
-            CELERY_SKIP_CHECKS="true",  # as `up` starts a worker
         )
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT)
