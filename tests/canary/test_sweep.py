@@ -26,7 +26,7 @@ from tests.canary.world import (
 from tests.e2e.sockets import asked, ended, greeted
 from tests.tools.stack import Stack
 
-pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(400)]
+pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(900)]
 BY_THEMSELVES = ("by-secret", "by-key", *federated.SLUGS)
 CALLED = ("environment", "neighbour", "protected", *BY_THEMSELVES)
 TRIED = """SELECT COUNT(*) AS n FROM mcp_sessions_mcpsession WHERE state = 'ready' OR fault != ''"""

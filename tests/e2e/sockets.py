@@ -58,11 +58,12 @@ class Visitor:
 
 @asynccontextmanager
 async def greeted(stack: Stack, visitor: Visitor) -> AsyncIterator[Any]:
-    """Connect a socket and wait for its welcome."""
+    """Connect a socket and wait for its welcome. The ticket comes first: a socket that waits for it while fifty others
+    connect is closed for its silence."""
     url = stack.base_url.replace("http", "ws") + "/ws/"
     headers = {"Cookie": visitor.cookie_header}
+    given = await asyncio.to_thread(visitor.ticket)
     async with websockets.connect(url, origin=stack.base_url, additional_headers=headers, max_size=None) as socket:
-        given = await asyncio.to_thread(visitor.ticket)
         await socket.send(json.dumps({"op": "hello", "ticket": given, "v": 1}))
         await answer(socket, lambda frame: frame.get("op") == "welcome")
         yield socket

@@ -19,8 +19,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 
 @pytest.fixture
 def two(stack: Stack, walker: Callable[..., Walk]) -> tuple[Walk, Walk]:
-    """The same administrator in two browsers."""
-    return walker(stack, signed_in=True), walker(stack, signed_in=True)
+    """The same administrator in two browsers. The second one looks at the overview."""
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    bob.open("/")
+    return ada, bob
 
 
 def test_more_time_keeps_what_is_typed_and_reaches_every_page(stack: Stack, two: tuple[Walk, Walk]) -> None:

@@ -38,8 +38,8 @@ class Product:
         self._browser = browser
         self.stack = Stack(Path(tempfile.mkdtemp(prefix="mcpadmin-shots-"))).start()
         self.world = World(setup_link=self.stack.setup_link)
-        self.state: dict[str, Any] = {}
-        self.guest_state: dict[str, Any] = {}
+        self.cookies: list[Any] = []
+        self.guest_cookies: list[Any] = []
         self._reached = Stage.FRESH
         self._stuck = ""
 
@@ -62,11 +62,11 @@ class Product:
         self.stack.create_admin()
         with watched_context(self._browser, self.stack.base_url) as (context, _):
             sign_in(context.new_page())
-            self.state = context.storage_state()
+            self.cookies = context.cookies()
 
     def _fill(self) -> None:
         fill(self._browser, self.stack, self.world)
-        self.guest_state = guest(self._browser, self.stack)
+        self.guest_cookies = guest(self._browser, self.stack)
 
     _steps: dict[Stage, Callable[["Product"], None]] = {Stage.EMPTY: _create_admin, Stage.FILLED: _fill}
 
@@ -94,7 +94,7 @@ def test_a_page_has_nothing_a_reader_would_stumble_over(
     width, height = SIZES[size]
     options: dict[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": theme}
     if shot.signed_in:
-        options["storage_state"] = product.guest_state if shot.guest else product.state
+        options["cookies"] = product.guest_cookies if shot.guest else product.cookies
     with watched_context(browser, product.stack.base_url, **options) as (context, complaints):
         complaints.allowed.extend(shot.allow)
         page = context.new_page()

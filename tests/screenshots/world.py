@@ -142,8 +142,8 @@ def register_troubled(page: Page, stack: Stack, world: World) -> None:
     expect(page.locator(".title .tag").first).to_contain_text("Failing", timeout=2 * READY_MS)
 
 
-def guest(browser: Browser, stack: Stack) -> Any:
-    """The browser state of a user who may view servers and nothing else."""
+def guest(browser: Browser, stack: Stack) -> list[Any]:
+    """The cookies of a user who may view servers and nothing else."""
     stack.shell(
         "from django.contrib.auth.models import Permission, User\n"
         f"user = User.objects.create_user('guest', password={ADMIN[1]!r})\n"
@@ -151,7 +151,7 @@ def guest(browser: Browser, stack: Stack) -> Any:
     )
     with watched_context(browser, stack.base_url) as (context, _):
         sign_in(context.new_page(), "guest", ADMIN[1])
-        return context.storage_state()
+        return context.cookies()
 
 
 def run_tool(page: Page, server: str, tool: str, arguments: dict[str, str]) -> None:

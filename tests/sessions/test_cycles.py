@@ -12,7 +12,7 @@ from tests.sessions.mcp.transports.making import connected
 
 pytestmark = pytest.mark.integration
 
-CYCLES = 200
+CYCLES = 100
 CALLS = 50
 
 

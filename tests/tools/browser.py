@@ -1,5 +1,9 @@
 """Real Chromium through Playwright. A test fails at its end if its page complained.
 
+A failed test with the fixture `page` leaves a picture and the HTML of its page in tests/e2e/out/, and with --record
+also a trace (open it with `playwright show-trace`). `make test` runs failed tests again with --record; recording each
+test would take a third of its time.
+
 Sync Playwright keeps an event loop running in the main thread, so `make test` runs browser tests in a separate process.
 In a shared process, tests with `asyncio` would find a running loop.
 """
@@ -7,15 +11,15 @@ In a shared process, tests with `asyncio` would find a running loop.
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, expect, sync_playwright
 
 from tests.tools.deadline import within
 from tests.tools.stack import ADMIN, Stack
@@ -23,8 +27,13 @@ from tests.tools.stack import ADMIN, Stack
 OUT = Path(__file__).resolve().parents[1] / "e2e" / "out"
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--font-render-hinting=none"]
 PATIENCE_MS = 20_000
-CLOSING_SECONDS = 20
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CLOSING_SECONDS = 10
+#: The headless shell is the same engine without windows: a page costs a third of the CPU time.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", action="store_true", help="save a trace of each failed browser test in tests/e2e/out/")
 
 
 def executable() -> str | None:
@@ -76,32 +85,59 @@ def playwright() -> Iterator[Playwright]:
 def browser(playwright: Playwright) -> Iterator[Browser]:
     path = executable()
     if path is None:
-        pytest.skip("Chromium is not installed (Debian: apt install chromium; elsewhere: CHROMIUM=/path/to/it)")
+        pytest.skip(
+            "Chromium is not installed (Debian: apt install chromium-headless-shell; elsewhere: CHROMIUM=/path/to/it)"
+        )
     started = playwright.chromium.launch(executable_path=path, args=FLAGS)
     yield started
     started.close()
 
 
+#: Contexts that a test has left, by their options. A new context has an empty cache, and each first page then costs the
+#: web process and Chromium some sixty static files.
+_left: dict[str, list[BrowserContext]] = {}
+
+
 @contextmanager
-def watched_context(browser: Browser, base_url: str, **options: Any) -> Iterator[tuple[BrowserContext, Complaints]]:
-    """A browser context that collects the complaints of every page opened in it."""
-    context = browser.new_context(base_url=base_url, **options)
+def watched_context(
+    browser: Browser, base_url: str, *, cookies: Sequence[Any] = (), **options: Any
+) -> Iterator[tuple[BrowserContext, Complaints]]:
+    """A browser context that collects the complaints of every page opened in it. It may have cached static files of
+    `base_url`, and has nothing else of earlier tests."""
+    options = {"reduced_motion": "reduce"} | options  # the live dot of an idle page would be drawn 60 times a second
+    left = _left.setdefault(repr((base_url, sorted(options.items()))), [])
+    context = left.pop() if left else browser.new_context(base_url=base_url, **options)
     context.set_default_timeout(PATIENCE_MS)
     complaints = Complaints(urlsplit(base_url).netloc)
     context.on("page", complaints.watch)
+    if cookies:
+        context.add_cookies(cookies)
     try:
         yield context, complaints
     finally:
-        _close(context)
+        context.remove_listener("page", complaints.watch)
+        if _emptied(context, base_url):
+            left.append(context)
 
 
-def _close(context: BrowserContext) -> None:
-    """Chromium never responds to a close during a page change. The test has its result by then."""
+def _emptied(context: BrowserContext, base_url: str) -> bool:
+    """Close all pages and remove what they left but cached files. False when that fails: Chromium never responds to a
+    close during a page change. The test has its result by then."""
     try:
         with within(CLOSING_SECONDS):
-            context.close()
-    except TimeoutError as exc:
-        warnings.warn(f"A window was left open: {exc}.", stacklevel=2)
+            for page in context.pages:
+                page.close()
+            context.unroute_all()
+            context.clear_permissions()
+            context.clear_cookies()
+            page = context.new_page()
+            everything = {"origin": base_url.rstrip("/"), "storageTypes": "all"}
+            context.new_cdp_session(page).send("Storage.clearDataForOrigin", everything)
+            page.close()
+    except (TimeoutError, Error) as exc:
+        warnings.warn(f"A window was left open: {exc}.", stacklevel=3)
+        return False
+    return True
 
 
 def sign_in(page: Page, username: str = ADMIN[0], password: str = ADMIN[1]) -> None:
@@ -114,12 +150,12 @@ def sign_in(page: Page, username: str = ADMIN[0], password: str = ADMIN[1]) -> N
 
 
 @pytest.fixture(scope="session")
-def signed_in_state(browser: Browser, stack: Stack) -> dict[str, Any]:
+def signed_in_cookies(browser: Browser, stack: Stack) -> list[Any]:
     """The cookies of the signed-in administrator. The session signs in only once, because sign-ins are throttled."""
     with watched_context(browser, stack.base_url) as (context, _):
         page = context.new_page()
         sign_in(page)
-        return context.storage_state()
+        return context.cookies()
 
 
 @pytest.fixture
@@ -132,36 +168,37 @@ def complaints() -> Complaints:
 def page(
     browser: Browser,
     stack: Stack,
-    signed_in_state: dict[str, Any],
+    signed_in_cookies: list[Any],
     complaints: Complaints,
     request: pytest.FixtureRequest,
 ) -> Iterator[Page]:
     """A signed-in administrator's page at 1440x900. The test fails when the page complained."""
-    options = {"viewport": {"width": 1440, "height": 900}, "storage_state": signed_in_state}
+    options = {"viewport": {"width": 1440, "height": 900}, "cookies": signed_in_cookies}
     with watched_context(browser, stack.base_url, **options) as (context, collected):
         complaints.own_host, complaints.found = collected.own_host, collected.found
-        context.tracing.start(screenshots=True, snapshots=True)
+        if recorded := request.config.getoption("--record"):
+            context.tracing.start(screenshots=True, snapshots=True)
         opened = context.new_page()
         yield opened
-        _keep_trace(context, request)
+        report = getattr(request.node, "report_of_call", None)
+        failed = report is not None and report.failed
+        if failed:
+            OUT.mkdir(parents=True, exist_ok=True)
+            with suppress(Error):  # a page that is gone has neither
+                opened.screenshot(path=OUT / f"{request.node.name}.png")
+                (OUT / f"{request.node.name}.html").write_text(opened.content())
+        if recorded:
+            context.tracing.stop(path=OUT / f"{request.node.name}.zip" if failed else None)
         assert complaints.unexpected() == []
 
 
-def _keep_trace(context: BrowserContext, request: pytest.FixtureRequest) -> None:
-    """Save the trace of a failed test in tests/e2e/out/ (open it with `playwright show-trace`)."""
-    report = getattr(request.node, "report_of_call", None)
-    if report is not None and report.failed:
-        OUT.mkdir(parents=True, exist_ok=True)
-        context.tracing.stop(path=OUT / f"{request.node.name}.zip")
-
-
 @pytest.fixture
-def new_page(browser: Browser, stack: Stack, signed_in_state: dict[str, Any]) -> Iterator[Callable[..., Page]]:
+def new_page(browser: Browser, stack: Stack, signed_in_cookies: list[Any]) -> Iterator[Callable[..., Page]]:
     """`new_page(signed_in=True, **context_options)`: more contexts; the test fails if any of their pages complained."""
     opened: list[tuple[Any, Complaints]] = []
 
     def make(signed_in: bool = True, **options: Any) -> Page:
-        state = {"storage_state": signed_in_state} if signed_in else {}
+        state = {"cookies": signed_in_cookies} if signed_in else {}
         manager = watched_context(
             browser, stack.base_url, **{"viewport": {"width": 1440, "height": 900}} | state | options
         )

@@ -1,7 +1,9 @@
-"""`make test` and `make test-all`: all set-up, then the tests in three phases, then the reasons of skipped tests.
+"""`make test` and `make test-all`: all set-up, then the tests in three phases side by side, then the reasons of skipped
+tests.
 
 python tests/tools/run_tests.py [--all] [pytest arguments]
 
+The progress of each phase is printed while it runs, and its report when it ends, with its wall-clock and CPU time.
 Tests with the marker `long` run with --all only. Up to three failed tests of a phase run once more, alone: many tests
 start processes and wait for them, and one of thousands that loses a race on a busy machine says nothing about the
 commit. What passes only then is listed at the end of the run, because it is a defect of the test or of the product.
@@ -12,8 +14,11 @@ run prints that record.
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -27,21 +32,25 @@ ALL = "--all"
 NOTHING_COLLECTED = 5
 TESTS_FAILED = 1
 MOST_RUN_AGAIN = 3
-# Parts and browser tests mostly wait, so several files run at once. Tests that kill or measure the whole product need
-# the machine. Browser tests keep an event loop running in their main thread, which would break tests with asyncio.
-THREE_FILES = ["-n", "3", "--dist", "loadfile"]
-TWO_FILES = ["-n", "2", "--dist", "loadfile"]
+MOST_SECONDS_OF_A_LATE_READER = 5
+PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
 SLOWEST = "--durations=30"
+AGAIN = ["--record"]
+# The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
+# an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
+# take long: in one process of their own they begin with the run and end before it.
 PHASES = {
-    "parts": ("not browser and not up", THREE_FILES),
+    "parts": ("not browser and not up", ["-n", "4", "--dist", "loadfile"]),
     "product": ("up and not browser", []),
-    "browser": ("browser", TWO_FILES),
+    "browser": ("browser", ["-n", "2", "--dist", "loadfile"]),
 }
 
 
 def set_up() -> int:
-    subprocess.run(["/bin/sh", str(TOOLS / "setup_system.sh")], cwd=ROOT, check=False)
-    return subprocess.run([sys.executable, str(TOOLS / "setup_peers.py")], cwd=ROOT, check=False).returncode
+    system = subprocess.Popen(["/bin/sh", str(TOOLS / "setup_system.sh")], cwd=ROOT)
+    peers = subprocess.Popen([sys.executable, str(TOOLS / "setup_peers.py")], cwd=ROOT)
+    system.wait()
+    return peers.wait()
 
 
 def selection(name: str, *, everything: bool) -> str:
@@ -49,34 +58,82 @@ def selection(name: str, *, everything: bool) -> str:
     return marks if everything else f"({marks}) and not long"
 
 
-def run_phase(name: str, arguments: list[str], *, everything: bool) -> tuple[int, list[str]]:
-    """The status of pytest, and the tests that passed only when they ran again."""
-    marks, ways = selection(name, everything=everything), PHASES[name][1]
-    counts_of(name).unlink(missing_ok=True)
-    failed_of(name).unlink(missing_ok=True)
-    begin = time.monotonic()
-    status = pytest("-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *ways, *arguments)
-    failed = json.loads(failed_of(name).read_text()) if status == TESTS_FAILED else []
-    passed_again: list[str] = []
-    if 0 < len(failed) <= MOST_RUN_AGAIN:
-        print(f"== {name}: {len(failed)} failed; once more, alone", flush=True)
-        status = pytest(*failed)
-        if status == 0:
-            passed_again = failed
-            counts = json.loads(counts_of(name).read_text())
+class Phase:
+    """One run of pytest, in its own process. Its progress is printed at once, its report when it ends."""
+
+    one_report_at_a_time = threading.Lock()
+
+    def __init__(self, name: str, arguments: list[str], *, everything: bool) -> None:
+        marks, ways = selection(name, everything=everything), PHASES[name][1]
+        counts_of(name).unlink(missing_ok=True)
+        failed_of(name).unlink(missing_ok=True)
+        self.name, self.status = name, 0
+        self.passed_again: list[str] = []
+        self._begin = time.monotonic()
+        self._process = pytest("-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *ways, *arguments, captured=True)
+        self._report: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if PROGRESS.search(line):
+                print(f"{self.name:<8} {line}", end="", flush=True)
+            else:
+                self._report.append(line)
+
+    def finish(self) -> None:
+        """Wait for its end."""
+        _, status, used = os.wait4(self._process.pid, 0)
+        self._process.returncode = self.status = os.waitstatus_to_exitcode(status)
+        self._reader.join(MOST_SECONDS_OF_A_LATE_READER)  # a process that a test left behind may keep the pipe open
+        word = "passed" if self.status in (0, NOTHING_COLLECTED) else "FAILED"
+        seconds, cpu = time.monotonic() - self._begin, used.ru_utime + used.ru_stime
+        with self.one_report_at_a_time:
+            print("".join(self._report), end="")
+            print(f"== {self.name}: {word} in {seconds:.0f} s ({cpu:.0f} s of CPU)", flush=True)
+
+    def end(self) -> None:
+        if self._process.returncode is None:
+            self._process.terminate()
+
+    def run_failed_again(self) -> None:
+        """If only a few tests failed: run them alone, and keep the names of those that pass then."""
+        failed = json.loads(failed_of(self.name).read_text()) if self.status == TESTS_FAILED else []
+        if not 0 < len(failed) <= MOST_RUN_AGAIN:
+            return
+        print(f"== {self.name}: {len(failed)} failed; once more, alone", flush=True)
+        self.status = pytest(*AGAIN, *failed).wait()
+        if self.status == 0:
+            self.passed_again = failed
+            counts = json.loads(counts_of(self.name).read_text())
             kept = {word: number for word, number in counts.items() if word not in ("failed", "error")}
-            counts_of(name).write_text(json.dumps(kept | {"passed when run again": len(failed)}))
-    word = "passed" if status in (0, NOTHING_COLLECTED) else "FAILED"
-    print(f"== {name}: {word} in {time.monotonic() - begin:.0f} s", flush=True)
-    return status, passed_again
+            counts_of(self.name).write_text(json.dumps(kept | {"passed when run again": len(failed)}))
 
 
-def pytest(*arguments: str) -> int:
+def run_side_by_side(phases: list[Phase]) -> None:
+    """Wait for all of them. Ends them on Ctrl-C and SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    waiting = [threading.Thread(target=phase.finish) for phase in phases]
+    for thread in waiting:
+        thread.start()
+    try:
+        for thread in waiting:
+            thread.join()
+    except KeyboardInterrupt:
+        for phase in phases:
+            phase.end()
+        raise
+
+
+def pytest(*arguments: str, captured: bool = False) -> "subprocess.Popen[str]":
     # Each phase imports all tests, and each product that a test starts imports the whole product. Let Python write its
     # bytecode, so that both are compiled once.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-m", "pytest", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if captured else {}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, errors="replace", **output)
 
 
 def print_notes() -> None:
@@ -130,14 +187,17 @@ def main(arguments: list[str]) -> int:
     if status := set_up():
         return status
     begin = time.monotonic()
-    phases = {name: run_phase(name, arguments, everything=everything) for name in PHASES}
-    results = {name: status for name, (status, _) in phases.items()}
+    phases = [Phase(name, arguments, everything=everything) for name in PHASES]
+    run_side_by_side(phases)
+    for phase in phases:
+        phase.run_failed_again()
+    results = {phase.name: phase.status for phase in phases}
     if all(result == NOTHING_COLLECTED for result in results.values()):
         print("No test matches.")
         return NOTHING_COLLECTED
     failed = [name for name, result in results.items() if result not in (0, NOTHING_COLLECTED)]
     print(f"{'FAILED: ' + ', '.join(failed) if failed else 'All tests passed'} ({time.monotonic() - begin:.0f} s).")
-    if passed_again := [test for _, tests in phases.values() for test in tests]:
+    if passed_again := [test for phase in phases for test in phase.passed_again]:
         print(f"Failed at first and passed when run again, to be mended ({len(passed_again)}):")
         for test in passed_again:
             print(f"  {test}")

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +20,7 @@ ENVIRONMENTS = ("sdk2", "sdk1", "sdk1_12", "sdk1_9", "sdk1_8", "sdk1_2", "fastmc
 CONFORMANCE = PEERS.parent / "conformance"
 NOTES = PEERS.parent / ".notes" / "setup-peers.txt"
 TIMEOUT = 600
+SIDE_BY_SIDE = 3
 
 
 @contextmanager
@@ -102,9 +104,10 @@ def note(problem: str) -> None:
 def main() -> int:
     with only_one():
         try:
-            note(set_up_npm())
-            for name in ENVIRONMENTS:
-                set_up_environment(name)
+            with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
+                npm = pool.submit(set_up_npm)
+                list(pool.map(set_up_environment, ENVIRONMENTS))
+                note(npm.result())
         except (RuntimeError, subprocess.TimeoutExpired) as problem:
             print(f"peers: {problem}", file=sys.stderr)
             return 1

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.tools.warm import Commands, Done
 READY = re.compile(r"mcpadmin is ready after ([\d.]+) s: (http[^\s\"]+)")
 SETUP_LINK = re.compile(r"(http://\S+/setup/[^\s\"]+)")
 READY_SECONDS = 120.0
-STOP_SECONDS = 15.0
+STOP_SECONDS = 40.0
 
 
 def proportional_mib(pid: int) -> float:
@@ -187,7 +188,7 @@ class Stack:
         self.process.send_signal(number)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Stop in order and return the exit status. Raises TimeoutExpired after 15 s. Kills whatever is still alive."""
+        """Stop in order and return the exit status. Raises TimeoutExpired after STOP_SECONDS. Kills whatever is still alive."""
         self._commands.close()
         family = self.family()
         if self.process.poll() is None:
@@ -197,7 +198,8 @@ class Stack:
         finally:
             _, alive = psutil.wait_procs(family, timeout=2)
             for process in alive:
-                process.kill()
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
 
     def close(self) -> None:
         """Clean up after a test, even if the product never started."""

@@ -1,6 +1,7 @@
 """`make test` leaves out long tests and reports the last full run, which `make test-all` records."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from tests.tools.stack import ROOT, clean_environment
 
 pytestmark = pytest.mark.integration
-INI = "[pytest]\naddopts = -p no:django -p tests.tools.notes\nmarkers =\n  browser:\n  up:\n  long:\n"
+INI = "[pytest]\naddopts = -p xdist -p tests.tools.notes\nmarkers =\n  browser:\n  up:\n  long:\n"
 QUICK = "import pytest\n\n@pytest.mark.up\ndef test_quick(): pass\n\n"
 LONG = "@pytest.mark.long\n@pytest.mark.up\ndef test_deep(): pass\n\n"
 SKIPPED = "@pytest.mark.browser\ndef test_seen(): pytest.skip('no moon tonight')\n"
@@ -25,7 +26,8 @@ def project(tmp_path: Path) -> Path:
     for name in ("__init__.py", "tools/__init__.py", "tools/notes.py", "tools/run_tests.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
     runner = tools / "run_tests.py"
-    runner.write_text(runner.read_text().replace('"-n", "3"', '"-n", "0"'))  # three tests need no extra processes
+    alone = re.sub('"-n", "[0-9]"', '"-n", "0"', runner.read_text())  # three tests need no extra processes
+    runner.write_text(alone.replace('["--record"]', "[]"))  # which is an option of a plugin that is not here
     for name in ("setup_system.sh", "setup_peers.py"):
         (tools / name).touch()
     (tmp_path / "pytest.ini").write_text(INI)
@@ -44,7 +46,8 @@ def git(project: Path, *words: str) -> str:
 
 def run(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "tests/tools/run_tests.py", *arguments]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=100, env=clean_environment())
+    environment = clean_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")  # which takes most of the time of a small run
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=100, env=environment)
 
 
 def last_line(done: "subprocess.CompletedProcess[str]") -> str:
@@ -98,3 +101,28 @@ def test_many_failures_are_no_accident_and_do_not_run_again(project: Path) -> No
     done = run(project)
     assert done.returncode == 1
     assert "once more" not in done.stdout
+
+
+def test_the_phases_run_side_by_side_and_each_prints_its_report(project: Path) -> None:
+    meeting = """
+import time
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("phase", ["parts", pytest.param("product", marks=pytest.mark.up),
+                                   pytest.param("browser", marks=pytest.mark.browser)])
+def test_meets_the_others(phase):
+    here = Path(__file__).parent
+    (here / f"{phase}.here").touch()
+    deadline = time.monotonic() + 60
+    while len(list(here.glob("*.here"))) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+"""
+    (project / "tests" / "test_meeting.py").write_text(meeting)
+    done = run(project)
+    assert done.returncode == 0, done.stdout
+    ends = re.findall(r"^== (\w+): passed in \d+ s \(\d+ s of CPU\)$", done.stdout, re.MULTILINE)
+    assert sorted(ends) == ["browser", "parts", "product"]
+    assert {"parts", "product"} <= {line.split()[0] for line in done.stdout.splitlines() if line.endswith("[100%]")}
+    assert done.stdout.count(" slowest ") == 3

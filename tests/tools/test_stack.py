@@ -5,10 +5,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, Page
 
 from tests.tools import browser as browsers
-from tests.tools.browser import Complaints, watched_context
+from tests.tools.browser import Complaints, sign_in, watched_context
 from tests.tools.stack import Stack
 
 pytestmark = pytest.mark.up
@@ -52,13 +52,35 @@ def test_a_window_that_does_not_close_is_left_behind_and_the_next_one_opens(
     context, _ = (leaving := watched_context(browser, stack.base_url)).__enter__()
     context.new_page().goto("/")
     with monkeypatch.context() as patch:
-        patch.setattr(BrowserContext, "close", lambda context: context.pages[0].wait_for_timeout(50_000))
+        patch.setattr(Page, "close", lambda page: page.wait_for_timeout(50_000))
         with pytest.warns(UserWarning, match="not done within 1 s"):
             leaving.__exit__(None, None, None)
     with watched_context(browser, stack.base_url) as (second, complaints):
+        assert second is not context
         second.new_page().goto("/accounts/login/")
         assert complaints.unexpected() == []
     context.close()
+
+
+def test_a_window_that_is_used_again_has_nothing_of_the_test_before(stack: Stack, browser: Browser) -> None:
+    with watched_context(browser, stack.base_url) as (context, before):
+        page = context.new_page()
+        sign_in(page)
+        page.evaluate("localStorage.setItem('kept', 1); indexedDB.open('kept')")
+        page.route("**/healthz", lambda route: route.abort())
+        context.route("**/healthz", lambda route: route.abort())
+    with watched_context(browser, stack.base_url) as (again, after):
+        assert again is context
+        assert (again.pages, again.cookies()) == ([], [])
+        page = again.new_page()
+        page.goto("/healthz")
+        page.goto("/")
+        assert "/accounts/login/" in page.url
+        kept = "(async () => [localStorage.length, sessionStorage.length, (await indexedDB.databases()).length])()"
+        assert page.evaluate(kept) == [0, 0, 0]
+        page.evaluate("console.error('planted')")
+        after.allow("planted")
+    assert (len(before.found), len(after.found)) == (0, 1)
 
 
 def test_a_product_of_a_tests_own_is_gone_with_the_test(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from . import messages
 from .messages import KIB, MIB, Ask, Big, Said, Scene, dumped, name_of, text_result
 
-FLOOD = 20_000
+FLOOD = 10_000
 CALLS: dict[str, Scene] = {}
 
 

@@ -22,7 +22,7 @@ from tests.tools import broker
 
 pytestmark = [pytest.mark.integration, pytest.mark.deadline(240)]
 #: enough for a verification to take seconds, so that a call or a kill arrives while it runs
-MANY = 30_000
+MANY = 15_000
 
 
 @pytest.fixture

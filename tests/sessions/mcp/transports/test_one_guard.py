@@ -2,6 +2,7 @@
 listed with its reason; a module without an HTTP client cannot fetch icons, documents or pictures."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[4]
@@ -20,6 +21,7 @@ WRITTEN = {
 }
 
 
+@cache
 def sources() -> dict[str, ast.AST]:
     files = [path for package in ("mcpadmin", "servers", "sessions") for path in (ROOT / package).rglob("*.py")]
     return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in files}
