@@ -95,7 +95,7 @@ class Dropped:
 _dropped = Dropped()
 
 
-class QueueClient(redis.PrefixedStrictRedis):  # type: ignore[misc]  # kombu has no types
+class QueueClient(redis.PrefixedStrictRedis):
     def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
         if command_name != "BRPOP":
             return super().parse_response(connection, command_name, **options)
@@ -119,7 +119,7 @@ class QueueClient(redis.PrefixedStrictRedis):  # type: ignore[misc]  # kombu has
         self.delete(current_app.conf.task_default_queue)
 
 
-class Channel(redis.Channel):  # type: ignore[misc]  # kombu has no types
+class QueueChannel(redis.Channel):
     ack_emulation = False
     priority_steps = (0,)
 
@@ -149,5 +149,5 @@ class Channel(redis.Channel):  # type: ignore[misc]  # kombu has no types
         return [(queue, "", queue)]
 
 
-class Transport(redis.Transport):  # type: ignore[misc]  # kombu has no types
-    Channel = Channel
+class Transport(redis.Transport):
+    Channel = QueueChannel
