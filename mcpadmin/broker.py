@@ -121,7 +121,7 @@ class QueueClient(redis.PrefixedStrictRedis):
 
 class QueueChannel(redis.Channel):
     ack_emulation = False
-    priority_steps = (0,)
+    priority_steps = [0]
 
     def _get_client(self) -> Any:
         super()._get_client()  # refuses a version of redis-py that it does not know

@@ -10,7 +10,7 @@ Someone who can write to Redis can still delete values and put back one that has
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django.core.cache.backends.redis import RedisCache, RedisCacheClient
@@ -27,8 +27,8 @@ def signed(key: str, value: Any, timeout: int | None) -> str:
     return _signer(key).sign(json.dumps([value, expires]))
 
 
-def verified(key: str, data: bytes | None) -> Any:
-    """The value, or ABSENT."""
+def verified(key: str, data: Any) -> Any:
+    """The value, or ABSENT. `data`: the bytes that Redis has, or None."""
     if data is None:
         return ABSENT
     try:
@@ -45,7 +45,7 @@ def _signer(key: str) -> Signer:
 class SignedClient(RedisCacheClient):
     """The commands of RedisCacheClient that we use, on signed values and counters."""
 
-    def add(self, key: str, value: Any, timeout: int | None) -> bool:
+    def add(self, key: Any, value: Any, timeout: Any) -> bool:
         client, counts = self.get_client(key, write=True), type(value) is int
         data = value if counts else signed(key, value, timeout)
         if client.set(key, data, ex=timeout or None, nx=True):
@@ -55,30 +55,30 @@ class SignedClient(RedisCacheClient):
         client.delete(key)
         return bool(client.set(key, data, ex=timeout or None, nx=True))
 
-    def get(self, key: str, default: Any) -> Any:
+    def get(self, key: Any, default: Any) -> Any:
         client = self.get_client(key)
         value = verified(key, self._healed(key, lambda: client.get(key)))
         return default if value is ABSENT else value
 
-    def set(self, key: str, value: Any, timeout: int | None) -> None:
+    def set(self, key: Any, value: Any, timeout: Any) -> None:
         client = self.get_client(key, write=True)
         if timeout == 0:
             client.delete(key)
         else:
             client.set(key, signed(key, value, timeout), ex=timeout)
 
-    def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
+    def get_many(self, keys: Any) -> dict[Any, Any]:
         found = {key: self.get(key, ABSENT) for key in keys}
         return {key: value for key, value in found.items() if value is not ABSENT}
 
-    def set_many(self, data: dict[str, Any], timeout: int | None) -> None:
+    def set_many(self, data: Any, timeout: Any) -> None:
         for key, value in data.items():
             self.set(key, value, timeout)
 
-    def has_key(self, key: str) -> bool:
+    def has_key(self, key: Any) -> bool:
         return self.get(key, ABSENT) is not ABSENT
 
-    def incr(self, key: str, delta: int) -> int:
+    def incr(self, key: Any, delta: int) -> int:
         """Raises ValueError where nothing counts, as Django documents."""
         client = self.get_client(key, write=True)
         if self._healed(key, lambda: client.get(key)) is None:
@@ -94,7 +94,7 @@ class SignedClient(RedisCacheClient):
     def clear(self) -> bool:
         raise NotImplementedError("no user of ours may empty a database of Redis; delete the keys by name")
 
-    def _counts(self, key: str, timeout: int | None) -> bool:
+    def _counts(self, key: Any, timeout: Any) -> bool:
         """Whether a counter of ours stands there."""
         client = self.get_client(key)
         found = self._healed(key, lambda: client.get(key))
@@ -102,7 +102,7 @@ class SignedClient(RedisCacheClient):
             return False
         return timeout is None or 0 <= client.pttl(key) <= 1000 * timeout
 
-    def _healed(self, key: str, command: Callable[[], T]) -> T | None:
+    def _healed(self, key: Any, command: Callable[[], T]) -> T | None:
         try:
             return command()
         except ResponseError as problem:

@@ -84,5 +84,5 @@ class Places:
         return f"{self._config['prefix']}:live-sockets:{user_id}"
 
 
-def _is_count(text: bytes) -> bool:
+def _is_count(text: bytes | str) -> bool:
     return text.isdigit() and len(text) < 6
