@@ -169,6 +169,8 @@ class PartSupervisor:
             raise StartProblem(
                 f"{report} {self._deaths} times without becoming ready", f"Its last words: {last or '(none)'}"
             )
+        if self.part.repair and not self.first_ready.done() and self._deaths == 2:
+            self._output.say(self.part.repair())
         delay = min(CEILING, FIRST_DELAY * 2 ** (self._deaths - 1))
         self._output.say(
             f"{report}; starting it again in {delay:.1f} s" + (f"; its last words: {last}" if last else "")
