@@ -15,6 +15,9 @@ def adopt_data_dir(argv: list[str]) -> None:
 
 
 def main() -> None:
+    from mcpadmin import hardening  # noqa: PLC0415 - only a run as a program changes the process
+
+    hardening.harden()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
     adopt_data_dir(sys.argv[1:])
     if sys.argv[1:2] == ["up"]:

@@ -1,13 +1,17 @@
 import os
 from importlib import import_module
 
-import django
-from channels.auth import AuthMiddlewareStack
-from channels.routing import ProtocolTypeRouter, URLRouter
-from django.conf import settings
-from django.core.asgi import get_asgi_application
+from mcpadmin import hardening
 
-from mcpadmin import collector
+hardening.harden()  # before anything reads a setting or opens a file
+
+import django  # noqa: E402  # as above
+from channels.auth import AuthMiddlewareStack  # noqa: E402  # as above
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  # as above
+from django.conf import settings  # noqa: E402  # as above
+from django.core.asgi import get_asgi_application  # noqa: E402  # as above
+
+from mcpadmin import collector  # noqa: E402  # as above
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
 collector.pause()

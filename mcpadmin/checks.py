@@ -16,22 +16,25 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
 
 @register(TAG)
 def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
-    return [*_redis(), *_exposure(), *_keys(), *_consistency(), *_limits(), *_outbound_proxy()]
+    addresses = {"REDIS_URL": settings.REDIS_URL} | settings.REDIS_URLS
+    redis = (problem for name, address in addresses.items() for problem in _redis(name, address))
+    return [*redis, *_exposure(), *_keys(), *_consistency(), *_limits(), *_outbound_proxy()]
 
 
-def _redis() -> Iterator[CheckMessage]:
-    url = _split(settings.REDIS_URL)
+def _redis(name: str, address: str) -> Iterator[CheckMessage]:
+    url = _split(address)
     if url.scheme not in ("redis", "rediss") or (url.hostname or "") in LOOPBACK:
         return
     if not url.password:
-        yield Error(
-            f"REDIS_URL names the host {url.hostname} and no password: anyone who can reach it can control the workers.",
-            hint="Set a password or an ACL user there and put it into REDIS_URL (rediss://user:password@host:6379/0).",
+        refusal = Warning if settings.REDIS_WITHOUT_PASSWORD else Error
+        yield refusal(
+            f"{name} names the host {url.hostname} and no password: anyone who can reach it can read and change what it holds.",
+            hint=f"Create ACL users there (docs/configuration.md) and put one into {name} (rediss://user:password@host:6379/0). Where only mcpadmin can reach that host, set MCPADMIN_REDIS_WITHOUT_PASSWORD=true.",
             id="mcpadmin.E001",
         )
     if url.scheme == "redis":
         yield Warning(
-            f"REDIS_URL reaches {url.hostname} without TLS.",
+            f"{name} reaches {url.hostname} without TLS.",
             hint="Use rediss://, or a network that nobody else can listen on.",
             id="mcpadmin.W001",
         )

@@ -1,6 +1,7 @@
 """All settings, read from the environment once. docs/configuration.md explains each for operators."""
 
 import secrets
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,13 @@ from urllib.parse import unquote, urlsplit
 
 import environ
 
-from mcpadmin import __version__, keys
+from mcpadmin import __version__, hardening, keys
 from mcpadmin.up import valkey
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
+env.ENVIRON = hardening.variables
+PRIVATE_VARIABLES = hardening.private  # what was in the environment and shows there no more
 
 # --- where things live -------------------------------------------------------------------------------------------
 DATA_DIR = Path(env.str("MCPADMIN_DATA_DIR", default=str(BASE_DIR / "data"))).resolve()
@@ -192,21 +195,29 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 VALKEY_DIR = DATA_DIR / "valkey"
 VALKEY_SOCKET = Path(env.str("MCPADMIN_VALKEY_SOCKET", default=str(valkey.recorded_socket(VALKEY_DIR))))
 REDIS_URL = env.str("REDIS_URL", default="")
-_redis_url = REDIS_URL or f"unix://{VALKEY_SOCKET}"
-# kombu spells the address of a unix socket in its own way
-CELERY_BROKER_URL = _redis_url.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=", 1)
-_layer_url = REDIS_URL or f"unix://{VALKEY_SOCKET}?db=1"
+# Those of single parts, by name: `up` gives each part its own as REDIS_URL.
+REDIS_URLS = {name: value for name, value in hardening.variables.items() if name.startswith("REDIS_URL_")}
+REDIS_WITHOUT_PASSWORD = env.bool("MCPADMIN_REDIS_WITHOUT_PASSWORD", default=False)
+_valkey_login = hardening.variables.get(valkey.LOGIN_VARIABLE) or valkey.login_of_commands(VALKEY_DIR)
+_valkey_url = f"unix://{_valkey_login}@{VALKEY_SOCKET}" if _valkey_login else f"unix://{VALKEY_SOCKET}"
+_redis_url = REDIS_URL or _valkey_url
+# kombu spells the address of a unix socket in its own way; both spellings name the transport of mcpadmin/broker.py
+CELERY_BROKER_TRANSPORT = "mcpadmin"
+CELERY_BROKER_URL = _redis_url.replace("unix://", "mcpadmin+socket://", 1).replace("?db=", "?virtual_host=", 1)
+if urlsplit(_redis_url).scheme == "rediss":  # unless the address says otherwise (ssl_cert_reqs=none)
+    CELERY_BROKER_USE_SSL = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+_layer_url = REDIS_URL or f"{_valkey_url}?db=1"
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [_layer_url], "prefix": "mcpadmin"},
+        "CONFIG": {"hosts": [_layer_url], "prefix": valkey.LAYER},
     }
 }
 CACHES: dict[str, dict[str, Any]] = {
     "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": REDIS_URL or f"unix://{VALKEY_SOCKET}?db=2",
-        "KEY_PREFIX": "mcpadmin",
+        "BACKEND": "mcpadmin.cache.SignedRedisCache",
+        "LOCATION": REDIS_URL or f"{_valkey_url}?db=2",
+        "KEY_PREFIX": valkey.CACHE,
         "OPTIONS": {"socket_timeout": 1, "socket_connect_timeout": 1},
     }
 }
@@ -220,6 +231,9 @@ CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = 4
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# Nothing of ours controls or watches workers through the broker, where anyone who reaches it could do the same.
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {
     "housekeeping": {"task": "sessions.housekeeping", "schedule": 300.0, "options": {"expires": 240}},
@@ -228,7 +242,7 @@ CELERY_BEAT_SCHEDULE = {
 }
 # Measured by default: a dead Redis blocks a publish for 6 s, a hung one for ever. A publish is a hint, so it fails fast.
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "visibility_timeout": 3600,
+    "global_keyprefix": valkey.QUEUE,
     "socket_timeout": 1,
     "socket_connect_timeout": 1,
     "max_retries": 1,

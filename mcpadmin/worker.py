@@ -7,10 +7,14 @@ all its commands costs 7 MB of each worker and a sixth of its start.
 import sys
 from argparse import ArgumentParser
 
-import django
+from mcpadmin import hardening
 
-from mcpadmin import collector
-from mcpadmin.celery import app
+hardening.harden()  # before anything reads a setting or opens a file
+
+import django  # noqa: E402  # as above
+
+from mcpadmin import collector  # noqa: E402  # as above
+from mcpadmin.celery import app  # noqa: E402  # as above
 
 collector.pause()
 django.setup()
@@ -41,6 +45,7 @@ def main(arguments: list[str]) -> int:
         no_color=True,
         without_gossip=True,
         without_mingle=True,
+        without_heartbeat=True,
     )
     worker.start()
     return worker.exitcode or 0

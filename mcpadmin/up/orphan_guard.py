@@ -68,7 +68,7 @@ def _remove_files(lock_file: Path, valkey_dir: Path) -> None:
         short = Path(record.read_text()).parent
         if short.name.startswith("mcpadmin-"):
             shutil.rmtree(short, ignore_errors=True)
-    for path in (record, valkey_dir / "valkey.sock", lock_file):
+    for path in (record, *(valkey_dir / name for name in ("valkey.sock", "users.acl", "login")), lock_file):
         path.unlink(missing_ok=True)
 
 

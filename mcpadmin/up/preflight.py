@@ -6,9 +6,11 @@ Each failure is one line that says what to do.
 import errno
 import fcntl
 import os
+import shutil
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from mcpadmin.up.options import StartProblem
@@ -18,6 +20,7 @@ LOCK = "up.lock"
 # How long a guard may take to clean up after a killed `up`. It shares the lock until it is done.
 GUARD_SECONDS = 8.0
 BACKLOG = 512
+NOT_SECRET = {"static", "static.new", "static.old", "servers"}
 
 
 def check_python() -> None:
@@ -35,13 +38,48 @@ def prepare_data_dir(path: Path) -> None:
     remedy = "Make it writable for this user, or choose another with --data-dir."
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if (mode := path.stat().st_mode & 0o777) & 0o077:
-            path.chmod(mode & 0o700)
         probe = path / f".probe-{os.getpid()}"
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as problem:
         raise StartProblem(f"the data directory {path} cannot be used ({problem.strerror})", remedy) from problem
+
+
+def tighten(path: Path) -> list[str]:
+    """Take the data directory and our files in it from the group and all others. Returns a line about those that were
+    open to them."""
+    shutil.rmtree(path / "beat", ignore_errors=True)  # earlier versions kept the schedule there, in a pickle
+    tightened, failed = [], []
+    for found in (path, *_ours(path)):
+        try:
+            mode = found.lstat().st_mode & 0o777
+            if mode & 0o077:
+                found.chmod(mode & 0o700)
+                tightened.append(f"{found} (mode {mode:o})")
+        except FileNotFoundError:
+            continue  # the database removes files of its own
+        except OSError as problem:
+            failed.append(f"{found} ({problem.strerror})")
+    lines = []
+    if tightened:
+        lines.append(f"closed to other users, to whom they were open: {_some(tightened)}")
+    if failed:
+        lines.append(f"warning: open to other users, and cannot be closed: {_some(failed)}; change owner or mode")
+    return lines
+
+
+def _some(texts: list[str]) -> str:
+    return ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
+
+
+def _ours(path: Path) -> Iterator[Path]:
+    """Not the collected static files, which are public, nor what stdio servers keep in their own directories."""
+    for entry in path.iterdir():
+        if entry.name in NOT_SECRET or entry.is_symlink():
+            continue
+        yield entry
+        if entry.is_dir():
+            yield from (below for below in entry.rglob("*") if not below.is_symlink())
 
 
 def acquire_lock(data_dir: Path) -> int:

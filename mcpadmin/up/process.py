@@ -25,6 +25,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
+from mcpadmin import hardening
 from mcpadmin.redaction import redact
 from mcpadmin.up import ready
 from mcpadmin.up.options import ROOT
@@ -247,6 +248,8 @@ class Part:
     pass_fds: tuple[int, ...] = ()
     probe: Callable[[], Awaitable[None]] | None = None  # None: the part announces itself on a pipe
     env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # handed over by a pipe, never by `env`
+    repair: Callable[[], str] | None = None  # after two false starts; returns what it did
 
 
 class Child:
@@ -272,10 +275,13 @@ class Child:
         self._announcing, writing = os.pipe()
         os.set_blocking(self._announcing, False)
         self._loop.add_reader(self._announcing, self._read_announcement)
+        secrets = hardening.handed_over(self.part.secrets)
+        pipes = {ready.VARIABLE: str(writing), hardening.PIPE_VARIABLE: str(secrets)}
         try:
-            return spawn(self.part.argv, {**env, ready.VARIABLE: str(writing)}, (*self.part.pass_fds, writing), ROOT)
+            return spawn(self.part.argv, {**env, **pipes}, (*self.part.pass_fds, writing, secrets), ROOT)
         finally:
             os.close(writing)
+            os.close(secrets)
 
     def _adopt(self, pipe: IO[bytes] | None) -> int:
         descriptor = os.dup(pipe.fileno()) if pipe else -1  # always a pipe: `spawn` requests both

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from mcpadmin import hardening
 from mcpadmin.up import preflight, process, ready, valkey
 from mcpadmin.up.options import HELP, LOOPBACK, ROOT, Options, StartProblem, add_arguments, url_of
 from mcpadmin.up.orphan_guard import OrphanGuard
@@ -35,30 +36,51 @@ SWEEP_SECONDS = 5.0
 STOP_SECONDS = 8.6
 LAST_SECONDS = 0.7
 STATIC_MANIFEST = "static/staticfiles.json"  # in the data directory; written last by the first collection
+OWN_ADDRESS = {"web": "REDIS_URL_WEB", "worker": "REDIS_URL_WORKER"}
 STOP_ORDER = ("web", "worker", "valkey")
 
 
-def valkey_part(directory: Path, socket_file: Path) -> Part:
+def valkey_part(directory: Path, socket_file: Path, password: str) -> Part:
     argv = tuple(valkey.arguments(directory, socket_file))
-    return Part("valkey", "valkey", argv, 0.8, probe=partial(valkey.answers, socket_file))
+    probe = partial(valkey.answers, socket_file, password)
+    return Part("valkey", "valkey", argv, 0.8, probe=probe, repair=partial(valkey.set_aside, directory))
 
 
-def preparing_part() -> Part:
+def secrets_of(role: str, login: str) -> dict[str, str]:
+    """What a part of this role gets: our own secrets, with the login of its role at the embedded Valkey (`login`), or
+    with REDIS_URL_<ROLE> in place of REDIS_URL."""
+    secrets = dict(hardening.private)
+    if own := secrets.get(OWN_ADDRESS.get(role, "")):
+        secrets["REDIS_URL"] = own
+    return secrets | ({valkey.LOGIN_VARIABLE: login} if login else {})
+
+
+def check_addresses() -> None:
+    given = [name for name in OWN_ADDRESS.values() if hardening.variables.get(name)]
+    if given and not hardening.variables.get("REDIS_URL"):
+        raise StartProblem(
+            f"{given[0]} is set and REDIS_URL is not",
+            "Set REDIS_URL too: manage.py commands and the other parts use it.",
+        )
+
+
+def preparing_part(secrets: Mapping[str, str]) -> Part:
     """A job that ends on its own. It needs Django, which would cost `up` 60 MB for as long as it runs."""
-    return Part("up", "up", (sys.executable, str(ROOT / "manage.py"), "prepare"), 0.5)
+    return Part("up", "up", (sys.executable, str(ROOT / "manage.py"), "prepare"), 0.5, secrets=secrets)
 
 
-def web_parts(count: int, listening: int, reports: int, prepared: int) -> list[Part]:
+def web_parts(count: int, listening: int, reports: int, prepared: int, secrets: Mapping[str, str]) -> list[Part]:
     """All web processes accept from the same listening socket."""
     names = ["web"] if count == 1 else [f"web{number}" for number in range(1, count + 1)]
     # An IPv6 socket works too: daphne assumes an address family for `--fd`, but uses it only to name the peers.
     options_of_daphne = f"--fd {listening} -v 0 --no-server-name --application-close-timeout 2"
     argv = (sys.executable, "-m", "daphne", *options_of_daphne.split(), "mcpadmin.asgi:application")
     env = {ready.REPORTS_VARIABLE: str(reports), ready.PREPARED_VARIABLE: str(prepared)}
-    return [Part(name, "web", argv, 0.9, (listening, reports, prepared), env=env) for name in names]
+    descriptors = (listening, reports, prepared)
+    return [Part(name, "web", argv, 0.9, descriptors, env=env, secrets=secrets) for name in names]
 
 
-def worker_parts(count: int, prepared: int) -> list[Part]:
+def worker_parts(count: int, prepared: int, secrets: Mapping[str, str]) -> list[Part]:
     """The first one also runs beat."""
     names = ["worker"] if count == 1 else [f"worker-{number}" for number in range(1, count + 1)]
     # `prepare` has already checked the installation. Django's own checks would load every page into the worker.
@@ -68,7 +90,7 @@ def worker_parts(count: int, prepared: int) -> list[Part]:
     program = (sys.executable, "-W", quiet, "-m", "mcpadmin.worker", "--hostname")
     argvs = [(*program, node_of(name), *(["--beat-thread"] if name == names[0] else [])) for name in names]
     return [
-        Part(name, "worker", argv, DRAIN_SECONDS + 0.4, (prepared,), env=env)
+        Part(name, "worker", argv, DRAIN_SECONDS + 0.4, (prepared,), env=env, secrets=secrets)
         for name, argv in zip(names, argvs, strict=True)
     ]
 
@@ -147,6 +169,8 @@ class PartSupervisor:
             raise StartProblem(
                 f"{report} {self._deaths} times without becoming ready", f"Its last words: {last or '(none)'}"
             )
+        if self.part.repair and not self.first_ready.done() and self._deaths == 2:
+            self._output.say(self.part.repair())
         delay = min(CEILING, FIRST_DELAY * 2 ** (self._deaths - 1))
         self._output.say(
             f"{report}; starting it again in {delay:.1f} s" + (f"; its last words: {last}" if last else "")
@@ -255,7 +279,7 @@ class Supervisor:
         self._port = listening.getsockname()[1]
         self._url = os.environ.get("MCPADMIN_PUBLIC_URL", "").rstrip("/") or url_of(options.host, self._port)
         self._valkey_dir = options.data_dir / "valkey"
-        self._embedded = not os.environ.get("REDIS_URL")
+        self._embedded = not hardening.variables.get("REDIS_URL")
         self._reports, self._reporting = os.pipe()
         os.set_blocking(self._reporting, False)
         self._prepared, self._preparing = os.pipe()
@@ -306,13 +330,19 @@ class Supervisor:
     async def _bring_up(self) -> None:
         socket_file = self._choose_socket()
         self._env = environment(self._options, self._url, socket_file, os.isatty(1))
+        self._passwords = valkey.write_users(self._valkey_dir) if self._embedded else {}
         preparing = asyncio.create_task(self._prepare(socket_file))
         if not (self._options.data_dir / STATIC_MANIFEST).exists():
             await preparing  # the settings of a web process depend on whether there are collected files
-        web = web_parts(self._options.web_processes, self._listening.fileno(), self._reports, self._prepared)
-        starting = self._start(*web, *worker_parts(self._options.workers, self._prepared))
+        listening, secrets = self._listening.fileno(), self._secrets("web")
+        web = web_parts(self._options.web_processes, listening, self._reports, self._prepared, secrets)
+        workers = worker_parts(self._options.workers, self._prepared, self._secrets("worker"))
+        starting = self._start(*web, *workers)
         prepared, _ = await asyncio.gather(preparing, starting)
         self._welcome(prepared)
+
+    def _secrets(self, role: str) -> dict[str, str]:
+        return secrets_of(role, f"{role}:{self._passwords[role]}" if self._embedded else "")
 
     def _choose_socket(self) -> Path:
         if not self._embedded:
@@ -322,13 +352,14 @@ class Supervisor:
 
     async def _prepare(self, socket_file: Path) -> dict[str, str]:
         """Start Valkey, run `manage.py prepare`, then let the other parts serve. Returns the findings of `prepare`."""
-        embedded = [valkey_part(self._valkey_dir, socket_file)] if self._embedded else []
+        embedded = [valkey_part(self._valkey_dir, socket_file, self._passwords["up"])] if self._embedded else []
         _, found = await asyncio.gather(self._start(*embedded), self._run_preparation())
         os.write(self._preparing, b"\n")
         return found
 
     async def _run_preparation(self) -> dict[str, str]:
-        job = await self._children.run(preparing_part(), self._env, self._output)
+        secrets = self._secrets(valkey.COMMANDS)
+        job = await self._children.run(preparing_part(secrets), self._env, self._output)
         found = json.loads(job.said or b"{}")
         if "problem" in found:
             raise StartProblem(*found["problem"])
@@ -410,8 +441,11 @@ def _open_browser(url: str) -> int:
 
 def supervise(options: Options) -> None:
     """Run everything from taking the lock to the end of the last part. Raises StartProblem."""
+    preflight.prepare_data_dir(options.data_dir)
     lock_descriptor = preflight.acquire_lock(options.data_dir)
     output = Output(as_json=os.environ.get("MCPADMIN_LOG_FORMAT") == "json")
+    for line in preflight.tighten(options.data_dir):
+        output.say(line)
     try:
         listening = preflight.listen(options.host, options.port)
     except StartProblem:
@@ -430,7 +464,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         preflight.check_python()
         options = Options.parse(parser.parse_args(arguments))
-        preflight.prepare_data_dir(options.data_dir)
+        check_addresses()
         supervise(options)
     except StartProblem as problem:
         sys.stderr.write(f"mcpadmin cannot run: {problem}\n")

@@ -17,6 +17,7 @@ from pathlib import Path
 from django.conf import settings
 
 from servers.secret import Secret
+from servers.variables import variable
 
 MAX_FILE_BYTES = 64 * 1024
 _REFERENCE = re.compile(r"(\$\$\{)|\$\{(?:(file):([^}\n]{1,1000})|([A-Za-z_][A-Za-z0-9_]{0,199}))\}")
@@ -70,7 +71,7 @@ def _variable(name: str) -> str:
         raise ReferenceMissing(
             f"${{{name}}} is not available to servers. Available: {offered}. An operator can add more with MCPADMIN_REFERENCE_VARIABLES; arguments can also use variables of the server itself."
         )
-    if not (value := os.environ.get(name, "")):
+    if not (value := variable(name)):
         raise ReferenceMissing(f"The worker has no variable {name}. Set it in the worker's environment and restart it.")
     return value
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from servers.secret import Secret
 
 #: ours, whatever the patterns say: they hold keys and passwords
-_NEVER: Final = ("MCPADMIN_*", "DJANGO_*", "DATABASE_URL", "REDIS_URL")
+_NEVER: Final = ("MCPADMIN_*", "DJANGO_*", "DATABASE_URL", "REDIS_URL*")
 
 
 def inherited() -> dict[str, str]:

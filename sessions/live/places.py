@@ -4,10 +4,11 @@ Each process writes its own number for a user under the name of its listener's c
 subscribes to that channel, so its numbers do not count and its pages can reconnect at once.
 """
 
+import structlog
 from django.conf import settings
 from redis import BlockingConnectionPool, Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from sessions.hints import outage
@@ -15,6 +16,9 @@ from sessions.hints import outage
 #: numbers are rewritten more often than that (hub.SLOW_SECONDS)
 LIFETIME_SECONDS = 60
 ANSWER_SECONDS = 1.0
+#: web processes that count one user
+MOST_PROCESSES = 256
+log = structlog.get_logger(__name__)
 
 
 class Places:
@@ -41,22 +45,44 @@ class Places:
                     pipe.hdel(key, process)
                 pipe.execute()
         except (RedisError, OSError) as problem:
-            outage.noticed(problem)
+            self._failed(problem, key)
 
     def elsewhere(self, user_id: int, process: str) -> int:
         """The number of a user's sockets in other live processes."""
+        key = self._key(user_id)
         try:
-            counts = self._redis.hgetall(self._key(user_id))
+            counts = self._redis.hgetall(key)
+            if len(counts) > MOST_PROCESSES or not all(map(_is_count, counts.values())):
+                self._forget(key)
+                return 0
             others = {name: int(count) for name, count in counts.items() if name != process.encode()}
             if not others:
                 return 0
             alive = {name for name, listeners in self._redis.pubsub_numsub(*others) if listeners}
             if dead := others.keys() - alive:
-                self._redis.hdel(self._key(user_id), *dead)
+                self._redis.hdel(key, *dead)
         except (RedisError, OSError) as problem:
-            outage.noticed(problem)
+            self._failed(problem, key)
             return 0
         return sum(count for name, count in others.items() if name in alive)
 
+    def _failed(self, problem: Exception, key: str) -> None:
+        if isinstance(problem, ResponseError) and "WRONGTYPE" in str(problem):  # the key is no hash
+            self._forget(key)
+        else:
+            outage.noticed(problem)
+
+    def _forget(self, key: str) -> None:
+        """Someone else wrote it. Every process writes its numbers again (hub.SLOW_SECONDS)."""
+        log.warning("places.not_ours", key=key)
+        try:
+            self._redis.delete(key)
+        except (RedisError, OSError) as problem:
+            outage.noticed(problem)
+
     def _key(self, user_id: int) -> str:
         return f"{self._config['prefix']}:live-sockets:{user_id}"
+
+
+def _is_count(text: bytes | str) -> bool:
+    return text.isdigit() and len(text) < 6

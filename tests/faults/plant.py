@@ -32,7 +32,7 @@ FAST = {
 }
 EFFECT_PEER = ROOT / "tests" / "peers" / "effect_peer.py"
 READY_SECONDS = 120.0
-_WORKER = "-m celery -q --no-color -A {app} worker --pool threads --without-gossip --without-mingle -l WARNING"
+_WORKER = "-m celery -q --no-color -A {app} worker --pool threads --without-gossip --without-mingle --without-heartbeat -l WARNING"
 
 
 class Plant(Site):

@@ -75,7 +75,7 @@ def worker(age_seconds: float) -> None:
 @pytest.fixture
 def caches_on_valkey(valkey: object, settings: object) -> None:
     location = f"unix://{settings.VALKEY_SOCKET}?db=2"
-    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": location}}
+    settings.CACHES = {"default": {"BACKEND": "mcpadmin.cache.SignedRedisCache", "LOCATION": location}}
 
 
 @pytest.mark.integration
@@ -104,9 +104,7 @@ def test_readyz_names_a_worker_whose_heartbeat_is_stale(client: Client, caches_o
 def test_readyz_says_that_redis_is_away_and_nothing_about_why(client: Client) -> None:
     worker(age_seconds=1)
     location = "unix:///nowhere/user-and-password.sock"
-    with override_settings(
-        CACHES={"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": location}}
-    ):
+    with override_settings(CACHES={"default": {"BACKEND": "mcpadmin.cache.SignedRedisCache", "LOCATION": location}}):
         response = client.get("/readyz")
     assert response.status_code == 503
     assert response.json()["parts"]["redis"] == "failed"

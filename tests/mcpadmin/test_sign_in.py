@@ -1,7 +1,9 @@
 """Repeated wrong passwords are throttled, and a sign-in returns to the page it interrupted."""
 
 import json
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -9,7 +11,9 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core.cache import cache
 from django.test import Client
+from redis import Redis
 
+from mcpadmin import settings as product
 from servers.enums import AuditAction
 from servers.models import AuditEvent
 
@@ -53,6 +57,45 @@ def test_after_the_wait_the_right_password_signs_in_from_the_same_address(visito
     cache.clear()  # the effect of five minutes on the counters
     assert sign_in(visitor, PASSWORD).headers["Location"] == "/"
     assert AuditEvent.objects.filter(action=AuditAction.SIGN_IN).count() == 1
+
+
+class Payload:
+    """Runs when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._path,)
+
+
+POISONS: dict[str, Callable[[Redis, bytes, Path], Any]] = {
+    "a pickle": lambda redis, key, proof: redis.set(key, pickle.dumps(Payload(proof))),
+    "garbage": lambda redis, key, proof: redis.set(key, b"\xff{"),
+    "a number": lambda redis, key, proof: redis.set(key, 5),
+    "JSON": lambda redis, key, proof: redis.set(key, '{"a": [1]}'),
+    "another type": lambda redis, key, proof: redis.rpush(key, "x"),
+}
+
+
+@pytest.mark.parametrize("poison", POISONS)
+def test_poisoned_rate_limits_run_nothing_and_lock_nobody_out(
+    visitor: Client, valkey: Path, settings: Any, tmp_path: Path, poison: str
+) -> None:
+    settings.CACHES = {"default": product.CACHES["default"] | {"LOCATION": f"unix://{valkey}?db=2"}}
+    proof = tmp_path / "ran"
+    assert "not correct" in sign_in(visitor, "wrong").content.decode()
+    with Redis(unix_socket_path=str(valkey), db=2) as redis:
+        keys = redis.keys("*:allauth:rl:*")
+        assert keys
+        for ending in (b"", b":lock"):
+            for key in keys:
+                redis.delete(key + ending)
+                POISONS[poison](redis, key + ending, proof)
+            answer = sign_in(visitor, PASSWORD)
+            assert not proof.exists()
+            assert answer.headers["Location"] == "/"
+            visitor.logout()
 
 
 # --- the page after the sign-in ----------------------------------------------------------------------------------------

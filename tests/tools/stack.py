@@ -221,6 +221,7 @@ def stack() -> Iterator[Stack]:
         product.start()
         product.create_admin()
         yield product
+        assert "NoPermission" not in product.output  # the users of the embedded Valkey have all that the product needs
     finally:
         product.stop()
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,4 +1,3 @@
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from servers.audit.record import Actor
 from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply, choices
 from servers.registration.importing.document import MAX_BYTES, ImportedDocument, read
 from servers.registration.importing.planning import Proposal, plan
+from servers.variables import variable
 
 _RENAMED = " (imported)"
 
@@ -99,9 +99,9 @@ def _line(result: str, name: str, said: list[str]) -> str:
 
 
 def _value(text: str) -> tuple[str, str]:
-    key, equals, variable = text.rpartition("=")
+    key, equals, name = text.rpartition("=")
     if not equals or not key:
         raise CommandError("--value takes KEY=VARIABLE.")
-    if not (value := os.environ.get(variable, "")):
-        raise CommandError(f"The environment variable {variable} is not set.")
+    if not (value := variable(name)):
+        raise CommandError(f"The environment variable {name} is not set.")
     return key, value

@@ -1,4 +1,3 @@
-import os
 import sys
 from typing import Any
 
@@ -16,6 +15,7 @@ from servers.registration.forms.suggestion import transport_of
 from servers.registration.registering import Registration, ValueInput
 from servers.secret import Secret
 from servers.validators import looks_secret, root_uri
+from servers.variables import variable
 
 
 class Command(BaseCommand):
@@ -149,7 +149,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _variable(name: str) -> str:
-    if not (value := os.environ.get(name, "")):
+    if not (value := variable(name)):
         raise CommandError(f"The environment variable {name} is not set.")
     return value
 

@@ -67,7 +67,17 @@ class WorkerProcess:
     def __init__(self, directory: Path, node: str = "w1", **environment: str) -> None:
         self._output = directory / f"{node}-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "celery", "-q", "--no-color", "-A", "mcpadmin.worker", "worker"]
-        command += ["--pool", "threads", "--without-gossip", "--without-mingle", "-l", "INFO", "-n", f"{node}@test"]
+        command += [
+            "--pool",
+            "threads",
+            "--without-gossip",
+            "--without-mingle",
+            "--without-heartbeat",
+            "-l",
+            "INFO",
+            "-n",
+            f"{node}@test",
+        ]
         env = clean_environment(
             **(FAST | stand_on_test_database() | environment),
             DJANGO_SETTINGS_MODULE="mcpadmin.settings",

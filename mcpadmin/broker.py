@@ -1,0 +1,153 @@
+"""Celery's transport: kombu's for Redis, for a Redis that is not trusted.
+
+Any process that can write to the queue can put anything there. Kombu and Celery end the worker on bytes that are no
+JSON, on a message without some field or on a key of another type, and act on headers (times, callbacks, other queues,
+compression) that we never send. Here a message is read for four values, and Celery gets a message made from these.
+What does not have them is dropped, and a key of another type is removed.
+
+Nothing about queues and bindings is read from Redis: there is one queue. Acknowledgements are not kept there: a message
+is a hint, and what was lost is published again (servers/jobs/requesting.py).
+"""
+
+import base64
+import json
+import time
+import uuid
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import structlog
+from celery import current_app
+from kombu.transport import TRANSPORT_ALIASES, redis
+from redis.exceptions import ResponseError
+
+ALIAS = "mcpadmin"
+MAX_MESSAGE_BYTES = 16_384
+MAX_ARGUMENTS = 4
+MAX_ARGUMENT_LENGTH = 200
+#: at most one line about dropped messages in this time
+LOG_SECONDS = 10.0
+log = structlog.get_logger(__name__)
+
+
+def register() -> None:
+    """Make ALIAS a transport that settings can name; an address of kombu cannot hold the path of a class."""
+    TRANSPORT_ALIASES[ALIAS] = "mcpadmin.broker:Transport"
+
+
+def accepted(raw: bytes) -> bytes | None:
+    """The message that Celery gets for `raw`; None when it is no message of ours."""
+    try:
+        if len(raw) > MAX_MESSAGE_BYTES:
+            return None
+        message = json.loads(raw)
+        headers = message["headers"]
+        task, task_id, expires = headers["task"], headers["id"], headers.get("expires")
+        arguments = json.loads(base64.b64decode(message["body"], validate=True))[0]
+        if task not in current_app.tasks or task.startswith("celery.") or not _are_plain(arguments):
+            return None
+        return _written(task, str(uuid.UUID(task_id)), arguments, expires and datetime.fromisoformat(expires))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return None
+
+
+def _are_plain(arguments: Any) -> bool:
+    return (
+        isinstance(arguments, list)
+        and len(arguments) <= MAX_ARGUMENTS
+        and all(isinstance(one, str) and len(one) <= MAX_ARGUMENT_LENGTH for one in arguments)
+    )
+
+
+def _written(task: str, task_id: str, arguments: list[str], expires: datetime | None) -> bytes:
+    message = current_app.amqp.as_task_v2(task_id, task, arguments, {}, expires=expires, ignore_result=True, origin="")
+    properties = message.properties | {
+        "body_encoding": "base64",
+        "delivery_info": {"exchange": "", "routing_key": current_app.conf.task_default_queue},
+        "delivery_mode": 2,
+        "delivery_tag": str(uuid.uuid4()),
+        "priority": 0,
+    }
+    envelope = {
+        "body": base64.b64encode(json.dumps(message.body).encode()).decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": message.headers,
+        "properties": properties,
+    }
+    return json.dumps(envelope).encode()
+
+
+class Dropped:
+    """Counts what was dropped, so that a flood of it does not become a flood of log lines."""
+
+    def __init__(self) -> None:
+        self._count, self._said = 0, -LOG_SECONDS
+
+    def one(self) -> None:
+        self._count += 1
+        if time.monotonic() - self._said >= LOG_SECONDS:
+            log.warning("broker.dropped", messages=self._count)
+            self._count, self._said = 0, time.monotonic()
+
+
+_dropped = Dropped()
+
+
+class QueueClient(redis.PrefixedStrictRedis):
+    def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
+        if command_name != "BRPOP":
+            return super().parse_response(connection, command_name, **options)
+        try:
+            found = super().parse_response(connection, command_name, **options)
+        except ResponseError as problem:
+            if "WRONGTYPE" not in str(problem):
+                raise
+            self._remove_what_is_no_list()
+            return None
+        if not found:
+            return found
+        queue, raw = found
+        if (message := accepted(raw)) is None:
+            _dropped.one()
+            return None
+        return queue, message
+
+    def _remove_what_is_no_list(self) -> None:
+        log.warning("broker.queue_was_no_list")
+        self.delete(current_app.conf.task_default_queue)
+
+
+class QueueChannel(redis.Channel):
+    ack_emulation = False
+    priority_steps = [0]
+
+    def _get_client(self) -> Any:
+        super()._get_client()  # refuses a version of redis-py that it does not know
+        return partial(QueueClient, global_keyprefix=self.global_keyprefix)
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        try:
+            super()._put(queue, message, **kwargs)
+        except ResponseError as problem:
+            if "WRONGTYPE" not in str(problem):
+                raise
+            with self.conn_or_acquire() as client:
+                client.delete(queue)
+            super()._put(queue, message, **kwargs)
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        """The binding is known: see `get_table`."""
+
+    def _size(self, queue: str) -> int:
+        """Asked for with each declaration, and used by nothing."""
+        return 0
+
+    def get_table(self, exchange: str) -> list[tuple[str, str, str]]:
+        queue = current_app.conf.task_default_queue
+        return [(queue, "", queue)]
+
+
+class Transport(redis.Transport):
+    Channel = QueueChannel

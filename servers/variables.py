@@ -1,0 +1,10 @@
+"""The environment variables of this process by name, with those that left its environment because they hold secrets."""
+
+import os
+
+from django.conf import settings
+
+
+def variable(name: str) -> str:
+    """Its value, or "" when it is not set."""
+    return os.environ.get(name) or str(settings.PRIVATE_VARIABLES.get(name, ""))

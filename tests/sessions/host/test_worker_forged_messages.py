@@ -1,0 +1,176 @@
+"""Whoever can write to Redis changes nothing and stops nothing: forged control messages, tasks and queues meet a real
+worker, which lives on and still does what a genuine message asks."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery, current_app
+from django.conf import settings
+from redis import Redis
+
+from servers.enums import JobKind, JobState
+from servers.models import BackgroundJob
+from tests.sessions.host.conftest import ShareWorker
+from tests.sessions.host.harness import WorkerProcess, eventually
+
+pytestmark = pytest.mark.integration
+PREFIX = settings.CELERY_BROKER_TRANSPORT_OPTIONS.get("global_keyprefix", "")
+QUEUE = f"{PREFIX}celery"
+RAN = "servers.recover_jobs"
+
+
+@pytest.fixture
+def redis(valkey: Path) -> Iterator[Redis]:
+    with Redis(unix_socket_path=str(valkey)) as client:
+        yield client
+
+
+@pytest.fixture
+def worker(redis: Redis, share_worker: ShareWorker) -> Iterator[WorkerProcess]:
+    """Checked after each test: the same process still takes a genuine message."""
+    running: WorkerProcess = share_worker()
+    yield running
+    assert_it_works(running)
+
+
+def assert_it_works(running: WorkerProcess) -> None:
+    before = BackgroundJob.objects.filter(kind=JobKind.HOUSEKEEPING).count()
+    current_app.send_task("sessions.housekeeping")
+
+    def kept() -> bool:
+        assert running.process.poll() is None, running.output[-3000:]
+        done = BackgroundJob.objects.filter(kind=JobKind.HOUSEKEEPING, state=JobState.SUCCEEDED)
+        return done.count() > before
+
+    eventually(kept, 10, "the worker takes no messages")
+    assert running.process.poll() is None
+
+
+def forged(redis: Redis, message: Any) -> None:
+    redis.lpush(QUEUE, message if isinstance(message, bytes) else json.dumps(message))
+    eventually(lambda: not redis.exists(QUEUE), 10, "the message was never taken")
+
+
+def genuine(task: str = "sessions.housekeeping", arguments: Any = (), **headers: Any) -> dict[str, Any]:
+    """A message as our own sender writes it, apart from `headers`."""
+    message = current_app.amqp.as_task_v2("6c1e9e4e-3f0a-4c3c-9b0e-000000000001", task, arguments, {})
+    return {
+        "body": base64.b64encode(json.dumps(message.body).encode()).decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": message.headers | headers,
+        "properties": message.properties
+        | {"delivery_mode": 2, "delivery_info": {"exchange": "", "routing_key": "celery"}, "priority": 0}
+        | {"body_encoding": "base64", "delivery_tag": "5d2c6c8e-0000-4000-8000-000000000001"},
+    }
+
+
+def without(message: dict[str, Any], *path: str) -> dict[str, Any]:
+    copy: dict[str, Any] = json.loads(json.dumps(message))
+    place = copy
+    for name in path[:-1]:
+        place = place[name]
+    del place[path[-1]]
+    return copy
+
+
+CONTROL: dict[str, dict[str, Any]] = {
+    "shutdown": {},
+    "cancel_consumer": {"queue": "celery"},
+    "add_consumer": {"queue": "other"},
+    "pool_restart": {"modules": ["this"], "reload": True},
+    "pool_shrink": {"n": 4},
+    "rate_limit": {"task_name": "sessions.housekeeping", "rate_limit": "1/h"},
+    "time_limit": {"task_name": "sessions.housekeeping", "hard": 1, "soft": 1},
+    "revoke": {"task_id": "x", "terminate": True},
+}
+
+
+@pytest.mark.parametrize("command", CONTROL)
+def test_a_forged_control_message_stops_nothing(worker: WorkerProcess, valkey: Path, command: str) -> None:
+    for prefix in ("", PREFIX):
+        app = Celery(
+            broker=f"redis+socket://{valkey}",
+            broker_transport_options={"global_keyprefix": prefix},
+            set_as_current=False,
+        )
+        answers = app.control.broadcast(command, arguments=CONTROL[command], reply=True, timeout=0.4)
+        assert answers == []
+        app.close()
+
+
+ODD: dict[str, Callable[[], Any]] = {
+    "no JSON": lambda: b"\xff\x00not json",
+    "a pickle": lambda: b"\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.",
+    "a number": lambda: 7,
+    "a list": lambda: ["task"],
+    "nested without end": lambda: b"[" * 200_000,
+    "no properties": lambda: without(genuine(), "properties"),
+    "no delivery tag": lambda: without(genuine(), "properties", "delivery_tag"),
+    "no delivery info": lambda: without(genuine(), "properties", "delivery_info"),
+    "no headers": lambda: without(genuine(), "headers"),
+    "no body": lambda: without(genuine(), "body"),
+    "no id": lambda: without(genuine(), "headers", "id"),
+    "a body that is no base64": lambda: genuine() | {"body": "%%%"},
+    "a body of another shape": lambda: genuine() | {"body": base64.b64encode(b'{"args": 1}').decode()},
+    "a body in pickle": lambda: (
+        genuine() | {"content-type": "application/x-python-serialize", "content-encoding": "binary"}
+    ),
+    "a body in yaml": lambda: genuine() | {"content-type": "application/x-yaml"},
+    "a compressed body": lambda: genuine(compression="application/x-gzip"),
+    "an unknown compression": lambda: genuine(compression="x-none-such"),
+    "an unknown encoding": lambda: genuine() | {"content-encoding": "rot13"},
+    "an unknown task": lambda: genuine("os.system", ["id"]),
+    "a list as task": lambda: genuine(task=["sessions.housekeeping"]),
+    "a task of Celery": lambda: genuine("celery.starmap", [{"task": "sessions.housekeeping"}, [[]]]),
+    "arguments that do not fit": lambda: genuine(arguments=["one", "two", "three"]),
+    "a job that does not exist": lambda: genuine("servers.run_job", ["6c1e9e4e-3f0a-4c3c-9b0e-0000000000ff"]),
+    "a job that is no uid": lambda: genuine("servers.run_job", ["../../etc/passwd"]),
+    "a job that is an object": lambda: genuine("servers.run_job", [{"uid": {"__type__": "uuid", "__value__": "x"}}]),
+    "a time that is none": lambda: genuine(eta="never"),
+    "a time in a thousand years": lambda: genuine(eta="3026-01-01T00:00:00+00:00"),
+    "an expiry that is none": lambda: genuine(expires={"in": "time"}),
+    "odd limits": lambda: genuine(timelimit=["a", {}]),
+    "odd retries": lambda: genuine(retries="many", argsrepr=["x"], kwargsrepr=7, origin=[], root_id={}),
+    "an answer to another queue": lambda: genuine() | {"properties": genuine()["properties"] | {"reply_to": [1]}},
+    "a type that JSON revives": lambda: genuine() | {"extra": {"__type__": "os.system", "__value__": "id"}},
+    "64 MB of nothing": lambda: b" " * 67_108_864,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_message_in_the_queue_is_dropped(worker: WorkerProcess, redis: Redis, name: str) -> None:
+    forged(redis, ODD[name]())
+
+
+KINDS: dict[str, Callable[[Redis, str], Any]] = {
+    "string": lambda redis, key: redis.set(key, "x"),
+    "set": lambda redis, key: redis.sadd(key, "x"),
+    "hash": lambda redis, key: redis.hset(key, "x", "y"),
+    "stream": lambda redis, key: redis.xadd(key, {"x": "y"}),
+}
+KEYS = ["celery", "_kombu.binding.celery", "_kombu.binding.celery.pidbox", "unacked", "unacked_index", "unacked_mutex"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_of_the_wrong_type_do_not_stop_the_queue(worker: WorkerProcess, redis: Redis, kind: str) -> None:
+    for key in KEYS:
+        redis.delete(PREFIX + key)
+        KINDS[kind](redis, PREFIX + key)
+
+
+def test_poisoned_bindings_divert_no_message(worker: WorkerProcess, redis: Redis) -> None:
+    redis.delete(f"{PREFIX}_kombu.binding.celery")
+    redis.sadd(f"{PREFIX}_kombu.binding.celery", "celery\x06\x16\x06\x16elsewhere", "garbage")
+
+
+def test_a_worker_starts_on_poisoned_keys(redis: Redis, share_worker: ShareWorker) -> None:
+    for key in KEYS:
+        redis.set(PREFIX + key, "garbage")
+    redis.zadd(f"{PREFIX}unacked_index2", {"x": 1})
+    running = share_worker(MCPADMIN_LOG_LEVEL="INFO")
+    assert_it_works(running)
