@@ -55,7 +55,7 @@ class Bea:
     """A person with one of everything that is personal, at a server that others use as well."""
 
     def __init__(self) -> None:
-        self.user = person("bea", "view_server", "call_tool", "add_server", "manage_stdio", "manage_subscription")
+        self.user = person("bea", "view_server", "add_server", "manage_stdio", *ROLES["call"])
         actor = Actor.of_user(self.user)
         self.server: Server = make_session("orders").server
         Server.objects.update(signs_in_as=SignsInAs.EITHER)

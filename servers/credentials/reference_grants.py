@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -98,7 +99,7 @@ def grant(actor: Actor, user: Any, name: str, to: Any) -> ReferenceGrant:
     ValidationError with messages by field."""
     rights.require(user, actor, RIGHT, subject=name[:200])
     name = checked_name(name)
-    holder = {"group": to} if isinstance(to, Group) else {"user": to}
+    holder: dict[str, Any] = {"group": to} if isinstance(to, Group) else {"user": to}
     with audited(actor) as trail:
         row, made = ReferenceGrant.objects.get_or_create(name=name, **holder, defaults={"created_by_id": user.pk})
         if made:
@@ -119,21 +120,23 @@ def revoke(actor: Actor, user: Any, grant: ReferenceGrant) -> None:
 
 def _dependent(grant: ReferenceGrant) -> list[Server]:
     """Servers that may use the reference by this grant. A sealed value may contain it, too."""
-    if grant.group_id is not None:
-        of = {"references_by__groups": grant.group_id}
+    servers, uses = Server.objects.none(), CredentialUse.objects.none()
+    if grant.server_id is not None:
+        servers = Server.objects.filter(pk=grant.server_id)
+    elif grant.credential_id is not None:
+        uses = CredentialUse.objects.filter(credential_id=grant.credential_id)
     else:
-        of = {"references_by": grant.user_id} if grant.user_id is not None else {"pk": grant.server_id}
-    servers = Server.objects.filter(**of).prefetch_related("values") if any(of.values()) else Server.objects.none()
-    found = [
-        server for server in servers if grant.name in written_in(server) or server.values.filter(secret=True).exists()
-    ]
-    based = {f"credential__{name}" if name != "pk" else "credential": value for name, value in of.items()}
-    if grant.credential_id is not None:
-        based = {"credential": grant.credential_id}
-    elif grant.server_id is not None:
-        return found
-    uses = CredentialUse.objects.filter(**based, credential__kind__in=_BY_REFERENCE).select_related("identity__server")
-    return list({server.pk: server for server in [*found, *(use.identity.server for use in uses)]}.values())
+        people: dict[str, Any] = {"pk": grant.user_id} if grant.user_id is not None else {"groups": grant.group_id}
+        answering = get_user_model()._default_manager.filter(**people)
+        servers = Server.objects.filter(references_by__in=answering)
+        uses = CredentialUse.objects.filter(credential__references_by__in=answering, credential__kind__in=_BY_REFERENCE)
+    found = {
+        server.pk: server
+        for server in servers.prefetch_related("values")
+        if grant.name in written_in(server) or any(row.secret for row in server.values.all())
+    }
+    found |= {use.identity.server_id: use.identity.server for use in uses.select_related("identity__server")}
+    return list(found.values())
 
 
 def _reconnect(server: Server) -> None:

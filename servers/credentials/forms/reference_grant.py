@@ -1,6 +1,6 @@
 """Granting a reference to a person or a group."""
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib.auth import get_user_model
@@ -39,7 +39,7 @@ class ReferenceGrantForm(forms.Form):
         offered.append(("People", [(f"user:{user.pk}", user.get_username()) for user in people]))
         if groups:
             offered.append(("Groups", [(f"group:{group.pk}", group.name) for group in groups]))
-        self.fields["to"].choices = offered  # type: ignore[attr-defined]  # it is a ChoiceField
+        cast("forms.ChoiceField", self.fields["to"]).choices = offered
 
     def holder(self) -> Any:
         """A user or a group. After is_valid()."""

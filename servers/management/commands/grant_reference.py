@@ -39,15 +39,15 @@ class Command(BaseCommand):
             if options["revoke"]:
                 self._revoke(user, options["reference"], holder)
             else:
-                row = reference_grants.grant(Actor.of_user(user), user, options["reference"], holder)
-                self.stdout.write(f"{row.name} is granted to {reference_grants.holder_words(row)}.")
+                made = reference_grants.grant(Actor.of_user(user), user, options["reference"], holder)
+                self.stdout.write(f"{made.name} is granted to {reference_grants.holder_words(made)}.")
         except PermissionDenied as exc:
             raise CommandError(str(exc)) from exc
         except ValidationError as exc:
             raise CommandError(" ".join(exc.messages)) from exc
 
     def _revoke(self, user: Any, reference: str, holder: Any) -> None:
-        of = {"group": holder} if isinstance(holder, Group) else {"user": holder}
+        of: dict[str, Any] = {"group": holder} if isinstance(holder, Group) else {"user": holder}
         found = ReferenceGrant.objects.filter(name=reference_grants.checked_name(reference), **of).first()
         if found is None:
             raise CommandError("This grant does not exist.")
