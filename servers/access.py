@@ -33,6 +33,7 @@ _RIGHTS = {
     "view_backgroundjob": "see background jobs",
     "view_credential": "see credentials",
     "manage_credential": "manage credentials",
+    "grant_reference": "grant references",
     # No permission of this name exists, so it cannot be granted: only superusers have it.
     "administer": "administer this installation",
 }
@@ -42,8 +43,9 @@ _SHORT = {"view": "view_server", "add": "add_server", "change": "change_server",
 class Denied(PermissionDenied):
     """A right is lacking. `right` is its codename; `recorded` becomes true once the audit log has it."""
 
-    def __init__(self, right: str, server: Server | None = None) -> None:
-        super().__init__(f"You don't have permission to {_RIGHTS[right]}. Ask an administrator for access.")
+    def __init__(self, right: str, server: Server | None = None, words: str = "") -> None:
+        words = words or f"You don't have permission to {_RIGHTS[right]}."
+        super().__init__(f"{words} Ask an administrator for access.")
         self.right = right
         self.server = server
         self.recorded = False
@@ -122,6 +124,22 @@ def identity_key(user: User, server: Server) -> int | None:
         return None
     own = own_identities(user).filter(server_id=server.pk).values_list("pk", flat=True).first()
     return own or (0 if server.signs_in_as == SignsInAs.PERSONAL else None)
+
+
+def may_control(user: User, server: Server) -> bool:
+    """Whether the user may pause, disconnect or reconnect the session that their calls use: their own one with the right
+    to call, one that others use with the right to change the server. `server`: as `seen_by` returned it."""
+    return may(user, "change" if server.seen_as is None else "call_tool")
+
+
+def require_control(user: User, server: Server) -> None:
+    """Raises Denied."""
+    if may_control(user, server):
+        return
+    if server.seen_as is not None:
+        raise Denied("call_tool", server)
+    words = f"Others use this session of {server.name}, so only people with permission to {_RIGHTS['change_server']} can pause, disconnect, retry or reconnect it or set its log level."
+    raise Denied("change_server", server, words)
 
 
 def identities_of(user: User | None) -> QuerySet[Identity]:

@@ -14,7 +14,8 @@ from servers.validators import Root
 class ValueInput:
     """A header or variable. `value` None keeps the stored value of this kind and name; only a secret may be kept.
 
-    `needed`: a secret of which an import knows only the name; its row stays empty until a person enters the value.
+    `needed`: a secret of which only the name is known; its row stays empty until a person enters the value. A credential
+    can fill such a variable.
     """
 
     kind: ValueKind
@@ -92,7 +93,9 @@ class Registration:
     def of_server(cls, server: Server) -> "Registration":
         """What is stored, with every secret kept and not opened."""
         values = [
-            ValueInput(ValueKind(row.kind), row.name, row.secret, None if row.secret else row.plain)
+            ValueInput(
+                ValueKind(row.kind), row.name, row.secret, None if row.secret else row.plain, needed=row.is_needed
+            )
             for row in server.values.all()
         ]
         return cls(**{name: getattr(server, name) for name in COLUMNS}, values=values)
@@ -110,7 +113,10 @@ class Registration:
 
     def plain_data(self) -> dict[str, Any]:
         """Everything in clear, secrets too: to be sealed at once and never to be logged."""
-        values = [{"kind": str(v.kind), "name": v.name, "secret": v.secret, "value": v.text()} for v in self.values]
+        values = [
+            {"kind": str(v.kind), "name": v.name, "secret": v.secret, "value": v.text(), "needed": v.needed}
+            for v in self.values
+        ]
         shallow = asdict(self) if not self.values else asdict(_without_values(self))
         return {**shallow, "values": values}
 

@@ -171,6 +171,8 @@ class AuditAction(TextChoices):
     CREDENTIAL_BLANK = "server:credential:blank", "Credential removed: server address changed"
     SIGN_IN_BEGIN = "server:credential:sign_in", "Server sign-in started"
     SIGN_IN_END = "server:credential:signed_in", "Server sign-in completed"
+    REFERENCE_GRANT = "server:reference:grant", "Reference granted"
+    REFERENCE_REVOKE = "server:reference:revoke", "Reference grant removed"
     IDENTITY_CREATE = "server:identity:create", "Personal identity created"
     IDENTITY_END = "server:identity:end", "Personal identity removed"
     KEYS_ROTATE = "server:credential:rotate", "Keys rotated"

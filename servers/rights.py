@@ -21,15 +21,15 @@ def require(user: Any, actor: Actor, right: str, server: Server | None = None, s
 
 def record_denial(actor: Actor, denied: access.Denied, subject: str = "", **details: Any) -> None:
     """In a commit of its own: the act that was refused leaves no other trace."""
-    server = ServerRef.of(denied.server) if denied.server else None
-    event = Event(
-        AuditAction.PERMISSION_DENY,
-        AuditOutcome.DENIED,
-        actor,
-        server,
-        subject=subject or (server.name if server else denied.right),
-        details={"right": denied.right, **details},
-    )
+    server = denied.server
+    subject = subject or (server.name if server else denied.right)
+    record_refusal(actor, server, subject, right=denied.right, **details)
+    denied.recorded = True
+
+
+def record_refusal(actor: Actor, server: Server | None, subject: str, **details: Any) -> None:
+    """Of an act that a rule forbids although no right is lacking, as one that is lacking is recorded."""
+    of_server = ServerRef.of(server) if server else None
+    event = Event(AuditAction.PERMISSION_DENY, AuditOutcome.DENIED, actor, of_server, subject=subject, details=details)
     with transaction.atomic(durable=True):
         record(event)
-    denied.recorded = True

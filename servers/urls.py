@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from servers.views import audit, credentials, issuer, jobs
+from servers.views import audit, credentials, issuer, jobs, references
 
 app_name = "audit"
 urlpatterns = [
@@ -14,6 +14,8 @@ urlpatterns = [
 credential_patterns = [
     path("", credentials.board, name="list"),
     path("add/", credentials.add, name="add"),
+    path("references/", references.index, name="references"),
+    path("references/<uuid:uid>/revoke/", references.revoke, name="revoke_reference"),
     path("<uuid:uid>/", credentials.detail, name="detail"),
     path("<uuid:uid>/replace/", credentials.replace, name="replace"),
     path("<uuid:uid>/delete/", credentials.delete, name="delete"),

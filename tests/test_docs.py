@@ -47,7 +47,7 @@ def test_every_option_of_up_is_documented() -> None:
 
 
 def test_the_escape_of_a_reference_is_named_wherever_references_are_explained() -> None:
-    assert [resolve(text).text for text in ("$${", "$${NAME}")] == ["${", "${NAME}"]
+    assert [resolve(text, ()).text for text in ("$${", "$${NAME}")] == ["${", "${NAME}"]
     explained = [
         CONFIGURATION,
         (ROOT / "docs" / "importing.md").read_text(),

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from servers import validators
-from servers.credentials import assertions, service_account
+from servers.credentials import assertions, service_account, variables
 from servers.enums import CredentialKind
 from servers.secret import Secret
 
@@ -91,6 +91,8 @@ def _basic(parts: Parts) -> None:
 
 def _variable(parts: Parts) -> None:
     _checked("variable", _required(parts.details.get("variable", ""), "the name"), validators.validate_variable_name)
+    if words := variables.execution_refusal(parts.details["variable"]):
+        raise ValidationError({"variable": ValidationError(words, code="execution")})
     _checked("value", _required(parts.secret("value"), "the value"), validators.validate_variable_value)
 
 

@@ -3,13 +3,14 @@
 In arguments and working directory `${NAME}` is a variable of the server itself, where it has one of that name.
 
 A user who may register a server chooses where its headers go, so a reference reaches only what the worker's operator
-offers: variables by pattern (MCPADMIN_REFERENCE_VARIABLES), files by folder (MCPADMIN_REFERENCE_FOLDERS). `$${` is a
+offers: variables by pattern (MCPADMIN_REFERENCE_VARIABLES), files by folder (MCPADMIN_REFERENCE_FOLDERS); and of that
+only what was granted by name to the person who answers for the registration (see reference_grants.py). `$${` is a
 literal `${`.
 """
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,6 +32,10 @@ class ReferenceMissing(Exception):
     """In words for the page: which reference, and what to do."""
 
 
+class ReferenceRefused(ReferenceMissing):
+    """The reference was not granted to the person who answers for the registration."""
+
+
 @dataclass
 class Resolved:
     """`secrets`: each value that was put in, to be kept out of logs and results."""
@@ -43,9 +48,26 @@ def has_reference(text: str) -> bool:
     return any(not found[1] for found in _REFERENCE.finditer(text))
 
 
-def resolve(text: str, written: Callable[[str], str] = str, own: Mapping[str, str | Secret] | None = None) -> Resolved:
-    """Raises ReferenceMissing. What a reference stands for is not looked through for further references; `written`: how
-    it is put into this kind of text; `own`: the server's variables, which go before those of the worker."""
+def names(text: str) -> list[str]:
+    """What `text` refers to, as grants have it: "MCP_TOKEN", "file:/run/secrets/token"."""
+    return list(_names(text))
+
+
+def _names(text: str) -> Iterator[str]:
+    for found in _REFERENCE.finditer(text):
+        if not found[1]:
+            yield f"file:{found[3]}" if found[2] else found[4]
+
+
+def resolve(
+    text: str,
+    granted: Collection[str],
+    written: Callable[[str], str] = str,
+    own: Mapping[str, str | Secret] | None = None,
+) -> Resolved:
+    """Raises ReferenceMissing. What a reference stands for is not looked through for further references; `granted`: the
+    names that may be used here; `written`: how it is put into this kind of text; `own`: the server's variables, which go
+    before those of the worker."""
     result = Resolved("")
     variables = own or {}
 
@@ -57,6 +79,9 @@ def resolve(text: str, written: Callable[[str], str] = str, own: Mapping[str, st
             if isinstance(mine, Secret):
                 result.secrets.append(mine)
             return written(mine.reveal() if isinstance(mine, Secret) else mine)
+        name = f"file:{found[3]}" if found[2] else found[4]
+        if name not in granted:
+            raise ReferenceRefused(f"${{{name}}} is not granted to the person who answers for this configuration.")
         value = _file(found[3]) if found[2] else _variable(found[4])
         result.secrets.append(Secret(value))
         return written(value)

@@ -18,7 +18,7 @@ from servers import access, crypto, rights
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.configuration import Registration
-from servers.credentials import identities, kinds
+from servers.credentials import identities, kinds, reference_grants, references, variables
 from servers.credentials.binding import ANYWHERE, Destination, belongs, bound_to, in_words, place_of, require_encrypted
 from servers.credentials.kinds import Parts
 from servers.enums import AuditAction, CredentialKind, IdentityKind, TransportKind, ValueKind
@@ -37,10 +37,11 @@ _MAX_NAME, _FAULT_CHARS = 120, 300
 def create(actor: Actor, user: Any, name: str, parts: Parts, url: str = "") -> Credential:
     """`url`: any address of the place that it is for; none for an environment variable."""
     rights.require(user, actor, RIGHT, subject=name)
-    kinds.check(parts)
+    _check(actor, user, name, parts)
     scheme, host, port = _place(parts.kind, url)
     row = Credential(name=_free_name(name), kind=parts.kind, scheme=scheme, host=host, port=port, created_by_id=user.pk)
     _put(row, parts)
+    row.references_by_id = user.pk if _references(parts) else None
     with audited(actor) as trail:
         row.save(force_insert=True)
         trail.note(
@@ -50,15 +51,26 @@ def create(actor: Actor, user: Any, name: str, parts: Parts, url: str = "") -> C
 
 
 def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Credential:
-    """Another value in its place; kind and binding stay. Sessions that use it reconnect."""
+    """Another value in its place; kind and binding stay. Sessions that use it reconnect.
+
+    Under another variable only where each server that uses it leaves that one to credentials too."""
     rights.require(user, actor, RIGHT, subject=credential.name)
-    kinds.check(parts)
+    _check(actor, user, credential.name, parts)
     _require_shared(credential)
+    if _is_renamed(credential, parts):
+        for identity in _identities_of(credential):
+            _require_variable(actor, identity.server, parts)
     with audited(actor) as trail:
         current = Credential.objects.select_for_update().get(pk=credential.pk)
         if current.kind != parts.kind:
             raise ValidationError("A credential keeps its kind. Add another one instead.", code="kind")
+        if _is_renamed(current, parts):
+            for identity in _identities_of(current):
+                variables.require_fillable(identity.server, parts.details["variable"])
+                _refuse_doubles(identity, current, parts.details)
         _put(current, parts)
+        current.references_by_id = user.pk if _references(parts) else None
+        current.reference_grants.all().delete()
         current.version = F("version") + 1
         current.save()
         trail.note(AuditAction.CREDENTIAL_REPLACE, None, current.name, {"kind": current.kind})
@@ -69,10 +81,12 @@ def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Cr
 
 def create_own(actor: Actor, user: Any, server: Server, parts: Parts) -> Credential:
     """For the user's own identity at this server, which it creates. No one else ever uses it."""
-    kinds.check(parts)
+    rights.require(user, actor, identities.RIGHT, server)
     if parts.kind.by_reference:
         raise ValidationError("What a reference stands for is for the shared identity only.", code="kind")
+    _check(actor, user, server.name, parts, server)
     _require_transport(server, parts.kind)
+    _require_variable(actor, server, parts)
     scheme, host, port = _place(parts.kind, server.url)
     with identities.begun(actor, user, server) as (trail, identity):
         if identity.uses.count() >= MOST_OWN:
@@ -80,6 +94,8 @@ def create_own(actor: Actor, user: Any, server: Server, parts: Parts) -> Credent
         name = identities.free_name(server, user)
         row = Credential(name=name, kind=parts.kind, scheme=scheme, host=host, port=port, created_by_id=user.pk)
         row.owner_id = user.pk
+        if parts.kind == CredentialKind.ENVIRONMENT:
+            variables.require_fillable(identity.server, parts.details["variable"])
         _refuse_doubles(identity, row, parts.details)
         _put(row, parts)
         row.save(force_insert=True)
@@ -114,11 +130,18 @@ def delete(actor: Actor, user: Any, credential: Credential) -> None:
 
 
 def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> CredentialUse:
-    """The server's shared identity speaks with it from now on."""
+    """The server's shared identity speaks with it from now on.
+
+    A person who may register commands leaves its variable to credentials by that; others need it to be so already."""
     rights.require(user, actor, "change_server", server)
     rights.require(user, actor, RIGHT, server)
+    declares = credential.kind == CredentialKind.ENVIRONMENT and access.may(user, "manage_stdio")
+    if not declares:
+        _require_variable(actor, server, Parts(CredentialKind(credential.kind), credential.details))
     with audited(actor) as trail:
         current = Server.objects.select_for_update().get(pk=server.pk)
+        if declares and current.transport == TransportKind.STDIO:
+            variables.declare(trail, current, credential.details.get("variable", ""))
         use = put_to_use(trail, current, credential)
         _notify([use.identity])
     return use
@@ -206,6 +229,7 @@ def require_chosen(actor: Actor, user: Any, registration: Registration, chosen: 
     try:
         for index, credential in enumerate(chosen):
             _require_place(registration, credential)
+            _require_variable(actor, registration, Parts(CredentialKind(credential.kind), credential.details))
             headers = {value.name.lower() for value in registration.used_values() if value.kind == ValueKind.HEADER}
             _refuse_double(registration.name, credential.kind, credential.details, headers, chosen[:index])
     except ValidationError as problem:
@@ -213,6 +237,40 @@ def require_chosen(actor: Actor, user: Any, registration: Registration, chosen: 
 
 
 # --- steps ---------------------------------------------------------------------------------------------------------------
+def _check(actor: Actor, user: Any, subject: str, parts: Parts, server: Server | None = None) -> None:
+    """The rules of its kind; a refusal of what would run code or send a reference is recorded."""
+    if parts.kind == CredentialKind.ENVIRONMENT:
+        variable = parts.details.get("variable", "")
+        if variables.execution_refusal(variable):
+            rights.record_refusal(actor, server, subject, right="set a variable of a command", variable=variable[:200])
+    kinds.check(parts)
+    reference_grants.require(user, actor, _references(parts), subject, server)
+
+
+def _is_renamed(credential: Credential, parts: Parts) -> bool:
+    """Whether it would fill another variable."""
+    return parts.kind == CredentialKind.ENVIRONMENT and credential.details != parts.details
+
+
+def _references(parts: Parts) -> list[str]:
+    return references.names(parts.details["token"]) if parts.kind.by_reference else []
+
+
+def _require_variable(actor: Actor, source: Server | Registration, parts: Parts) -> None:
+    """Raises ValidationError, recorded. Before a transaction; the verbs ask once more within it."""
+    if parts.kind != CredentialKind.ENVIRONMENT or source.transport != TransportKind.STDIO:
+        return
+    variable = parts.details.get("variable", "")
+    try:
+        variables.require_fillable(source, variable)
+    except ValidationError:
+        server = source if isinstance(source, Server) else None
+        rights.record_refusal(
+            actor, server, source.name, right="fill a variable that is not left to credentials", variable=variable[:200]
+        )
+        raise
+
+
 def _identities_of(credential: Credential) -> list[Identity]:
     return list(Identity.objects.filter(uses__credential=credential).select_related("server").distinct())
 
@@ -261,6 +319,8 @@ def _require_fit(identity: Identity, credential: Credential) -> None:
     """Not personal, bound to its place, and at most one per header or variable."""
     _require_shared(credential)
     _require_place(identity.server, credential)
+    if credential.kind == CredentialKind.ENVIRONMENT:
+        variables.require_fillable(identity.server, credential.details.get("variable", ""))
     _refuse_doubles(identity, credential, credential.details)
 
 

@@ -9,6 +9,7 @@ from servers.models.identity import Identity
 from servers.models.instance import Instance
 from servers.models.job import BackgroundJob
 from servers.models.payload import Payload
+from servers.models.reference_grant import ReferenceGrant
 from servers.models.server import Server, ServerValue
 from servers.models.sign_in import SignIn
 
@@ -24,6 +25,7 @@ __all__ = [
     "Identity",
     "Instance",
     "Payload",
+    "ReferenceGrant",
     "Server",
     "ServerDraft",
     "ServerValue",

@@ -47,7 +47,13 @@ class Server(models.Model):
     archived_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    # who answers for the references in it: each launch resolves what is granted to this person
+    references_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
 
     #: on a row that was read for a user (see access.identity_key): whose session and lists are meant. The key of an
     #: identity, 0 where the user has none yet; None means the shared one
@@ -105,3 +111,13 @@ class ServerValue(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_needed(self) -> bool:
+        """Of a secret only the name is known."""
+        return self.secret and self.sealed is None
+
+    @property
+    def is_left_open(self) -> bool:
+        """A needed variable, which a credential can fill too."""
+        return self.is_needed and self.kind == ValueKind.ENVIRONMENT

@@ -17,10 +17,12 @@ from servers.audit.record import Actor
 from servers.configuration import Registration, ValueInput, Vault
 from servers.credentials import vault as credentials
 from servers.credentials.binding import place_of
+from servers.credentials.variables import with_declared
 from servers.enums import IdentityKind, TransportKind, ValueKind
 from servers.models import Credential, Identity, Server, ServerDraft
 from servers.registration.checking import check
 from servers.registration.command_rights import require_stdio_right
+from servers.registration.reference_rights import require_references
 from servers.registration.values import merged, require_reentered
 from servers.secret import Secret
 from servers.signals import draft_changed
@@ -44,12 +46,14 @@ def create_draft(
     rights.require(user, actor, "change_server" if server else "add_server", server, subject=registration.name)
     if registration.transport == TransportKind.STDIO:
         require_stdio_right(user, actor, registration.name, server)
+    registration = with_declared(registration, chosen)
     check(registration)
     credentials.require_chosen(actor, user, registration, chosen)
     connect_limit.require(user)
     if server is not None:
         require_reentered(server, registration)
     registration = replace(registration, values=merged(server, registration))
+    require_references(user, actor, registration, server)
     purge_drafts()
     uid = uuid.uuid4()
     whole = registration.plain_data() | {"vault": asdict(_vault(server, registration, chosen))}
@@ -70,10 +74,16 @@ def open_draft(draft: ServerDraft) -> Registration:
     data = _opened(draft)
     data.pop("vault", None)
     values = [
-        ValueInput(ValueKind(v["kind"]), v["name"], v["secret"], Secret(v["value"]) if v["secret"] else v["value"])
+        ValueInput(ValueKind(v["kind"]), v["name"], v["secret"], _value(v), v.get("needed", False))
         for v in data["values"]
     ]
     return Registration.of({**data, "transport": TransportKind(data["transport"]), "values": values})
+
+
+def _value(data: dict[str, Any]) -> Secret | str | None:
+    if data.get("needed"):
+        return None
+    return Secret(data["value"]) if data["secret"] else str(data["value"])
 
 
 def vault_of(draft: ServerDraft) -> Vault:

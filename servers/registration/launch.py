@@ -1,15 +1,16 @@
 """What a session is opened with: environment, headers and client certificate, opened and resolved. In workers only."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from servers.configuration import NO_VAULT, Registration, Vault
-from servers.credentials import kinds, references
+from servers.credentials import kinds, reference_grants, references, variables
 from servers.credentials import vault as credentials
 from servers.credentials.binding import NOT_ENCRYPTED, belongs, bound_to, in_words, may_carry_credentials
 from servers.credentials.kinds import Parts
-from servers.credentials.references import OPEN_ADDRESS, ReferenceMissing, has_reference
-from servers.enums import CredentialKind, IdentityKind, TransportKind, ValueKind
+from servers.credentials.references import OPEN_ADDRESS, ReferenceMissing, ReferenceRefused, has_reference
+from servers.enums import CredentialKind, IdentityKind, SignsInAs, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
 from servers.registration.reached import Reached, reached
 from servers.registration.values import reveal
@@ -51,6 +52,8 @@ class LaunchValues:
     used_rows: tuple[int, ...] = ()
     #: keys of the credentials that are sent as tokens of an authorization server
     used_for_tokens: tuple[int, ...] = ()
+    #: variables that credentials filled
+    filled: tuple[str, ...] = ()
 
     @property
     def carries_secret(self) -> bool:
@@ -63,11 +66,19 @@ def launch_values(server: Server, identity: Identity | None = None) -> LaunchVal
     """Raises crypto.SealError and NotLaunchable, whose texts are safe to show. `identity` None: the shared one.
 
     Secret values of the registration, and references, belong to the shared identity: no personal session carries them.
+    Whatever got into a row, a credential fills only what the registration leaves to it, and a reference resolves only if it
+    is granted: this is the last check before anything runs or is sent.
     """
+    uses = _uses(server, identity)
+    filled = {use.credential.details.get("variable") for use in uses}
     rows = [row for row in server.values.all() if not _is_own(identity) or not _is_shared_secret(row)]
-    values = _split(server.transport, [(row.kind, row.name, reveal(row)) for row in rows])
+    # where people use their own credentials, the shared session does without what only these fill
+    optional = server.signs_in_as != SignsInAs.SHARED
+    rows = [row for row in rows if not row.is_left_open or not (optional or row.name in filled)]
+    granted = reference_grants.granted_to_server(server)
+    values = _split(server.transport, [(row.kind, row.name, _revealed(row)) for row in rows], granted)
     values = replace(values, used_rows=tuple(row.pk for row in rows if row.secret))
-    return _whole(values, server, _uses(server, identity))
+    return _whole(values, server, uses, granted)
 
 
 def _is_own(identity: Identity | None) -> bool:
@@ -79,50 +90,88 @@ def _is_shared_secret(row: ServerValue) -> bool:
     return row.secret or has_reference(row.plain)
 
 
-def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT) -> LaunchValues:
-    """Of an opened draft (see drafts.open_draft), whose values are all there; `vault`: what it uses of it."""
-    values = _split(registration.transport, [(v.kind, v.name, v.value or "") for v in registration.values])
-    return _whole(values, registration, _uses_of_draft(vault))
+def _revealed(row: ServerValue) -> Secret | str:
+    if row.is_left_open:
+        words = f"The variable {row.name} has no value. Enter one in the server's Settings, or use a credential for it there."
+        raise NotLaunchable("value_needed", words)
+    return reveal(row)
 
 
-def _whole(values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse]) -> LaunchValues:
-    values = _reached(_with_credentials(values, source, uses), source)
+def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT, user: Any = None) -> LaunchValues:
+    """Of an opened draft (see drafts.open_draft); `vault`: what it uses of it; `user`: whose draft it is."""
+    uses = _uses_of_draft(vault)
+    filled = {use.credential.details.get("variable") for use in uses}
+    optional = registration.signs_in_as != SignsInAs.SHARED
+    given = [value for value in registration.values if not value.needed or not (optional or value.name in filled)]
+    if missing := [value.name for value in given if value.needed]:
+        raise NotLaunchable(
+            "value_needed", f"The variable {missing[0]} has no value. Enter one, or select a credential."
+        )
+    granted = reference_grants.granted_to(user)
+    values = _split(registration.transport, [(v.kind, v.name, v.value or "") for v in given], granted)
+    return _whole(values, registration, uses, granted)
+
+
+def _whole(
+    values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse], granted: Collection[str]
+) -> LaunchValues:
+    values = _reached(_with_credentials(values, source, uses), source, granted)
     if values.account is not None and has_reference(source.url):
         raise NotLaunchable("reference_missing", OPEN_ADDRESS)
     _require_encrypted(source.transport, source.url, values)
     return values
 
 
-def _reached(values: LaunchValues, source: Server | Registration) -> LaunchValues:
+def _reached(values: LaunchValues, source: Server | Registration, granted: Collection[str]) -> LaunchValues:
+    if source.transport == TransportKind.STDIO:
+        _require_command_line(values, source)
     try:
-        found = reached(source, values.environment)
+        found = reached(source, granted, values.environment)
     except ReferenceMissing as missing:
-        raise NotLaunchable("reference_missing", str(missing)) from None
+        raise _unresolved(missing) from None
     return replace(values, reached=found, secrets=(*values.secrets, *found.secrets))
 
 
-def _split(transport: str, values: list[tuple[str, str, Secret | str]]) -> LaunchValues:
+def _require_command_line(values: LaunchValues, source: Server | Registration) -> None:
+    """Before its references are resolved: a variable that only a credential fills is no reference where none does."""
+    filled = {name: values.environment[name] for name in values.filled}
+    if words := variables.command_refusal(source.arguments, source.working_directory, filled):
+        raise NotLaunchable("variable_refused", words)
+    referred = {name for text in (*source.arguments, source.working_directory) for name in references.names(text)}
+    if missing := sorted(referred & variables.fillable(source) - values.environment.keys()):
+        words = (
+            f"The command line refers to {missing[0]}, which has no value for this identity. Add a credential for it."
+        )
+        raise NotLaunchable("value_needed", words)
+
+
+def _unresolved(missing: ReferenceMissing, place: str = "") -> NotLaunchable:
+    fault = "reference_refused" if isinstance(missing, ReferenceRefused) else "reference_missing"
+    return NotLaunchable(fault, f"{place}: {missing}" if place else str(missing))
+
+
+def _split(transport: str, values: list[tuple[str, str, Secret | str]], granted: Collection[str]) -> LaunchValues:
     """Only what the transport uses: a server that once was stdio sends none of its variables as headers."""
     used = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
     given: dict[str, str | Secret] = {}
     secrets: list[Secret] = []
     for kind, name, value in values:
         if kind == used:
-            given[name], put_in = _resolved(name, value)
+            given[name], put_in = _resolved(name, value, granted)
             secrets += put_in
     if used == ValueKind.ENVIRONMENT:
         return LaunchValues(environment=given, secrets=tuple(secrets))
     return LaunchValues(headers=given, secrets=tuple(secrets))
 
 
-def _resolved(name: str, value: Secret | str) -> tuple[Secret | str, list[Secret]]:
+def _resolved(name: str, value: Secret | str, granted: Collection[str]) -> tuple[Secret | str, list[Secret]]:
     text = value.reveal() if isinstance(value, Secret) else value
     if "${" not in text:
         return value, []
     try:
-        found = references.resolve(text)
+        found = references.resolve(text, granted)
     except ReferenceMissing as missing:
-        raise NotLaunchable("reference_missing", f"{name}: {missing}") from None
+        raise _unresolved(missing, name) from None
     if not found.secrets and not isinstance(value, Secret):
         return found.text, []
     return Secret(found.text), found.secrets
@@ -130,7 +179,7 @@ def _resolved(name: str, value: Secret | str) -> tuple[Secret | str, list[Secret
 
 # --- credentials of the vault --------------------------------------------------------------------------------------------
 def _uses(server: Server, identity: Identity | None) -> list[CredentialUse]:
-    rows = CredentialUse.objects.select_related("credential").filter(identity__server=server)
+    rows = CredentialUse.objects.select_related("credential__references_by").filter(identity__server=server)
     return list(rows.filter(identity=identity) if identity else rows.filter(identity__kind="shared"))
 
 
@@ -152,6 +201,7 @@ def _with_credentials(
     secrets = list(values.secrets)
     used: list[int] = []
     for_tokens: list[int] = []
+    filled: list[str] = []
     for use in uses:
         parts = _parts(source, use)
         secrets += (value for name, value in parts.secrets.items() if name != "ca" and value)
@@ -160,10 +210,12 @@ def _with_credentials(
         headers |= kinds.headers(parts)
         if parts.kind == CredentialKind.ENVIRONMENT:
             environment[parts.details["variable"]] = parts.secrets["value"]
+            filled.append(parts.details["variable"])
         if parts.kind.fetches_tokens:
             account, account_row = parts, (use.credential_id, use.credential.version)
         if parts.kind.by_reference:
-            secrets += _resolved(use.credential.name, parts.details["token"])[1]
+            granted = reference_grants.granted_to_credential(use.credential)
+            secrets += _resolved(use.credential.name, parts.details["token"], granted)[1]
         if parts.kind == CredentialKind.CERTIFICATE:
             own = (Secret(parts.secret("certificate")), Secret(parts.secret("key")))
             certificate = Certificate(*own, parts.secret("ca"))
@@ -177,6 +229,7 @@ def _with_credentials(
         secrets=tuple(secrets),
         used=tuple(used),
         used_for_tokens=tuple(for_tokens),
+        filled=tuple(filled),
     )
 
 
@@ -188,6 +241,10 @@ def _parts(source: Server | Registration, use: CredentialUse) -> Parts:
             f"{credential.name} is bound to {in_words(bound_to(credential))}, but this server now has another address."
         )
         raise NotLaunchable("credential_needed", words)
+    if credential.kind == CredentialKind.ENVIRONMENT and (
+        words := variables.refusal(source, credential.details.get("variable", ""))
+    ):
+        raise NotLaunchable("variable_refused", f"The credential {credential.name} is not used. {words}")
     if credential.kind == CredentialKind.OAUTH:
         return Parts(CredentialKind.OAUTH)  # a grant changes while the session lives: see servers/credentials/grants.py
     return credentials.opened(credential)

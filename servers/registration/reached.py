@@ -1,6 +1,6 @@
 """How a server is reached, with its references resolved: arguments, working directory, URL. In workers only."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from urllib.parse import quote
@@ -23,31 +23,41 @@ class Reached:
     secrets: tuple[Secret, ...] = ()
 
 
-def reached(source: Server | Registration, own: Mapping[str, str | Secret] | None = None) -> Reached:
-    """`own`: the variables that the server is started with. Raises ReferenceMissing, which names the place."""
+def reached(
+    source: Server | Registration, granted: Collection[str], own: Mapping[str, str | Secret] | None = None
+) -> Reached:
+    """`granted`: the references that may be used; `own`: the variables that the server is started with. Raises
+    ReferenceMissing, which names the place."""
     if source.transport != TransportKind.STDIO:
-        found = _url(source.url)
+        found = _url(source.url, granted)
         return Reached(url=found.text, secrets=tuple(found.secrets))
-    arguments = [_named(f"Argument {number}", text, own) for number, text in enumerate(source.arguments, 1)]
-    directory = _named("Working directory", source.working_directory, own)
+    arguments = [_named(f"Argument {number}", text, granted, own) for number, text in enumerate(source.arguments, 1)]
+    directory = _named("Working directory", source.working_directory, granted, own)
     if directory.text and not PurePosixPath(directory.text).is_absolute():
         raise ReferenceMissing("Working directory: the reference does not resolve to an absolute path.")
     secrets = [secret for part in (*arguments, directory) for secret in part.secrets]
     return Reached(tuple(part.text for part in arguments), directory.text, "", tuple(secrets))
 
 
-def _url(url: str) -> Resolved:
+def _url(url: str, granted: Collection[str]) -> Resolved:
     """A value is percent-encoded whole (RFC 3986 section 2.1): it is a part of the path or query and opens no other."""
-    found = _named("URL", url, encoded=True)
+    found = _named("URL", url, granted, encoded=True)
     if has_reference(url) and origin(found.text) != origin(url):
         raise ReferenceMissing("URL: references are allowed only in the path and query.")
     return found
 
 
-def _named(place: str, text: str, own: Mapping[str, str | Secret] | None = None, *, encoded: bool = False) -> Resolved:
+def _named(
+    place: str,
+    text: str,
+    granted: Collection[str],
+    own: Mapping[str, str | Secret] | None = None,
+    *,
+    encoded: bool = False,
+) -> Resolved:
     if "${" not in text:
         return Resolved(text)
     try:
-        return resolve(text, (lambda value: quote(value, safe="")) if encoded else str, own)
+        return resolve(text, granted, (lambda value: quote(value, safe="")) if encoded else str, own)
     except ReferenceMissing as missing:
-        raise ReferenceMissing(f"{place}: {missing}") from None
+        raise type(missing)(f"{place}: {missing}") from None

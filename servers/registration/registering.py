@@ -20,6 +20,7 @@ from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.configuration import Registration, ValueInput
 from servers.credentials.binding import blank_moved
+from servers.credentials.variables import with_declared
 from servers.credentials.vault import choosable, put_to_use, require_chosen
 from servers.enums import AuditAction, EraChoice, IdentityKind, TransportKind
 from servers.models import Credential, CredentialUse, Identity, Server
@@ -27,6 +28,7 @@ from servers.registration.checking import check
 from servers.registration.command_rights import require_stdio_right
 from servers.registration.differences import FieldDifference, changes, columns_of, differences, shown
 from servers.registration.needed_credentials import as_values, used_by
+from servers.registration.reference_rights import answers, require_changed_references, require_references
 from servers.registration.values import merged, require_reentered, write_values
 from servers.signals import server_changed
 from servers.validators import RESERVED_SLUGS
@@ -82,7 +84,9 @@ def register(
     """A new server with its one shared identity, which speaks with the `chosen` credentials."""
     rights.require(user, actor, "add_server", subject=data.name)
     _require_stdio(actor, user, data.transport, data.name)
+    data = with_declared(data, chosen)
     check(data)
+    require_references(user, actor, data)
     require_chosen(actor, user, data, chosen)
     return _create(actor, user, data, AuditAction.SERVER_REGISTER, enabled=enabled, chosen=chosen)
 
@@ -92,11 +96,18 @@ def change(actor: Actor, user: Any, server: Server, data: Registration, expected
     rights.require(user, actor, "change_server", server)
     _require_stdio(actor, user, data.transport, server.name, server)
     check(data)
+    stored = Server.objects.get(pk=server.pk)
+    if stored.version == expected_version:  # that of another save is judged after its differences were seen
+        require_reentered(stored, data)
+        require_changed_references(user, actor, stored, data)
     with _slug_in_words(), audited(actor) as trail:
         current = Server.objects.select_for_update().get(pk=server.pk)
         if current.version != expected_version:
             raise Conflict(current, differences(current, data))
         require_reentered(current, data)
+        if answers(user, current, data):
+            current.references_by_id = user.pk
+            current.reference_grants.all().delete()
         _apply(trail, current, data)
     return current
 
@@ -134,6 +145,7 @@ def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
     missing = as_values((credential for credential in used if credential not in given), values)
     data = replace(kept, name=name, slug="", values=[*values, *missing])
     check(data)
+    require_references(user, actor, data)
     require_chosen(actor, user, data, chosen)
     return _create(actor, user, data, AuditAction.SERVER_CLONE, enabled=False, chosen=chosen, copied_from=server.name)
 
@@ -201,7 +213,7 @@ def _create(
     **details: Any,
 ) -> Server:
     with _slug_in_words(), audited(actor) as trail:
-        server = Server(**data.columns(), enabled=enabled, created_by_id=user.pk)
+        server = Server(**data.columns(), enabled=enabled, created_by_id=user.pk, references_by_id=user.pk)
         server.slug = data.slug or _free_slug(data.name)
         _checked(server).save(force_insert=True)
         values = write_values(server, data.used_values())

@@ -120,8 +120,10 @@ def merged(server: Server | None, registration: Registration) -> list[ValueInput
 
 
 def _merge(row: ServerValue | None, value: ValueInput) -> ValueInput:
-    if value.value is not None:
+    if value.value is not None or (value.needed and value.kind == ValueKind.ENVIRONMENT):
         return value
+    if row is not None and row.is_left_open:
+        return ValueInput(ValueKind.ENVIRONMENT, value.name, secret=True, value=None, needed=True)
     if row is None or not row.secret or row.sealed is None:
         raise ValidationError(f"Enter the value of {value.name}.", code="value_missing")
     return ValueInput(ValueKind(value.kind), value.name, True, reveal(row))

@@ -19,6 +19,7 @@ from servers.validators.commands import (
     validate_command,
     validate_working_directory,
 )
+from servers.validators.execution import effect_on_execution
 from servers.validators.launchers import asks_before_installing, launcher
 from servers.validators.limits import LIMITS, validate_limit, validate_limits
 from servers.validators.naming import (
@@ -49,6 +50,7 @@ __all__ = [
     "TIMES",
     "Root",
     "asks_before_installing",
+    "effect_on_execution",
     "holds_secret",
     "is_encrypted",
     "is_loopback",

@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import F, Q
 from django.utils import timezone
 
-from servers import access
+from servers import access, rights
 from servers.audit.record import Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, IdentityKind
@@ -80,6 +80,17 @@ def session_for(user: access.User, server: Server) -> McpSession:
     if not key:
         raise ValidationError(NEEDS_OWN.format(name=server.name), code="identity")
     return session_of(Identity.objects.get(pk=key), server)
+
+
+def session_to_control(actor: Actor, user: access.User, server: Server) -> McpSession:
+    """As `session_for`, for commands that everyone whose calls use the session would notice: all but connecting and
+    reloading the lists, which each call may do too. Raises access.Denied, recorded."""
+    try:
+        access.require_control(user, access.seen_by(user, server))
+    except access.Denied as denied:
+        rights.record_denial(actor, denied)
+        raise
+    return session_for(user, server)
 
 
 def session_of(identity: Identity, server: Server) -> McpSession:

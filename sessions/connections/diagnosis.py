@@ -120,6 +120,9 @@ _TABLE: dict[str, tuple[str, str]] = {
     "credential_needed": ("A credential is needed", "The server's address changed, and credentials stay bound to the old address. Choose one for the new address under Settings, Credentials, or remove the old one there."),
     "not_encrypted": ("Refused: the connection is not encrypted", "Change the URL to https, or ask an operator to allow this host and port with MCPADMIN_PLAIN_HTTP_HOSTS."),
     "reference_missing": ("A reference cannot be resolved", "Correct the reference under Settings, or provide the referenced value on the worker's machine."),
+    "reference_refused": ("Refused: a reference is not granted", "Each reference is granted by name. An administrator can grant it under Credentials, References to the person who last saved this connection; or a person who has the grant saves it again."),
+    "variable_refused": ("Refused: a credential sets a variable that it may not set", "The message above says who can change this and where. Remove the credential under Settings, Credentials, or under Identity if it is your own."),
+    "value_needed": ("A variable has no value", "Enter it under Settings, or use a credential for it under Settings, Credentials; for your own identity, under Identity."),
     "internal_error": ("mcpadmin failed", "Check the worker's log and report it; this is not the server's fault."),
 }  # fmt: skip
 

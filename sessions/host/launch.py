@@ -48,7 +48,7 @@ from sessions.subscriptions import watches
 
 Values = Mapping[str, str | Secret]
 #: faults of a launch that no retry can fix: a person has to act first
-NEEDS_CREDENTIAL = ("credential_needed", "not_encrypted")
+NEEDS_CREDENTIAL = ("credential_needed", "not_encrypted", "value_needed", "variable_refused")
 #: After this time without an answer to the probe, the client sends `initialize` as well. That does no harm, and a
 #: server that never answers unknown requests costs this wait at each start.
 PROBE_SECONDS = 5.0
@@ -118,7 +118,7 @@ def client_info() -> Implementation:
 
 def load(session_id: int) -> Launch:
     """Read a session's server and open its secrets. Call in a reader thread. Raises LaunchProblem."""
-    sessions = McpSession.objects.select_related("server", "identity").annotate(watched=watches.WATCHED)
+    sessions = McpSession.objects.select_related("server__references_by", "identity").annotate(watched=watches.WATCHED)
     session = sessions.get(pk=session_id)
     server = session.server
     try:
@@ -159,9 +159,9 @@ class Stamp:
 def load_draft(uid: UUID) -> Launch:
     """Open a sealed draft. Call in a reader thread. Raises LaunchProblem."""
     try:
-        draft = ServerDraft.objects.get(uid=uid)
+        draft = ServerDraft.objects.select_related("user").get(uid=uid)
         registration, vault = open_draft(draft), vault_of(draft)
-        values = draft_launch_values(registration, vault)
+        values = draft_launch_values(registration, vault, draft.user)
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
     identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None

@@ -4,8 +4,10 @@ from typing import Any
 
 from django import template
 from django.conf import settings
+from django.template import Context
 
 from servers import instance
+from servers.credentials import reference_grants
 from servers.kit.words import Look, session_look
 from servers.models import Server
 from servers.registration.inherited import inherited
@@ -87,6 +89,17 @@ def inherited_words() -> str:
     if names:
         return f"{base} By MCPADMIN_INHERITED_VARIABLES it also gets {names}."
     return f"{base} An operator adds others, such as those of a proxy, with MCPADMIN_INHERITED_VARIABLES."
+
+
+@register.simple_tag(takes_context=True)
+def granted_words(context: Context) -> str:
+    """Which references the person who sees the form may use."""
+    granted = reference_grants.granted_to(context["request"].user)
+    if granted is reference_grants.ALL:
+        return "You may use every reference that the worker provides."
+    if not granted:
+        return "No reference is granted to you. An administrator can grant them by name."
+    return f"References granted to you: {', '.join(f'${{{name}}}' for name in sorted(granted))}."
 
 
 @register.simple_tag

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.audit.record import Actor
-from servers.credentials import board, identities, vault
+from servers.credentials import board, identities, variables, vault
 from servers.credentials.forms.credential import ENTERED, OwnCredentialForm
 from servers.credentials.kinds import Parts
 from servers.crypto import SealError
@@ -54,11 +54,12 @@ def add(request: HttpRequest, slug: str) -> HttpResponse:
     kinds = _kinds(server)
     requested = request.GET.get("kind", "")
     kind = CredentialKind(requested) if requested in kinds else kinds[0]
-    form = OwnCredentialForm(kind, request.POST if request.method == "POST" else None)
+    fillable = sorted(variables.fillable(server)) if kind == CredentialKind.ENVIRONMENT else []
+    form = OwnCredentialForm(kind, request.POST if request.method == "POST" else None, variables=fillable)
     if request.method == "POST" and form.is_valid() and (made := _created(request, server, form)) is not None:
         messages.success(request, f"{made.name} is stored encrypted. Your personal session connects with it.")
         return redirect("servers:identity", server.slug)
-    context = _context(request, server) | {"form": form, "kind": kind, "kinds": kinds}
+    context = _context(request, server) | {"form": form, "kind": kind, "kinds": kinds, "fillable": fillable}
     return render(request, "identity/add.html", context, status=422 if form.errors else 200)
 
 

@@ -14,11 +14,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from servers import access, connect_limit
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
-from servers.credentials import board, issuers
+from servers.credentials import board, issuers, variables
 from servers.credentials import vault as credentials
 from servers.credentials.forms.vault import VaultForm
 from servers.crypto import SealError
-from servers.enums import TransportKind
+from servers.enums import SignsInAs, TransportKind
 from servers.models import Server
 from servers.registration import drafts, needed_credentials, registering
 from servers.registration.forms import ServerForm
@@ -89,9 +89,18 @@ def edit(request: WebRequest, slug: str) -> HttpResponse:
     context = server_context(request, server_page.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}
     context |= {"uses": board.uses_of(server), "attachable": credentials.attachable(server)}
+    context |= {"fillable": sorted(variables.fillable(server)), "open_variables": _open_variables(server)}
     context |= {"expected_issuer": issuers.expected(server)}
     status = 409 if conflict else 422 if form.errors else 200
     return render(request, "servers/settings.html", context, status=status)
+
+
+def _open_variables(server: Server) -> list[str]:
+    """Variables without a value that no credential of the shared identity fills, where these keep it from starting."""
+    if server.signs_in_as != SignsInAs.SHARED:
+        return []
+    filled = {use.credential.details.get("variable") for use in board.uses_of(server) if use.blanked_at is None}
+    return [row.name for row in server.values.all() if row.is_left_open and row.name not in filled]
 
 
 def _saved_words(before: Server, saved: Server) -> str:

@@ -84,6 +84,7 @@ def server_context(request: HttpRequest, header: server_page.ServerHeader, tab: 
         "counts": header.counts,
         "live": header.topic,
         "rights": access.rights(request.user),
+        "may_control": access.may_control(request.user, header.server),
     }
 
 

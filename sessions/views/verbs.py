@@ -27,16 +27,27 @@ def _back(server: Server) -> HttpResponseRedirect:
 
 
 def _session_verb(
-    request: WebRequest, slug: str, verb: Callable[[Actor, McpSession], bool], said: str, late: str = ""
+    request: WebRequest,
+    slug: str,
+    verb: Callable[[Actor, McpSession], bool],
+    said: str,
+    late: str = "",
+    *,
+    as_a_call: bool = False,
 ) -> HttpResponse:
     """Session verbs only change a row, so they return at once; the page sees the effect live.
 
-    `late`: the message if nothing changed, for example because another person was faster.
+    `late`: the message if nothing changed, for example because another person was faster. `as_a_call`: it does no more
+    to other people's calls than a call does, so the right to call is enough.
     """
-    server = access.server_for(request.user, slug, "call_tool")
+    server = access.server_for(request.user, slug, "call_tool" if as_a_call else "view")
+    actor = Actor.of(request)
     try:
-        session = commands.session_for(request.user, server)
-        changed = verb(Actor.of(request), session)
+        if as_a_call:
+            session = commands.session_for(request.user, server)
+        else:
+            session = commands.session_to_control(actor, request.user, server)
+        changed = verb(actor, session)
     except AuditUnavailable as problem:
         return _unavailable(request, server, str(problem))
     except ValidationError as problem:
@@ -67,7 +78,7 @@ def _needs_own(request: WebRequest, server: Server, words: str) -> HttpResponse:
 
 @require_POST
 def connect(request: WebRequest, slug: str) -> HttpResponse:
-    return _session_verb(request, slug, commands.open_session, "Connecting {name}.")
+    return _session_verb(request, slug, commands.open_session, "Connecting {name}.", as_a_call=True)
 
 
 @require_POST
@@ -84,7 +95,7 @@ def reconnect(request: WebRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def refresh(request: WebRequest, slug: str) -> HttpResponse:
-    return _session_verb(request, slug, commands.refresh, "Reloading the lists of {name}.")
+    return _session_verb(request, slug, commands.refresh, "Reloading the lists of {name}.", as_a_call=True)
 
 
 @require_POST

@@ -117,6 +117,8 @@ SHOTS = [
     Shot("credential", lambda world: f"/credentials/{world.credential}/"),
     Shot("credential-delete", lambda world: f"/credentials/{world.credential}/delete/"),
     Shot("credential-add", at("/credentials/add/")),
+    Shot("references-empty", at("/credentials/references/"), Stage.EMPTY),
+    Shot("references", at("/credentials/references/")),
     Shot("identity", at("/servers/calendar/identity/")),
     Shot("identity-guest", at("/servers/calendar/identity/"), guest=True),
     Shot("identity-add", at("/servers/calendar/identity/credential/")),

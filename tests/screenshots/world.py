@@ -43,12 +43,12 @@ for listing in (before, now):
 
 #: one credential in use, one unused
 CREDENTIALS = """
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from servers.audit.record import SYSTEM, Actor
-from servers.credentials import issuers, vault
+from servers.credentials import issuers, reference_grants, vault
 from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind
-from servers.models import Server
+from servers.models import ReferenceGrant, Server
 from servers.secret import Secret
 ada = User.objects.get(username="{admin}")
 server = Server.objects.get(slug="{slug}")
@@ -63,6 +63,12 @@ own = Server.objects.create(slug="calendar", name="Calendar", transport="streama
 own.identities.create()
 token = Parts(CredentialKind.BEARER, dict(), dict(token=Secret("own-token-of-a-picture")))
 vault.create_own(Actor.of_user(ada), ada, own, token)
+nora, group = User.objects.create_user("nora"), Group.objects.create(name="Integrations")
+for name, to in (("MCP_ORDERS_TOKEN", group), ("file:/run/secrets/orders", nora), ("MCP_ORDERS_TOKEN", nora)):
+    reference_grants.grant(Actor.of_user(ada), ada, name, to)
+ReferenceGrant.objects.create(name="MCP_LEGACY_KEY", server=server)
+own.values.create(kind="header", name="X-Reports", plain="${{MCP_REPORTS_TOKEN}}")
+Server.objects.filter(pk=own.pk).update(references_by=nora)
 print(used.uid)
 """
 

@@ -1,5 +1,6 @@
 """Session verbs by button: they are refused with a message while the database is locked, and otherwise recorded."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,6 +12,8 @@ from django.test import Client
 from django.utils import timezone
 
 from servers.audit import writer as writing
+from servers.enums import AuditAction, IdentityKind, SignsInAs
+from servers.models import AuditEvent, Identity, Server
 from sessions.enums import Desired, SessionCondition
 from sessions.models import McpSession
 from tests.servers.conftest import person
@@ -30,7 +33,7 @@ def _a_writer_of_its_own() -> Iterator[None]:
 def visitor() -> Client:
     make_session("orders", desired=Desired.CLOSED)
     client = Client()
-    client.force_login(person("carl", "view_server", "call_tool"))
+    client.force_login(person("carl", "view_server", "call_tool", "change_server"))
     return client
 
 
@@ -83,11 +86,69 @@ def test_a_try_is_asked_for_only_where_one_is_waited_for(visitor: Client) -> Non
     assert McpSession.objects.get().restart_requested == 1
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume", "retry"])
-def test_without_the_right_to_call_nobody_pauses_or_retries(verb: str, visitor: Client) -> None:
-    guest = Client()
-    guest.force_login(person("guest", "view_server"))
-    assert guest.post(f"/servers/orders/{verb}/").status_code == 403
+# --- whose session it is ----------------------------------------------------------------------------------------------
+FELT_BY_ALL = ["pause", "resume", "retry", "disconnect", "reconnect", "log_level"]
+PATHS = {"log_level": "logs/level"}
+
+
+def order(client: Client, verb: str) -> Any:
+    return client.post(f"/servers/orders/{PATHS.get(verb, verb)}/")
+
+
+def signed_in(name: str, *rights: str) -> Client:
+    client = Client()
+    client.force_login(person(name, "view_server", *rights))
+    return client
+
+
+@pytest.mark.parametrize("rights", [(), ("call_tool",)], ids=["view", "call"])
+@pytest.mark.parametrize("verb", FELT_BY_ALL)
+def test_who_may_only_call_does_not_control_a_session_that_others_use(
+    verb: str, rights: tuple[str, ...], visitor: Client
+) -> None:
+    before = McpSession.objects.values().get()
+    answer = order(signed_in("guest", *rights), verb)
+    assert answer.status_code == 403
+    assert (
+        "Others use this session of Orders, so only people with permission to change servers" in answer.content.decode()
+    )
+    assert McpSession.objects.values().get() == before
+    event = AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY)
+    assert (event.actor_name, json.loads(event.body)["details"]["right"]) == ("guest", "change_server")
+
+
+@pytest.mark.parametrize("verb", FELT_BY_ALL)
+def test_who_may_change_the_server_controls_the_session_of_all(verb: str, visitor: Client) -> None:
+    assert order(signed_in("chief", "change_server"), verb).status_code == 302
+
+
+@pytest.mark.parametrize("verb", FELT_BY_ALL)
+def test_ones_own_session_is_ones_own_to_control_and_the_shared_one_is_not_touched(verb: str, visitor: Client) -> None:
+    server = Server.objects.get()
+    Server.objects.update(signs_in_as=SignsInAs.EITHER)
+    guest = person("guest", "view_server", "call_tool")
+    Identity.objects.create(server=server, user=guest, kind=IdentityKind.PERSONAL, name="guest")
+    shared = McpSession.objects.values().get()
+    client = Client()
+    client.force_login(guest)
+    assert order(client, verb).status_code == 302
+    assert McpSession.objects.values().get(pk=shared["id"]) == shared
+    assert McpSession.objects.filter(identity__user=guest).count() == 1
+
+
+@pytest.mark.parametrize("verb", ["connect", "refresh"])
+def test_what_each_call_may_do_who_may_call_may_order_too(verb: str, visitor: Client) -> None:
+    assert order(signed_in("guest", "call_tool"), verb).status_code == 302
+    assert order(signed_in("looker"), verb).status_code == 403
+
+
+def test_the_page_offers_only_the_buttons_that_work(visitor: Client) -> None:
+    def buttons(client: Client) -> list[str]:
+        page = client.get("/servers/orders/tools/").content.decode()
+        return [verb for verb in ("connect", *FELT_BY_ALL) if f'action="/servers/orders/{verb}/"' in page]
+
+    assert buttons(visitor) == ["connect", "pause", "resume", "retry", "disconnect", "reconnect"]
+    assert buttons(signed_in("guest", "call_tool")) == ["connect"]
 
 
 def test_the_connection_timeline_stands_on_connection_info(visitor: Client) -> None:

@@ -1,5 +1,6 @@
 """The form of one credential: only the fields of its kind. It never shows a stored value."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -193,10 +194,14 @@ class CredentialForm(forms.Form):
 
 
 class OwnCredentialForm(CredentialForm):
-    """For one's own identity at one server: its name and place are known."""
+    """For one's own identity at one server: its name and place are known, and `variables` that it may fill."""
 
-    def __init__(self, kind: str, data: Any = None) -> None:
+    def __init__(self, kind: str, data: Any = None, *, variables: Sequence[str] = ()) -> None:
         super().__init__(kind, data, stored={})
+        if self.kind == CredentialKind.ENVIRONMENT:
+            self.fields["variable"].widget = forms.Select(
+                attrs={"class": "form-select"}, choices=[(name, name) for name in variables]
+            )
 
 
 def _copied(field: forms.CharField) -> forms.CharField:

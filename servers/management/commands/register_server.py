@@ -58,6 +58,9 @@ class Command(BaseCommand):
         parser.add_argument("--working-directory", default="")
         parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-env", action="append", default=[], metavar="NAME=VARIABLE")
+        parser.add_argument(
+            "--credential-env", action="append", default=[], metavar="NAME", help="a variable left to credentials"
+        )
         parser.add_argument("--disabled", action="store_true", help="register without connecting")
         parser.add_argument("command", nargs="*", help="of a stdio server: program and arguments, after --")
 
@@ -106,6 +109,7 @@ def _registration(options: dict[str, Any]) -> Registration:
             *_secret(ValueKind.HEADER, options["secret_header"]),
             *_plain(ValueKind.ENVIRONMENT, options["env"], "--secret-env"),
             *_secret(ValueKind.ENVIRONMENT, options["secret_env"]),
+            *(ValueInput(ValueKind.ENVIRONMENT, name, True, None, needed=True) for name in options["credential_env"]),
         ],
     )
 

@@ -65,13 +65,18 @@ class ValueForm(RowForm):
     def set_widget(self) -> None:
         """After the formset has set what is initial: an empty box for a stored secret, dots for a secret."""
         if self.stored_row is not None:
-            words = "Value needed" if self.stored_row.sealed is None else "Set. Leave empty to keep it."
+            words = self._empty_words(self.stored_row)
             self.fields["value"].widget.attrs["placeholder"] = words
         if self._shows_secret():
             # A secret that was typed and came back with an error elsewhere must be typed again.
             self.fields["value"].widget = forms.PasswordInput(
                 attrs=self.fields["value"].widget.attrs, render_value=False
             )
+
+    def _empty_words(self, row: ServerValue) -> str:
+        if row.sealed is not None:
+            return "Set. Leave empty to keep it."
+        return "Left to credentials" if row.kind == ValueKind.ENVIRONMENT else "Value needed"
 
     @property
     def stored_row(self) -> ServerValue | None:
@@ -101,7 +106,7 @@ class ValueForm(RowForm):
         return data
 
     def _clean_empty(self, data: dict[str, Any]) -> None:
-        if data.get("secret") and self.stored_row is None:
+        if data.get("secret") and self.stored_row is None and data["kind"] != ValueKind.ENVIRONMENT:
             self.add_error("value", "Enter the value.")
         if not data.get("secret") and self.stored_row is not None:
             self.add_error("value", "Enter the value again: stored secrets cannot be converted to plain text.")
@@ -115,7 +120,15 @@ class ValueForm(RowForm):
         data = self.cleaned_data
         text, secret = data["value"], data["secret"]
         value = (Secret(text) if text else None) if secret else text
-        return {"kind": ValueKind(data["kind"]), "name": data["name"], "secret": secret, "value": value}
+        # a variable whose value is left to credentials
+        needed = value is None and self.stored_row is None
+        return {
+            "kind": ValueKind(data["kind"]),
+            "name": data["name"],
+            "secret": secret,
+            "value": value,
+            "needed": needed,
+        }
 
 
 class BaseValueFormSet(RowFormSet):

@@ -9,11 +9,13 @@ from django.utils.text import slugify
 
 from servers import access
 from servers.configuration import Registration, ValueInput
+from servers.credentials import reference_grants
 from servers.enums import TransportKind
 from servers.models import Server, ServerValue
 from servers.registration.differences import FieldDifference, differences
 from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entries import Entry, faults, parse
+from servers.registration.reference_rights import references_in, same_connection
 from servers.registration.values import secrets_to_reenter, stored_values
 from servers.validators import secret_arguments
 
@@ -58,7 +60,7 @@ def _proposal(user: Any, index: int, entry: Entry, stored: list[Server], taken: 
     if entry.name.strip().casefold() in taken:
         return Proposal(index, entry, Plan.REFUSE, reasons=("Another server in this file has the same name.",))
     server = match(entry.registration, stored)
-    if missing := _lacking(user, entry.registration.transport, server):
+    if missing := _lacking(user, entry.registration.transport, server) or _ungranted(user, entry, server):
         return Proposal(index, entry, Plan.REFUSE, entry.registration, server, reasons=(missing,))
     if server is None:
         return Proposal(index, entry, Plan.CREATE, entry.registration)
@@ -93,6 +95,15 @@ def _lacking(user: Any, transport: str, server: Server | None) -> str:
         except access.Denied as denied:
             return str(denied)
     return ""
+
+
+def _ungranted(user: Any, entry: Entry, server: Server | None) -> str:
+    """In words, where it contains references that this person may not use."""
+    given = entry.registration if server is None else overwriting(server, entry)
+    if given is None or (server is not None and same_connection(server, given)):
+        return ""
+    missing = reference_grants.lacking(user, references_in(given))
+    return reference_grants.refused(missing) if missing else ""
 
 
 # --- overwriting -------------------------------------------------------------------------------------------------------

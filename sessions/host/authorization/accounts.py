@@ -99,7 +99,8 @@ class ReferredToken:
 
     async def __call__(self) -> str:
         try:
-            found = await asyncio.to_thread(references.resolve, self._text)
+            # the launch refused a reference that is not granted
+            found = await asyncio.to_thread(references.resolve, self._text, references.names(self._text))
         except references.ReferenceMissing as missing:
             raise AuthorizationError(str(missing)) from None
         self._known.learn_values(found.secrets)

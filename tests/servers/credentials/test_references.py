@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from servers.audit.record import Actor
+from servers.credentials.reference_grants import ALL
 from servers.credentials.references import ReferenceMissing, has_reference, resolve
 from servers.registration import registering
 from servers.registration.launch import NotLaunchable, launch_values
@@ -31,7 +32,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> P
 
 
 def test_a_variable_and_a_file_are_put_in_and_known_as_secrets(offered: Path) -> None:
-    found = resolve(f"Bearer ${{MCP_TOKEN}} and ${{file:{offered / 'token'}}}")
+    found = resolve(f"Bearer ${{MCP_TOKEN}} and ${{file:{offered / 'token'}}}", ALL)
     assert found.text == f"Bearer {VALUE} and {VALUE}"
     assert [secret.reveal() for secret in found.secrets] == [VALUE, VALUE]
 
@@ -42,38 +43,38 @@ def test_a_variable_and_a_file_are_put_in_and_known_as_secrets(offered: Path) ->
 )
 def test_what_is_no_reference_stays_as_it_is(text: str, plain: str) -> None:
     assert not has_reference(text)
-    assert resolve(text).text == plain
+    assert resolve(text, ALL).text == plain
 
 
 def test_what_was_put_in_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_OUTER", "${MCP_TOKEN}")
-    assert resolve("${MCP_OUTER}").text == "${MCP_TOKEN}"
+    assert resolve("${MCP_OUTER}", ALL).text == "${MCP_TOKEN}"
 
 
 @pytest.mark.parametrize("name", ["PRIVATE_TOKEN", "MCPADMIN_SECRET", "PATH"])
 def test_the_workers_own_variables_are_not_offered(name: str) -> None:
     with pytest.raises(ReferenceMissing, match="not available") as refused:
-        resolve(f"${{{name}}}")
+        resolve(f"${{{name}}}", ALL)
     assert "private-value" not in str(refused.value)
 
 
 def test_a_variable_that_is_missing_is_named() -> None:
     with pytest.raises(ReferenceMissing, match="no variable MCP_ABSENT"):
-        resolve("${MCP_ABSENT}")
+        resolve("${MCP_ABSENT}", ALL)
 
 
 @pytest.mark.parametrize("name", ["../outside", "link", "/etc/passwd", "offered/token"])
 def test_files_elsewhere_are_not_offered_whatever_leads_there(name: str, offered: Path) -> None:
     path = name if name.startswith(("/", "offered")) else f"{offered}/{name}"
     with pytest.raises(ReferenceMissing, match="not available"):
-        resolve(f"${{file:{path}}}")
+        resolve(f"${{file:{path}}}", ALL)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a\0b", b"x" * 70_000], ids=["empty", "bytes", "nul", "large"])
 def test_a_file_that_holds_no_value_is_refused(content: bytes, offered: Path) -> None:
     (offered / "odd").write_bytes(content)
     with pytest.raises(ReferenceMissing):
-        resolve(f"${{file:{offered / 'odd'}}}")
+        resolve(f"${{file:{offered / 'odd'}}}", ALL)
 
 
 @pytest.mark.django_db

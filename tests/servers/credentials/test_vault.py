@@ -284,6 +284,7 @@ def test_a_variable_goes_to_a_local_process_only(
     assert found.reveal() == "value-44-abc"
     with pytest.raises(ValidationError):
         vault.attach(actor, admin, server, row)
+    local.refresh_from_db()
     moved = registering.change(actor, admin, local, over_http(name="Moved"), local.version)
     assert moved.transport == TransportKind.STREAMABLE_HTTP
     with pytest.raises(NotLaunchable):

@@ -12,6 +12,7 @@ from servers.audit.record import Actor
 from servers.configuration import Registration, ValueInput
 from servers.credentials import sign_ins, vault
 from servers.credentials.kinds import Parts
+from servers.credentials.reference_grants import ALL
 from servers.credentials.references import ReferenceMissing
 from servers.enums import CredentialKind, TransportKind, ValueKind
 from servers.models import Server
@@ -41,7 +42,8 @@ def stored(**fields: Any) -> Server:
 
 def test_arguments_and_folder_are_resolved_and_what_was_put_in_is_secret() -> None:
     found = reached(
-        stored(arguments=["--key=${MCP_KEY}", "$${MCP_KEY}", "plain"], working_directory="${MCP_FOLDER}/in")
+        stored(arguments=["--key=${MCP_KEY}", "$${MCP_KEY}", "plain"], working_directory="${MCP_FOLDER}/in"),
+        ALL,
     )
     assert found.arguments == (f"--key={VALUE}", "${MCP_KEY}", "plain")
     assert found.working_directory == "/srv/data/in"
@@ -50,7 +52,7 @@ def test_arguments_and_folder_are_resolved_and_what_was_put_in_is_secret() -> No
 
 
 def test_a_value_in_a_url_is_encoded_and_opens_no_other_part_of_it() -> None:
-    found = reached(over_http(url="https://mcp.example.com/${MCP_FOLDER}/mcp?key=${MCP_KEY}&b=1"))
+    found = reached(over_http(url="https://mcp.example.com/${MCP_FOLDER}/mcp?key=${MCP_KEY}&b=1"), ALL)
     key, folder = quote(VALUE, safe=""), quote("/srv/data", safe="")
     assert found.url == f"https://mcp.example.com/{folder}/mcp?key={key}&b=1"
 
@@ -67,7 +69,7 @@ def test_a_value_in_a_url_is_encoded_and_opens_no_other_part_of_it() -> None:
 )
 def test_a_missing_reference_names_its_place(source: Server | Registration, words: str) -> None:
     with pytest.raises(ReferenceMissing, match=words):
-        reached(source)
+        reached(source, ALL)
 
 
 @pytest.mark.parametrize(
@@ -102,11 +104,11 @@ def test_a_url_with_a_reference_carries_a_secret(admin: Any, actor: Actor) -> No
 def test_a_launch_and_a_draft_are_reached_with_their_values(admin: Any, actor: Actor) -> None:
     data = over_stdio(arguments=["${MCP_KEY}"])
     found = launch_values(registering.register(actor, admin, data))
-    tried = draft_launch_values(open_draft(create_draft(actor, admin, data)))
+    tried = draft_launch_values(open_draft(create_draft(actor, admin, data)), user=admin)
     assert found.reached.arguments == tried.reached.arguments == (VALUE,)
     assert [secret.reveal() for secret in found.secrets] == [VALUE]
     with pytest.raises(NotLaunchable) as refused:
-        draft_launch_values(over_stdio(arguments=["${MCP_NONE}"]))
+        draft_launch_values(over_stdio(arguments=["${MCP_NONE}"]), user=admin)
     assert refused.value.fault == "reference_missing"
 
 

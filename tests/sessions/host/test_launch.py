@@ -169,10 +169,11 @@ def test_a_service_account_is_bound_to_the_issuer_that_an_admin_expects(admin_us
     assert (settings.issuer, settings.client_issuer) == ("https://login.example.com/", "https://login.example.com")
 
 
-def test_what_a_reference_stands_for_is_in_no_repr(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_reference_stands_for_is_in_no_repr(monkeypatch: pytest.MonkeyPatch, admin_user: Any) -> None:
     monkeypatch.setenv("MCP_PART", "canary-part-4d")
-    local = launch(command="x", arguments=["--key=${MCP_PART}"], working_directory="/srv")
-    behind = launch(slug="behind", transport=TransportKind.STREAMABLE_HTTP, url="https://mcp.example.com/${MCP_PART}")
+    local = launch(command="x", arguments=["--key=${MCP_PART}"], working_directory="/srv", references_by=admin_user)
+    url = {"transport": TransportKind.STREAMABLE_HTTP, "url": "https://mcp.example.com/${MCP_PART}"}
+    behind = launch(slug="behind", references_by=admin_user, **url)
     assert isinstance(local.spec, StdioSpec)
     assert isinstance(behind.spec, HttpSpec)
     assert (local.spec.args, behind.spec.url) == (("--key=canary-part-4d",), "https://mcp.example.com/canary-part-4d")

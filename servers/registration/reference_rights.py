@@ -1,0 +1,77 @@
+"""Who may save a registration that contains references, and who answers for them afterwards.
+
+What decides where a reference's value goes is the connection: transport, URL, command line, headers and variables. A person
+who changes one of these needs a grant for every reference in the registration and answers for them from then on. Other
+fields can be changed without.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from servers.audit.record import Actor
+from servers.configuration import Registration, ValueInput
+from servers.credentials import reference_grants, references
+from servers.crypto import SealError
+from servers.enums import TransportKind, ValueKind
+from servers.models import Server
+from servers.registration.values import merged, stored_values
+
+_PLACES = ("transport", "url", "command", "arguments", "working_directory", "worker_label")
+
+
+def references_in(registration: Registration) -> list[str]:
+    """By name. `registration`: with its kept secrets opened (see values.merged)."""
+    values = registration.used_values()
+    texts = [value.text() for value in values if value.value is not None]
+    found = [name for text in texts for name in references.names(text)]
+    if registration.transport != TransportKind.STDIO:
+        return [*found, *references.names(registration.url)]
+    own = {value.name for value in values if value.kind == ValueKind.ENVIRONMENT}
+    command_line = [*registration.arguments, registration.working_directory]
+    return [*found, *(name for text in command_line for name in references.names(text) if name not in own)]
+
+
+def require_references(user: Any, actor: Actor, registration: Registration, server: Server | None = None) -> None:
+    """Raises ValidationError, recorded. `registration`: with its kept secrets opened."""
+    reference_grants.require(user, actor, references_in(registration), registration.name, server)
+
+
+def require_changed_references(user: Any, actor: Actor, server: Server, data: Registration) -> None:
+    """As `require_references`, where the change moves the connection."""
+    if not same_connection(server, data):
+        require_references(user, actor, _opened(server, data), server)
+
+
+def answers(user: Any, server: Server, data: Registration) -> bool:
+    """Whether this person answers for the references after saving `data` over `server`: always where the connection
+    changes, otherwise where they hold the grants that the present person lacks."""
+    if not same_connection(server, data):
+        return True
+    names = references_in(_opened(server, data))
+    granted = reference_grants.granted_to_server(server)
+    return any(name not in granted for name in names) and not reference_grants.lacking(user, names)
+
+
+def same_connection(server: Server, data: Registration) -> bool:
+    columns = data.columns()
+    if any(columns[name] != getattr(server, name) for name in _PLACES):
+        return False
+    stored = stored_values(server)
+    given = data.used_values()
+    return stored.keys() == {value.key for value in given} and all(
+        _unchanged(stored[value.key], value) for value in given
+    )
+
+
+def _unchanged(row: Any, value: ValueInput) -> bool:
+    if row.name != value.name or row.secret != value.secret:
+        return False
+    return value.value is None if row.secret else row.plain == value.text()
+
+
+def _opened(server: Server, data: Registration) -> Registration:
+    """A secret that cannot be opened cannot be sent either, until a person enters it again."""
+    try:
+        return replace(data, values=merged(server, data))
+    except SealError:
+        return replace(data, values=[value for value in data.values if value.value is not None])

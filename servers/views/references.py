@@ -1,0 +1,56 @@
+"""*References*: which reference is granted to whom, and which servers wait for a grant."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from servers import access
+from servers.audit.record import Actor
+from servers.credentials import reference_grants
+from servers.credentials.forms.reference_grant import ReferenceGrantForm
+from servers.models import ReferenceGrant
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def index(request: HttpRequest) -> HttpResponse:
+    """POST grants; `?name=` and `?to=` fill in the form."""
+    access.require(request.user, reference_grants.RIGHT)
+    posted = request.method == "POST"
+    initial = {name: request.GET[name] for name in ("name", "to") if name in request.GET}
+    form = ReferenceGrantForm(request.POST if posted else None, initial=initial)
+    if posted and form.is_valid() and _granted(request, form):
+        return redirect("credentials:references")
+    context = {
+        "nav": "credentials",
+        "form": form,
+        "rows": reference_grants.rows(),
+        "refused": reference_grants.refused_now(access.visible_servers(request.user)),
+        "rights": access.rights(request.user),
+    }
+    return render(request, "references/index.html", context, status=422 if form.errors else 200)
+
+
+def _granted(request: HttpRequest, form: ReferenceGrantForm) -> bool:
+    try:
+        row = reference_grants.grant(Actor.of(request), request.user, form.cleaned_data["name"], form.holder())
+    except ValidationError as problem:
+        form.add_error("name", problem.messages)
+        return False
+    messages.success(request, f"${{{row.name}}} is granted to {reference_grants.holder_words(row)}.")
+    return True
+
+
+@require_POST
+def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
+    access.require(request.user, reference_grants.RIGHT)
+    found = ReferenceGrant.objects.select_related("user", "group", "server", "credential").filter(uid=uid).first()
+    if found is None:
+        raise Http404("This grant does not exist.")
+    reference_grants.revoke(Actor.of(request), request.user, found)
+    words = f"${{{found.name}}} is no longer granted to {reference_grants.holder_words(found)}. Sessions that may use it reconnect."
+    messages.success(request, words)
+    return redirect("credentials:references")
