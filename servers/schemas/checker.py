@@ -133,7 +133,7 @@ class Checker:
             return unable(refusal)
         text = json.dumps(schema)
         if len(text) > MAX_SCHEMA_BYTES:
-            return unable("The schema is too large.")
+            return unable(f"The schema is larger than {MAX_SCHEMA_BYTES >> 20} MiB, which is a fixed limit.")
         return self._asked(text, value)
 
     def _asked(self, schema_text: str, value: Json, again: bool = True) -> Validity:
@@ -143,7 +143,7 @@ class Checker:
             return _verdict(self._child.ask(schema_text, value, self._seconds))
         except ChildSlow:
             self._drop()
-            return unable("The check took too long.")
+            return unable(f"The check took longer than {self._seconds:g} s, which is a fixed limit.")
         except (ChildGone, OSError):
             self._drop()
             # A child that was killed from outside between two checks says nothing about this one: ask a new one, once.
