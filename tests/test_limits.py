@@ -20,7 +20,7 @@ from twisted.web.http import HTTPChannel
 from mcpadmin import accounts, errors, setup
 from mcpadmin.web import pages
 from servers import limits
-from servers.audit.writer import Writer, WriterBusy
+from servers.audit.writer import BATCH_LIMIT, Writer, WriterBusy
 from servers.connect_limit import TooOften
 from servers.credentials import identities, kinds
 from servers.credentials.kinds import Parts
@@ -81,7 +81,7 @@ def writer_busy() -> str:
     release, made = threading.Event(), Writer()
     first = made.submit(release.wait)
     try:
-        for _ in range(limits.number("audit_queue") + 1):
+        for _ in range(limits.number("audit_queue") + BATCH_LIMIT + 1):  # one batch is being written
             try:
                 made.submit(lambda: None)
             except WriterBusy as busy:

@@ -214,7 +214,7 @@ def _too_late(*, known: bool = True) -> AuditUnavailable:
     end = (
         ", so nothing was changed. Try again." if known else ". Check whether the change was made before trying again."
     )
-    return AuditUnavailable(f"The audit log could not be written in time{end}")
+    return AuditUnavailable(f"The audit log could not be written in time (2 s, a fixed limit){end}")
 
 
 # --- after each batch ---------------------------------------------------------------------------------------------------
