@@ -41,7 +41,7 @@ def remember(request: HttpRequest, response: HttpResponseBase) -> None:
     if name is None:
         return
     kept = _kept(request)
-    kept[_digest(name)] = kept.pop(_digest(name), None) or secrets.token_urlsafe(16)
+    kept[_digest(name)] = kept.pop(_digest(name), "") or secrets.token_urlsafe(16)
     newest = dict(list(kept.items())[-MOST:])
     response.set_cookie(
         settings.KNOWN_BROWSER_COOKIE_NAME,

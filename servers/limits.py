@@ -44,7 +44,7 @@ class ProductLimit:
             return self.fixed
         if self.of_server:
             return int(settings.LIMITS[self.name])
-        return getattr(settings, self.setting)  # type: ignore[no-any-return]  # a number; settings are not typed
+        return getattr(settings, self.setting)
 
     def in_words(self, server: "WithLimits | None" = None) -> str:
         """The value with its unit, for `server` where it may override it."""
