@@ -46,19 +46,18 @@ def tab(admin: Client, scenario: str) -> str:
     return admin.get(f"/servers/{scenario}/tools/").content.decode()
 
 
-def test_the_tab_of_each_refused_list_says_what_was_refused_and_why(
-    shared_worker: WorkerProcess, admin: Client
+@pytest.mark.parametrize("scenario", SAID)
+def test_the_tab_of_a_refused_list_says_what_was_refused_and_why(
+    shared_worker: WorkerProcess, admin: Client, scenario: str
 ) -> None:
-    sessions = {scenario: hostile(scenario) for scenario in SAID}
-    for session in sessions.values():
-        await_ready(session)
-    for scenario, session in sessions.items():
-        told = eventually(lambda row=session: said_of(row), 20, f"nothing was said of {scenario}")
-        page = tab(admin, scenario)
-        assert SAID[scenario] in page, (scenario, told)
-        if told["problem"]:
-            assert "The tools are not known" in page
-            assert "offers no tools" not in page, "a refused list is not an empty one"
+    session = hostile(scenario)
+    await_ready(session)
+    told = eventually(lambda: said_of(session), 20, "nothing was said")
+    page = tab(admin, scenario)
+    assert SAID[scenario] in page, told
+    if told["problem"]:
+        assert "The tools are not known" in page
+        assert "offers no tools" not in page, "a refused list is not an empty one"
 
 
 def test_a_refused_list_is_reported_while_another_list_of_the_server_is_still_awaited(
