@@ -114,7 +114,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "import_json5_bytes": lambda: imported("{a: '%s'}" % ("x" * 17_000)),
     "import_depth": lambda: imported('{"a":' * 100 + "1" + "}" * 100),
     "import_servers": lambda: imported(json.dumps({"mcpServers": {f"s{n}": {"command": "x"} for n in range(201)}})),
-    "import_seconds": lambda: with_tiny("import_seconds", lambda: read("a: {command: x}")),
+    "import_seconds": lambda: with_tiny("import_seconds", lambda: read("a: [" + "1," * 30_000 + "]")),
     "import_memory_mib": lambda: with_tiny("import_memory_mib", lambda: read("a: [" + "1," * 30_000 + "]")),
     "sockets_per_user": lambda: live_limits.refusal(4030),
     "socket_messages_per_second": lambda: live_limits.refusal(4029),
