@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.views import LoginView
+from allauth.core.internal import ratelimit
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.middleware import LoginRequiredMiddleware
@@ -25,7 +26,10 @@ from django.views.csrf import csrf_failure as page_out_of_date
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from mcpadmin import setup
+from mcpadmin import known_browsers, setup
+from servers import limits
+
+_OF_A_BROWSER = {"login_failed": f"{limits.number('sign_in_failures')}/5m/key"}
 
 
 class ClosedSignup(DefaultAccountAdapter):
@@ -38,10 +42,23 @@ class ClosedSignup(DefaultAccountAdapter):
         """Not after signing in either: an address that only answers POST would greet the person with 405."""
         return super().is_safe_url(url) and answers_get(urlsplit(url).path)
 
+    @property
+    def error_messages(self) -> dict[str, str]:
+        words = f"Too many failed sign-ins. {limits.stated('sign_in_failures')} {limits.stated('sign_in_failures_per_address')}"
+        return DefaultAccountAdapter.error_messages | {"too_many_login_attempts": f"{words} Wait, then try again."}
+
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """A try that is refused unlooked at, after too many, is a failed sign-in too: the audit log has each of them."""
+        """A try that is refused unlooked at, after too many, is a failed sign-in too: the audit log has each of them.
+        In a browser that this user has signed in with before, only its own tries count."""
+        browser = known_browsers.key(request, str(credentials.get("username", "")))
         try:
-            super().pre_authenticate(request, **credentials)
+            if not browser:
+                return super().pre_authenticate(request, **credentials)
+            self._login_failed_rl_usage = ratelimit.consume(
+                request, app="allauth.account", action="login_failed", config=_OF_A_BROWSER, key=f"browser:{browser}"
+            )
+            if not self._login_failed_rl_usage:
+                raise self.validation_error("too_many_login_attempts")
         except ValidationError:
             user_login_failed.send(__name__, credentials=credentials, request=request, reason="throttled")
             raise
@@ -127,6 +144,15 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     if sent_by_script(request):
         return _not_done("This page is out of date.", 403, **{"X-CSRF": "renew"})
     return page_out_of_date(request, reason)
+
+
+def too_many_requests(request: HttpRequest) -> HttpResponse:
+    """The answer of allauth's limits on requests."""
+    words = f"{limits.stated('sign_in_requests_per_address')} Wait a minute, then try again."
+    if sent_by_script(request):
+        return _not_done(f"Too many requests. {words}", 429)
+    context = {"status": 429, "title": "Too many requests", "text": words}
+    return render(request, "mcpadmin/refused.html", context, status=429)
 
 
 def _not_done(words: str, status: int, **headers: str) -> HttpResponse:

@@ -15,23 +15,18 @@ from django.http import HttpRequest
 from django.http.request import split_domain_port
 from django.http.response import HttpResponseBase
 
-from mcpadmin import health
+from mcpadmin import health, known_browsers
+from mcpadmin.headers import security_headers
 from servers.audit.record import current_request
 from servers.requests import WebRequest
 
 log = structlog.get_logger("mcpadmin.request")
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
-_FEATURES = """accelerometer camera display-capture geolocation gyroscope magnetometer microphone midi payment
-    publickey-credentials-get screen-wake-lock serial usb xr-spatial-tracking"""
 # What proxies say of the connection in front of them: its scheme, or "on".
 _TLS_HINTS = ("X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme", "X-Url-Scheme", "Forwarded", "CF-Visitor")
 _TLS_SWITCHES = ("X-Forwarded-Ssl", "Front-End-Https")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-HEADERS = {
-    "Permissions-Policy": ", ".join(f"{feature}=()" for feature in _FEATURES.split()),
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 
 
 class _SyncAndAsync:
@@ -57,13 +52,13 @@ class RequestContextMiddleware(_SyncAndAsync):
         if self.is_async:
             return self._answer(request)
         if probe := health.PROBES.get(request.path):
-            return async_to_sync(probe)(request)
+            return _secured(request, async_to_sync(probe)(request))
         with _context(request) as started:
             return _finish(request, self.get_response(request), started)
 
     async def _answer(self, request: WebRequest) -> HttpResponseBase:
         if probe := health.PROBES.get(request.path):
-            return await probe(request)
+            return _secured(request, await probe(request))
         with _context(request) as started:
             return _finish(request, await self.get_response(request), started)
 
@@ -85,11 +80,17 @@ def _context(request: WebRequest) -> Iterator[float]:
 
 def _finish(request: WebRequest, response: HttpResponseBase, started: float) -> HttpResponseBase:
     response.headers["X-Request-ID"] = request.request_id
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
+    _secured(request, response)
     if not request.path.startswith(settings.STATIC_URL):
         response.headers.setdefault("Cache-Control", "no-store")
         _log(request, response, time.perf_counter() - started)
+    return response
+
+
+def _secured(request: WebRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Whatever answered, also an error of another middleware, which the rest of them never sees."""
+    for name, value in security_headers(secure=request.is_secure()).items():
+        response.headers.setdefault(name, value)
     return response
 
 
@@ -128,6 +129,7 @@ class SecureCookieMiddleware(_SyncAndAsync):
 
 
 def _with_secure_cookies(request: WebRequest, response: HttpResponseBase) -> HttpResponseBase:
+    known_browsers.remember(request, response)
     if response.cookies and not plain_http(request):
         for cookie in response.cookies.values():
             cookie["secure"] = True

@@ -67,6 +67,7 @@ _loopback = _public.hostname in {"127.0.0.1", "localhost", "::1"}
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SESSION_COOKIE_NAME = "__Host-session" if SESSION_COOKIE_SECURE else "mcpadmin_session"
 CSRF_COOKIE_NAME = "__Host-csrf" if CSRF_COOKIE_SECURE else "mcpadmin_csrf"
+KNOWN_BROWSER_COOKIE_NAME = "__Host-browser" if SESSION_COOKIE_SECURE else "mcpadmin_browser"
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = env.int("MCPADMIN_SESSION_SECONDS", default=8 * 3600)
 SESSION_SAVE_EVERY_REQUEST = False
@@ -75,6 +76,12 @@ X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 # An uploaded file may hold secrets: it stays in memory and is never spooled to a disk in clear.
 FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
+# What strangers may hold open: how long a request may take to arrive, and how many connections one web process keeps.
+REQUEST_SECONDS = env.float("MCPADMIN_REQUEST_SECONDS", default=30.0)
+CONNECTIONS = env.int("MCPADMIN_CONNECTIONS", default=4_096)
+CONNECTIONS_PER_ADDRESS = env.int("MCPADMIN_CONNECTIONS_PER_ADDRESS", default=1_024)
+# Reading one configuration in an import, in a process of its own.
+IMPORT_SECONDS = env.float("MCPADMIN_IMPORT_SECONDS", default=3.0)
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000  # a generated tool form of 2,000 nodes with its "send" boxes
 
 INSTALLED_APPS = [

@@ -25,6 +25,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 from redis.exceptions import RedisError
 
+from servers import limits
 from servers.audit.record import Actor, Event, client_ip, record
 from servers.enums import AuditAction, AuditOutcome
 
@@ -33,7 +34,6 @@ log = structlog.get_logger("mcpadmin.setup")
 PATH = "setup/"
 SALT = "mcpadmin.setup.first-administrator"
 MAX_AGE_SECONDS = 24 * 3600
-ATTEMPTS = 20
 ATTEMPTS_SECONDS = 600
 # Any constant that no other part of the product uses as an advisory lock.
 _LOCK_ID = 7_230_001
@@ -57,7 +57,9 @@ COMMAND = "python manage.py setup_link"
 USED = SetupRefusal(410, "This link has been used", "An administrator exists already.", sign_in=True)
 EXPIRED = SetupRefusal(410, "This link has expired", f"Set-up links work for 24 hours. {_NEW_LINK}", COMMAND)
 INVALID = SetupRefusal(404, "This link is not valid", f"It was cut short or belongs elsewhere. {_NEW_LINK}", COMMAND)
-LIMITED = SetupRefusal(429, "Too many attempts", "Wait ten minutes, then open the link again.")
+LIMITED = SetupRefusal(
+    429, "Too many attempts", f"{limits.stated('setup_attempts')} Wait ten minutes, then open the link again."
+)
 UNCOUNTED = SetupRefusal(
     503, "Set-up has to wait", "Redis does not answer; open the link again once mcpadmin reports it ready."
 )
@@ -149,7 +151,7 @@ def _limit(request: HttpRequest) -> SetupRefusal | None:
     key = f"setup:{client_ip(request)}"
     try:
         cache.add(key, 0, ATTEMPTS_SECONDS)
-        return LIMITED if cache.incr(key) > ATTEMPTS else None
+        return LIMITED if cache.incr(key) > limits.number("setup_attempts") else None
     except ValueError:
         return None  # the key expired between the two commands: a new period begins
     except RedisError as problem:

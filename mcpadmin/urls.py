@@ -4,7 +4,9 @@ from mcpadmin import accounts, health, setup
 from servers.urls import credential_patterns, job_patterns
 from servers.views.instance import release
 
+handler400 = "mcpadmin.errors.bad_request"
 handler403 = "servers.views.denied.permission_denied"
+handler429 = "mcpadmin.accounts.too_many_requests"
 
 urlpatterns = [
     path("instance/release/", release, name="release_instance"),

@@ -6,11 +6,11 @@ from datetime import timedelta
 from math import ceil
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db.models import Q
 from django.utils import timezone
 
+from servers import limits
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent
 
@@ -22,13 +22,14 @@ WEBHOOKS = (AuditAction.SUBSCRIPTION_CHANGE,)
 
 class TooOften(ValidationError):
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"Too many addresses were tried in the last minute. Try again in {seconds} s.", code="pace")
+        words = f"Too many addresses were tried in the last minute. {limits.stated('tries_per_minute')} Try again in {seconds} s."
+        super().__init__(words, code="pace")
         self.seconds = seconds
 
 
 def require(user: Any, *also: AuditAction) -> None:
     """Raises TooOften. `also`: what counts besides connection tests and sign-ins."""
-    now, most = timezone.now(), settings.TRIES_PER_MINUTE
+    now, most = timezone.now(), limits.number("tries_per_minute")
     began = Q(action=AuditAction.CONNECTION_TEST, outcome=AuditOutcome.PENDING)  # its end is an event as well
     counted = began | Q(action__in=(AuditAction.SIGN_IN_BEGIN, *also))
     tried = AuditEvent.objects.filter(counted, actor_id=user.pk, at__gt=now - WINDOW)

@@ -74,7 +74,7 @@ def web_parts(count: int, listening: int, reports: int, prepared: int, secrets: 
     names = ["web"] if count == 1 else [f"web{number}" for number in range(1, count + 1)]
     # An IPv6 socket works too: daphne assumes an address family for `--fd`, but uses it only to name the peers.
     options_of_daphne = f"--fd {listening} -v 0 --no-server-name --application-close-timeout 2"
-    argv = (sys.executable, "-m", "daphne", *options_of_daphne.split(), "mcpadmin.asgi:application")
+    argv = (sys.executable, "-m", "mcpadmin.web.daphne", *options_of_daphne.split(), "mcpadmin.asgi:application")
     env = {ready.REPORTS_VARIABLE: str(reports), ready.PREPARED_VARIABLE: str(prepared)}
     descriptors = (listening, reports, prepared)
     return [Part(name, "web", argv, 0.9, descriptors, env=env, secrets=secrets) for name in names]

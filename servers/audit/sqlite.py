@@ -29,9 +29,10 @@ class DurableLog:
     @classmethod
     def of(cls, database: str, cursor: Any) -> "DurableLog | None":
         """None if this connection does not promise durable commits (as in tests), or has no such log."""
+        # SQLite resolves symbolic links: its log lies beside the real file.
         mode = cursor.execute("PRAGMA journal_mode").fetchone()[0]
         promised = cursor.execute("PRAGMA synchronous").fetchone()[0] >= FULL
-        return cls(Path(f"{database}-wal"), cursor) if mode == "wal" and promised else None
+        return cls(Path(f"{os.path.realpath(database)}-wal"), cursor) if mode == "wal" and promised else None
 
     def sync(self) -> None:
         """Raises OSError: then it is unknown what a power failure would leave."""
@@ -54,7 +55,7 @@ class WriteTurn:
     """
 
     def __init__(self, database: str) -> None:
-        self._file = open(f"{database}-turn", "ab", opener=_private)  # noqa: SIM115  # as long as the process
+        self._file = open(f"{os.path.realpath(database)}-turn", "ab", opener=_private)  # noqa: SIM115  # as long as the process
 
     def take(self) -> None:
         """Waits as long as it takes. The writer's callers do not: each gives up after its own time."""

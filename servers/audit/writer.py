@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import structlog
 from django.db import connection, transaction
 
+from servers import limits
 from servers.audit.acts import Trail, audited
 from servers.audit.commit import (
     Abandoned,
@@ -44,7 +45,7 @@ __all__ = ["AuditUnavailable", "Trail", "Writer", "WriterBusy", "after_batches",
 
 log = structlog.get_logger("mcpadmin.audit")
 T = TypeVar("T")
-QUEUE_LIMIT = 2_000
+QUEUE_LIMIT = limits.number("audit_queue")
 BATCH_LIMIT = 256
 #: a commit that has begun cannot be taken back: how long a caller whose time is over still waits for it
 COMMIT_GRACE_SECONDS = 3.0
@@ -84,7 +85,9 @@ class Writer:
             if self._stopping:
                 raise WriterBusy("This process is stopping.")
             if len(self._queue) + len(self._urgent) + len(self._spare) >= QUEUE_LIMIT:
-                raise WriterBusy("Too many changes are waiting for the audit log.")
+                raise WriterBusy(
+                    f"Too many changes are waiting for the audit log. {limits.stated('audit_queue')} Try again in a moment."
+                )
             (self._urgent if urgent else self._spare if spare else self._queue).append(work)
             self._ensure_thread()
             self._condition.notify()
@@ -211,7 +214,7 @@ def _too_late(*, known: bool = True) -> AuditUnavailable:
     end = (
         ", so nothing was changed. Try again." if known else ". Check whether the change was made before trying again."
     )
-    return AuditUnavailable(f"The audit log could not be written in time{end}")
+    return AuditUnavailable(f"The audit log could not be written in time (2 s, a fixed limit){end}")
 
 
 # --- after each batch ---------------------------------------------------------------------------------------------------

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from servers import access, rights
+from servers import access, limits, rights
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignsInAs
@@ -53,8 +52,8 @@ def _require_room(server: Server) -> None:
         words = f"{server.name} uses one shared identity. Its managers can allow personal credentials."
         raise ValidationError(words, code="shared")
     taken = server.identities.filter(kind=IdentityKind.PERSONAL, ended_at=None).count()
-    if taken >= settings.PERSONAL_SESSIONS:
-        words = f"{server.name} has {taken} personal identities, which is the limit. Ask an administrator."
+    if taken >= limits.number("personal_sessions"):
+        words = f"{server.name} has {taken} personal identities. {limits.stated('personal_sessions')}"
         raise ValidationError(words, code="too_many")
 
 

@@ -10,12 +10,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from servers import validators
+from servers import limits, validators
 from servers.credentials import assertions, service_account, variables
 from servers.enums import CredentialKind
 from servers.secret import Secret
-
-MAX_PEM = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,8 @@ def _certificate(parts: Parts) -> None:
     """A key that fits its certificate, both readable without a passphrase; a private CA where the server's needs one,
     also alone."""
     texts = {name: parts.secret(name) for name in ("certificate", "key", "ca")}
-    if any(len(text) > MAX_PEM for text in texts.values()):
-        raise ValidationError(f"A certificate or key can have at most {MAX_PEM // 1024} KiB.")
+    if any(len(text) > limits.number("pem_bytes") for text in texts.values()):
+        raise ValidationError(f"A certificate or key is too large. {limits.stated('pem_bytes')}")
     if texts["ca"]:
         authorities = _certificates("ca", texts["ca"])
         if not (texts["certificate"] or texts["key"]):

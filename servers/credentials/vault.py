@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from servers import access, crypto, rights
+from servers import access, crypto, limits, rights
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.configuration import Registration
@@ -29,8 +29,6 @@ from servers.validators import origin, validate_url, validate_websocket_url
 TABLE, FIELD = Credential._meta.db_table, "sealed"
 RIGHT = "manage_credential"
 MOST_OFFERED = 300
-#: of one person at one server
-MOST_OWN = 20
 _MAX_NAME, _FAULT_CHARS = 120, 300
 
 
@@ -89,8 +87,9 @@ def create_own(actor: Actor, user: Any, server: Server, parts: Parts) -> Credent
     _require_variable(actor, server, parts)
     scheme, host, port = _place(parts.kind, server.url)
     with identities.begun(actor, user, server) as (trail, identity):
-        if identity.uses.count() >= MOST_OWN:
-            raise ValidationError(f"You have {MOST_OWN} credentials here already. Delete one first.", code="too_many")
+        if identity.uses.count() >= limits.number("own_credentials"):
+            words = f"You have too many credentials here. {limits.stated('own_credentials')} Delete one first."
+            raise ValidationError(words, code="too_many")
         name = identities.free_name(server, user)
         row = Credential(name=name, kind=parts.kind, scheme=scheme, host=host, port=port, created_by_id=user.pk)
         row.owner_id = user.pk
@@ -296,7 +295,7 @@ def _place(kind: CredentialKind, url: str) -> Destination:
 def _free_name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > _MAX_NAME:
-        raise ValidationError({"name": f"Enter a name of at most {_MAX_NAME} characters."})
+        raise ValidationError({"name": f"Enter a name of at most {_MAX_NAME} characters. This limit is fixed."})
     if Credential.objects.filter(name__iexact=name).exists():
         raise ValidationError({"name": "Another credential has this name. Choose a different one."})
     return name

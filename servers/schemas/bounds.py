@@ -15,9 +15,9 @@ MAX_VALUE_BYTES = 8 << 20
 def too_large(schema: Schema, value: Json) -> str:
     """Why the pair is refused, as a sentence; "" when it is within bounds."""
     if depth(schema, MAX_SCHEMA_DEPTH) > MAX_SCHEMA_DEPTH:
-        return "The schema is nested too deeply."
+        return f"The schema is nested more than {MAX_SCHEMA_DEPTH} levels deep, which is a fixed limit."
     if depth(value, MAX_DEPTH) > MAX_DEPTH:
-        return f"The value is nested more than {MAX_DEPTH} levels deep."
+        return f"The value is nested more than {MAX_DEPTH} levels deep, which is a fixed limit."
     return _too_many(schema)
 
 
@@ -26,8 +26,8 @@ def _too_many(root: Schema) -> str:
     while layer:
         level, count = level + 1, count + len(layer)
         if count > MAX_SUBSCHEMAS:
-            return f"The schema has more than {MAX_SUBSCHEMAS:,} parts."
+            return f"The schema has more than {MAX_SUBSCHEMAS:,} parts, which is a fixed limit."
         if level > MAX_SUBSCHEMA_DEPTH:
-            return f"The schema is nested more than {MAX_SUBSCHEMA_DEPTH} levels deep."
+            return f"The schema is nested more than {MAX_SUBSCHEMA_DEPTH} levels deep, which is a fixed limit."
         layer = [part for schema in layer for part in subschemas(schema)]
     return ""

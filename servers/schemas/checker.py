@@ -50,6 +50,7 @@ class Validity:
 
 
 VALID = Validity("valid")
+_BUSY = f"The checker is too busy: at most {MAX_WAITING} checks wait, which is a fixed limit. Try again."
 _thread = threading.local()
 
 
@@ -89,7 +90,7 @@ class Checker:
         try:
             return future.result(self._patience)
         except WaitedTooLong:
-            return unable("The checker is too busy.")
+            return unable(_BUSY)
 
     async def acheck(self, schema: Schema, value: Json) -> Validity:
         if surely_valid(schema, value):
@@ -99,7 +100,7 @@ class Checker:
             async with asyncio.timeout(self._patience):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            return unable("The checker is too busy.")
+            return unable(_BUSY)
 
     def close(self) -> None:
         """Ends the child; the checker cannot be used again."""
@@ -119,7 +120,7 @@ class Checker:
     def _submit(self, schema: Schema, value: Json) -> "Future[Validity]":
         if not self._places.acquire(blocking=False):
             refused: Future[Validity] = Future()
-            refused.set_result(unable("The checker is too busy."))
+            refused.set_result(unable(_BUSY))
             return refused
         future = self._thread.submit(self._check, schema, value)
         future.add_done_callback(lambda _: self._places.release())
@@ -133,7 +134,7 @@ class Checker:
             return unable(refusal)
         text = json.dumps(schema)
         if len(text) > MAX_SCHEMA_BYTES:
-            return unable("The schema is too large.")
+            return unable(f"The schema is larger than {MAX_SCHEMA_BYTES >> 20} MiB, which is a fixed limit.")
         return self._asked(text, value)
 
     def _asked(self, schema_text: str, value: Json, again: bool = True) -> Validity:
@@ -143,7 +144,7 @@ class Checker:
             return _verdict(self._child.ask(schema_text, value, self._seconds))
         except ChildSlow:
             self._drop()
-            return unable("The check took too long.")
+            return unable(f"The check took longer than {self._seconds:g} s, which is a fixed limit.")
         except (ChildGone, OSError):
             self._drop()
             # A child that was killed from outside between two checks says nothing about this one: ask a new one, once.

@@ -41,7 +41,7 @@ def loads(text: str) -> Json:
     except RecursionError as exc:
         raise JsonProblem("Nested too deeply.") from exc
     if depth(value, MAX_DEPTH) > MAX_DEPTH:
-        raise JsonProblem(f"Nested more than {MAX_DEPTH} levels deep.")
+        raise JsonProblem(f"Nested more than {MAX_DEPTH} levels deep, which is a fixed limit.")
     return value
 
 
@@ -70,7 +70,7 @@ def number_text(value: float) -> str:
 
 def _integer(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise JsonProblem(f"A number has more than {MAX_DIGITS:,} digits.")
+        raise JsonProblem(f"A number has more than {MAX_DIGITS:,} digits, which is a fixed limit.")
     return int(text)
 
 

@@ -82,7 +82,7 @@ def _expressions(template: str) -> list[str]:
         expressions.append(template[begin + 1 : end])
         at = end + 1
     if len(expressions) > _MOST_EXPRESSIONS:
-        raise BrokenTemplate(f"The template has more than {_MOST_EXPRESSIONS} expressions.")
+        raise BrokenTemplate(f"The template has more than {_MOST_EXPRESSIONS} expressions, which is a fixed limit.")
     return expressions
 
 

@@ -44,7 +44,7 @@ REFUSED_LATE = FinalState(
     CallState.REQUESTED,
     CallState.NOT_SENT,
     AuditOutcome.FAILED,
-    "The audit log could not be written in time, so the call was refused. It did not reach the server.",
+    "The audit log could not be written in time (2 s, a fixed limit), so the call was refused. It did not reach the server.",
 )
 CANCELLED_BEFORE = FinalState(
     CallState.REQUESTED,

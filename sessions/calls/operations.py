@@ -81,7 +81,7 @@ def check_length(target: str) -> None:
     except UnicodeEncodeError as problem:
         raise Rejected("The name holds half a character (a lone surrogate).") from problem
     if not target or size > TARGET_BYTES or "\x00" in target:
-        raise Rejected(f"A name must have 1 to {TARGET_BYTES:,} bytes and no NUL character.")
+        raise Rejected(f"A name must have 1 to {TARGET_BYTES:,} bytes (a fixed limit) and no NUL character.")
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------

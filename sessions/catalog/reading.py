@@ -12,7 +12,9 @@ from servers.definitions.versions import Counts
 from servers.enums import AuditAction, AuditOutcome, DefinitionKind
 from servers.models import Server
 from sessions.connections import lifecycle
+from sessions.connections.diagnosis import Explanation, explain
 from sessions.connections.lifecycle import Lease, held, storable
+from sessions.mcp.core.errors import Fault
 from sessions.models import McpSession
 
 NAMES, NAME_CHARS, PROBLEM_CHARS = 20, 100, 500
@@ -28,19 +30,20 @@ PLURALS = {
 
 @dataclass(frozen=True)
 class Note:
-    """The result for one list. `problem`: why it could not be read; then the previous result stays, including its
-    counts."""
+    """The result for one list. `problem` and its `fault`: why it could not be read; then the previous result stays,
+    including its counts."""
 
     at: datetime
     counts: Counts = Counts()
     problem: str = ""
+    fault: str = ""
     warnings: tuple[str, ...] = ()
     cut: tuple[str, str] | None = None
 
     def wire(self, before: Mapping[str, Any]) -> dict[str, Any]:
         if self.problem:
-            failed = {"problem": storable(self.problem, PROBLEM_CHARS), "failed_at": self.at.isoformat()}
-            return dict(before) | failed
+            words = storable(self.problem, PROBLEM_CHARS)
+            return dict(before) | {"problem": words, "fault": self.fault, "failed_at": self.at.isoformat()}
         counts = self.counts
         numbers = {"added": counts.added, "changed": counts.changed, "removed": counts.removed}
         warnings = [storable(warning, PROBLEM_CHARS) for warning in self.warnings[:WARNINGS]]
@@ -49,20 +52,24 @@ class Note:
 
 def note(
     lease: Lease,
-    order: int,
+    order: int | None,
     notes: Mapping[DefinitionKind, Note],
     read: Collection[DefinitionKind],
     stale_at: datetime | None,
 ) -> bool:
     """Record the read of the lists `read`. `notes` are the results of all lists since the session opened. `order`: the
-    number of the refresh request that this fulfils.
+    number of the refresh request that this fulfils; None while other lists of that request are still read.
     """
     before = held(lease).values_list("catalog_counts", flat=True).first()
     if before is None:
         return False
     counts = before | {kind.value: notes[kind].wire(before.get(kind.value) or {}) for kind in read}
+    notes = {kind: one for kind, one in notes.items() if kind in read or kind.value in before}
     times = [one.at for one in notes.values() if not one.problem]
-    warnings = [warning for one in notes.values() for warning in (*one.warnings, *filter(None, [one.problem]))]
+    warnings = [warning for one in notes.values() for warning in one.warnings]
+    warnings += [
+        f"The {PLURALS[kind]} could not be listed: {one.problem}" for kind, one in notes.items() if one.problem
+    ]
     cuts = {kind.value: list(one.cut) for kind, one in notes.items() if one.cut}
     more = {"catalog_counts": counts, "catalog_stale_at": stale_at} | ({"catalog_read_at": max(times)} if times else {})
     return lifecycle.catalog_read(lease, order, warnings, cuts, **more)
@@ -103,25 +110,44 @@ def _few(names: tuple[str, ...]) -> list[str]:
 
 # --- reading -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
+class ListProblem:
+    """Why a list could not be read. `kept`: an earlier reading of it is shown."""
+
+    what: str
+    explanation: Explanation
+    since: datetime | None
+    kept: bool
+
+
+@dataclass(frozen=True)
 class ListReading:
-    """What a page says about its lists. `problems`: (list, why, since). `read_at`: the oldest of the lists' last good
-    reads. `warnings`: of those reads, about these lists only."""
+    """What a page says about its lists. `read_at`: the oldest of the lists' last good reads. `warnings`: of those
+    reads, about these lists only."""
 
     words: str
     read_at: datetime | None
-    problems: list[tuple[str, str, datetime | None]]
+    problems: list[ListProblem]
     warnings: list[str] = field(default_factory=list)
 
 
-def reading(session: McpSession | None, kinds: Iterable[DefinitionKind]) -> ListReading | None:
-    """For the lists of one page; None before the first attempt to read any of them."""
+def reading(
+    session: McpSession | None, kinds: Iterable[DefinitionKind], server: Server | None = None
+) -> ListReading | None:
+    """For the lists of one page of `server`; None before the first attempt to read any of them."""
     counts = session.catalog_counts if session else {}
     known = [(kind, counts[kind.value]) for kind in kinds if isinstance(counts.get(kind.value), dict)]
     if not known:
         return None
     times = [at for _, one in known if (at := _time(one.get("read_at")))]
     problems = [
-        (PLURALS[kind], one["problem"], _time(one.get("failed_at"))) for kind, one in known if one.get("problem")
+        ListProblem(
+            PLURALS[kind],
+            explain(one.get("fault") or Fault.INVALID_RESULT, one["problem"], server),
+            _time(one.get("failed_at")),
+            "read_at" in one,
+        )
+        for kind, one in known
+        if one.get("problem")
     ]
     warnings = [warning for _, one in known for warning in one.get("warnings") or ()]
     return ListReading(_words([one for _, one in known]), min(times, default=None), problems, warnings)

@@ -9,7 +9,7 @@ from servers.enums import DefinitionChange, DefinitionKind
 from servers.models import Server
 from sessions.catalog import history
 from sessions.catalog.history import Badge
-from sessions.catalog.reading import reading
+from sessions.catalog.reading import ListReading, reading
 from sessions.catalog.search import removed
 
 register = template.Library()
@@ -39,12 +39,18 @@ def catalog_reading(context: Context, noun: str, place: str = "list") -> dict[st
     in its page."""
     session = context.get("mcp_session")
     return {
-        "reading": reading(session, KINDS[noun]),
+        "reading": reading(session, KINDS[noun], context["server"]),
         "place": place,
         "server": context["server"],
         "may_refresh": _may_refresh(context),
         "csrf_token": context.get("csrf_token"),
     }
+
+
+@register.simple_tag(takes_context=True)
+def last_reading(context: Context, noun: str) -> ListReading | None:
+    """For a page without any entry of these lists: what was refused of them, and why."""
+    return reading(context.get("mcp_session"), KINDS[noun], context["server"])
 
 
 def _may_refresh(context: Context) -> bool:

@@ -36,7 +36,9 @@ def template_form(template: str, values: Mapping[str, str], *, checked: bool) ->
     except ValueError as problem:
         return TemplateForm(fields, problem=str(problem))
     if len(uri.encode("utf-8", "replace")) > TARGET_BYTES:
-        return TemplateForm(fields, problem=f"The URI would be longer than {TARGET_BYTES:,} bytes.")
+        return TemplateForm(
+            fields, problem=f"The URI would be longer than {TARGET_BYTES:,} bytes, which is a fixed limit."
+        )
     return TemplateForm(fields, uri)
 
 

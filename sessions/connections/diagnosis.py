@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from servers import limits
 from servers.enums import TransportKind
 from servers.models import Server
 from sessions.mcp.core.errors import Fault
@@ -31,7 +32,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     ),
     Fault.PROCESS_LIMIT: (
         "The process exceeded its limits",
-        "mcpadmin stopped the process and restarts it. Check what it does, or ask an operator to raise MCPADMIN_STDIO_MEMORY_MIB or MCPADMIN_STDIO_PROCESSES.",
+        "mcpadmin stopped the process and restarts it. Check what it does.",
     ),
     Fault.STDOUT_NOISE: (
         "The program prints output other than MCP messages",
@@ -88,25 +89,25 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.NO_ANSWER: ("The server closed the stream without an answer", "The request reached the server. Check its log."),
     Fault.INVALID_MESSAGE: ("The server sent an invalid message", "This is a bug in the server. Report it to its maintainers with the text above."),
     Fault.INVALID_RESULT: ("The server sent an unusable result", "This is a bug in the server. Report it to its maintainers with the text above."),
-    Fault.MESSAGE_LIMIT: ("Refused: message limit", "The response exceeded the message size limit, so it was not read. Request less data, or raise the limit under Settings, Limits."),
-    Fault.HEADER_LIMIT: ("Refused: header limit", "The server sent too many or too large HTTP headers. Check any proxies in front of it, or raise the limit under Settings, Limits."),
-    Fault.INFLATED_LIMIT: ("Refused: decompression limit", "A compressed response expanded beyond the limit, so it was not read. Request less data, or raise the limit under Settings, Limits."),
+    Fault.MESSAGE_LIMIT: ("Refused: message limit", "The response exceeded the message size limit, so it was not read. Request less data."),
+    Fault.HEADER_LIMIT: ("Refused: header limit", "The server sent too many or too large HTTP headers. Check any proxies in front of it."),
+    Fault.INFLATED_LIMIT: ("Refused: decompression limit", "A compressed response expanded beyond the limit, so it was not read. Request less data."),
     Fault.LINE_LIMIT: ("Refused: line limit", "The server printed a line that is too long. An MCP server writes one message per line to stdout and logs to stderr."),
-    Fault.VALUE_LIMIT: ("Refused: too many values", "The response contains more values than allowed, so it was not read. Request less data, or raise the limit under Settings, Limits."),
+    Fault.VALUE_LIMIT: ("Refused: too many values", "The response contains more values than allowed, so it was not read. Request less data."),
     Fault.STREAM_LIMIT: ("Refused: a stream without messages", "The server keeps sending comments or empty events. Check its log."),
-    Fault.PAGE_LIMIT: ("Cut at the page limit", "To see more, raise the limit under Settings, Limits."),
+    Fault.PAGE_LIMIT: ("Cut at the page limit", "The entries read so far are kept. To see more, raise the limit."),
     Fault.CURSOR_REPEATED: ("The list never ends", "The server repeated a cursor. Report it to its maintainers. Entries read so far are kept."),
-    Fault.EVENT_LIMIT: ("Too many events", "The server sent more events than the limit; the rest were counted and dropped. If this is expected, raise the limit under Settings, Limits."),
-    Fault.SERVER_REQUEST_LIMIT: ("Too many server requests", "Server requests beyond the limit were answered with an error. If this is expected, raise the limit under Settings, Limits."),
-    Fault.ROUND_LIMIT: ("Too many rounds of input", "It requested input in more rounds than allowed per call. The tool may have run. If this is expected, raise the limit under Settings, Limits."),
+    Fault.EVENT_LIMIT: ("Too many events", "The server sent more events than the limit; the rest were counted and dropped. If this is expected, raise the limit."),
+    Fault.SERVER_REQUEST_LIMIT: ("Too many server requests", "Server requests beyond the limit were answered with an error. If this is expected, raise the limit."),
+    Fault.ROUND_LIMIT: ("Too many rounds of input", "It requested input in more rounds than allowed per call. The tool may have run. If this is expected, raise the limit."),
     Fault.TOTAL_DEADLINE: ("Total time-out reached", "The server kept reporting progress until the total time-out. Raise it under Settings, or request less work."),
     Fault.INPUT_NOT_OFFERED: ("The server requested input it was not offered", "Sampling or elicitation is off for this server, or it requests something mcpadmin does not offer. Check Settings, Protocol, or pass the input as arguments."),
     Fault.TASK_FAILED: ("The task failed", "The server reported only that the task failed, without a result. Check the server's log."),
     Fault.TASK_CANCELLED: ("The server cancelled the task", "It is not known what ran before. Check on the server, and run it again only if that does no harm."),
     Fault.TASK_LOST: ("The server no longer knows the task", "The task expired or the server was restarted. Check on the server whether it ran before running it again."),
     Fault.INPUT_REFUSED: ("The server request was not answered", "The inbox shows whether the request was declined or expired. Run the call again and answer the request there."),
-    Fault.DEPTH_LIMIT: ("Refused: nesting limit", "The response is nested too deeply to be read safely. If this is expected, raise the limit under Settings, Limits."),
-    Fault.LIST_LIMIT: ("Cut at the list limit", "To see more, raise the limit under Settings, Limits."),
+    Fault.DEPTH_LIMIT: ("Refused: nesting limit", "The response is nested too deeply to be read safely. If this is expected, raise the limit."),
+    Fault.LIST_LIMIT: ("Cut at the list limit", "The entries read so far are kept. To see more, raise the limit."),
     Fault.PENDING_LIMIT: ("Too many calls are waiting", "Wait until some running calls have finished."),
     Fault.RPC_ERROR: ("The server answered with an error", "The message above is from the server."),
     Fault.INCOMPATIBLE_VERSION: ("No common protocol revision", "The text above lists the revisions of both sides. If the protocol era is set manually, set it to Automatic; otherwise update the server or mcpadmin."),
@@ -126,6 +127,24 @@ _TABLE: dict[str, tuple[str, str]] = {
     "internal_error": ("mcpadmin failed", "Check the worker's log and report it; this is not the server's fault."),
 }  # fmt: skip
 
+#: the limits that a fault may have exceeded (servers.limits)
+LIMITS_OF: dict[str, tuple[str, ...]] = {
+    Fault.PROCESS_LIMIT: ("stdio_memory_mib", "stdio_processes"),
+    Fault.MESSAGE_LIMIT: ("message_bytes",),
+    Fault.HEADER_LIMIT: ("header_count", "header_bytes"),
+    Fault.INFLATED_LIMIT: ("inflated_bytes", "inflated_ratio"),
+    Fault.LINE_LIMIT: ("line_bytes",),
+    Fault.VALUE_LIMIT: ("message_values", "batch_messages"),
+    Fault.STREAM_LIMIT: ("stream_bytes",),
+    Fault.PAGE_LIMIT: ("list_pages",),
+    Fault.LIST_LIMIT: ("list_items", "list_bytes"),
+    Fault.EVENT_LIMIT: ("events_per_second",),
+    Fault.SERVER_REQUEST_LIMIT: ("open_server_requests", "server_requests_per_minute"),
+    Fault.ROUND_LIMIT: ("rounds", "request_state_bytes"),
+    Fault.DEPTH_LIMIT: ("depth",),
+    Fault.PENDING_LIMIT: ("pending_requests",),
+}
+
 
 def explain(fault: str, detail: str, server: Server | None = None) -> Explanation:
     """Words for `fault`. `server` adapts the remedy to its transport. The detail is always shown as the cause."""
@@ -136,4 +155,6 @@ def explain(fault: str, detail: str, server: Server | None = None) -> Explanatio
         remedy = f"Under Settings, Credentials, add an HTTP header credential with the name {header} and the key as its value."
         if header.lower() == "authorization":
             remedy = "Under Settings, Credentials, add a bearer token, or an HTTP header credential with the name Authorization."
+    if exceeded := LIMITS_OF.get(fault):
+        remedy = f"{remedy} {limits.stated(*exceeded, server=server)}"
     return Explanation(title, detail, remedy)

@@ -199,11 +199,14 @@ def close_when_idle(lease: Lease) -> bool:
     return _announce_if(lease, unused.update(version=F("version") + 1, desired=Desired.CLOSED) == 1)
 
 
-def catalog_read(lease: Lease, order: int, warnings: list[str], cuts: Mapping[str, list[str]], **more: Any) -> bool:
-    """The lists were read and stored. `order`: the number of the refresh request that this fulfils. `cuts`: kind to
-    (fault, words)."""
+def catalog_read(
+    lease: Lease, order: int | None, warnings: list[str], cuts: Mapping[str, list[str]], **more: Any
+) -> bool:
+    """Lists were read and stored. `order`: the number of the refresh request that this fulfils, if it is complete.
+    `cuts`: kind to (fault, words)."""
     kept = [storable(warning, 500) for warning in warnings[:WARNINGS]]
-    return _change(lease, (), "catalog", refresh_done=order, catalog_warnings=kept, catalog_cuts=dict(cuts), **more)
+    done = {} if order is None else {"refresh_done": order}
+    return _change(lease, (), "catalog", catalog_warnings=kept, catalog_cuts=dict(cuts), **done, **more)
 
 
 def measured(lease: Lease, latency_ms: float) -> bool:

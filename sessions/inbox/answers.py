@@ -141,7 +141,9 @@ def _sampled(params: Mapping[str, Any], value: Any) -> dict[str, Any]:
     errors: dict[str, list[str]] = {}
     model = str(given.get("model") or "").strip()
     if not model or len(model) > MODEL_CHARS:
-        errors["/model"] = [f"Enter the name of the person or model that answers, at most {MODEL_CHARS} characters."]
+        errors["/model"] = [
+            f"Enter the name of the person or model that answers, at most {MODEL_CHARS} characters (a fixed limit)."
+        ]
     blocks = _blocks(given.get("content"), with_tools=bool(params.get("tools")))
     if not blocks:
         errors["/content"] = ["Enter an answer."]

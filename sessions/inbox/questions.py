@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from servers import limits
 from servers.audit import payloads
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
@@ -34,7 +35,7 @@ MARGIN = timedelta(seconds=5)
 LAPSE_AFTER = timedelta(seconds=15)
 WORKER_GONE = "The worker of this session is gone, so answers can no longer reach the server."
 NOT_DELIVERED = "The worker of this session stopped before it could deliver this answer."
-NO_ANSWER = "Not answered in time. The server was notified."
+NO_ANSWER = f"Not answered in time. {limits.stated('inbox_seconds')} The server was notified."
 
 
 @dataclass(frozen=True)

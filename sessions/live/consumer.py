@@ -16,9 +16,11 @@ from channels.consumer import get_handler_name
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from servers.audit.record import Actor
+from servers.limits import stated
 from servers.schemas import jsontext
 from servers.schemas.jsontext import JsonProblem
 from sessions.live import limits, operations, sources, tickets, viewers
+from sessions.live.frames import message
 from sessions.live.hub import hub
 from sessions.live.limits import Bucket
 from sessions.live.socket import Socket
@@ -124,12 +126,17 @@ class LiveConsumer(AsyncWebsocketConsumer):
         topics = body.get("topics")
         for name, since in (topics if isinstance(topics, dict) else {}).items():
             topic = parse(name)
-            crowded = len(socket.subscriptions) >= limits.TOPICS and name not in socket.subscriptions
-            if topic is not None and topic.query:  # each filtered topic costs a query for every new event
+            crowded = ""
+            if name not in socket.subscriptions and len(socket.subscriptions) >= limits.TOPICS:
+                crowded = "socket_topics"
+            elif topic is not None and topic.query and name not in socket.subscriptions:
+                # each filtered topic costs a query for every new event
                 filtered = sum(1 for one in socket.subscriptions.values() if one.topic.query)
-                crowded = crowded or (filtered >= limits.FILTERED and name not in socket.subscriptions)
-            if topic is None or crowded or not socket.viewer.may_join(topic):
+                crowded = "socket_filtered_topics" if filtered >= limits.FILTERED else ""
+            if topic is None or not socket.viewer.may_join(topic):
                 socket.send({"op": "denied", "t": name[:120]})
+            elif crowded:
+                socket.send({"op": "denied", "t": name[:120], "why": stated(crowded)})
             else:
                 hub().subscribe(socket, topic, since if isinstance(since, int) and 0 <= since < 2**63 else None)
 
@@ -161,7 +168,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._closing = True
         if self.socket is not None:
             hub().remove(self.socket)
-        self._spawn(self.close(code))
+        self._spawn(self._close(code))
+
+    async def _close(self, code: int) -> None:
+        """A close frame of ours has no room for words, so they go before it."""
+        if words := limits.refusal(code):
+            await self.send(message({"op": "refused", "words": words}))
+        await self.close(code)
 
 
 _HANDLERS: dict[str, Callable[[LiveConsumer, Socket, dict[str, Any]], None]] = {

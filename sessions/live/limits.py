@@ -1,20 +1,32 @@
-"""Limits on the requests of one socket."""
+"""Limits on the requests of one socket. What a user can exceed is in servers.limits, with its words."""
 
-from django.conf import settings
+from servers import limits
 
-TEXT_BYTES = 64 * 1024
-CALL_BYTES = 1024 * 1024
+TEXT_BYTES = limits.number("socket_message_bytes")
+CALL_BYTES = limits.number("socket_call_bytes")
 BUFFER_BYTES = 1024 * 1024
-MESSAGES_PER_SECOND = 20.0
-MESSAGES_BURST = 100.0
-TOPICS = 100
-FILTERED = 4
-CALLS_IN_FLIGHT = 100
+MESSAGES_PER_SECOND = limits.value("socket_messages_per_second")
+MESSAGES_BURST = 5 * MESSAGES_PER_SECOND
+TOPICS = limits.number("socket_topics")
+FILTERED = limits.number("socket_filtered_topics")
+CALLS_IN_FLIGHT = limits.number("socket_calls_in_flight")
 HELLO_SECONDS = 5.0
+#: close code: what happened, and the limits
+EXCEEDED = {
+    4009: ("A message of this page was too large", ("socket_message_bytes", "socket_call_bytes")),
+    4029: ("Too many messages from this page", ("socket_messages_per_second",)),
+    4030: ("Too many open tabs", ("sockets_per_user",)),
+}
 
 
 def sockets_per_user() -> int:
-    return int(getattr(settings, "SOCKETS_PER_USER", 10))
+    return limits.number("sockets_per_user")
+
+
+def refusal(code: int) -> str:
+    """Words for a page whose socket is closed with this code; empty where it exceeded no limit."""
+    happened, names = EXCEEDED.get(code, ("", ()))
+    return f"{happened}. {limits.stated(*names)}" if names else ""
 
 
 class Bucket:

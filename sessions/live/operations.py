@@ -9,6 +9,7 @@ import structlog
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
+from servers import limits
 from servers.audit.writer import WriterBusy
 from sessions.calls import placing, rows
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
@@ -20,7 +21,9 @@ from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.models import Call
 
 _NO_CALL = "This call does not exist."
-_BUSY = "Too many calls are being sent from this page. Wait for them to finish."
+_BUSY = (
+    f"Too many calls are being sent from this page. {limits.stated('socket_calls_in_flight')} Wait for them to finish."
+)
 log = structlog.get_logger(__name__)
 
 

@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from servers import connect_limit, rights
+from servers import connect_limit, limits, rights
 from servers.audit.record import Actor, Event, ServerRef
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
@@ -30,8 +30,6 @@ from sessions.subscriptions.settings import Settings, host_of, new_secret, seale
 __all__ = ["AuditUnavailable", "Changed", "Settings", "change", "delete", "send_test", "subscribe", "unsubscribe"]
 
 DURABLE_SECONDS: Final = 2.0
-#: active subscriptions per session
-MOST: Final = 500
 #: PostgreSQL cannot index longer text
 URI_BYTES: Final = 2_048
 TITLE_CHARS: Final = 300
@@ -52,7 +50,7 @@ def subscribe(actor: Actor, user: Any, server: Server, uri: str, *, title: str =
     """The subscription of the user's identity to `uri`: a new one, a resumed one with its history, or the existing one.
 
     From now on it requests an open session. While the server is disabled or paused its state is *waiting*. Raises
-    ValidationError for a URI that cannot be subscribed to, if the session has MOST subscriptions, and for a user who
+    ValidationError for a URI that cannot be subscribed to, if the session has too many subscriptions, and for a user who
     needs a personal identity first.
     """
     rights.require(user, actor, _RIGHT, server, subject=uri[:300])
@@ -115,8 +113,10 @@ def _subscribe(actor: Actor, session: McpSession, uri: str, title: str) -> _Writ
     if found is not None and found.active:
         _notify(found, notify_worker=True)  # the worker is woken nevertheless
         return found, False
-    if Subscription.objects.filter(identity_id=session.identity_id, active=True).count() >= MOST:
-        raise ValidationError(f"This server has {MOST} subscriptions, which is the limit. Unsubscribe from some first.")
+    if Subscription.objects.filter(identity_id=session.identity_id, active=True).count() >= limits.number(
+        "subscriptions"
+    ):
+        raise ValidationError(f"Too many subscriptions. {limits.stated('subscriptions')} Unsubscribe from some first.")
     row = _created(actor, key, title) if found is None else _resumed(found)
     _notify(row, notify_worker=True)
     return row, True
@@ -252,7 +252,7 @@ def _check_uri(uri: str) -> None:
     if not uri or CONTROL.search(uri) or any("\ud800" <= char <= "\udfff" for char in uri):
         raise ValidationError("Invalid resource URI.")
     if len(uri.encode()) > URI_BYTES:
-        raise ValidationError(f"A URI of more than {URI_BYTES} bytes cannot be subscribed to.")
+        raise ValidationError(f"A URI of more than {URI_BYTES:,} bytes cannot be subscribed to. This limit is fixed.")
 
 
 def _plain(title: str) -> str:

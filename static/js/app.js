@@ -40,10 +40,12 @@ document.body.addEventListener('htmx:response:error', (event) => {
   const { status, raw } = event.detail.ctx.response;
   if (status === 422 || status === 429) return; // a form with its errors, shown where it belongs
   if (status === 401 || raw.headers.get('X-CSRF')) return; // sign-in.js
+  /* A refusal by a limit names it in plain text. */
+  const said = raw.headers.get('Content-Type')?.startsWith('text/plain') ? event.detail.ctx.text.trim() : '';
   toast({
     tone: 'bad',
     title: status === 403 ? "You don't have permission" : `The server answered ${status}`,
-    text: status >= 500 ? 'Nothing was changed on this page. Check the log for the reason.' : 'Reload the page and try again.',
+    text: said || (status >= 500 ? 'Nothing was changed on this page. Check the log for the reason.' : 'Reload the page and try again.'),
   });
 });
 document.addEventListener('submit', (event) => event.target.matches('[data-sign-out]') && forgetDrafts());

@@ -7,7 +7,6 @@ const HANDSHAKE_MS = 10_000;
 const FIRST_MS = 500;
 const CEILING_MS = 30_000;
 const SIGNED_OUT = 4401;
-const TOO_MANY = 4030;
 const MISSES = 2;
 
 class SignedOut extends Error {}
@@ -18,6 +17,8 @@ export class Connection extends EventTarget {
   latency = null; // ms of the last ping
   retryAt = null; // ms since the epoch, while reconnecting
   reason = '';
+  /* Why the server is about to close, if a limit was exceeded. */
+  #refusal = '';
   pipeline = null; // { state, silent, workers, since } of what feeds this page; null until it is known
   #ticketUrl;
   #socket = null;
@@ -101,6 +102,7 @@ export class Connection extends EventTarget {
     if (message.op === 'welcome') this.#welcomed(message);
     else if (message.op === 'pong') this.#ponged(message.ref);
     else if (message.op === 'pipeline') this.#fed(message);
+    else if (message.op === 'refused') this.#refusal = message.words;
     else this.dispatchEvent(new CustomEvent('message', { detail: message }));
   }
 
@@ -152,7 +154,8 @@ export class Connection extends EventTarget {
     this.pipeline = null;
     if (this.state === 'live') this.dispatchEvent(new Event('lost'));
     if (code === SIGNED_OUT) this.#become('signed-out');
-    else this.#retryLater(code === TOO_MANY ? 'too many open tabs' : reason);
+    else this.#retryLater(this.#refusal || reason);
+    this.#refusal = '';
   }
 
   #retryLater(reason) {

@@ -83,7 +83,7 @@ function paintPanel(row) {
   for (const name of ['title', 'text']) {
     const words = row.panel[name].replaceAll('{what}', panel.dataset.panel);
     const target = panel.querySelector(`[data-panel-${name}]`);
-    if (target.textContent !== words) target.textContent = words;
+    if (target && target.textContent !== words) target.textContent = words;
   }
 }
 
@@ -98,7 +98,7 @@ if (actions) {
     refreshSoon('connection-timeline', 'connection-process', 'panel-actions');
   });
   live.on(topic, 'catalog', (frame) => {
-    refreshSoon('panel', ...[...document.querySelectorAll('[data-catalog-reading]')].map((part) => part.id));
+    refreshSoon('panel', 'list-problems', ...[...document.querySelectorAll('[data-catalog-reading]')].map((part) => part.id));
     if ((frame.rows?.[0]?.changed_at ?? '') === actions.dataset.catalog) return;
     const notice = document.querySelector('[data-catalog-changed]');
     if (notice) notice.hidden = false;

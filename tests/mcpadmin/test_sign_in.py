@@ -8,12 +8,15 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.core import signing
 from django.core.cache import cache
 from django.test import Client
 from redis import Redis
 
 from mcpadmin import settings as product
+from servers import limits
 from servers.enums import AuditAction
 from servers.models import AuditEvent
 
@@ -47,7 +50,8 @@ def test_after_five_wrong_passwords_the_next_is_refused_in_words_and_each_is_in_
     for _ in range(5):
         assert "not correct" in sign_in(visitor, "wrong").content.decode()
     for password in ("wrong", PASSWORD):
-        assert "Too many failed login attempts. Try again later." in sign_in(visitor, password).content.decode()
+        said = sign_in(visitor, password).content.decode()
+        assert "Limit: 5 failed sign-ins per user name in 5 minutes. It is fixed." in said
     assert failures() == [("ada", "192.0.2.9", "")] * 5 + [("ada", "192.0.2.9", "throttled")] * 2
 
 
@@ -96,6 +100,72 @@ def test_poisoned_rate_limits_run_nothing_and_lock_nobody_out(
             assert not proof.exists()
             assert answer.headers["Location"] == "/"
             visitor.logout()
+# --- browsers that are known -------------------------------------------------------------------------------------------
+def strangers_guess(times: int = 8) -> None:
+    """From as many addresses, so that only the count of the user name is exhausted."""
+    for number in range(times):
+        sign_in(Client(REMOTE_ADDR=f"203.0.113.{number}"), "wrong")
+
+
+def known_browser(visitor: Client) -> Client:
+    assert sign_in(visitor, PASSWORD).status_code == 302
+    visitor.cookies.pop("mcpadmin_session")
+    return visitor
+
+
+def test_strangers_who_guess_do_not_lock_a_user_out_of_a_browser_that_signed_in_before(visitor: Client) -> None:
+    known = known_browser(visitor)
+    strangers_guess()
+    assert "Too many failed sign-ins" in sign_in(Client(REMOTE_ADDR="198.51.100.7"), PASSWORD).content.decode()
+    assert sign_in(known, PASSWORD).headers["Location"] == "/"
+
+
+def test_a_known_browser_behind_the_address_of_the_stranger_still_signs_in(visitor: Client) -> None:
+    known = known_browser(visitor)
+    stranger = Client(REMOTE_ADDR="192.0.2.9")
+    for _ in range(12):
+        sign_in(stranger, "wrong")
+    assert sign_in(known, PASSWORD).headers["Location"] == "/"
+
+
+def test_a_known_browser_has_no_more_tries_than_any_other(visitor: Client) -> None:
+    known = known_browser(visitor)
+    for _ in range(5):
+        assert "not correct" in sign_in(known, "wrong").content.decode()
+    assert "Too many failed sign-ins" in sign_in(known, PASSWORD).content.decode()
+    assert sign_in(Client(REMOTE_ADDR="198.51.100.7"), PASSWORD).status_code == 302, "the name itself is not locked"
+
+
+def test_a_cookie_that_is_forged_or_of_another_user_gives_no_more_tries(visitor: Client) -> None:
+    get_user_model().objects.create_user("eve", password=PASSWORD)
+    eve = Client(REMOTE_ADDR="198.51.100.66")
+    eve.post("/accounts/login/", {"login": "eve", "password": PASSWORD})
+    own = eve.cookies["mcpadmin_browser"].value
+    strangers_guess()
+    for cookie in (own, own + "x", "x"):
+        stranger = Client(REMOTE_ADDR="198.51.100.66")
+        stranger.cookies["mcpadmin_browser"] = cookie
+        assert "Too many failed sign-ins" in sign_in(stranger, PASSWORD).content.decode()
+
+
+def test_the_cookie_of_a_known_browser_names_nobody_and_no_script_reads_it(visitor: Client) -> None:
+    cookie = known_browser(visitor).cookies["mcpadmin_browser"]
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Lax"
+    assert "ada" not in json.dumps(signing.loads(cookie.value, salt="mcpadmin.known-browser"))
+
+
+def test_too_many_sign_in_requests_get_a_page_that_names_the_limit(visitor: Client) -> None:
+    answers = [sign_in(Client(REMOTE_ADDR="198.51.100.8"), "wrong") for _ in range(31)]
+    assert answers[-1].status_code == 429
+    assert "Limit: 30 sign-in requests per address in a minute. It is fixed." in answers[-1].content.decode()
+
+
+def test_the_limits_on_sign_ins_that_pages_name_are_those_that_are_enforced() -> None:
+    assert {
+        "login": f"{limits.number('sign_in_requests_per_address')}/m/ip",
+        "login_failed": f"{limits.number('sign_in_failures_per_address')}/m/ip,{limits.number('sign_in_failures')}/5m/key",
+    } == settings.ACCOUNT_RATE_LIMITS
 
 
 # --- the page after the sign-in ----------------------------------------------------------------------------------------

@@ -127,7 +127,13 @@ def post_too_much(page: Page) -> None:
       }
       form.submit();
     }""")
-    page.get_by_role("heading", name="Bad request").wait_for()
+    page.get_by_role("heading", name="Request too large").wait_for()
+
+
+def post_a_large_body(page: Page) -> None:
+    """Refused by the server itself, before Django sees the request."""
+    page.get_by_label("Username").evaluate("field => { field.value = 'x'.repeat(20_000); field.form.submit(); }")
+    page.get_by_role("heading", name="Request too large").wait_for()
 
 
 def click(selector: str) -> Callable[[Page], None]:

@@ -11,6 +11,7 @@ from tests.screenshots.gestures import (
     open_removed,
     open_sections,
     open_shortcuts,
+    post_a_large_body,
     post_too_much,
     read_nothing,
     read_resource,
@@ -150,7 +151,8 @@ SHOTS = [
     Shot("shortcuts", at("/"), prepare=open_shortcuts),
     Shot("password", at("/accounts/password/change/")),
     Shot("sign-out", at("/accounts/logout/")),
-    Shot("bad-request", at("/servers/add/"), prepare=post_too_much, allow=("400",)),
+    Shot("too-many-fields", at("/servers/add/"), prepare=post_too_much, allow=("413",)),
+    Shot("too-large", at("/accounts/login/"), Stage.EMPTY, signed_in=False, prepare=post_a_large_body, allow=("413",)),
     Shot("forbidden", at("/servers/add/"), guest=True, allow=("403",)),
     Shot("not-found", at("/servers/no-such-server/"), allow=("404",)),
 ]

@@ -10,11 +10,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from servers import limits
 from servers.audit.record import Actor
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Server, ServerDraft
 from servers.registration import registering
-from servers.registration.importing.document import MAX_BYTES
 from tests.servers.cast import CANARY, header, over_http
 from tests.servers.conftest import person
 
@@ -76,7 +76,10 @@ def test_an_uploaded_file_is_read_and_one_that_is_too_large_is_not(client: Clien
     good = BytesIO(json.dumps(FILE).encode())
     good.name = "mcp.json"
     assert client.post("/servers/import/", {"file": good}).status_code == 302
-    for content, words in ((b"x" * (MAX_BYTES + 1), "At most 1 MiB"), (b"\xff\xfe", "not UTF-8 text")):
+    for content, words in (
+        (b"x" * (limits.number("import_bytes") + 1), "Limit: 1 MiB per configuration"),
+        (b"\xff\xfe", "not UTF-8 text"),
+    ):
         upload = BytesIO(content)
         upload.name = "mcp.json"
         response = client.post("/servers/import/", {"file": upload})

@@ -5,6 +5,7 @@ them.
 """
 
 import ast
+import os
 import re
 import sys
 import tomllib
@@ -15,13 +16,16 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")  # the defaults, whatever this shell exports
 
+from servers import limits as product_limits  # noqa: E402  the path to the project is set above
 from sessions.calls import rpc_codes  # noqa: E402  the path to the project is set above
 from sessions.mcp.core import limits, offered, state, tasks, versions  # noqa: E402  as above
 from sessions.mcp.transports import registry  # noqa: E402  as above
 
 PAGES = (
     "docs/architecture.md",
+    "docs/configuration.md",
     "docs/protocol.md",
     "docs/error-codes.md",
     "docs/articles-and-specification.md",
@@ -108,6 +112,21 @@ def bounds() -> str:
             rows[-1][0] += f"<br>`{name}`"
             rows[-1][1] += f"<br>{value}"
     return table(["limit", "default", "what it bounds (and the fault that names it)"], rows)
+
+
+def refusals() -> str:
+    """The limits whose refusal a user sees."""
+    rows = [
+        (one.area, f"{one.in_words()} {one.about}", f"`{one.variable}`" if one.variable else "fixed", who_changes(one))
+        for one in product_limits.LIMITS.values()
+    ]
+    return table(["what", "default", "setting", "who may change it"], rows)
+
+
+def who_changes(limit: product_limits.ProductLimit) -> str:
+    if limit.of_server:
+        return "operators; for one server, users who may change it (Settings, Limits)"
+    return "operators" if limit.variable else "nobody"
 
 
 def comment_above(lines: list[str], number: int) -> str:
@@ -215,6 +234,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "states of a modern session": lambda: diagram(versions.Era.MODERN),
     "transports": transports,
     "limits": bounds,
+    "refusals": refusals,
     "offers": offers,
     "task states": task_states,
     "rooms of servers": lambda: rooms("servers"),

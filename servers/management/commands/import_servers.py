@@ -6,9 +6,10 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from servers import limits
 from servers.audit.record import Actor
 from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply, choices
-from servers.registration.importing.document import MAX_BYTES, ImportedDocument, read
+from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.planning import Proposal, plan
 from servers.variables import variable
 
@@ -58,7 +59,7 @@ class Command(BaseCommand):
 def _document(path: str) -> ImportedDocument:
     try:
         # Opened as a file, whose length is bounded before it is read.
-        source = sys.stdin.buffer.read(MAX_BYTES + 1) if path == "-" else _file(Path(path))
+        source = sys.stdin.buffer.read(limits.number("import_bytes") + 1) if path == "-" else _file(Path(path))
         return read(source.decode("utf-8"))
     except OSError as exc:
         raise CommandError(f"{path} cannot be read: {exc.strerror}.") from exc
@@ -70,7 +71,7 @@ def _document(path: str) -> ImportedDocument:
 
 def _file(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(MAX_BYTES + 1)
+        return file.read(limits.number("import_bytes") + 1)
 
 
 def _decision(proposal: Proposal, on_conflict: Choice, typed: dict[str, str]) -> Decision:

@@ -1,6 +1,6 @@
 """Importing servers from the configuration files of other MCP clients.
 
-`text` turns text into objects, `document` finds the servers in them (`registry` those of a `server.json`), `entries` reads
-one server, `planning` says what would become of each, `applying` does it by the verbs of `registration`, `held` keeps a
-preview sealed until a person decides.
+`parsing` has `text` turn text into objects, in a child process; `document` finds the servers in them (`registry` those of
+a `server.json`), `entries` reads one server, `planning` says what would become of each, `applying` does it by the verbs
+of `registration`, `held` keeps a preview sealed until a person decides.
 """

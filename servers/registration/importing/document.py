@@ -7,12 +7,13 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from servers import limits
 from servers.registration.importing import registry
 from servers.registration.importing.inputs import Input, inputs_of
+from servers.registration.importing.parsing import parts
 from servers.registration.importing.registry import About
-from servers.registration.importing.text import MAX_BYTES, Pairs, parts
+from servers.registration.importing.text import Pairs
 
-MAX_SERVERS = 200
 _MAX_DEPTH = 5
 _ENTRY_KEYS = frozenset({"command", "cmd", "url", "uri", "serverUrl", "server_url", "httpUrl"})
 # Where clients keep their servers, and how the page names them. A dot is a step inwards, or part of the name itself.
@@ -49,14 +50,17 @@ def read(text: str) -> ImportedDocument:
     """Raises ValidationError with words for people, which quote nothing of the text but names."""
     text = text.removeprefix("\ufeff").strip()
     if not text:
-        raise ValidationError("Paste a configuration, or choose a file of at most 1 MiB.", code="required")
-    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
-        raise ValidationError("At most 1 MiB.", code="size")
+        words = f"Paste a configuration, or choose a file of at most {limits.in_words('import_bytes')}."
+        raise ValidationError(words, code="required")
+    if len(text.encode(errors="surrogatepass")) > limits.number("import_bytes"):
+        words = f"Too large. {limits.stated('import_bytes')} Remove everything except the servers."
+        raise ValidationError(words, code="size")
     document = _first(text)
     if not document.servers:
         raise ValidationError("This configuration contains no servers.", code="empty")
-    if len(document.servers) > MAX_SERVERS:
-        raise ValidationError(f"At most {MAX_SERVERS} servers at once.", code="servers")
+    if len(document.servers) > limits.number("import_servers"):
+        words = f"Too many servers: {len(document.servers):,}. {limits.stated('import_servers')} Import them in parts."
+        raise ValidationError(words, code="servers")
     return document
 
 

@@ -63,7 +63,9 @@ class Entry:
 def parse(document: ImportedDocument, name: str, raw: Any, typed: Mapping[str, str] | None = None) -> Entry:
     """`typed`: the values that were entered, by the key of their need."""
     if len(name) > _LONGEST_NAME:
-        return Entry(short(name), problems=(f"The name has more than {_LONGEST_NAME} characters.",))
+        return Entry(
+            short(name), problems=(f"The name has more than {_LONGEST_NAME} characters, which is a fixed limit.",)
+        )
     if name in document.doubles:
         return Entry(name, problems=(f"“{short(name)}” is defined twice in this file. Remove one.",))
     if not isinstance(raw, dict):

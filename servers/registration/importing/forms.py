@@ -7,14 +7,13 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 
+from servers import limits
 from servers.models import Server
 from servers.numbers import whole_number
 from servers.registration.exporting import Form
 from servers.registration.importing.applying import Choice, Decision, choices
-from servers.registration.importing.document import MAX_BYTES, ImportedDocument, read
+from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.planning import Proposal
-
-_TOO_LARGE = "At most 1 MiB. Remove everything except the servers."
 
 
 class ImportForm(forms.Form):
@@ -33,7 +32,7 @@ class ImportForm(forms.Form):
         label="Or a file",
         required=False,
         max_length=255,
-        help_text="At most 1 MiB.",
+        help_text=f"At most {limits.in_words('import_bytes')}.",
         widget=forms.FileInput(
             attrs={"class": "form-control", "accept": ".json,.jsonc,.json5,.toml,.yaml,.yml,.md,.txt"}
         ),
@@ -63,8 +62,9 @@ class ImportForm(forms.Form):
 
 
 def _decoded(upload: UploadedFile) -> str:
-    if upload.size is None or upload.size > MAX_BYTES:
-        raise ValidationError({"file": _TOO_LARGE})
+    if upload.size is None or upload.size > limits.number("import_bytes"):
+        words = f"Too large. {limits.stated('import_bytes')} Remove everything except the servers."
+        raise ValidationError({"file": words})
     try:
         return upload.read().decode("utf-8")
     except UnicodeDecodeError:

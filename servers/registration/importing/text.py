@@ -1,7 +1,8 @@
 """From text to objects: JSON, JSON with comments, JSON5, TOML and YAML, with the prose of a README around them.
 
-Each parser is bounded: strict JSON and JSON with comments read up to `MAX_BYTES`, the slower ones less. Names that
-occur twice in one object are kept in `Pairs.doubles`: which of the two is meant is unknowable.
+Runs in a process of its own (`text_child`), because no parser of these can be trusted to end soon: nothing of the
+product may be imported here. Names that occur twice in one object are kept in `Pairs.doubles`: which of the two is
+meant is unknowable.
 """
 
 import json
@@ -9,21 +10,14 @@ import re
 import textwrap
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import json5
 import yaml
-from django.core.exceptions import ValidationError
 
-MAX_BYTES = 1_048_576
-#: YAML and TOML are read by slower parsers
-MAX_BYTES_SLOW = 65_536
-#: the parser of JSON5 takes 40 microseconds a character
-MAX_BYTES_JSON5 = 16_384
 MAX_BLOCKS = 50
-_MAX_DEPTH = 64
 #: a dotted TOML key costs the square of its parts
 _MAX_DOTS = 1_000
 _POSITION = re.compile(r"<string>:(\d+) .* column (\d+)", re.DOTALL)
@@ -45,10 +39,32 @@ _JSONC = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """The limits of servers.limits that these parsers keep. YAML and TOML have slower parsers than JSON, and the one of
+    JSON5 takes 40 microseconds a character."""
+
+    import_yaml_bytes: int
+    import_json5_bytes: int
+    import_depth: int
+
+
+class Unreadable(Exception):
+    """Words for people, which quote nothing of the text but names. `limit`: the name of the one that was exceeded."""
+
+    def __init__(self, words: str, code: str, limit: str = "") -> None:
+        super().__init__(words)
+        self.words, self.code, self.limit = words, code, limit
+
+
 class Pairs(dict[str, Any]):
     """An object of the document."""
 
     doubles: tuple[str, ...] = ()
+
+
+class OtherValue:
+    """What no configuration has: a date of TOML, a set of YAML."""
 
 
 @dataclass(frozen=True)
@@ -59,27 +75,27 @@ class JsonPart:
     beside: bool = False
 
 
-def parts(text: str) -> Iterator[JsonPart]:
-    """The values that may be configurations: of the whole text, or of each code block in it. Raises ValidationError
-    where the whole text is one value and is broken; a code block that cannot be read is passed over."""
+def parts(text: str, bounds: Bounds) -> Iterator[JsonPart]:
+    """The values that may be configurations: of the whole text, or of each code block in it. Raises Unreadable where
+    the whole text is one value and is broken; a code block that cannot be read is passed over."""
     blocks = _blocks(text) if "```" in text or "~~~" in text else []
     if not blocks:
-        yield from _parsed(text, MAX_BYTES_JSON5)
+        yield from _parsed(text, bounds)
         return
-    broken: ValidationError | None = None
-    read, slow, quick = False, MAX_BYTES_SLOW, MAX_BYTES_JSON5
+    broken: Unreadable | None = None
+    read, slow = False, bounds.import_yaml_bytes
     for block in blocks[:MAX_BLOCKS]:
         if not _is_json(block):
             slow -= len(block)
         try:
             if slow < 0:
-                raise ValidationError("The code blocks that are not JSON have more than 64 KiB together.", code="size")
-            for part in _parsed(block, quick):
+                raise Unreadable("The code blocks that are not JSON are too large.", "size", "import_yaml_bytes")
+            for part in _parsed(block, bounds):
                 yield JsonPart(part.value, beside=True)
             read = True
-        except ValidationError as problem:
+        except Unreadable as problem:
             broken = broken or problem
-            quick -= len(block)
+            bounds = replace(bounds, import_json5_bytes=max(0, bounds.import_json5_bytes - len(block)))
     if not read and broken is not None:
         raise broken
 
@@ -106,23 +122,49 @@ def _is_json(text: str) -> bool:
     return text[0] in "{/[" or bool(_FRAGMENT.match(text))
 
 
-def _parsed(text: str, quick: int) -> list[JsonPart]:
+def _parsed(text: str, bounds: Bounds) -> list[JsonPart]:
+    found = _by_format(text, bounds)
+    require_depth([part.value for part in found], bounds.import_depth)
+    return found
+
+
+def require_depth(values: list[Any], most: int) -> None:
+    """Unreadable if one of them is nested deeper."""
+    level = values
+    for _ in range(most + 1):
+        level = [
+            inner
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return
+    raise Unreadable("Nested too deeply for a configuration.", "depth", "import_depth")
+
+
+def is_json(text: str) -> bool:
+    """Whether it begins as an object, or as a list of objects."""
+    return text[0] in "{/" or bool(re.match(r"\[\s*[{\]]", text))
+
+
+def _by_format(text: str, bounds: Bounds) -> list[JsonPart]:
     try:
-        if text[0] in "{/" or re.match(r"\[\s*[{\]]", text):
-            return _json(text, quick)
+        if is_json(text):
+            return _json(text, bounds)
         if _FRAGMENT.match(text):  # copied from inside of a file
-            return _json("{" + text.rstrip().rstrip(",") + "}", quick)
+            return _json("{" + text.rstrip().rstrip(",") + "}", bounds)
         if _SETTING.match(text):
-            return [JsonPart(_toml(text))]
+            return [JsonPart(_toml(text, bounds))]
         if (table := _TABLE.search(text)) is not None:
-            return [JsonPart(_toml(text[table.start() :]), beside=bool(table.start()))]
+            return [JsonPart(_toml(text[table.start() :], bounds), beside=bool(table.start()))]
         if (start := _OBJECT.search(text)) is not None and _is_prose(text[: start.start()]):
-            return [JsonPart(part.value, beside=True) for part in _json(text[start.end() :], quick)]
+            return [JsonPart(part.value, beside=True) for part in _json(text[start.end() :], bounds)]
         if (start := _IN_COMMAND.match(text)) is not None:
-            return [JsonPart(part.value, beside=True) for part in _json(text[start.end() :], quick)]
-        return [JsonPart(_yaml(text))]
+            return [JsonPart(part.value, beside=True) for part in _json(text[start.end() :], bounds)]
+        return [JsonPart(_yaml(text, bounds))]
     except RecursionError:
-        raise ValidationError("Nested too deeply for a configuration.", code="depth") from None
+        raise Unreadable("Nested too deeply for a configuration.", "depth", "import_depth") from None
 
 
 def _is_prose(text: str) -> bool:
@@ -132,15 +174,15 @@ def _is_prose(text: str) -> bool:
 
 
 # --- JSON --------------------------------------------------------------------------------------------------------------
-def _json(text: str, quick: int) -> list[JsonPart]:
+def _json(text: str, bounds: Bounds) -> list[JsonPart]:
     """The object, or those that stand one after the other."""
-    decoder = json.JSONDecoder(object_pairs_hook=lambda pairs: _pairs(list(pairs)), parse_constant=_no_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=pairs_of, parse_constant=_no_constant)
     try:
         return [JsonPart(decoder.decode(text))]
     except json.JSONDecodeError:
         pass
     except ValueError:
-        raise ValidationError("Invalid JSON: it contains a number that cannot be read.", code="json") from None
+        raise Unreadable("Invalid JSON: it contains a number that cannot be read.", "json") from None
     found: list[Any] = []
     plain, at = without_comments(text), 0
     try:
@@ -149,9 +191,9 @@ def _json(text: str, quick: int) -> list[JsonPart]:
             found.append(value)
     except json.JSONDecodeError as strict:
         if not found:
-            return [JsonPart(_json5(text, strict, quick))]
+            return [JsonPart(_json5(text, strict, bounds))]
     except ValueError:
-        raise ValidationError("Invalid JSON: it contains a number that cannot be read.", code="json") from None
+        raise Unreadable("Invalid JSON: it contains a number that cannot be read.", "json") from None
     return [JsonPart(value, beside=bool(plain[at:].strip(" \t\r\n,;}])`'\""))) for value in found]
 
 
@@ -179,19 +221,21 @@ def without_comments(text: str) -> str:
     return "".join(out)
 
 
-def _json5(text: str, strict: json.JSONDecodeError, quick: int) -> Any:
+def _json5(text: str, strict: json.JSONDecodeError, bounds: Bounds) -> Any:
     where = f"line {strict.lineno}, column {strict.colno}"
-    if len(text) > quick:
-        raise ValidationError(f"Invalid JSON at {where}.", code="json")
+    if len(text) > bounds.import_json5_bytes:
+        words = f"Invalid JSON at {where}, and too large to be read as JSON5."
+        raise Unreadable(words, "json", "import_json5_bytes")
     try:
-        return json5.loads(text, object_pairs_hook=lambda pairs: _pairs(list(pairs)), parse_constant=_no_constant)
+        return json5.loads(text, object_pairs_hook=pairs_of, parse_constant=_no_constant)
     except ValueError as exc:
         if found := _POSITION.match(str(exc)):
             where = f"line {found[1]}, column {found[2]}"
-        raise ValidationError(f"Invalid JSON at {where}.", code="json") from None
+        raise Unreadable(f"Invalid JSON at {where}.", "json") from None
 
 
-def _pairs(items: list[tuple[str, Any]]) -> Pairs:
+def pairs_of(items: Iterable[tuple[str, Any]]) -> Pairs:
+    items = list(items)
     found = Pairs(items)
     if len(found) != len(items):
         found.doubles = tuple(name for name, count in Counter(name for name, _ in items).items() if count > 1)
@@ -203,17 +247,17 @@ def _no_constant(name: str) -> Any:
 
 
 # --- TOML --------------------------------------------------------------------------------------------------------------
-def _toml(text: str) -> Any:
-    if len(text) > MAX_BYTES_SLOW or any(line.count(".") > _MAX_DOTS for line in text.splitlines()):
-        raise ValidationError("This is not JSON, and too large for TOML: at most 64 KiB.", code="size")
+def _toml(text: str, bounds: Bounds) -> Any:
+    if len(text) > bounds.import_yaml_bytes or any(line.count(".") > _MAX_DOTS for line in text.splitlines()):
+        raise Unreadable("This is not JSON, and too large for TOML.", "size", "import_yaml_bytes")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
         where = re.search(r"line \d+, column \d+|end of document", str(exc))
         place = f" ({where[0]})" if where else ""
-        raise ValidationError(f"This is not valid TOML{place}.", code="toml") from None
+        raise Unreadable(f"This is not valid TOML{place}.", "toml") from None
     except ValueError:
-        raise ValidationError("Invalid TOML: it contains a number that cannot be read.", code="toml") from None
+        raise Unreadable("Invalid TOML: it contains a number that cannot be read.", "toml") from None
 
 
 # --- YAML --------------------------------------------------------------------------------------------------------------
@@ -228,8 +272,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             for key, value in node.value
         ]
         if any(not isinstance(key, str | int) for key, _ in items):
-            raise ValidationError("A name in this YAML is not text.", code="yaml")
-        return _pairs([(str(key), value) for key, value in items])
+            raise Unreadable("A name in this YAML is not text.", "yaml")
+        return pairs_of([(str(key), value) for key, value in items])
 
 
 _Loader.add_implicit_resolver(
@@ -240,21 +284,21 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"-?(?:0|[1-9]
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.construct_pairs_of)
 
 
-def _yaml(text: str) -> Any:
-    if len(text) > MAX_BYTES_SLOW:
-        raise ValidationError("This is not JSON, and too large for YAML: at most 64 KiB.", code="size")
+def _yaml(text: str, bounds: Bounds) -> Any:
+    if len(text) > bounds.import_yaml_bytes:
+        raise Unreadable("This is not JSON, and too large for YAML.", "size", "import_yaml_bytes")
     try:
         depth = 0
         for event in yaml.parse(text, Loader=_Loader):
             if isinstance(event, yaml.AliasEvent):
-                raise ValidationError("YAML aliases (*name) are not supported. Write the value out.", code="yaml")
+                raise Unreadable("YAML aliases (*name) are not supported. Write the value out.", "yaml")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MAX_DEPTH:
-                raise ValidationError("Nested too deeply for a configuration.", code="depth")
+            if depth > bounds.import_depth:
+                raise Unreadable("Nested too deeply for a configuration.", "depth", "import_depth")
         return yaml.load(text, Loader=_Loader)  # noqa: S506  # a subclass of the safe loader
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise ValidationError(f"This is not valid JSON, TOML or YAML{place}.", code="yaml") from None
+        raise Unreadable(f"This is not valid JSON, TOML or YAML{place}.", "yaml") from None
     except (yaml.YAMLError, ValueError):
-        raise ValidationError("This is not valid JSON, TOML or YAML.", code="yaml") from None
+        raise Unreadable("This is not valid JSON, TOML or YAML.", "yaml") from None

@@ -151,12 +151,16 @@ class Catalog:
         """Whether any of these lists differs from the stored one."""
         self._known = await self._kinds_known()
         for kind in kinds:
-            self._notes[kind] = await self._read_list(kind)
-        stale_at = self._await_staleness()
-        note = partial(reading.note, self._lease, order, dict(self._notes), kinds, stale_at)
-        await self._db.persist(note)
+            note = self._notes[kind] = await self._read_list(kind)
+            if (note.problem or note.cut or note.warnings) and kind is not kinds[-1]:
+                await self._record(None, [kind])  # its tab says so at once, however long the other lists take
+        await self._record(order, kinds)
         self._icons.look()
         return any(bool(self._notes[kind].counts) for kind in kinds)
+
+    async def _record(self, order: int | None, kinds: list[DefinitionKind]) -> None:
+        stale_at = self._await_staleness()
+        await self._db.persist(partial(reading.note, self._lease, order, dict(self._notes), kinds, stale_at))
 
     # --- one list ----------------------------------------------------------------------------------------------------
     async def _read_list(self, kind: DefinitionKind) -> Note:
@@ -166,9 +170,10 @@ class Catalog:
             async with asyncio.timeout(READ_SECONDS):
                 listing = await self._ask(kind)()
         except TimeoutError:
-            return self._failed(kind, f"The list of {PLURALS[kind]} was not complete after {READ_SECONDS:.0f} s.")
+            words = f"The list of {PLURALS[kind]} was not complete after {READ_SECONDS:.0f} s, which is a fixed limit."
+            return self._failed(kind, Fault.TIMEOUT, words)
         except McpError as error:
-            return self._failed(kind, self._redactor.text(f"The {PLURALS[kind]} could not be listed: {error.detail}"))
+            return self._failed(kind, error.fault, self._redactor.text(error.detail))
         if listing.ttl_ms:
             seconds = max(REFRESH_SECONDS * settings.TIME_SCALE, listing.ttl_ms / 1000)
             self._stale_at[kind] = asyncio.get_running_loop().time() + seconds
@@ -176,11 +181,11 @@ class Catalog:
         cut = _cut(listing) if listing.truncated else None
         return Note(timezone.now(), counts, warnings=tuple(listing.warnings), cut=cut)
 
-    def _failed(self, kind: DefinitionKind, words: str) -> Note:
+    def _failed(self, kind: DefinitionKind, fault: Fault, words: str) -> Note:
         """A list that was truncated at its last good read still counts as truncated."""
         self._stale_at[kind] = asyncio.get_running_loop().time() + RETRY_SECONDS * settings.TIME_SCALE
         before = self._notes.get(kind)
-        return Note(timezone.now(), problem=words, cut=before.cut if before else None)
+        return Note(timezone.now(), problem=words, fault=str(fault), cut=before.cut if before else None)
 
     async def _stored(self, kind: DefinitionKind, listing: Listing) -> Counts:
         """Compares in a reader thread to keep work off the writer thread, which writes only if something changed."""

@@ -43,7 +43,9 @@ def new_question(
     """Raises Refused for a request that no page could show."""
     params = redactor.json_text(asked.params)
     if len(params) > QUESTION_CHARS:
-        raise Refused(jsonrpc.INVALID_PARAMS, "The request is too large.")
+        raise Refused(
+            jsonrpc.INVALID_PARAMS, f"The request has more than {QUESTION_CHARS:,} characters, which is a fixed limit."
+        )
     kind = _kind(asked)
     if kind is QuestionKind.URL and not _address(asked.params.get("url")):
         raise Refused(jsonrpc.INVALID_PARAMS, "The request contains no URL.")

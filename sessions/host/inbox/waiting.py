@@ -16,6 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
+from servers import limits
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import QuestionState
@@ -92,19 +93,17 @@ class Inbox:
     def _admit(self) -> None:
         """Raises Refused for more requests than people can handle."""
         now = asyncio.get_running_loop().time()
-        most, per_minute = settings.INBOX_OPEN, settings.INBOX_PER_MINUTE
+        most = limits.number("inbox_open")
         if len(self._waits) >= most:
-            why = f"{most} requests from this server are already waiting in the inbox, which is the limit"
-            remedy = f"Answer those first. An operator can raise the limit with MCPADMIN_INBOX_OPEN (now {most})."
-        elif not self._bucket.allow(now):
-            why = f"this server sent more than {per_minute} requests in a minute, which is the limit"
-            remedy = (
-                f"Try again later. An operator can raise the limit with MCPADMIN_INBOX_PER_MINUTE (now {per_minute})."
+            words = (
+                f"{most} requests from this server wait in the inbox. {limits.stated('inbox_open')} Answer those first."
             )
+        elif not self._bucket.allow(now):
+            words = f"This server sent more in the last minute. {limits.stated('inbox_per_minute')} Try again later."
         else:
             return
-        self._log_refusal(now, f"{why}. {remedy}")
-        raise rules.Refused(message=f"Too many requests: {why}. {remedy}")
+        self._log_refusal(now, words)
+        raise rules.Refused(message=f"Too many requests: {words}")
 
     def _log_refusal(self, now: float, words: str) -> None:
         """At most one line a minute, however often the server asks."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import messages
-from .messages import MIB, Ask, Said, Scene, dumped, name_of
+from .messages import MIB, Ask, Big, Said, Scene, dumped, name_of
 
 LISTS: dict[str, Scene] = {}
 
@@ -72,3 +72,46 @@ def hostile_schemas(ask: Ask) -> Iterator[Said]:
         "types": {"type": 7, "properties": [], "required": "x", "x-mcp-header": {}},
     }
     yield _tools(ask, [{"name": name, "inputSchema": schema} for name, schema in schemas.items()], None)
+
+
+# --- lists that are refused as a whole ------------------------------------------------------------------------------------
+@on_list
+def giant_list(ask: Ask) -> Iterator[Said]:
+    yield Big(b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[' % ask.id, b'{"name":"t"},', 800_000, b'{"name":"t"}]}}')
+
+
+@on_list
+def list_of_values(ask: Ask) -> Iterator[Said]:
+    yield ask.raw(b'{"tools":[' + b"1," * 600_000 + b"1]}")
+
+
+@on_list
+def deep_list(ask: Ask) -> Iterator[Said]:
+    yield ask.raw(b'{"tools":' + b"[" * 1_000 + b"]" * 1_000 + b"}")
+
+
+@on_list
+def broken_list(ask: Ask) -> Iterator[Said]:
+    yield ask.raw(b'{"tools":[{"name":"t",}]}')
+
+
+@on_list
+def broken_list_beside_silence(ask: Ask) -> Iterator[Said]:
+    """The server declares prompts as well, and never lists them."""
+    yield from broken_list(ask)
+
+
+@on_list
+def list_of_another_type(ask: Ask) -> Iterator[Said]:
+    yield ask.raw(b'{"tools":{"t":{"name":"t"}}}')
+
+
+# --- lists whose entries are left out -------------------------------------------------------------------------------------
+@on_list
+def entries_of_other_types(ask: Ask) -> Iterator[Said]:
+    yield ask.raw(b'{"tools":[1,null,[],{"title":"no name"},{"name":7}]}')
+
+
+@on_list
+def duplicate_names(ask: Ask) -> Iterator[Said]:
+    yield _tools(ask, [tool("t", title=f"{number}") for number in range(3)], None)

@@ -22,7 +22,7 @@ ROWS: Final = tuple(f"O{number}" for number in range(1, 14))
 
 @dataclass(frozen=True)
 class Scene:
-    """`fault`: of the call (or `limited_by` of the list); empty: the call is answered, with the text "right" unless
+    """`fault`: of the call or list (or `limited_by` of the list); empty: the call is answered, with the text "right" unless
     `text` says otherwise. `ends`: transports on which the session is over or stuck afterwards. `others`: transports on
     which the fault is another one. `short`: the call ends by its deadline. `big`: bytes without measure, so that
     memory is measured as well."""
@@ -98,6 +98,14 @@ SCENES: Final = (
     _list("O7", "many-tools", "list_limit"),
     _list("O7", "fat-tools", "list_limit", big=True),
     _list("O7", "fat-cursor", "list_limit", big=True),
+    _call("O7", "giant-list", (STDIO, JSON), "message_limit", lists=True, big=True),
+    _list("O7", "list-of-values", "value_limit", big=True),
+    _list("O7", "deep-list", "depth_limit"),
+    _list("O7", "broken-list", "invalid_message"),
+    _list("O7", "broken-list-beside-silence", "invalid_message"),
+    _list("O7", "list-of-another-type", "invalid_result"),
+    _list("O7", "entries-of-other-types", ""),
+    _list("O7", "duplicate-names", ""),
     _list("O8", "hostile-schemas", ""),
     _call("O9", "log-flood", MANY),
     _call("O9", "list-changed-flood", MANY),

@@ -30,7 +30,7 @@ class Hostile:
             yield from self._call(message)
         elif method == "tools/list" and self.scenario in LISTS:
             yield from LISTS[self.scenario](Ask(message))
-        elif "id" in message:
+        elif "id" in message and method != "prompts/list":
             yield self._right(method, message["id"])
 
     def evil(self, message: Any) -> bool:
@@ -48,6 +48,8 @@ class Hostile:
 
     def _right(self, method: str, identity: Any) -> bytes:
         capabilities = {"tools": {"listChanged": True}, "logging": {}}
+        if self.scenario == "broken-list-beside-silence":
+            capabilities["prompts"] = {}
         if method == "initialize" and self.scenario not in MODERN:
             result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": _INFO}
         elif method == "server/discover" and self.scenario in MODERN:

@@ -98,3 +98,15 @@ def test_whether_a_change_was_made_is_unknown_when_the_disk_refuses_the_sync(
         assert Server.objects.filter(slug="a").exists()
     finally:
         product.stop()
+
+
+def test_the_log_of_a_database_behind_a_symbolic_link_is_synced(tmp_path: Path) -> None:
+    link = tmp_path / "link.sqlite3"
+    link.symlink_to("real.sqlite3")
+    connection = sqlite3.connect(link)
+    connection.execute("PRAGMA journal_mode=WAL")
+    log = DurableLog.of(str(link), connection.cursor())
+    connection.execute("CREATE TABLE t (id)")
+    assert log is not None
+    log.sync()
+    connection.close()

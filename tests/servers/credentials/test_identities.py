@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ValidationError
 
-from servers import access
+from servers import access, limits
 from servers.access import Denied
 from servers.audit.record import Actor
 from servers.audit.verify import verify
@@ -106,10 +106,23 @@ def test_an_own_identity_needs_the_right_to_call(server: Server, visitor: Any) -
     assert not Identity.objects.filter(user=visitor).exists()
 
 
+def test_a_user_has_so_many_own_credentials_at_a_server_and_no_more(
+    server: Server, bea: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(limits.LIMITS, "own_credentials", replace(limits.LIMITS["own_credentials"], fixed=1))
+    own(bea, server)
+    with pytest.raises(ValidationError) as caught:
+        own(bea, server)
+    assert limits.stated("own_credentials") in caught.value.messages[0]
+
+
 def test_a_server_has_so_many_own_identities_and_no_more(server: Server, bea: Any, settings: Any) -> None:
     settings.PERSONAL_SESSIONS = 1
     own(bea, server)
-    with pytest.raises(ValidationError, match="1 personal identities, which is the limit"):
+    with pytest.raises(
+        ValidationError,
+        match="Limit: 1 personal identities per server",
+    ):
         own(person("carl", "view_server", "call_tool"), server)
     identities.end(Actor.of_user(bea), bea, server)
     own(person("dora", "view_server", "call_tool"), server)

@@ -112,7 +112,8 @@ def test_a_list_that_cannot_be_read_stays_as_it_was_and_says_so(share_worker: Sh
     assert tools(session) == ["put", "count"]
     told = reading(failed, [DefinitionKind.TOOL])
     assert (told.words, told.read_at) == ("Loaded", reading(session, [DefinitionKind.TOOL]).read_at)
-    kind, why, since = told.problems[0]
+    (problem,) = told.problems
+    kind, why, since = problem.what, problem.explanation.cause, problem.since
     assert kind == "tools"
     assert "the shelf fell down" in why
     assert since > told.read_at

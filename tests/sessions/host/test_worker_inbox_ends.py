@@ -101,9 +101,9 @@ def test_ten_thousand_questions_at_once_become_four_items_and_a_line_in_the_log(
     call = begin(session, "ask", messages=messages, expect=["nothing"])
     eventually(lambda: Call.objects.filter(pk=call.pk, open_questions=4).exists())
     words = eventually(lambda: "Refused a server request" in log_of(session) and log_of(session))
-    refusal = "Refused a server request: 4 requests from this server are already waiting in the inbox"
-    assert f"{refusal}, which is the limit." in words
-    assert "MCPADMIN_INBOX_OPEN (now 4)" in words
+    refusal = "Refused a server request: 4 requests from this server wait in the inbox."
+    limit = "Limit: 4 requests waiting in the inbox per server. An operator can change it with MCPADMIN_INBOX_OPEN."
+    assert f"{refusal} {limit}" in words
     assert words.count("Refused") < 10
     assert ended(begin(session, "send", messages=[])).state == CallState.SUCCEEDED
     assert Question.objects.count() == 4
@@ -116,16 +116,19 @@ def test_a_server_may_ask_ten_questions_a_minute(session: McpSession) -> None:
         ended(call)
     (reply,) = replies(begin(session, "ask", **ask(question("more", ELICIT, FORM))))
     assert reply["error"]["message"] == (
-        "Too many requests: this server sent more than 10 requests in a minute, which is the limit. "
-        "Try again later. An operator can raise the limit with MCPADMIN_INBOX_PER_MINUTE (now 10)."
+        "Too many requests: This server sent more in the last minute. Limit: 10 inbox requests a minute per server. "
+        "An operator can change it with MCPADMIN_INBOX_PER_MINUTE. Try again later."
     )
     assert Question.objects.count() == 10
+
+
+LARGE = "The request has more than 2,097,152 characters, which is a fixed limit."
 
 
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"message": "x" * 3_000_000, **{"requestedSchema": {}}}, "The request is too large."),
+        ({"message": "x" * 3_000_000, **{"requestedSchema": {}}}, LARGE),
         ({"mode": "url", "message": "Go", "url": 7}, "The request contains no URL."),
     ],
     ids=["large", "no url"],

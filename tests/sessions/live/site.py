@@ -58,7 +58,7 @@ class Site:
 
     def _start_web(self) -> "subprocess.Popen[str]":
         fd = self.listener.fileno()
-        words = ("-m", "daphne", "--fd", str(fd), "-v", "0", "mcpadmin.asgi:application")
+        words = ("-m", "mcpadmin.web.daphne", "--fd", str(fd), "-v", "0", "mcpadmin.asgi:application")
         process = self._process(*words, pass_fds=[fd], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:

@@ -6,6 +6,7 @@ import uuid
 import pytest
 import websockets
 
+from servers.limits import stated
 from tests.sessions.live.site import Browser, Site, Tab
 
 RIGHTS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
@@ -141,6 +142,7 @@ async def test_the_eleventh_socket_of_a_user_is_refused(ada: Browser) -> None:
             if tab is not tabs[-1]:
                 await tab.hear(lambda message: message.get("op") == "welcome")
         assert await tabs[-1].closed() == 4030
+        assert tabs[-1].heard[-1] == {"op": "refused", "words": f"Too many open tabs. {stated('sockets_per_user')}"}
         assert (await tabs[0].ask(op="ping"))["op"] == "pong"
         for connection in connections:
             await connection.close()
@@ -151,6 +153,24 @@ async def test_a_flood_of_messages_closes_the_socket(ada: Browser) -> None:
         for _ in range(130):
             await tab.say(op="ping")
         assert await tab.closed() == 4029
+        assert stated("socket_messages_per_second") in tab.heard[-1]["words"]
+
+
+async def test_a_message_that_is_too_large_closes_the_socket_and_the_page_learns_the_limit(ada: Browser) -> None:
+    async with ada.tab() as tab:
+        await tab.say(op="ping", padding="a" * 70_000)
+        assert await tab.closed() == 4009
+        assert stated("socket_message_bytes", "socket_call_bytes") in tab.heard[-1]["words"]
+
+
+async def test_a_topic_beyond_the_limit_is_denied_with_the_limit(ada: Browser) -> None:
+    async with ada.tab() as tab:
+        for kind, name in (("audit?text=", "socket_filtered_topics"), ("call.", "socket_topics")):
+            most = 4 if name == "socket_filtered_topics" else 100
+            topics = [f"{kind}{uuid.uuid4() if kind == 'call.' else number}" for number in range(most + 1)]
+            await tab.say(op="sub", topics=dict.fromkeys(topics, 0))
+            denied = await tab.hear(lambda message: message.get("op") == "denied" and "why" in message)
+            assert denied["why"] == stated(name)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"op":"dance"}', '{"op":"ping","op":"ping"}', "\0"])

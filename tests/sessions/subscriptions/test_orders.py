@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 from django.utils import timezone
 
-from servers import access
+from servers import access, limits
 from servers.connect_limit import TooOften
 from servers.enums import AuditAction, ConnectionPolicy, PayloadKind
 from servers.models import AuditEvent, Payload, Server
@@ -102,9 +102,9 @@ def test_what_is_no_uri_is_refused(ada: Any, session: McpSession, uri: str) -> N
 def test_a_session_has_a_bounded_number_of_subscriptions(
     ada: Any, session: McpSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscribing, "MOST", 1)
+    monkeypatch.setitem(limits.LIMITS, "subscriptions", replace(limits.LIMITS["subscriptions"], fixed=1))
     subscribe(ada, session.server)
-    with pytest.raises(ValidationError, match="1 subscriptions, which is the limit"):
+    with pytest.raises(ValidationError, match="Limit: 1 subscriptions per server and identity"):
         subscribe(ada, session.server, "note://two")
 
 

@@ -5,7 +5,8 @@ import json
 import pytest
 from django.core.exceptions import ValidationError
 
-from servers.registration.importing.document import MAX_BYTES, MAX_SERVERS, read
+from servers import limits
+from servers.registration.importing.document import read
 
 CANARY = "canary-secret-44e1"
 
@@ -52,8 +53,11 @@ def test_every_shape_names_its_servers(text: str, names: list[str]) -> None:
         ("a = " + "[" * 50_000, "ested too deeply"),
         ("[mcp_servers.a]\ntoken = '%s", "not valid TOML"),
         ("a" + ".a" * 30_000 + " = 1", "too large for TOML"),
-        (json.dumps({"mcpServers": {f"s{n}": {} for n in range(MAX_SERVERS + 1)}}), "At most 200 servers"),
-        ('{"a": "%s"}' % ("x" * MAX_BYTES), "At most 1 MiB"),
+        (
+            json.dumps({"mcpServers": {f"s{n}": {} for n in range(limits.number("import_servers") + 1)}}),
+            "Limit: 200 servers per import. It is fixed.",
+        ),
+        ('{"a": "%s"}' % ("x" * limits.number("import_bytes")), "Limit: 1 MiB per configuration. It is fixed."),
         ("{a: '%s'}" % ("x" * 17_000), "line 1, column"),
         ("a:\n" + "  - x\n" * 12_000, "too large for YAML"),
         ("a: &a [x, x]\nb: &b [*a, *a]\n", "YAML aliases"),

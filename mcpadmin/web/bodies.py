@@ -1,0 +1,66 @@
+"""How large the body of a request may be: what its route needs, and much less before a sign-in."""
+
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from importlib import import_module
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.db import connections
+from django.http import HttpRequest
+from django.urls import Resolver404, resolve
+
+ANONYMOUS, FORM, ARGUMENTS, IMPORT = (
+    "body_anonymous_bytes",
+    "body_form_bytes",
+    "body_arguments_bytes",
+    "body_import_bytes",
+)
+#: routes that take more than a form: the arguments of a call or an answer, and a configuration
+_LARGER = {
+    "servers:import": IMPORT,
+    "servers:tool_form": ARGUMENTS,
+    "servers:call": ARGUMENTS,
+    "servers:get_prompt": ARGUMENTS,
+    "servers:read": ARGUMENTS,
+    "servers:expand": ARGUMENTS,
+    "servers:prompts": ARGUMENTS,
+    "servers:tools": ARGUMENTS,
+    "calls:values": ARGUMENTS,
+    "calls:repeat": ARGUMENTS,
+    "inbox:answer": ARGUMENTS,
+}
+
+
+def limit_of(path: str) -> str:
+    """The name of the limit for a signed-in user."""
+    try:
+        return _LARGER.get(resolve(path).view_name, FORM)
+    except Resolver404:
+        return FORM
+
+
+def session_key(cookie: str) -> str:
+    """From the Cookie header; empty when there is none."""
+    try:
+        found = SimpleCookie(cookie).get(settings.SESSION_COOKIE_NAME)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+def signed_in(key: str) -> bool:
+    """Whether this browser session belongs to a user who may sign in. Reads the database; for a thread."""
+    request: Any = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
+    try:
+        return bool(get_user(request).is_authenticated)
+    finally:
+        connections.close_all()
+
+
+def sent_by_script(headers: Mapping[str, str]) -> bool:
+    """As mcpadmin.accounts.sent_by_script, for a request that is not one of Django's yet. Names in lower case."""
+    named = headers.get("hx-request") == "true" or headers.get("x-requested-with") == "XMLHttpRequest"
+    return named or headers.get("accept") == "application/json" or headers.get("sec-fetch-dest") == "empty"

@@ -1,0 +1,81 @@
+"""`python -m mcpadmin.web.daphne`: Daphne's command line with our limits."""
+
+import asyncio
+import logging
+import os
+import resource
+import selectors
+import sys
+from contextlib import suppress
+from typing import Any
+
+from daphne import server as daphne_server  # first: it chooses Twisted's reactor
+from daphne.cli import CommandLineInterface
+
+from mcpadmin.web.connections import Connections
+from mcpadmin.web.protocol import Factory, WebSocketFactory
+from servers import limits
+
+logger = logging.getLogger(__name__)
+
+#: open files that this process may need; more would only make the start of child processes slower
+DESCRIPTORS = 65_536
+#: kept free for the database, Redis, static files and child processes
+RESERVED = 256
+
+
+def raise_descriptor_limit() -> int:
+    """Up to DESCRIPTORS, as far as the system allows: 1,024 is a common default. Returns the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    aim = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < aim:
+        with suppress(ValueError, OSError):  # some systems have a lower limit of their own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (aim, hard))
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def require_scalable_loop(loop: Any) -> None:
+    """select() cannot watch a descriptor above 1,023, so one connection too many would end the process."""
+    if isinstance(getattr(loop, "_selector", None), selectors.SelectSelector):
+        raise SystemExit("mcpadmin needs epoll, kqueue or poll; this Python offers only select().")
+
+
+def connections(descriptors: int, *, behind_proxy: bool) -> Connections:
+    room = max(16, descriptors - RESERVED)
+    most = min(limits.number("connections"), room)
+    if most < limits.number("connections"):
+        logger.warning("only %d connections: this process may open %d files (ulimit -n)", most, descriptors)
+    # One address must not take all the room, however little there is.
+    return Connections(most, 0 if behind_proxy else min(limits.number("connections_per_address"), most * 3 // 4 or 1))
+
+
+class Server(daphne_server.Server):
+    connections: dict[Any, dict[str, Any]]
+
+    def run(self) -> None:
+        from django.conf import settings  # noqa: PLC0415  # the application is loaded by now
+
+        require_scalable_loop(daphne_server.twisted_loop)
+        Factory.open_connections = connections(raise_descriptor_limit(), behind_proxy=settings.TRUSTED_PROXIES > 0)
+        Factory.seconds = settings.REQUEST_SECONDS
+        super().run()
+
+    def kill_all_applications(self) -> Any:
+        """Only those that run: a request that was still arriving has none."""
+        self.connections = {one: known for one, known in self.connections.items() if "application_instance" in known}
+        return super().kill_all_applications()
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
+    # Daphne takes its factories by these names and offers no other way to choose them.
+    daphne_server.HTTPFactory, daphne_server.WebSocketFactory = Factory, WebSocketFactory
+    asyncio.set_event_loop(daphne_server.twisted_loop)
+    interface = CommandLineInterface()
+    interface.server_class = Server
+    interface.run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

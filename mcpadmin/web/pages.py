@@ -1,0 +1,88 @@
+"""Answers that the server itself gives: to requests that never reach Django."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from http import HTTPStatus
+
+from django.template.loader import render_to_string
+
+from mcpadmin.headers import security_headers
+from servers import limits
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """`headers`: besides those that every answer carries."""
+
+    status: HTTPStatus
+    title: str
+    text: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def page(self) -> bytes:
+        return _page(int(self.status), self.title, self.text)
+
+    def answer(self, *, as_text: bool = False) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """Headers and body. `as_text`: for a script, which would put a page in the place of what the person sees."""
+        body = f"{self.title}. {self.text}\n".encode() if as_text else self.page
+        kind = "text/plain" if as_text else "text/html"
+        headers = security_headers() | {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "Connection": "close",
+        }
+        headers |= {"HX-Reswap": "none"} if as_text else {}
+        return [(name.encode(), value.encode()) for name, value in (headers | dict(self.headers)).items()], body
+
+    def response(self, *, as_text: bool = False) -> bytes:
+        """The whole HTTP/1.1 response."""
+        headers, body = self.answer(as_text=as_text)
+        head = f"HTTP/1.1 {int(self.status)} {self.status.phrase}\r\n".encode()
+        return head + b"".join(name + b": " + value + b"\r\n" for name, value in headers) + b"\r\n" + body
+
+
+@cache
+def _page(status: int, title: str, text: str) -> bytes:
+    return render_to_string("mcpadmin/refused.html", {"status": status, "title": title, "text": text}).encode()
+
+
+def too_large(limit: str, advice: str = "") -> Refusal:
+    words = f"It was discarded. {limits.stated(limit)}"
+    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Request too large", f"{words} {advice}".strip())
+
+
+def too_slow() -> Refusal:
+    words = f"The request did not arrive in time, so nothing was done. {limits.stated('request_seconds')} Try again."
+    return Refusal(HTTPStatus.REQUEST_TIMEOUT, "Request took too long", words)
+
+
+def head_too_large() -> Refusal:
+    words = f"The address or the cookies are too long. {limits.stated('request_head_bytes', 'request_headers')} Delete this site's cookies, then try again."
+    return Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "Request headers too large", words)
+
+
+def too_many_connections(limit: str) -> Refusal:
+    words = f"All connections are in use. {limits.stated(limit)} Try again in a moment."
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections", words, {"Retry-After": "5"})
+
+
+def malformed() -> Refusal:
+    words = "This was not a valid HTTP request. If a proxy is in front of mcpadmin, check its log."
+    return Refusal(HTTPStatus.BAD_REQUEST, "Bad request", words)
+
+
+def sign_in_first() -> Refusal:
+    return Refusal(HTTPStatus.UNAUTHORIZED, "Signed out", "Sign in, then send this again.")
+
+
+def not_checked() -> Refusal:
+    words = "Your sign-in could not be checked because the database did not respond. Nothing was done. Try again."
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Try again in a moment", words, {"Retry-After": "5"})
+
+
+def failed(status: int) -> Refusal:
+    words = "The request could not be handled. Try again. If it happens again, ask an administrator to check the log."
+    return Refusal(HTTPStatus(status), "Bad request" if status < 500 else "Something went wrong", words)

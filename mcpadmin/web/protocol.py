@@ -1,0 +1,294 @@
+"""One connection: its request arrives within limits of size and time, or is refused and the connection closed."""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from typing import Any
+from urllib.parse import unquote
+
+from daphne import http_protocol, ws_protocol
+from twisted.web.http import HTTPChannel
+
+from mcpadmin.web import bodies, pages
+from mcpadmin.web.connections import Connections, counted_address
+from mcpadmin.web.pages import Refusal
+from servers import limits
+
+logger = logging.getLogger(__name__)
+
+#: how long and how much of a refused request is still read, so that its sender reads the answer: closing a socket with
+#: unread bytes resets it, and the answer is lost
+LINGER_SECONDS, LINGER_BYTES = 5.0, 64 * limits.MIB
+#: looking up sign-ins, for requests with a large body only
+_threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="body-limit")
+
+
+class BodyTooLarge(Exception):
+    pass
+
+
+class Request(http_protocol.WebRequest):
+    """Its body stays in memory, below `limit`: an uploaded file may hold secrets."""
+
+    limit = bodies.ANONYMOUS
+    _received = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._parsePOSTFormSubmission = False  # Django does; Twisted would hold the fields twice
+
+    def gotLength(self, length: int | None) -> None:
+        self.content = BytesIO()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received > limits.number(self.limit):
+            raise BodyTooLarge
+        super().handleContentChunk(data)
+
+    def basic_error(self, status: int, status_text: bytes, body: str) -> None:
+        """Daphne's own error page, with our headers and words."""
+        headers, page = pages.failed(status).answer()
+        self.handle_reply({"type": "http.response.start", "status": status, "headers": headers})
+        self.handle_reply({"type": "http.response.body", "body": page})
+
+    def header(self, name: str) -> str:
+        return b"; ".join(self.requestHeaders.getRawHeaders(name.encode(), [])).decode("latin-1")
+
+    @property
+    def is_from_script(self) -> bool:
+        names = ("hx-request", "x-requested-with", "accept", "sec-fetch-dest")
+        return bodies.sent_by_script({name: self.header(name) for name in names})
+
+
+class Channel(HTTPChannel):
+    """`seconds`: from the first byte of a request to its last, and the longest a connection waits for a request."""
+
+    requestFactory = Request
+
+    def __init__(self, open_connections: Connections, seconds: float) -> None:
+        super().__init__()
+        self._connections, self._seconds = open_connections, seconds
+        self.address = ""
+        self._receiving = self._refused = False
+        self._lingered = 0
+        self._untaken = 0
+
+    @property
+    def _wire(self) -> Any:
+        """The transport, of which Twisted's types know less than it has."""
+        return self.transport
+
+    @property
+    def _producer(self) -> Any:
+        return self._networkProducer
+
+    @property
+    def _needed(self) -> str:
+        """The limit of the requested route for a signed-in user."""
+        path: Any = self._path
+        return bodies.limit_of(unquote(path.decode("latin-1").partition("?")[0]))
+
+    # -- the connection
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self._wire.connection = self  # its WebSocket finds the connection here
+        self.address = counted_address(str(getattr(self._wire.getPeer(), "host", "")))
+        if full := self._connections.add(self):
+            self._refuse(pages.too_many_connections(full), linger=False)
+
+    def connectionLost(self, reason: Any = None) -> None:
+        self._connections.remove(self)
+        super().connectionLost(reason)
+
+    def give_way(self) -> None:
+        self._wire.abortConnection()
+
+    # -- time
+
+    def dataReceived(self, data: bytes) -> None:
+        """The clock runs from the first byte of a request, and no later byte sets it back."""
+        if self._refused:
+            return self._discard(data)
+        if not self._receiving and not self._handlingRequest:
+            self._receiving = True
+            self.setTimeout(self._seconds)
+        super(HTTPChannel, self).dataReceived(data)
+
+    def timeoutConnection(self) -> None:
+        if self._receiving:
+            self._refuse(pages.too_slow())
+        elif self._is_taking():
+            self.setTimeout(self._seconds)
+        else:
+            super().timeoutConnection()
+
+    def forceAbortClient(self) -> None:
+        if self._is_taking():
+            self._abortingCall = self.callLater(self.abortTimeout, self.forceAbortClient)
+        else:
+            super().forceAbortClient()
+
+    def loseConnection(self) -> None:
+        """What was answered is sent first; a client that takes nothing of it is cut off."""
+        super().loseConnection()
+        if self._abortingCall is None:
+            self._abortingCall = self.callLater(self.abortTimeout, self.forceAbortClient)
+
+    def _is_taking(self) -> bool:
+        """Whether the client took some of the answer since this was last asked: a slow download goes on."""
+        before, wire = self._untaken, self._wire
+        self._untaken = len(wire.dataBuffer) - wire.offset + wire._tempDataLen
+        return self._untaken > 0 and (before == 0 or self._untaken < before)
+
+    # -- size
+
+    def lineReceived(self, line: bytes) -> None:
+        if self._receivedHeaderSize + len(line) > limits.number("request_head_bytes"):
+            return self._refuse(pages.head_too_large())
+        super().lineReceived(line)
+
+    def headerReceived(self, line: bytes) -> bool:
+        if self._receivedHeaderCount >= limits.number("request_headers"):
+            self._refuse(pages.head_too_large())
+            return False
+        return bool(super().headerReceived(line))
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        self._refuse(pages.head_too_large())
+
+    def _maybeChooseTransferDecoder(self, header: bytes, data: bytes) -> bool:
+        if header == b"Content-Length" and data.isdigit() and len(data) > 15:
+            self._refuse(pages.too_large(bodies.ANONYMOUS))
+            return False
+        return bool(super()._maybeChooseTransferDecoder(header, data))
+
+    def allHeadersReceived(self) -> None:
+        request = self.requests[-1]
+        if self._refused:
+            return
+        if self.length is not None and self.length <= limits.number(bodies.ANONYMOUS):
+            return super().allHeadersReceived()
+        key = bodies.session_key(request.header("cookie"))
+        if key:
+            self._pause()
+            loop = asyncio.get_event_loop()
+            loop.run_in_executor(_threads, bodies.signed_in, key).add_done_callback(
+                lambda found: self._checked(request, found)
+            )
+            request.gotLength(self.length)  # nothing is read until the check is over
+        elif self.length is None:
+            super().allHeadersReceived()  # no length is known: its bytes are counted
+        else:
+            self._refuse_body(request, known=False)
+
+    def _checked(self, request: Request, found: "asyncio.Future[bool]") -> None:
+        """Whether the sender of a large body is signed in is known now."""
+        if self._refused or not self._wire or not self._wire.connected:
+            return
+        if found.exception() is not None:
+            logger.warning("the sign-in of a large request could not be checked", exc_info=found.exception())
+            return self._refuse(pages.not_checked(), as_text=request.is_from_script)
+        if not found.result() and self.length is not None:
+            return self._refuse_body(request, known=False)
+        if found.result():
+            request.limit = self._needed
+        if self.length is not None and self.length > limits.number(request.limit):
+            return self._refuse_body(request, known=True)
+        super().allHeadersReceived()
+        self._resume()
+
+    def rawDataReceived(self, data: bytes) -> None:
+        try:
+            super().rawDataReceived(data)
+        except BodyTooLarge:
+            request = self.requests[-1]
+            self._refuse_body(request, known=request.limit != bodies.ANONYMOUS)
+
+    def allContentReceived(self) -> None:
+        if self._refused:
+            return
+        self._receiving = False
+        self._connections.busy(self)
+        super().allContentReceived()
+
+    def requestDone(self, request: Request) -> None:
+        self._connections.idle(self)
+        super().requestDone(request)
+
+    def _pause(self) -> None:
+        self.paused = True
+        self._producer.pauseProducing()
+
+    def _resume(self) -> None:
+        self.paused = False
+        self._producer.resumeProducing()
+        self.dataReceived(b"")
+
+    # -- refusing
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        self._refuse(pages.malformed())
+
+    def _refuse_body(self, request: Request, *, known: bool) -> None:
+        """`known`: the sender is signed in. A script whose sign-in has expired is asked to sign in and send again."""
+        script = request.is_from_script
+        fits = self.length is not None and self.length <= limits.number(self._needed)
+        if not known and script and fits:
+            return self._refuse(pages.sign_in_first(), as_text=True)
+        if known:
+            return self._refuse(pages.too_large(request.limit), as_text=script)
+        advice = "If this was a form, sign in and send it again." if fits or self.length is None else ""
+        self._refuse(pages.too_large(bodies.ANONYMOUS, advice), as_text=script)
+
+    def _refuse(self, refusal: Refusal, *, as_text: bool = False, linger: bool = True) -> None:
+        """Answer, then close: at once, or after reading on for a while so that the answer arrives."""
+        if self._refused:
+            return
+        self._refused = self.paused = True
+        self._receiving = False
+        self.setTimeout(None)
+        self.clearLineBuffer()
+        self._producer.unregisterProducer()
+        self._wire.write(refusal.response(as_text=as_text))
+        if not linger:
+            return self.loseConnection()
+        self._wire.loseWriteConnection()
+        self._wire.resumeProducing()
+        self._abortingCall = self.callLater(LINGER_SECONDS, super().forceAbortClient)
+
+    def _discard(self, data: bytes) -> None:
+        self._lingered += len(data)
+        if self._lingered > LINGER_BYTES:
+            self._wire.abortConnection()
+
+
+class Factory(http_protocol.HTTPFactory):
+    """`open_connections` and `seconds` are set before the first connection."""
+
+    open_connections: Connections
+    seconds: float
+
+    def protocol(self) -> Channel:
+        return Channel(self.open_connections, self.seconds)
+
+    def buildProtocol(self, addr: Any) -> Channel:
+        channel: Channel = super().buildProtocol(addr)
+        channel.requestFactory = Request
+        channel.timeOut = self.seconds  # type: ignore[assignment]  # any number of seconds will do
+        return channel
+
+
+class WebSocketProtocol(ws_protocol.WebSocketProtocol):
+    def connectionLost(self, reason: Any = None) -> None:
+        """The channel that this connection began as does not learn its end."""
+        found: Channel | None = getattr(self.transport, "connection", None)
+        if found is not None:
+            found._connections.remove(found)
+        super().connectionLost(reason)
+
+
+class WebSocketFactory(ws_protocol.WebSocketFactory):
+    protocol = WebSocketProtocol

@@ -1,0 +1,135 @@
+"""Idle connections, however many, leave the site reachable."""
+
+import asyncio
+import contextlib
+import resource
+import selectors
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mcpadmin.web.connections import Connections, counted_address
+from mcpadmin.web.daphne import connections, require_scalable_loop
+from tests.mcpadmin.web.raw import Raw
+from tests.sessions.live.site import Site
+
+
+@dataclass(eq=False)
+class Visitor:
+    address: str
+    gone: bool = False
+
+    def give_way(self) -> None:
+        self.gone = True
+
+
+def test_fourteen_hundred_idle_connections_of_one_address_leave_the_site_reachable(site: Site) -> None:
+    idle = []
+    for number in range(1_400):
+        raw = Raw(site)
+        raw.send(b"" if number % 2 else b"GET / HTTP/1.1\r\n")  # silent and half-sent ones
+        idle.append(raw)
+    assert httpx.get(f"{site.origin}/healthz", timeout=20).status_code == 200
+    assert len(list(Path(f"/proc/{site.web.pid}/fd").iterdir())) < 250, "the bound per address is 100"
+    assert idle[0].is_closed(), "the longest idle gave way"
+    for raw in idle:
+        raw.socket.close()
+
+
+def test_the_web_may_open_more_files_than_most_systems_allow_at_first(site: Site) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert resource.prlimit(site.web.pid, resource.RLIMIT_NOFILE)[0] == min(hard, 65_536) > 1_024
+
+
+def test_a_connection_that_waits_for_its_answer_does_not_give_way() -> None:
+    found = Connections(most=2, most_per_address=0)
+    busy, idle, third, fourth = (Visitor(f"192.0.2.{number}") for number in range(4))
+    assert (found.add(busy), found.add(idle)) == ("", "")
+    found.busy(busy)
+    assert found.add(third) == ""
+    assert (busy.gone, idle.gone) == (False, True)
+    found.busy(third)
+    assert found.add(fourth) == "connections"
+
+
+def test_one_address_cannot_push_out_the_idle_connections_of_another() -> None:
+    found = Connections(most=100, most_per_address=3)
+    other = Visitor("198.51.100.1")
+    found.add(other)
+    mine = [Visitor("192.0.2.1") for _ in range(10)]
+    assert {found.add(one) for one in mine} == {""}
+    assert not other.gone
+    assert [one.gone for one in mine] == [True] * 7 + [False] * 3
+
+
+def test_a_connection_that_became_idle_last_gives_way_last() -> None:
+    found = Connections(most=2, most_per_address=0)
+    first, second, third = (Visitor("192.0.2.1") for _ in range(3))
+    found.add(first)
+    found.add(second)
+    found.busy(first)
+    found.idle(first)
+    found.add(third)
+    assert (first.gone, second.gone) == (False, True)
+
+
+def test_what_is_closed_no_longer_counts() -> None:
+    found = Connections(most=10, most_per_address=1)
+    one = Visitor("192.0.2.1")
+    found.add(one)
+    found.busy(one)
+    assert found.add(Visitor("192.0.2.1")) == "connections_per_address"
+    found.remove(one)
+    assert len(found) == 0
+    assert found.add(Visitor("192.0.2.1")) == ""
+
+
+def test_behind_a_proxy_the_bound_of_an_address_does_not_hit_the_proxy() -> None:
+    found = connections(65_536, behind_proxy=True)
+    visitors = [Visitor("10.0.0.1") for _ in range(4_000)]
+    for one in visitors:
+        found.add(one)
+        found.busy(one)
+    assert len(found) == 4_000
+    assert found.add(Visitor("10.0.0.1")) == ""
+
+
+def test_where_the_system_allows_few_files_there_are_fewer_connections_and_none_takes_all_the_room() -> None:
+    found = connections(1_024, behind_proxy=False)
+    assert (found.most, found.most_per_address) == (768, 576)
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_a_visitor_is_counted_by_the_network_that_is_surely_one_visitors(host: str, counted: str) -> None:
+    assert counted_address(host) == counted
+
+
+async def test_a_connection_beyond_the_limit_of_its_address_is_told_which_limit_it_met(site: Site) -> None:
+    browser = site.browser("ada")
+    async with contextlib.AsyncExitStack() as open_sockets:
+        dials = [open_sockets.enter_async_context(browser.dial()) for _ in range(100)]
+        await asyncio.gather(*dials)  # a live connection is busy, so that none gives way
+        with Raw(site) as raw:
+            answer = await asyncio.to_thread(raw.answer)
+    assert answer.status == 503
+    assert "Limit: 100 connections per address and web process" in answer.text
+    assert "MCPADMIN_CONNECTIONS_PER_ADDRESS" in answer.text
+
+
+def test_a_loop_that_is_limited_to_1023_descriptors_is_refused() -> None:
+    class Loop:
+        _selector = selectors.SelectSelector()
+
+    with pytest.raises(SystemExit, match="needs epoll"):
+        require_scalable_loop(Loop())
