@@ -33,6 +33,7 @@ _RIGHTS = {
     "view_backgroundjob": "see background jobs",
     "view_credential": "see credentials",
     "manage_credential": "manage credentials",
+    "manage_users": "manage users",
     # No permission of this name exists, so it cannot be granted: only superusers have it.
     "administer": "administer this installation",
 }

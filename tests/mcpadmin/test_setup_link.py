@@ -12,6 +12,7 @@ from django.db import connections
 from django.test import Client
 
 from mcpadmin import setup
+from servers.accounts import attempts
 from servers.models import AuditEvent
 
 pytestmark = pytest.mark.django_db
@@ -131,8 +132,8 @@ def test_bad_input_is_explained_and_creates_nobody(client: Client, change: dict[
 
 
 def test_attempts_are_limited_by_address(client: Client) -> None:
-    statuses = [client.get("/setup/guess/").status_code for _ in range(setup.ATTEMPTS + 1)]
-    assert statuses == [404] * setup.ATTEMPTS + [429]
+    statuses = [client.get("/setup/guess/").status_code for _ in range(attempts.ATTEMPTS + 1)]
+    assert statuses == [404] * attempts.ATTEMPTS + [429]
     assert client.post(path(), ADA).status_code == 429
     assert administrators() == []
 
