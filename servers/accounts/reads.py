@@ -82,9 +82,12 @@ class InvitationRow:
         return catalog.names(row.codename for row in self.link.rights.all())
 
 
-def invitations(text: str = "", before: int | None = None, size: int = PAGE_SIZE) -> RowsPage[AccountLink]:
-    """Those that nobody has used."""
-    found = _unused().select_related("issued_by").prefetch_related("groups", "rights")
+def invitations(
+    text: str = "", before: int | None = None, size: int = PAGE_SIZE, *, revoked: bool = True
+) -> RowsPage[AccountLink]:
+    """Those that nobody has used; revoked ones on request."""
+    found = _unused() if revoked else _unused().filter(revoked_at=None)
+    found = found.select_related("issued_by").prefetch_related("groups", "rights")
     if text:
         found = found.filter(Q(name__icontains=text) | Q(email__icontains=text))
     return page_before(found, "pk", before, size)

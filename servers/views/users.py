@@ -52,7 +52,9 @@ def index(request: HttpRequest) -> HttpResponse:
         page = reads.people(filters.search, filters.chosen, before)
         rows = [reads.PersonRow(user) for user in page.rows]
         found = (
-            reads.invitations(filters.search, size=reads.WAITING_SHOWN) if page.first and not filters.chosen else None
+            reads.invitations(filters.search, size=reads.WAITING_SHOWN, revoked=False)
+            if page.first and not filters.chosen
+            else None
         )
         waiting, more = (found.rows, found.older is not None) if found else ([], False)
     context = {

@@ -116,7 +116,8 @@ def test_an_administrator_invites_renews_and_revokes(root: Client) -> None:
     assert Client().get(f"/link/{second}").status_code == 200
     assert root.post(f"/users/invitations/{row.uid}/revoke/").status_code == 302
     assert Client().get(f"/link/{second}").status_code == 404
-    assert "Link revoked" in text_of(root.get("/users/"))
+    assert "Nina" not in text_of(root.get("/users/"))
+    assert "Link revoked" in text_of(root.get("/users/?show=invited"))
     wanted = {AuditAction.USER_INVITE, AuditAction.LINK_REISSUE, AuditAction.LINK_REVOKE}
     assert wanted <= set(AuditEvent.objects.filter(actor_name="root").values_list("action", flat=True))
 
