@@ -30,11 +30,11 @@ _STATUS = {attempts.Refusal.LIMITED: 429, attempts.Refusal.UNCOUNTED: 503}
 @sensitive_post_parameters("password1", "password2", "new_password1", "new_password2")
 @require_http_methods(["GET", "POST"])
 def open_link(request: HttpRequest, token: str) -> HttpResponse:
-    if refusal := attempts.count("link", client_ip(request)):
-        return render(request, "users/link_refused.html", {"refusal": refusal.value}, status=_STATUS[refusal])
     if request.user.is_authenticated:
         # Before the look at the link: it says nothing about it, and it is not used by the wrong person.
         return render(request, "users/link_signed_in.html", status=409)
+    if refusal := attempts.count("link", client_ip(request)):
+        return render(request, "users/link_refused.html", {"refusal": refusal.value}, status=_STATUS[refusal])
     try:
         link = links.find(token)
         return _join(request, link) if link.purpose == LinkPurpose.INVITATION else _new_password(request, link)
