@@ -124,7 +124,7 @@ def test_no_one_acts_on_an_account_that_has_more_rights(name: str, held: str) ->
     acts: list[Callable[[], Any]] = [
         lambda: links.issue_password_link(actor, by, target),
         lambda: people.end_sign_ins(actor, by, target),
-        lambda: people.set_rights(actor, by, target, groups=[], own=rights, superuser=superuser),
+        lambda: people.set_rights(actor, by, target, groups=[], own=(), superuser=False),
         lambda: people.hand_over(actor, by, target, heir),
         lambda: people.disable(actor, by, target),
         lambda: people.enable(actor, by, target),

@@ -198,6 +198,15 @@ def test_attempts_are_limited_by_address_for_good_links_too(client: Client) -> N
     assert users() == []
 
 
+def test_of_two_requests_that_found_a_link_at_the_same_time_one_creates_an_account() -> None:
+    link = links.find(invited().token)
+    first, second = (get_user_model()(username=name) for name in ("first", "second"))
+    links.join(link, first, "192.0.2.1")
+    with pytest.raises(links.LinkGone):
+        links.join(link, second, "192.0.2.2")
+    assert users() == ["first"]
+
+
 def test_a_form_without_csrf_token_is_refused() -> None:
     assert Client(enforce_csrf_checks=True).post(path(invited()), NINA).status_code == 403
     assert users() == []
