@@ -28,6 +28,7 @@ from django.views.decorators.http import require_safe
 
 from mcpadmin import known_browsers, setup
 from servers import limits
+from servers.accounts import sign_ins
 
 _OF_A_BROWSER = {"login_failed": f"{limits.number('sign_in_failures')}/5m/key"}
 
@@ -84,6 +85,20 @@ class SignInRequired(LoginRequiredMiddleware):
         page = page_of(request)
         login_url = self.get_login_url(view_func)
         return redirect_to_login(page, login_url) if page else redirect(login_url)
+
+
+class SignInsNoted:
+    """Keeps when each browser session was last seen, for the people that it belongs to."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        user = getattr(request, "_cached_user", None)  # request.user would cost a query where nothing asked for it
+        if user is not None and user.is_authenticated:
+            sign_ins.note(request, user)
+        return response
 
 
 def sent_by_script(request: HttpRequest) -> bool:
@@ -163,5 +178,5 @@ def _not_done(words: str, status: int, **headers: str) -> HttpResponse:
 @login_not_required
 @require_safe
 def forgotten_password(request: HttpRequest) -> HttpResponse:
-    """This product sends no mail, so nothing may promise one: says who can set a new password, and how."""
+    """Says who can issue a link for a new password: nobody gets one by asking here."""
     return render(request, "account/forgotten_password.html")

@@ -20,7 +20,7 @@ _NAMED = re.compile(
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
 _USERINFO = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+@")
-_SETUP_LINK = re.compile(r"(/setup/)[^/\s\"']+")
+_ONE_TIME_LINK = re.compile(r"(/(?:setup|link)/)[^/\s\"']+")
 
 
 def is_secret_name(name: str) -> bool:
@@ -29,14 +29,14 @@ def is_secret_name(name: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """`text` without live secrets, values beside a name that suggests a secret, passwords in URLs and set-up tokens."""
+    """`text` without live secrets, values beside a name that suggests a secret, passwords in URLs and the tokens of one-time links."""
     return mask_named(_needles(frozenset(live_values())).mask(text))
 
 
 def mask_named(text: str) -> str:
     text = _NAMED.sub(lambda found: f"{found[1]}{MASK}", text)
     text = _BEARER.sub(lambda found: f"{found[1]} {MASK}", text)
-    return _SETUP_LINK.sub(rf"\1{MASK}", _USERINFO.sub(rf"\1:{MASK}@", text))
+    return _ONE_TIME_LINK.sub(rf"\1{MASK}", _USERINFO.sub(rf"\1:{MASK}@", text))
 
 
 class Needles:

@@ -91,6 +91,7 @@ INSTALLED_APPS = [
     "channels",
     "allauth",
     "allauth.account",
+    "allauth.usersessions",
     "django_htmx",
     "csp",
     "django.contrib.auth",
@@ -110,6 +111,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "mcpadmin.accounts.SignInRequired",
+    "mcpadmin.accounts.SignInsNoted",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -277,7 +279,17 @@ ACCOUNT_ADAPTER = "mcpadmin.accounts.ClosedSignup"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
-EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"  # nothing of this version sends mail
+# How long an invitation link works.
+INVITATION_DAYS = env.float("MCPADMIN_INVITATION_DAYS", default=7.0)
+# Invitations and password links are mailed too where a mail server is named: smtp+tls://user:password@host:587
+EMAIL_URL = env.str("MCPADMIN_EMAIL_URL", default="")
+_mail = env.email_url_config(EMAIL_URL or "dummymail://")
+EMAIL_BACKEND = _mail["EMAIL_BACKEND"]
+EMAIL_HOST, EMAIL_PORT = _mail["EMAIL_HOST"] or "localhost", _mail["EMAIL_PORT"] or 25
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["EMAIL_HOST_USER"] or "", _mail["EMAIL_HOST_PASSWORD"] or ""
+EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.get("EMAIL_USE_TLS", False), _mail.get("EMAIL_USE_SSL", False)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("MCPADMIN_EMAIL_FROM", default=f"mcpadmin@{_public.hostname or 'localhost'}")
 ACCOUNT_LOGOUT_REDIRECT_URL = "account_login"
 ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
 

@@ -8,33 +8,26 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-from django import forms
 from django.conf import settings
 from django.contrib.auth import get_user_model, login
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.forms import BaseUserCreationForm
-from django.contrib.auth.password_validation import password_validators_help_texts
 from django.core import signing
-from django.core.cache import cache
 from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
-from redis.exceptions import RedisError
 
 from servers import limits
+from servers.accounts import attempts
+from servers.accounts.forms import AccountForm
 from servers.audit.record import Actor, Event, client_ip, record
 from servers.enums import AuditAction, AuditOutcome
-
-log = structlog.get_logger("mcpadmin.setup")
 
 PATH = "setup/"
 SALT = "mcpadmin.setup.first-administrator"
 MAX_AGE_SECONDS = 24 * 3600
-ATTEMPTS_SECONDS = 600
 # Any constant that no other part of the product uses as an advisory lock.
 _LOCK_ID = 7_230_001
 
@@ -65,25 +58,6 @@ UNCOUNTED = SetupRefusal(
 )
 
 
-class AdministratorForm(BaseUserCreationForm):
-    email = forms.EmailField(required=False, label="E-mail", help_text="Optional.")
-
-    class Meta(BaseUserCreationForm.Meta):
-        fields = ("username", "email")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.order_fields(["username", "email", "password1", "password2"])
-        self.fields["username"].help_text = "Letters, digits and @ . + - _"
-        self.fields["email"].widget.attrs["autocomplete"] = "email"
-        self.fields["password1"].help_text = " ".join(password_validators_help_texts())
-        self.fields["password2"].help_text = ""
-
-    def validate_password_for_user(self, user: Any, *_: str) -> None:
-        """Django says at the repetition what is wrong with the password."""
-        super().validate_password_for_user(user, "password1")  # type: ignore[misc]  # the stubs do not know it
-
-
 def administrator_exists() -> bool:
     return get_user_model().objects.filter(is_superuser=True, is_active=True).exists()
 
@@ -101,7 +75,7 @@ def link(base_url: str) -> str:
 def first_administrator(request: HttpRequest, token: str) -> HttpResponse:
     if refusal := _refusal(request, token):
         return _refuse(request, refusal)
-    form = AdministratorForm(request.POST or None)
+    form = AccountForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
             user = create_administrator(form, request)
@@ -113,7 +87,7 @@ def first_administrator(request: HttpRequest, token: str) -> HttpResponse:
     return render(request, "mcpadmin/setup.html", {"form": form}, status=422 if form.errors else 200)
 
 
-def create_administrator(form: AdministratorForm, request: HttpRequest) -> Any:
+def create_administrator(form: AccountForm, request: HttpRequest) -> Any:
     """Raises AdministratorExists when another request created one since the page was shown."""
     user = form.save(commit=False)  # hashes the password for 50 ms: not while SQLite's only write lock is held
     user.is_staff = user.is_superuser = True
@@ -135,8 +109,8 @@ def _one_at_a_time() -> None:
 
 
 def _refusal(request: HttpRequest, token: str) -> SetupRefusal | None:
-    if limit := _limit(request):
-        return limit
+    if refused := attempts.count("setup", client_ip(request)):
+        return LIMITED if refused is attempts.Refusal.LIMITED else UNCOUNTED
     try:
         signing.loads(token, salt=SALT, max_age=MAX_AGE_SECONDS)
     except signing.SignatureExpired:
@@ -144,19 +118,6 @@ def _refusal(request: HttpRequest, token: str) -> SetupRefusal | None:
     except signing.BadSignature:
         return INVALID
     return USED if administrator_exists() else None
-
-
-def _limit(request: HttpRequest) -> SetupRefusal | None:
-    """Counts attempts by address. While Redis cannot count, no one gets in; signing in needs it too."""
-    key = f"setup:{client_ip(request)}"
-    try:
-        cache.add(key, 0, ATTEMPTS_SECONDS)
-        return LIMITED if cache.incr(key) > limits.number("setup_attempts") else None
-    except ValueError:
-        return None  # the key expired between the two commands: a new period begins
-    except RedisError as problem:
-        log.warning("set-up attempts cannot be counted", problem=type(problem).__name__)
-        return UNCOUNTED
 
 
 def _refuse(request: HttpRequest, refusal: SetupRefusal) -> HttpResponse:

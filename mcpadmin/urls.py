@@ -1,7 +1,8 @@
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from mcpadmin import accounts, health, setup
-from servers.urls import credential_patterns, job_patterns
+from servers.urls import credential_patterns, job_patterns, link_patterns, own_patterns, user_patterns
 from servers.views.instance import release
 
 handler400 = "mcpadmin.errors.bad_request"
@@ -13,15 +14,19 @@ urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path(f"{setup.PATH}<str:token>/", setup.first_administrator, name="setup"),
-    # No mail is sent: the pages of allauth that would are not reachable.
+    # Passwords are reset by a link from an administrator: the pages of allauth that mail one are not reachable.
     path("accounts/password/reset/", accounts.forgotten_password),
     path("accounts/email/", accounts.forgotten_password),
     path("accounts/login/", accounts.SignIn.as_view(), name="account_login"),
     path("accounts/session/", accounts.browser_session, name="browser_session"),
     path("accounts/signed-in/", accounts.signed_in, name="signed_in"),
+    path("accounts/sessions/", RedirectView.as_view(pattern_name="own:account")),  # allauth's own list of them
     path("accounts/", include("allauth.urls")),
     path("audit/", include("servers.urls")),
     path("credentials/", include((credential_patterns, "credentials"))),
     path("jobs/", include((job_patterns, "jobs"))),
+    path("users/", include((user_patterns, "users"))),
+    path("account/", include((own_patterns, "own"))),
+    path("link/", include(link_patterns)),
     path("", include("sessions.urls")),
 ]

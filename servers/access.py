@@ -34,6 +34,7 @@ _RIGHTS = {
     "view_credential": "see credentials",
     "manage_credential": "manage credentials",
     "grant_reference": "grant references",
+    "manage_users": "manage users",
     # No permission of this name exists, so it cannot be granted: only superusers have it.
     "administer": "administer this installation",
 }

@@ -9,6 +9,7 @@ class ServersConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("servers.audit.accounts")
+        import_module("servers.accounts.sign_ins")
         has_sealed = import_module("servers.crypto").has_sealed
         has_sealed("servers.ServerValue")
         has_sealed("servers.ServerDraft", expires="expires_at")

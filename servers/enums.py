@@ -123,6 +123,18 @@ class DraftState(TextChoices):
     FAILED = "failed", "Failed"
 
 
+class LinkPurpose(TextChoices):
+    INVITATION = "invitation", "Invitation"
+    PASSWORD = "password", "Password reset"
+
+
+class LinkState(TextChoices):
+    OPEN = "open", "Waiting"
+    USED = "used", "Used"
+    REVOKED = "revoked", "Revoked"
+    EXPIRED = "expired", "Expired"
+
+
 class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"
@@ -145,11 +157,21 @@ class AuditAction(TextChoices):
     SIGN_IN = "account:session:sign_in", "Signed in"
     SIGN_IN_FAILED = "account:session:sign_in_failed", "Sign-in failed"
     SIGN_OUT = "account:session:sign_out", "Signed out"
+    SIGN_INS_END = "account:session:end", "Sign-ins ended"
     PASSWORD_CHANGE = "account:password:change", "Password changed"
     ADMINISTRATOR_CREATE = "account:administrator:create", "First administrator created"
     USER_CREATE = "account:user:create", "User created"
     USER_CHANGE = "account:user:change", "User changed"
     USER_DELETE = "account:user:delete", "User deleted"
+    USER_INVITE = "account:user:invite", "User invited"
+    USER_JOIN = "account:user:join", "Invitation accepted"
+    USER_DISABLE = "account:user:disable", "User disabled"
+    USER_ENABLE = "account:user:enable", "User enabled"
+    USER_HAND_OVER = "account:user:hand_over", "Work handed over"
+    LINK_REISSUE = "account:link:reissue", "Invitation link renewed"
+    LINK_REVOKE = "account:link:revoke", "Link revoked"
+    PASSWORD_LINK = "account:password:link", "Password reset link issued"
+    PASSWORD_RESET = "account:password:reset", "Password set with a link"
     RIGHTS_CHANGE = "account:rights:change", "Rights changed"
     PERMISSION_DENY = "account:permission:deny", "Permission denied"
     SERVER_REGISTER = "server:registration:create", "Server registered"

@@ -9,3 +9,7 @@ sign_in_asked = Signal()  # sign_in_uid: UUID, label: str (of the worker that mu
 identity_ended = Signal()  # identity_id: int; in the transaction that ends it, each answer counts what it ended
 draft_changed = Signal()  # draft_uid: UUID
 job_changed = Signal()  # of some background job: its state or its progress
+sign_ins_ended = Signal()  # user_id: int, keys: list[str] (of browser sessions that are gone); after commit
+# Each answer is a list of servers.accounts.belongings.Belonging: what else refers to this user
+belongings_asked = Signal()  # user: User
+work_handed_over = Signal()  # user: User, to: User; in the transaction, each answer is {what: count}

@@ -1,8 +1,9 @@
-"""The audit log, mounted at /audit/, the credentials, at /credentials/, and the background jobs, at /jobs/."""
+"""The audit log, mounted at /audit/, credentials, at /credentials/, background jobs, at /jobs/, users, at /users/, one's
+own account, at /account/, and one-time links, at /link/."""
 
 from django.urls import path
 
-from servers.views import audit, credentials, issuer, jobs, references
+from servers.views import account_links, audit, credentials, issuer, jobs, references, users
 
 app_name = "audit"
 urlpatterns = [
@@ -28,3 +29,32 @@ job_patterns = [
     path("", jobs.index, name="list"),
     path("rotate-keys/", jobs.rotate_keys, name="rotate_keys"),
 ]
+
+user_patterns = [
+    path("", users.index, name="list"),
+    path("invite/", users.invite, name="invite"),
+    path("invitations/<uuid:uid>/renew/", users.reissue, name="reissue"),
+    path("invitations/<uuid:uid>/revoke/", users.revoke, name="revoke"),
+    path("groups/", users.groups, name="groups"),
+    path("groups/add/", users.add_group, name="add_group"),
+    path("groups/<int:group_id>/", users.group, name="group"),
+    path("groups/<int:group_id>/delete/", users.delete_group, name="delete_group"),
+    path("<int:user_id>/", users.detail, name="detail"),
+    path("<int:user_id>/rights/", users.rights, name="rights"),
+    path("<int:user_id>/disable/", users.disable, name="disable"),
+    path("<int:user_id>/enable/", users.enable, name="enable"),
+    path("<int:user_id>/password-link/", users.reset, name="reset"),
+    path("<int:user_id>/sign-ins/end/", users.end_sign_ins, name="end_sign_ins"),
+    path("<int:user_id>/sign-ins/<int:number>/end/", users.end_sign_in, name="end_sign_in"),
+    path("<int:user_id>/hand-over/", users.hand_over, name="hand_over"),
+    path("<int:user_id>/identities/<uuid:uid>/remove/", users.end_identity, name="end_identity"),
+    path("<int:user_id>/delete/", users.delete, name="delete"),
+]
+
+own_patterns = [
+    path("", users.account, name="account"),
+    path("sign-ins/end/", users.end_own_sign_ins, name="end_sign_ins"),
+    path("sign-ins/<int:number>/end/", users.end_own_sign_in, name="end_sign_in"),
+]
+
+link_patterns = [path("<str:token>/", account_links.open_link, name="account_link")]

@@ -18,10 +18,20 @@ from django.dispatch import receiver
 from servers.audit.writer import after_batches
 from servers.enums import AuditAction
 from servers.models import Server
-from servers.signals import audit_recorded, draft_changed, identity_ended, job_changed, server_changed, sign_in_asked
+from servers.signals import (
+    audit_recorded,
+    belongings_asked,
+    draft_changed,
+    identity_ended,
+    job_changed,
+    server_changed,
+    sign_in_asked,
+    sign_ins_ended,
+    work_handed_over,
+)
 from sessions import hints
 from sessions.connections import commands
-from sessions.housekeeping import changed_registrations
+from sessions.housekeeping import changed_registrations, people
 from sessions.live import tickets
 
 User = get_user_model()
@@ -90,6 +100,7 @@ def _user_saved(instance: Any, created: bool, update_fields: Any = None, **_: An
         _recheck_rights(instance.pk)
         if not instance.is_active:
             transaction.on_commit(partial(changed_registrations.user_left, instance.pk), robust=True)
+            transaction.on_commit(partial(people.cancel_waiting_calls, instance.pk), robust=True)
 
 
 @receiver(pre_delete, sender=User)
@@ -113,6 +124,28 @@ def _rights_of_user_changed(instance: Any, action: str, reverse: bool, **_: Any)
 def _rights_of_group_changed(action: str, **_: Any) -> None:
     if action.startswith("post_"):
         _recheck_rights(None)
+
+
+@receiver(post_delete, sender=Group)
+def _group_deleted(**_: Any) -> None:
+    """Django removes its members and rights without a signal for either."""
+    _recheck_rights(None)
+
+
+@receiver(sign_ins_ended)
+def _sign_ins_ended(user_id: int, keys: list[str], **_: Any) -> None:
+    for key in keys:
+        hints.user_changed(user_id, ended=tickets.fingerprint(key))
+
+
+@receiver(belongings_asked)
+def _belongings(user: Any, servers: Any, **_: Any) -> Any:
+    return people.belongings(user, servers)
+
+
+@receiver(work_handed_over)
+def _work_handed_over(user: Any, to: Any, **_: Any) -> dict[str, int]:
+    return people.hand_over(user, to)
 
 
 def _recheck_rights(user_id: int | None) -> None:

@@ -33,7 +33,7 @@ from tests.sessions.subscriptions.rows import add_version, make_subscription
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PROBES = {"healthz", "readyz"}
-OPEN_TO_ALL = PROBES | {"setup", "oauth_client"}
+OPEN_TO_ALL = PROBES | {"setup", "oauth_client", "account_link"}
 UID = str(uuid4())
 SAMPLES = {
     "<slug:slug>": "orders",
@@ -42,6 +42,8 @@ SAMPLES = {
     "<str:token>": "no-such-token",
     "<int:position>": "0",
     "<int:number>": "1",
+    "<int:user_id>": "1",
+    "<int:group_id>": "1",
     "<slug:kind>": "tool",
     "<slug:digest>": "0" * 64,
 }
@@ -230,6 +232,16 @@ LOOKS = {
     ("servers:sign_in", "post"): "change_server",
     ("servers:sign_in_progress", "get"): "change_server",
     ("servers:sign_in_go", "get"): "change_server",
+    **{
+        (f"users:{name}", method): "manage_users"
+        for methods, names in (
+            (("get",), "list detail groups"),
+            (("post",), "reissue revoke enable reset end_sign_ins end_sign_in end_identity"),
+            (("get", "post"), "invite rights disable hand_over delete add_group group delete_group"),
+        )
+        for name in names.split()
+        for method in methods
+    },
 }
 CALLS_TOO = {
     ("servers:call", "post"): "call_tool",

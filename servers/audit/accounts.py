@@ -81,6 +81,9 @@ def user_saved(sender: Any, instance: Any, created: bool, raw: bool = False, **_
     changes = {
         key: _change(old, getattr(instance, key)) for key, old in before.items() if old != getattr(instance, key)
     }
+    if "is_active" in changes:
+        del changes["is_active"]
+        _append(AuditAction.USER_ENABLE if instance.is_active else AuditAction.USER_DISABLE, actor, name)
     for action, keys in ((AuditAction.RIGHTS_CHANGE, _RIGHTS), (AuditAction.USER_CHANGE, _FACTS)):
         if changed := {key: changes[key] for key in keys if key in changes}:
             _append(action, actor, name, changes=changed)

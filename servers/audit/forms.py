@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django import forms
 from django.contrib.auth import get_user_model
+from django.db.models import QuerySet
 
 from servers.audit import query
 from servers.audit.query import GROUPS, Filters, actions_of
@@ -33,10 +34,11 @@ class AuditFilterForm(forms.Form):
     since = forms.DateTimeField(required=False, label="From (UTC)")
     until = forms.DateTimeField(required=False, label="To (UTC)")
 
-    def __init__(self, params: Any, **kwargs: Any) -> None:
+    def __init__(self, params: Any, servers: QuerySet[Server], **kwargs: Any) -> None:
+        """`servers`: those that the reader sees, to choose from."""
         self.filters = Filters.read(params)
         super().__init__(initial=self._initial(), **kwargs)
-        offers = {"kind": _kinds(), "server": _servers(self.filters.server), "user": _users(self.filters.user)}
+        offers = {"kind": _kinds(), "server": _servers(servers, self.filters.server), "user": _users(self.filters.user)}
         for name, offer in offers.items():
             cast("forms.ChoiceField", self.fields[name]).choices = offer
         for name in ("since", "until"):
@@ -75,9 +77,9 @@ def _kinds() -> list[Any]:
     return [*groups, *single]
 
 
-def _servers(chosen: str) -> list[tuple[str, str]]:
+def _servers(servers: QuerySet[Server], chosen: str) -> list[tuple[str, str]]:
     """Those registered now, and the wanted one when it is gone: its events keep its name."""
-    choices = [("", "Any server"), *((str(uid), name) for uid, name in Server.objects.values_list("uid", "name"))]
+    choices = [("", "Any server"), *((str(uid), name) for uid, name in servers.values_list("uid", "name"))]
     if chosen and chosen not in dict(choices):
         choices.append((chosen, f"{_kept_name(chosen)} (not registered)"))
     return choices

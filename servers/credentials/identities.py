@@ -63,16 +63,20 @@ def end(actor: Actor, user: Any, server: Server) -> bool:
     rights.require(user, actor, "view_server", server)
     with audited(actor) as trail:
         identity = access.own_identities(user).filter(server=server).select_related("server").first()
-        now = timezone.now()
-        if identity is None or not Identity.objects.filter(pk=identity.pk, ended_at=None).update(ended_at=now):
-            return False
-        own = Credential.objects.filter(owner_id=user.pk, uses__identity=identity)
-        names = sorted(own.values_list("name", flat=True))
-        ended = sum(int(count or 0) for _, count in identity_ended.send(Identity, identity_id=identity.pk))
-        Credential.objects.filter(pk__in=[row.pk for row in own]).delete()
-        SignIn.objects.filter(identity=identity).delete()
-        details = {"credentials": names, "subscriptions": ended}
-        trail.add(event(trail, identity, AuditAction.IDENTITY_END, identity.server.name, details))
+        return identity is not None and finish(trail, identity)
+
+
+def finish(trail: Trail, identity: Identity) -> bool:
+    """In the transaction of `trail`. False when another request ended it first."""
+    if not Identity.objects.filter(pk=identity.pk, ended_at=None).update(ended_at=timezone.now()):
+        return False
+    own = Credential.objects.filter(owner_id=identity.user_id, uses__identity=identity)
+    names = sorted(own.values_list("name", flat=True))
+    ended = sum(int(count or 0) for _, count in identity_ended.send(Identity, identity_id=identity.pk))
+    Credential.objects.filter(pk__in=[row.pk for row in own]).delete()
+    SignIn.objects.filter(identity=identity).delete()
+    details = {"credentials": names, "subscriptions": ended}
+    trail.add(event(trail, identity, AuditAction.IDENTITY_END, identity.server.name, details))
     return True
 
 

@@ -1,5 +1,6 @@
 """The tables of servers, credentials, definitions and the audit log."""
 
+from servers.models.account import AccountLink
 from servers.models.audit import AuditEvent, AuditHead
 from servers.models.catalog import Definition, DefinitionVersion
 from servers.models.credential import Credential, CredentialUse
@@ -14,6 +15,7 @@ from servers.models.server import Server, ServerValue
 from servers.models.sign_in import SignIn
 
 __all__ = [
+    "AccountLink",
     "AuditEvent",
     "AuditHead",
     "BackgroundJob",

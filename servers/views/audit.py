@@ -25,7 +25,7 @@ _TREE_BYTES = 512 * 1024
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     events = access.audit_events(request.user)
-    form = AuditFilterForm(request.GET)
+    form = AuditFilterForm(request.GET, access.visible_servers(request.user))
     before, after = whole_number(request.GET.get("before", "")), whole_number(request.GET.get("after", ""))
     head = (
         query.head_seq() if form.filters else 0

@@ -64,6 +64,12 @@ SESSION_CLOSED_BEFORE = FinalState(
     AuditOutcome.CANCELLED,
     "The identity is no longer used, so its session was closed before the call was sent. It did not reach the server.",
 )
+USER_DISABLED_BEFORE = FinalState(
+    CallState.REQUESTED,
+    CallState.CANCELLED,
+    AuditOutcome.CANCELLED,
+    "The user was disabled before the call was sent. It did not reach the server.",
+)
 SERVER_DELETED_BEFORE = FinalState(
     CallState.REQUESTED,
     CallState.CANCELLED,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.db.models import Case, Count, IntegerField, Q, QuerySet, Sum, Value, When
 
-from servers import instance
+from servers import access, instance
 from servers.enums import IdentityKind
 from sessions.connections import commands
 from sessions.connections.lifecycle import IN_SERVICE
@@ -80,14 +80,20 @@ class Board:
         return self.unowned_count - len(self.unowned)
 
 
-def board(*, personal: bool = True) -> Board:
-    """Without `personal`, the lines of personal sessions are left out."""
-    flying = _in_flight()
-    free = McpSession.objects.filter(IN_SERVICE, owner=None).filter(Q(desired=Desired.OPEN) | Q(paused=True))
+def seen_sessions(user: access.User) -> QuerySet[McpSession]:
+    """Shared sessions, a user's own, and for those who see everyone's results all of them."""
+    personal, own = Q(identity__kind=IdentityKind.PERSONAL), Q(identity__user_id=user.pk)
+    return McpSession.objects.filter(access.seen_of_people(user, personal, own))
+
+
+def board(user: access.User) -> Board:
+    """Sessions that this user does not see are in no line and in no number."""
+    flying, seen = _in_flight(), seen_sessions(user)
+    free = seen.filter(IN_SERVICE, owner=None).filter(Q(desired=Desired.OPEN) | Q(paused=True))
     labels, held = _labels(), instance.is_held()
-    unowned = [_line(row, flying, _why(row, labels, held)) for row in _read(free, personal=personal)]
+    unowned = [_line(row, flying, _why(row, labels, held)) for row in _read(free)]
     return Board(
-        workers=[_card(worker, flying, personal=personal) for worker in Worker.objects.order_by("node", "id")],
+        workers=[_card(worker, flying, seen.filter(owner=worker)) for worker in Worker.objects.order_by("node", "id")],
         unowned=unowned,
         unowned_count=free.count() if len(unowned) == SHOWN else len(unowned),
     )
@@ -106,19 +112,17 @@ def mark() -> str:
     return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
 
-def _read(rows: QuerySet[McpSession], *, personal: bool) -> Iterable[McpSession]:
-    rows = rows if personal else rows.filter(identity__kind=IdentityKind.SHARED)
+def _read(rows: QuerySet[McpSession]) -> Iterable[McpSession]:
     found = rows.select_related("server", "identity", "owner").order_by(_TROUBLE_FIRST, "server__name", "id")
     return found[:SHOWN]
 
 
-def _card(worker: Worker, flying: Counter[int], *, personal: bool) -> WorkerCard:
-    rows = worker.sessions.all()
+def _card(worker: Worker, flying: Counter[int], rows: QuerySet[McpSession]) -> WorkerCard:
     held = list(rows.values_list("pk", "process__rss"))
     return WorkerCard(
         worker=worker,
         alive=commands.alive(worker),
-        lines=[_line(row, flying) for row in _read(rows, personal=personal)],
+        lines=[_line(row, flying) for row in _read(rows)],
         held=len(held),
         in_flight=sum(flying[pk] for pk, _ in held),
         memory=sum(rss or 0 for _, rss in held),

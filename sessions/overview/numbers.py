@@ -11,6 +11,7 @@ from servers import access
 from servers.models import AuditHead, Server
 from sessions.calls import rows
 from sessions.connections.diagnosis import Explanation, explain
+from sessions.connections.worker_board import seen_sessions
 from sessions.enums import CallState, Desired, SessionState
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call, McpSession, Worker
@@ -37,22 +38,23 @@ def mark() -> str:
 
 
 def numbers(user: access.User, servers: QuerySet[Server]) -> dict[str, Any]:
-    """Counts of servers, of the calls of the last 24 hours and of live workers."""
+    """Counts of what this user may see: servers, calls of the last 24 hours, live workers and their sessions."""
+    visible = Q(server__in=servers) | (Q(server=None) if access.may(user, "view") else Q(pk=None))
     now, mine = timezone.now(), Q(sessions__identity__in=access.identities_of(user))
     found = servers.filter(archived_at=None).aggregate(
         switched_on=Count("id", filter=Q(enabled=True), distinct=True),
         switched_off=Count("id", filter=Q(enabled=False), distinct=True),
         ready=Count("id", filter=mine & Q(enabled=True, sessions__state=SessionState.READY), distinct=True),
     )
-    found |= Call.objects.filter(rows.seen(user), created_at__gt=now - timedelta(hours=24)).aggregate(
+    found |= Call.objects.filter(visible, rows.seen(user), created_at__gt=now - timedelta(hours=24)).aggregate(
         calls=Count("id"),
         running=Count("id", filter=Q(state__in=[CallState.REQUESTED, CallState.SENT])),
         failed=Count("id", filter=Q(state__in=_NOT_SUCCEEDED)),
         unknown=Count("id", filter=Q(state=CallState.OUTCOME_UNKNOWN)),
     )
     alive = Worker.objects.living()
-    found["workers"] = alive.count()
-    found["held"] = McpSession.objects.filter(owner__in=alive).count()
+    found["workers"] = alive.count() if access.may(user, "view") else 0
+    found["held"] = seen_sessions(user).filter(owner__in=alive, server__in=servers).count()
     found["failed_percent"] = round(100 * found["failed"] / found["calls"], 1) if found["calls"] else 0
     return found
 

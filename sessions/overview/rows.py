@@ -176,16 +176,21 @@ def _matches(text: str) -> Q:
     return found
 
 
-def dependents(server: Server) -> Dependents:
+def dependents(user: access.User, server: Server) -> Dependents:
+    """Personal sessions of other people are not counted for a user who may not see them."""
     session = server.sessions.filter(identity__kind=IdentityKind.SHARED).first()
-    calls = server.calls.aggregate(all=Count("id"), open=Count("id", filter=Q(state__in=_OPEN_CALLS)))
+    own, personal = Q(identity__user_id=user.pk), Q(identity__kind=IdentityKind.PERSONAL)
+    subscriptions = server.subscriptions.filter(access.seen_of_people(user, personal, own))
+    calls = server.calls.filter(rows.seen(user)).aggregate(
+        all=Count("id"), open=Count("id", filter=Q(state__in=_OPEN_CALLS))
+    )
     return Dependents(
         session_word=session_word(server, session)[0],
         open_calls=calls["open"],
         calls=calls["all"],
         definitions=server.definitions.filter(removed_at=None, identity__kind=IdentityKind.SHARED).count(),
         credentials=server.values.filter(secret=True).count(),
-        subscriptions=server.subscriptions.filter(active=True).count(),
+        subscriptions=subscriptions.filter(active=True).count(),
     )
 
 

@@ -189,7 +189,7 @@ def _confirmed(
             "title": title,
             "effect": effect,
             "wrong_name": wrong_name,
-            "dependents": rows.dependents(server),
+            "dependents": rows.dependents(request.user, server),
         }
         return render(request, "servers/confirm.html", context, status=422 if wrong_name else 200)
     act(server)

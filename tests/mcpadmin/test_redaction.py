@@ -104,6 +104,7 @@ def test_text_without_secrets_is_left_as_it_is(canary: Secret) -> None:
         "password=hunter2hunter2&user=ada",
         "redis://default:hunter2hunter2@cache.example:6379/0",
         "GET /setup/hunter2hunter2:abc/",
+        "GET /link/hunter2hunter2/",
         "sent with bearer hunter2hunter2",
         "client_secret='hunter2hunter2'",
         "Set-Cookie: sessionid=hunter2hunter2; Path=/",

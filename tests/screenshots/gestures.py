@@ -167,3 +167,15 @@ def settle_scroll(page: Page) -> None:
     page.wait_for_function(
         "() => new Promise(done => { const y = scrollY; setTimeout(() => done(y === scrollY), 150) })"
     )
+
+
+def invite_person(page: Page) -> None:
+    page.get_by_label("Name", exact=True).fill("Zoe Zimmer")
+    page.get_by_role("button", name="Create link").click()
+    page.get_by_role("heading", name="Pass this link on").wait_for()
+
+
+def join_badly(page: Page) -> None:
+    page.get_by_label("User name").or_(page.get_by_label("Username")).first.fill("olga")
+    page.get_by_role("button", name="Create account").click()
+    page.locator(".err").first.wait_for()

@@ -73,6 +73,42 @@ print(used.uid)
 """
 
 
+#: a person who owns servers and is signed in in two browsers, a disabled one, and invitations in each state
+PEOPLE = """
+from datetime import timedelta
+from django.contrib.auth.models import Group, User
+from django.utils import timezone
+from allauth.usersessions.models import UserSession
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+from servers.accounts import catalog, links
+from servers.accounts.links import Invitation
+from servers.audit.record import Actor
+from servers.models import AccountLink, Identity, Server
+ada, now = User.objects.get(username="{admin}"), timezone.now()
+actor = Actor.of_user(ada)
+callers = Group.objects.get(name="Callers")
+olga = User.objects.create_user("olga", "olga@example.com", "{password}", first_name="Olga", last_name="Petrova")
+olga.groups.add(callers)
+olga.user_permissions.set(catalog.permissions(["view_payload", "verify_chain"]))
+User.objects.filter(pk=olga.pk).update(last_login=now - timedelta(hours=3))
+User.objects.create_user("pete", "pete@example.com", is_active=False, first_name="Pete").groups.add(callers)
+Server.objects.filter(slug__in=["{slug}", "calendar"]).update(owner=olga)
+Identity.objects.create(server=Server.objects.get(slug="calendar"), kind="personal", name="olga", user=olga)
+for agent, ip in (("Windows NT 10.0) Firefox/140.0", "203.0.113.7"), ("Linux; Android 16) Chrome/142 Safari/537", "2001:db8::17")):
+    session = SessionStore()
+    session[SESSION_KEY], session[HASH_SESSION_KEY] = str(olga.pk), olga.get_session_auth_hash()
+    session[BACKEND_SESSION_KEY] = "allauth.account.auth_backends.AuthenticationBackend"
+    session.create()
+    UserSession.objects.create(user=olga, session_key=session.session_key, ip=ip, user_agent="Mozilla/5.0 (" + agent)
+open_one = links.invite(actor, ada, Invitation("Nina Novak", "nina@example.com", False, [callers], ("view_payload",)))
+expired = links.invite(actor, ada, Invitation("", "max@example.com", True))
+AccountLink.objects.filter(pk=expired.link.pk).update(expires_at=now - timedelta(days=1))
+links.revoke(actor, ada, links.invite(actor, ada, Invitation("Revoked Rita")).link)
+print(olga.pk, open_one.url(""), links.issue_password_link(actor, ada, olga).url(""))
+"""
+
+
 @contextmanager
 def signed_in_page(browser: Browser, stack: Stack) -> Iterator[Page]:
     with watched_context(browser, stack.base_url) as (context, _):
@@ -100,6 +136,8 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
     stack.shell(JOBS)
     note_rows(stack, world)
     world.credential = stack.shell(CREDENTIALS.format(admin=ADMIN[0], slug=world.websocket)).split()[-1]
+    people = stack.shell(PEOPLE.format(admin=ADMIN[0], password=ADMIN[1], slug=world.server)).split()[-3:]
+    world.person, world.invitation, world.password_link = int(people[0]), people[1], people[2]
 
 
 def register_others(page: Page, stack: Stack, world: World) -> None:

@@ -241,5 +241,7 @@ def test_a_person_who_is_gone_stays_the_owner_of_the_form(admin: Any, actor: Act
 
 
 def test_filters_that_cannot_be_one_count_as_none() -> None:
-    form = AuditFilterForm(QueryDict("kind=nonsense&outcome=maybe&since=2026-02-30T10:00&until=soon"))
+    form = AuditFilterForm(
+        QueryDict("kind=nonsense&outcome=maybe&since=2026-02-30T10:00&until=soon"), Server.objects.all()
+    )
     assert not form.filters

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
@@ -35,6 +36,12 @@ def text_of(client: Client) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
 
 
+def board() -> worker_board.Board:
+    """As a person sees it who may view servers and no results of others."""
+    known = get_user_model().objects.filter(username="watcher").first()
+    return worker_board.board(known or person("watcher", "view_server"))
+
+
 def held(slug: str, worker: Worker) -> McpSession:
     session = make_session(slug)
     lease = make_hold(session, worker)
@@ -49,7 +56,7 @@ def test_a_worker_shows_its_sessions_with_calls_in_flight_and_memory(visitor: Cl
     McpSession.objects.update(process={"rss": 48_000_000})
     for state in (CallState.SENT, CallState.SENT, CallState.SUCCEEDED):
         Call.objects.filter(pk=make_call(session).pk).update(state=state)
-    card = worker_board.board().workers[0]
+    card = board().workers[0]
     assert (card.alive, card.held, card.in_flight, card.memory) == (True, 1, 2, 48_000_000)
     words = text_of(visitor)
     assert all(part in words for part in ("w1@here", "Alive", "Files", "Ready", "48.0 MB"))
@@ -63,7 +70,7 @@ def test_those_in_trouble_come_first_and_the_rest_is_counted(monkeypatch: pytest
     lease = make_hold(make_session("zz"), worker)
     connecting(lease, 1, 0)
     backing_off(lease, Failure("timeout", "No answer."), 5)
-    card = worker_board.board().workers[0]
+    card = board().workers[0]
     assert [line.session.server.slug for line in card.lines] == ["zz", "aa"]
     assert card.more == 2
 
@@ -73,14 +80,14 @@ def test_a_session_that_nobody_holds_says_why(visitor: Client) -> None:
     plain = make_session("plain")
     paused = make_session("paused")
     McpSession.objects.filter(pk=paused.pk).update(paused=True, paused_by="ada")
-    why = {line.session.server.slug: line.why for line in worker_board.board().unowned}
+    why = {line.session.server.slug: line.why for line in board().unowned}
     assert why == {
         "gpu": "No worker with label gpu is running.",
         "plain": "No worker is running.",
         "paused": "Paused by ada. It opens when resumed.",
     }
     make_worker()
-    again = {line.session.pk: line.why for line in worker_board.board().unowned}
+    again = {line.session.pk: line.why for line in board().unowned}
     assert again[plain.pk] == "Not claimed by a worker yet."
     assert "No worker with label gpu is running" in text_of(visitor)
 
@@ -97,7 +104,7 @@ def test_a_worker_without_a_sign_of_life_and_one_that_drains_say_so(visitor: Cli
 def test_closed_sessions_and_disabled_servers_are_not_missed() -> None:
     make_session("closed", desired="closed")
     make_session("disabled", enabled=False)
-    assert worker_board.board().unowned == []
+    assert board().unowned == []
 
 
 def test_whoever_may_not_see_servers_is_refused() -> None:

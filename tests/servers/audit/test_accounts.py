@@ -94,7 +94,16 @@ def test_the_last_sign_in_alone_is_no_change() -> None:
     assert AuditEvent.objects.count() == count
 
 
-@pytest.mark.parametrize("right", ["is_superuser", "is_staff", "is_active"])
+def test_disabling_and_enabling_are_acts_of_their_own(request_of_ada: HttpRequest) -> None:
+    user = person("zoe")
+    for active, action in ((False, AuditAction.USER_DISABLE), (True, AuditAction.USER_ENABLE)):
+        user.is_active = active
+        user.save(update_fields=["is_active"])
+        event, details = newest()
+        assert (event.action, event.subject, event.actor_name, details) == (action, "zoe", "ada", {})
+
+
+@pytest.mark.parametrize("right", ["is_superuser", "is_staff"])
 def test_a_right_that_is_a_flag_is_written_before_and_after(right: str, request_of_ada: HttpRequest) -> None:
     user = person("zoe")
     before = getattr(user, right)

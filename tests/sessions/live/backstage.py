@@ -15,15 +15,17 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
 django.setup()
 
+from allauth.usersessions.models import UserSession  # noqa: E402  # after django.setup()
 from django.conf import settings  # noqa: E402  # after django.setup()
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model  # noqa: E402  # after django.setup()
-from django.contrib.auth.models import Permission  # noqa: E402  # after django.setup()
+from django.contrib.auth.models import Group, Permission  # noqa: E402  # after django.setup()
 from django.contrib.sessions.backends.db import SessionStore  # noqa: E402  # after django.setup()
 from django.core.management import call_command  # noqa: E402  # after django.setup()
 from django.db import transaction  # noqa: E402  # after django.setup()
 from django.db.models import F  # noqa: E402  # after django.setup()
 from django.utils import timezone  # noqa: E402  # after django.setup()
 
+from servers.accounts import people  # noqa: E402  # after django.setup()
 from servers.audit import payloads, verify  # noqa: E402  # after django.setup()
 from servers.audit.record import SYSTEM, Event, record_many  # noqa: E402  # after django.setup()
 from servers.enums import AuditAction, AuditOutcome, IdentityKind, JobKind, PayloadKind, TransportKind  # noqa: E402  # after django.setup()
@@ -81,6 +83,35 @@ def deactivate(name: str) -> None:
 
 def set_rights(name: str, rights: list[str]) -> None:
     User.objects.get(username=name).user_permissions.set(Permission.objects.filter(codename__in=rights))
+
+
+def join_group(name: str, group: str, rights: list[str]) -> None:
+    """The user has these rights through a new group only."""
+    made = Group.objects.create(name=group)
+    made.permissions.set(Permission.objects.filter(codename__in=rights))
+    person = User.objects.get(username=name)
+    person.user_permissions.clear()
+    person.groups.add(made)
+
+
+def change_group(group: str, rights: list[str]) -> None:
+    found = Group.objects.get(name=group)
+    people.save_group(SYSTEM, None, found, name=group, given=rights)
+
+
+def delete_group(group: str) -> None:
+    people.delete_group(SYSTEM, None, Group.objects.get(name=group))
+
+
+def end_sign_in(name: str, key: str) -> int:
+    """As the page of a user does it. The row is written at a sign-in or at the first request."""
+    person = User.objects.get(username=name)
+    rows = UserSession.objects.filter(user=person, session_key=key)
+    return people.end_sign_ins(SYSTEM, None, person, list(rows.values_list("pk", flat=True)))
+
+
+def disable(name: str) -> int:
+    return people.disable(SYSTEM, None, User.objects.get(username=name))
 
 
 def server(name: str, tools: list[dict[str, Any]] | None = None, policy: str = "on_demand") -> str:

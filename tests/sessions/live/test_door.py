@@ -132,6 +132,30 @@ async def test_without_any_right_left_the_socket_is_closed(site: Site, ada: Brow
         assert await tab.closed(5) == 4403
 
 
+async def test_rights_of_a_group_that_change_or_go_with_it_reach_open_sockets(site: Site, ada: Browser) -> None:
+    group = f"group-{ada.name}"
+    site.do("join_group", ada.name, group, RIGHTS)
+    async with ada.tab() as tab:
+        await tab.sub("audit")
+        await tab.sub("servers")
+        site.do("change_group", group, ["view_server"])
+        await tab.hear(lambda message: message.get("op") == "denied" and message["t"] == "audit")
+        site.do("delete_group", group)
+        assert await tab.closed(5) == 4403
+
+
+async def test_a_sign_in_that_an_administrator_ends_closes_the_sockets_of_that_browser_only(
+    site: Site, ada: Browser
+) -> None:
+    other = Browser(site, site.do("sign_in", ada.name))
+    async with ada.tab() as tab, other.tab() as stays:
+        assert site.do("end_sign_in", ada.name, ada.session_key) == 1
+        assert await tab.closed(5) == 4401
+        assert (await stays.ask(op="ping"))["op"] == "pong"
+        site.do("disable", ada.name)
+        assert await stays.closed(5) == 4401
+
+
 async def test_the_eleventh_socket_of_a_user_is_refused(ada: Browser) -> None:
     tickets = [await ada.ticket() for _ in range(11)]
     async with asyncio.timeout(20):

@@ -1,0 +1,130 @@
+"""`manage.py users …`: what the Users page does, for when nobody can sign in. It may give every right."""
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.core.management.base import BaseCommand, CommandError
+
+from mcpadmin.up import preflight
+from servers.accounts import belongings, catalog, links, people
+from servers.accounts.authority import Refused
+from servers.accounts.links import Invitation
+from servers.accounts.reads import invitation_rows, invitations
+from servers.audit.record import SYSTEM
+
+
+class Command(BaseCommand):
+    help = "List, invite and manage users. Every act is in the audit log, by the user mcpadmin."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        verbs.add_parser("list", help="all users and open invitations")
+        verbs.add_parser("rights", help="the rights and groups that exist")
+        invite = verbs.add_parser("invite", help="print a link with which one person creates an account")
+        invite.add_argument("--name", default="", help="shown in the list until the person has an account")
+        invite.add_argument("--email", default="")
+        for verb, words in (("grant", "give groups and rights"), ("revoke", "take groups and rights")):
+            verbs.add_parser(verb, help=words).add_argument("username")
+        for verb, words in (
+            ("disable", "sign a user out everywhere and refuse new sign-ins"),
+            ("enable", "let a disabled user sign in again"),
+            ("reset", "print a link with which a user sets a new password"),
+        ):
+            verbs.add_parser(verb, help=words).add_argument("username")
+        handover = verbs.add_parser("handover", help="make another user the owner of what a user owns")
+        handover.add_argument("username")
+        handover.add_argument("--to", required=True, metavar="USERNAME")
+        for given in (invite, verbs.choices["grant"], verbs.choices["revoke"]):
+            given.add_argument("--group", action="append", default=[], help="repeatable")
+            given.add_argument("--right", action="append", default=[], choices=list(catalog.RIGHTS), help="repeatable")
+            given.add_argument("--superuser", action="store_true")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        verb: Callable[[dict[str, Any]], None] = getattr(self, f"_{options['verb']}")
+        try:
+            verb(options)
+        except Refused as refused:
+            raise CommandError(str(refused)) from None
+
+    def _list(self, options: dict[str, Any]) -> None:
+        for user in get_user_model()._default_manager.order_by("username").prefetch_related("groups"):
+            state = "active" if user.is_active else "disabled"
+            seen = f"{user.last_login:%Y-%m-%d %H:%M} UTC" if user.last_login else "never"
+            groups = ", ".join(sorted(group.name for group in user.groups.all())) or "-"
+            superuser = " superuser" if user.is_superuser else ""
+            self.stdout.write(f"{user.get_username()}\t{state}{superuser}\tlast sign-in {seen}\tgroups: {groups}")
+        for row in invitation_rows(invitations().rows):
+            until = f"{row.link.expires_at:%Y-%m-%d %H:%M} UTC"
+            self.stdout.write(f"({row.link})\t{row.look.word.lower()}\tuntil {until}\tby {row.link.issued_by_name}")
+
+    def _rights(self, options: dict[str, Any]) -> None:
+        for right in catalog.RIGHTS.values():
+            self.stdout.write(f"{right.codename}\t{right.allows}")
+        for group in Group.objects.order_by("name"):
+            self.stdout.write(f"group {group.name}\t{', '.join(sorted(catalog.rights_of_groups([group])))}")
+
+    def _invite(self, options: dict[str, Any]) -> None:
+        invitation = Invitation(
+            options["name"], options["email"], options["superuser"], self._groups(options), tuple(options["right"])
+        )
+        self._print(links.invite(SYSTEM, None, invitation))
+
+    def _grant(self, options: dict[str, Any]) -> None:
+        self._change(options, lambda have, given: have | given, superuser=True)
+
+    def _revoke(self, options: dict[str, Any]) -> None:
+        self._change(options, lambda have, taken: have - taken, superuser=False)
+
+    def _change(
+        self, options: dict[str, Any], merged: Callable[[set[Any], set[Any]], set[Any]], superuser: bool
+    ) -> None:
+        user = self._user(options["username"])
+        people.set_rights(
+            SYSTEM,
+            None,
+            user,
+            groups=merged(set(user.groups.all()), set(self._groups(options))),
+            own=merged(set(catalog.own_rights(user)), set(options["right"])),
+            superuser=superuser if options["superuser"] else user.is_superuser,
+            seen=people.mark(user),
+        )
+        rights = ", ".join(sorted(catalog.rights_of(self._user(options["username"])))) or "none"
+        self.stdout.write(f"{user.get_username()} has these rights now: {rights}")
+
+    def _disable(self, options: dict[str, Any]) -> None:
+        ended = people.disable(SYSTEM, None, self._user(options["username"]))
+        self.stdout.write(f"Disabled. {belongings.counted(ended, 'sign-in')} ended.")
+
+    def _enable(self, options: dict[str, Any]) -> None:
+        people.enable(SYSTEM, None, self._user(options["username"]))
+        self.stdout.write("Enabled.")
+
+    def _reset(self, options: dict[str, Any]) -> None:
+        self._print(links.issue_password_link(SYSTEM, None, self._user(options["username"])))
+
+    def _handover(self, options: dict[str, Any]) -> None:
+        user = self._user(options["username"])
+        moved = people.hand_over(SYSTEM, None, user, self._user(options["to"]))
+        self.stdout.write("Handed over: " + ", ".join(f"{count} {what}" for what, count in moved.items()))
+        for item in belongings.of(user):
+            self.stdout.write(f"Not handed over: {item.title}. {item.note}")
+
+    def _print(self, issued: links.IssuedLink) -> None:
+        self.stdout.write(issued.url(preflight.noted_url(settings.DATA_DIR) or settings.PUBLIC_URL))
+        self.stderr.write(f"It works once, until {issued.link.expires_at:%Y-%m-%d %H:%M} UTC, and is not shown again.")
+
+    def _user(self, name: str) -> Any:
+        user = get_user_model()._default_manager.filter(username=name).first()
+        if user is None:
+            raise CommandError(f"There is no user {name}. `manage.py users list` shows all.")
+        return user
+
+    def _groups(self, options: dict[str, Any]) -> list[Group]:
+        found = {group.name: group for group in Group.objects.filter(name__in=options["group"])}
+        if missing := [name for name in options["group"] if name not in found]:
+            raise CommandError(f"There is no group {missing[0]}. `manage.py users rights` shows all.")
+        return list(found.values())

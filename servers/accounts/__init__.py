@@ -1,0 +1,1 @@
+"""People: rights and groups, invitations, sign-ins, disabling, handing over. No one gives more than they have"""

@@ -1,0 +1,31 @@
+"""How often one address may try links that nobody signed in for: counted in the cache, for all web processes."""
+
+from enum import Enum
+
+import structlog
+from django.core.cache import cache
+from redis.exceptions import RedisError
+
+from servers import limits
+
+log = structlog.get_logger("mcpadmin.attempts")
+
+ATTEMPTS_SECONDS = 600
+
+
+class Refusal(Enum):
+    LIMITED = "limited"
+    UNCOUNTED = "uncounted"  # Redis is away: while nothing can be counted, no one gets in
+
+
+def count(what: str, ip: str) -> Refusal | None:
+    """Counts one attempt. `what` names the kind of link."""
+    key = f"{what}:{ip}"
+    try:
+        cache.add(key, 0, ATTEMPTS_SECONDS)
+        return Refusal.LIMITED if cache.incr(key) > limits.number("setup_attempts") else None
+    except ValueError:
+        return None  # the key expired between the two commands: a new period begins
+    except RedisError as problem:
+        log.warning("attempts cannot be counted", what=what, problem=type(problem).__name__)
+        return Refusal.UNCOUNTED

@@ -1,0 +1,145 @@
+"""What a person who manages users may give, and whose account they may change: never more than they have themselves.
+
+A manager acts only on people whose rights the manager has too. Otherwise the reset of a password would be a way to
+rights that nobody gave.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.db.models import Q
+
+from servers import access, rights
+from servers.accounts import catalog
+from servers.accounts.catalog import MANAGE, SUPERUSER
+from servers.audit.acts import Trail, audited
+from servers.audit.record import Actor, Event, record
+from servers.enums import AuditAction, AuditOutcome
+
+People = get_user_model()._default_manager
+
+
+class BeyondAuthority(access.Denied):
+    """`lacking`: the codenames that the manager does not have, or "superuser"."""
+
+    def __init__(self, lacking: Collection[str], words: str) -> None:
+        super().__init__(MANAGE)
+        self.args = (words,)
+        self.lacking = sorted(lacking)
+
+
+class Refused(Exception):
+    """An act that nobody may do now, in words for the person who tried. Recorded as denied if it names an action."""
+
+    def __init__(self, words: str, action: AuditAction | None = None) -> None:
+        super().__init__(words)
+        self.action = action
+
+
+class Conflict(Refused):
+    """Another administrator was faster: what the page showed is no longer so."""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Of a user, or of the command line (`user` None), which has all."""
+
+    user: Any
+    superuser: bool
+    held: frozenset[str]
+
+    @classmethod
+    def of(cls, user: Any) -> "Authority":
+        if user is None:
+            return cls(None, True, frozenset(catalog.RIGHTS))
+        return cls(user, user.is_superuser, catalog.rights_of(user))
+
+    def lacks(self, codenames: Collection[str], superuser: bool = False) -> frozenset[str]:
+        if self.superuser:
+            return frozenset()
+        return frozenset(codenames) - self.held | ({SUPERUSER} if superuser else frozenset())
+
+    def may_give(self, codenames: Collection[str], superuser: bool = False) -> bool:
+        return not self.lacks(codenames, superuser)
+
+    def reaches(self, user: Any) -> bool:
+        return self.may_give(catalog.rights_of(user), user.is_superuser)
+
+    def require_give(self, codenames: Collection[str], superuser: bool = False) -> None:
+        """Raises BeyondAuthority."""
+        if lacking := self.lacks(codenames, superuser):
+            raise BeyondAuthority(
+                lacking, f"You can only give rights that you have. You don't have: {_words(lacking)}."
+            )
+
+    def require_reach(self, user: Any) -> None:
+        """Raises BeyondAuthority."""
+        if lacking := self.lacks(catalog.rights_of(user), user.is_superuser):
+            words = (
+                f"{user.get_username()} has rights that you don't have: {_words(lacking)}. Ask someone who has them."
+            )
+            raise BeyondAuthority(lacking, words)
+
+
+def _words(lacking: Collection[str]) -> str:
+    named = catalog.names(lacking)
+    return "Superuser" if SUPERUSER in lacking else named
+
+
+@contextmanager
+def managed(actor: Actor, by: Any, subject: str) -> Iterator[Trail]:
+    """One audited transaction of a manager. What is refused in it is rolled back, recorded as denied, and raised again:
+    access.Denied or Refused."""
+    if by is not None:
+        rights.require(by, actor, MANAGE, subject=subject)
+    try:
+        with audited(actor) as trail:
+            yield trail
+    except access.Denied as denied:
+        rights.record_denial(actor, denied, subject, lacking=getattr(denied, "lacking", []))
+        raise
+    except Refused as refused:
+        if refused.action is not None:
+            event = Event(refused.action, AuditOutcome.DENIED, actor, subject=subject, details={"reason": str(refused)})
+            with transaction.atomic(durable=True):
+                record(event)
+        raise
+
+
+def lock(by: Any, *others: Any) -> tuple[Authority, list[Any]]:
+    """Locks the manager, `others` and all active superusers until the transaction ends, always in one order, and reads
+    them again: two administrators who act on each other wait for each other here.
+
+    Raises access.Denied if the manager lost the right since, Conflict if one of `others` is gone.
+    """
+    keys = [user.pk for user in (by, *others) if user is not None]
+    rows = People.select_for_update().filter(Q(pk__in=keys) | Q(is_superuser=True, is_active=True)).order_by("pk")
+    found = {user.pk: user for user in rows}
+    if by is not None:
+        by = found.get(by.pk)
+        if by is None or not access.may(by, MANAGE):
+            raise access.Denied(MANAGE)
+    if gone := [user for user in others if user.pk not in found]:
+        raise Conflict(f"The account {gone[0].get_username()} has been deleted.")
+    return Authority.of(by), [found[user.pk] for user in others]
+
+
+def require_another_superuser(user: Any, action: AuditAction) -> None:
+    """Call after `lock`. Raises Refused for the only active superuser."""
+    if user.is_superuser and user.is_active and not _superusers().exclude(pk=user.pk).exists():
+        words = f"{user.get_username()} is the only active superuser. Make another person a superuser first."
+        raise Refused(words, action)
+
+
+def _superusers() -> Any:
+    return People.filter(is_superuser=True, is_active=True)
+
+
+def require_not_self(by: Any, user: Any, words: str, action: AuditAction) -> None:
+    """Raises Refused."""
+    if by is not None and by.pk == user.pk:
+        raise Refused(words, action)

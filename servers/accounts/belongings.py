@@ -1,0 +1,68 @@
+"""What refers to a person: what can be handed over, and what would be lost with the account."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django.contrib.auth import get_user_model
+from django.db.models import QuerySet
+
+from servers.enums import IdentityKind
+from servers.models import Credential, Identity, Server
+from servers.signals import belongings_asked
+
+NAMED = 5
+
+
+@dataclass(frozen=True)
+class Belonging:
+    """`title` names what and how many. `moves`: can be handed over. `blocks`: the account stays until it is gone."""
+
+    title: str
+    note: str
+    moves: bool
+    blocks: bool
+    names: tuple[str, ...] = ()
+
+    @property
+    def more(self) -> int:
+        return max(0, len(self.names) - NAMED)
+
+    @property
+    def first_names(self) -> tuple[str, ...]:
+        return self.names[:NAMED]
+
+
+def of(user: Any, servers: QuerySet[Server] | None = None) -> list[Belonging]:
+    """All of it; with `servers`, only what concerns these: what a viewer may not see is not counted for them."""
+    seen = Server.objects.all() if servers is None else servers
+    found = [*_owned(user, seen), *_identities(user, seen)]
+    for _, items in belongings_asked.send(get_user_model(), user=user, servers=seen):
+        found += cast("list[Belonging]", items)
+    return found
+
+
+def _owned(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
+    names = tuple(servers.filter(owner_id=user.pk).order_by("name").values_list("name", flat=True))
+    if not names:
+        return []
+    return [Belonging(f"Owner of {counted(len(names), 'server')}", "", True, True, names)]
+
+
+def _identities(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
+    rows = identities_in_use(user, servers)
+    if not rows:
+        return []
+    secrets = Credential.objects.filter(owner_id=user.pk, uses__identity__in=rows).distinct().count()
+    stored = counted(secrets, "personal credential") if secrets else "no stored credential"
+    note = f"With {stored}. It acts as this person and can't be handed over: remove it before deleting the account."
+    names = tuple(row.server.name for row in rows)
+    return [Belonging(counted(len(rows), "personal identity", "personal identities"), note, False, True, names)]
+
+
+def identities_in_use(user: Any, servers: QuerySet[Server]) -> list[Identity]:
+    rows = Identity.objects.filter(user_id=user.pk, kind=IdentityKind.PERSONAL, ended_at=None, server__in=servers)
+    return list(rows.select_related("server").order_by("server__name"))
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

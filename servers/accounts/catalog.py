@@ -1,0 +1,214 @@
+"""The rights that are enforced, with what each allows, and where a person has them from.
+
+Django's Permission and Group are the store. Permissions that are not listed here have no effect anywhere.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import Group, Permission
+from django.db.models import Q
+
+APP = "servers"
+MANAGE = "manage_users"
+SUPERUSER = "superuser"
+
+
+@dataclass(frozen=True)
+class Right:
+    """`needs`: rights without which this one has no effect. `implies`: what a person can reach with it beyond its words."""
+
+    codename: str
+    name: str
+    allows: str
+    needs: tuple[str, ...] = ()
+    implies: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    rights: tuple[Right, ...]
+
+
+SECTIONS = (
+    Section(
+        "Servers",
+        (
+            Right("view_server", "See servers", "See every server with its tools, sessions, logs and subscriptions."),
+            Right(
+                "add_server",
+                "Register servers",
+                "Register, clone and import servers that are reached by URL.",
+                ("view_server",),
+                "Workers connect to these addresses, and references such as ${NAME} are sent there.",
+            ),
+            Right(
+                "change_server",
+                "Change servers",
+                "Change settings, enable, disable and archive servers, and start their sign-in.",
+                ("view_server",),
+            ),
+            Right("delete_server", "Delete servers", "Delete servers with their history.", ("view_server",)),
+            Right(
+                "manage_stdio",
+                "Register commands",
+                "Register and change servers that are commands run by the workers.",
+                ("view_server",),
+                "These commands run as the workers' user: treat it as access to the machine.",
+            ),
+        ),
+    ),
+    Section(
+        "Use",
+        (
+            Right(
+                "call_tool",
+                "Call tools",
+                "Run tools, read resources, get prompts, and use personal credentials.",
+                ("view_server",),
+                "Calls act on the servers with the shared identity of each.",
+            ),
+            Right(
+                "answer_question",
+                "Answer server requests",
+                "Answer, decline and take requests in the inbox.",
+                ("view_server",),
+            ),
+            Right(
+                "manage_subscription",
+                "Subscribe to resources",
+                "Subscribe, unsubscribe, and change subscriptions and their webhooks.",
+                ("view_server",),
+                "Webhooks send notifications to addresses of their choice.",
+            ),
+            Right(
+                "view_payload",
+                "Read arguments and results",
+                "Read what all calls sent and returned, including those of personal sessions, and stored resources.",
+                ("view_server",),
+            ),
+        ),
+    ),
+    Section(
+        "Secrets",
+        (
+            Right("view_credential", "See credentials", "See names and state of stored credentials, never a secret."),
+            Right(
+                "manage_credential",
+                "Manage credentials",
+                "Add, replace and delete credentials, and attach them to servers.",
+                ("view_credential",),
+                "With Change servers, stored secrets can be sent to the address they are bound to.",
+            ),
+        ),
+    ),
+    Section(
+        "Review",
+        (
+            Right("view_auditevent", "Read the audit log", "Read every event, with names and addresses of people."),
+            Right(
+                "verify_chain",
+                "Verify the audit log",
+                "Start a verification of the hash chain and see its result.",
+                ("view_auditevent",),
+            ),
+            Right("view_backgroundjob", "See background jobs", "See housekeeping, verification and key rotation."),
+        ),
+    ),
+    Section(
+        "People",
+        (
+            Right(
+                MANAGE,
+                "Manage users",
+                "Invite people, change their rights and groups, end their sign-ins, disable and delete accounts.",
+                (),
+                "Only rights that a person has can be given, and only to people who do not have more.",
+            ),
+        ),
+    ),
+)
+RIGHTS = {right.codename: right for section in SECTIONS for right in section.rights}
+
+
+def names(codenames: Iterable[str]) -> str:
+    """For sentences: "Call tools, See servers"."""
+    wanted = set(codenames)
+    return ", ".join(right.name for right in RIGHTS.values() if right.codename in wanted)
+
+
+def permissions(codenames: Collection[str] | None = None) -> Any:
+    """The rows of these rights, or of all."""
+    chosen = RIGHTS if codenames is None else set(codenames) & RIGHTS.keys()
+    return Permission.objects.filter(content_type__app_label=APP, codename__in=chosen)
+
+
+def own_rights(user: Any) -> frozenset[str]:
+    return frozenset(permissions().filter(user=user).values_list("codename", flat=True))
+
+
+def rights_of_groups(groups: Iterable[Group]) -> frozenset[str]:
+    found = permissions().filter(group__in=list(groups))
+    return frozenset(found.values_list("codename", flat=True))
+
+
+def rights_of(user: Any) -> frozenset[str]:
+    """Own and those of groups, also of a disabled account, which would have them again when enabled. Of a superuser:
+    all of them."""
+    if user.is_superuser:
+        return frozenset(RIGHTS)
+    found = permissions().filter(Q(user=user) | Q(group__user=user))
+    return frozenset(found.values_list("codename", flat=True))
+
+
+# --- for pages -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class HeldRight:
+    """`sources` in words. `missing`: names of rights without which it has no effect."""
+
+    right: Right
+    sources: tuple[str, ...]
+    missing: str
+
+
+@dataclass(frozen=True)
+class HeldSection:
+    title: str
+    rights: tuple[HeldRight, ...]
+
+
+def effective(user: Any) -> list[HeldSection]:
+    """What the person may do and where each right comes from; sections without any are left out. Three queries."""
+    own = own_rights(user)
+    groups = {group.name: rights_of_group(group) for group in user.groups.prefetch_related("permissions__content_type")}
+    sources = {
+        codename: tuple(
+            [*(["Superuser"] if user.is_superuser else [])]
+            + [f"Group {name}" for name, held in sorted(groups.items()) if codename in held]
+            + (["Given to this person"] if codename in own else [])
+        )
+        for codename in RIGHTS
+    }
+    sections = [
+        HeldSection(
+            section.title,
+            tuple(
+                HeldRight(
+                    right, sources[right.codename], names(needed for needed in right.needs if not sources[needed])
+                )
+                for right in section.rights
+                if sources[right.codename]
+            ),
+        )
+        for section in SECTIONS
+    ]
+    return [section for section in sections if section.rights]
+
+
+def rights_of_group(group: Group) -> frozenset[str]:
+    """Of a group whose permissions were read beforehand."""
+    return frozenset(
+        row.codename for row in group.permissions.all() if row.content_type.app_label == APP and row.codename in RIGHTS
+    )

@@ -1,0 +1,187 @@
+"""Forms of accounts: the first set-up and invitations share one, so that they have one set of password rules."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.contrib.auth import get_user_model
+from django.contrib.auth.forms import BaseUserCreationForm, SetPasswordForm
+from django.contrib.auth.models import Group
+from django.contrib.auth.password_validation import password_validators_help_texts
+from django.core.exceptions import ValidationError
+
+from servers.accounts import catalog
+from servers.accounts.authority import Authority
+from servers.kit.filters import Ignored, ignored
+
+
+class AccountForm(BaseUserCreationForm):
+    """User name and password of a new account."""
+
+    email = forms.EmailField(required=False, label="E-mail", help_text="Optional.")
+
+    class Meta(BaseUserCreationForm.Meta):
+        fields = ("username", "email")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.order_fields(["username", "email", "password1", "password2"])
+        self.fields["username"].help_text = "Letters, digits and @ . + - _"
+        self.fields["email"].widget.attrs["autocomplete"] = "email"
+        self.fields["password1"].help_text = " ".join(password_validators_help_texts())
+        self.fields["password2"].help_text = ""
+
+    def validate_password_for_user(self, user: Any, *_: str) -> None:
+        """Django says at the repetition what is wrong with the password."""
+        super().validate_password_for_user(user, "password1")  # type: ignore[misc]  # the stubs do not know it
+
+    def clean_username(self) -> str:
+        """Names that differ only in case would be taken for one person."""
+        name = str(self.cleaned_data.get("username") or "")
+        if get_user_model()._default_manager.filter(username__iexact=name).exists():
+            raise ValidationError("A user with that username already exists.")
+        return name
+
+
+class NewPasswordForm(SetPasswordForm):
+    """Of a password link: the password twice, by the same rules."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["new_password1"].label = "New password"
+        self.fields["new_password1"].help_text = " ".join(password_validators_help_texts())
+        self.fields["new_password2"].label = "New password again"
+        self.fields["new_password2"].help_text = ""
+
+    def validate_password_for_user(self, user: Any, *_: str) -> None:
+        super().validate_password_for_user(user, "new_password1")
+
+
+class UserListFilter(forms.Form):
+    SHOW = (("", "All people"), ("active", "Active"), ("disabled", "Disabled"), ("invited", "Invited"))
+    text = forms.CharField(
+        required=False,
+        max_length=150,
+        label="Search",
+        widget=forms.TextInput(
+            attrs={"type": "search", "class": "form-control", "placeholder": "User name, name or e-mail"}
+        ),
+    )
+    show = forms.ChoiceField(
+        required=False, choices=SHOW, label="Show", widget=forms.Select(attrs={"class": "form-select fit"})
+    )
+
+    def __init__(self, params: Any) -> None:
+        self.search = str(params.get("text") or "").strip()[:150]
+        chosen = str(params.get("show") or "")
+        self.chosen = chosen if chosen in dict(self.SHOW) else ""
+        super().__init__(initial={"text": self.search, "show": self.chosen})
+        self._given = params
+
+    @property
+    def active(self) -> bool:
+        return bool(self.search or self.chosen)
+
+    def ignored(self) -> list[Ignored]:
+        return ignored(self._given, {"text": self.search, "show": self.chosen})
+
+
+class RightsForm(forms.Form):
+    """Groups and rights of a person or an invitation. `authority` decides what can be ticked; what the person has and
+    the manager may not give stays visible and disabled."""
+
+    groups = forms.ModelMultipleChoiceField(queryset=Group.objects.none(), required=False, label="Groups")
+    own = forms.MultipleChoiceField(
+        choices=[(right.codename, right.name) for right in catalog.RIGHTS.values()], required=False, label="Rights"
+    )
+    superuser = forms.BooleanField(required=False, label="Superuser")
+    seen = forms.CharField(required=False, max_length=16, widget=forms.HiddenInput)
+
+    def __init__(self, authority: Authority, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.authority = authority
+        groups = Group.objects.order_by("name").prefetch_related("permissions__content_type")
+        self.fields["groups"].queryset = groups  # type: ignore[attr-defined]  # of a model choice field
+        self.all_groups = list(groups)
+
+    def group_rows(self) -> list[dict[str, Any]]:
+        chosen = {str(getattr(value, "pk", value)) for value in self["groups"].value() or ()}
+        return [
+            {
+                "group": group,
+                "rights": catalog.names(given := catalog.rights_of_group(group)),
+                "checked": str(group.pk) in chosen,
+                "disabled": not self.authority.may_give(given),
+            }
+            for group in self.all_groups
+        ]
+
+    def sections(self) -> list[dict[str, Any]]:
+        return right_sections(self.authority, self["own"].value() or ())
+
+
+class InviteForm(RightsForm):
+    name = forms.CharField(
+        required=False,
+        max_length=150,
+        label="Name",
+        help_text="Shown in the list until the person has chosen a user name.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+    email = forms.EmailField(required=False, label="E-mail", widget=forms.EmailInput(attrs={"autocomplete": "off"}))
+
+
+class GroupForm(forms.Form):
+    name = forms.CharField(max_length=150, label="Name")
+    own = forms.MultipleChoiceField(
+        choices=[(right.codename, right.name) for right in catalog.RIGHTS.values()], required=False, label="Rights"
+    )
+    seen = forms.CharField(required=False, max_length=16, widget=forms.HiddenInput)
+
+    def __init__(self, authority: Authority, group: Group | None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.authority, self.group = authority, group
+
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"]).strip()
+        others = Group.objects.exclude(pk=self.group.pk) if self.group else Group.objects.all()
+        if others.filter(name__iexact=name).exists():
+            raise ValidationError("A group with this name exists already.")
+        return name
+
+    def sections(self) -> list[dict[str, Any]]:
+        return right_sections(self.authority, self["own"].value() or ())
+
+
+def right_sections(authority: Authority, chosen: Iterable[str]) -> list[dict[str, Any]]:
+    """The catalog as the checkboxes of a form."""
+    ticked = set(chosen)
+    return [
+        {
+            "title": section.title,
+            "rows": [
+                {
+                    "right": right,
+                    "needs": catalog.names(right.needs),
+                    "checked": right.codename in ticked,
+                    "disabled": not authority.may_give({right.codename}),
+                }
+                for right in section.rights
+            ],
+        }
+        for section in catalog.SECTIONS
+    ]
+
+
+class HandOverForm(forms.Form):
+    to = forms.ModelChoiceField(
+        queryset=get_user_model()._default_manager.none(),
+        label="New owner",
+        empty_label="Choose a person",
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+
+    def __init__(self, user: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        people = get_user_model()._default_manager.filter(is_active=True).exclude(pk=user.pk).order_by("username")
+        self.fields["to"].queryset = people  # type: ignore[attr-defined]  # of a model choice field

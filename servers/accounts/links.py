@@ -1,0 +1,237 @@
+"""Links that are used once: an invitation creates an account, a password link sets a new password.
+
+The token is random, leaves mcpadmin once and is stored as a digest only. A link works until it is used, revoked or
+expired, and only while the person who issued it could still give what it gives.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.urls import reverse
+from django.utils import timezone
+
+from servers import access
+from servers.accounts import catalog
+from servers.accounts.authority import Authority, Conflict, People, lock, managed
+from servers.accounts.catalog import MANAGE
+from servers.audit.acts import Trail, audited
+from servers.audit.record import Actor
+from servers.enums import AuditAction, LinkPurpose, LinkState
+from servers.models import AccountLink
+
+PASSWORD_LINK = timedelta(hours=24)
+
+
+class LinkGone(Exception):
+    """Unknown, used, revoked or expired. The page says no more than that."""
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """`rights` are codenames of the catalog."""
+
+    name: str = ""
+    email: str = ""
+    superuser: bool = False
+    groups: Collection[Group] = ()
+    rights: Collection[str] = ()
+
+    @property
+    def subject(self) -> str:
+        return self.name or self.email or "(no name)"
+
+
+@dataclass(frozen=True)
+class IssuedLink:
+    """The only place where the token is; it is not stored."""
+
+    link: AccountLink
+    token: str = field(repr=False)
+
+    def url(self, base_url: str) -> str:
+        return base_url.rstrip("/") + reverse("account_link", args=[self.token])
+
+
+def invite(actor: Actor, by: Any, invitation: Invitation) -> IssuedLink:
+    """`by` None: the command line. Raises access.Denied (recorded) for rights that `by` does not have."""
+    with managed(actor, by, invitation.subject) as trail:
+        authority, _ = lock(by)
+        given = frozenset(invitation.rights) | catalog.rights_of_groups(invitation.groups)
+        authority.require_give(given, invitation.superuser)
+        issued = _issue(
+            actor,
+            authority,
+            purpose=LinkPurpose.INVITATION,
+            name=invitation.name,
+            email=invitation.email,
+            superuser=invitation.superuser,
+            expires_at=timezone.now() + timedelta(days=settings.INVITATION_DAYS),
+        )
+        issued.link.groups.set(invitation.groups)
+        issued.link.rights.set(catalog.permissions(invitation.rights))
+        trail.note(AuditAction.USER_INVITE, None, invitation.subject, _given(invitation) | _until(issued.link))
+    return issued
+
+
+def _given(invitation: Invitation) -> dict[str, Any]:
+    groups = sorted(group.name for group in invitation.groups)
+    return {"groups": groups, "rights": sorted(invitation.rights), "superuser": invitation.superuser}
+
+
+def _until(link: AccountLink) -> dict[str, str]:
+    return {"expires": link.expires_at.isoformat(timespec="seconds")}
+
+
+def issue_password_link(actor: Actor, by: Any, user: Any) -> IssuedLink:
+    """Earlier ones of this person stop working. Raises access.Denied (recorded), Conflict."""
+    with managed(actor, by, user.get_username()) as trail:
+        authority, [row] = lock(by, user)
+        authority.require_reach(row)
+        if not row.is_active:
+            raise Conflict(f"{row.get_username()} is disabled. Enable the account first.")
+        revoke_password_links(row)
+        issued = _issue(
+            actor,
+            authority,
+            purpose=LinkPurpose.PASSWORD,
+            user=row,
+            name=row.get_username(),
+            email=row.email,
+            expires_at=timezone.now() + PASSWORD_LINK,
+        )
+        trail.note(AuditAction.PASSWORD_LINK, None, row.get_username(), _until(issued.link))
+    return issued
+
+
+def _issue(actor: Actor, authority: Authority, **fields: Any) -> IssuedLink:
+    token = secrets.token_urlsafe(32)
+    return IssuedLink(AccountLink.objects.create(digest=_digest(token), **_issuer(actor, authority), **fields), token)
+
+
+def _issuer(actor: Actor, authority: Authority) -> dict[str, Any]:
+    by = authority.user
+    return {"issued_by": by, "issued_by_name": actor.name[:150], "by_command": by is None, "issued_at": timezone.now()}
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def reissue(actor: Actor, by: Any, link: AccountLink) -> IssuedLink:
+    """A new token and a new period for an invitation; the old link stops working. Raises access.Denied, Conflict."""
+    with managed(actor, by, str(link)) as trail:
+        authority, _ = lock(by)
+        row = _unused(link)
+        authority.require_give(_rights(row), row.superuser)
+        token = secrets.token_urlsafe(32)
+        until = timezone.now() + timedelta(days=settings.INVITATION_DAYS)
+        changes = _issuer(actor, authority) | {"digest": _digest(token), "expires_at": until, "revoked_at": None}
+        AccountLink.objects.filter(pk=row.pk).update(**changes)
+        row.refresh_from_db()
+        trail.note(AuditAction.LINK_REISSUE, None, str(row), _until(row))
+    return IssuedLink(row, token)
+
+
+def revoke(actor: Actor, by: Any, link: AccountLink) -> None:
+    """Raises access.Denied, Conflict when it was used meanwhile."""
+    with managed(actor, by, str(link)) as trail:
+        authority, _ = lock(by)
+        row = _unused(link)
+        authority.require_give(_rights(row), row.superuser)
+        AccountLink.objects.filter(pk=row.pk).update(revoked_at=timezone.now())
+        trail.note(AuditAction.LINK_REVOKE, None, str(row))
+
+
+def _unused(link: AccountLink) -> AccountLink:
+    row = AccountLink.objects.select_for_update().get(pk=link.pk)
+    if row.used_at is not None:
+        raise Conflict(f"{row} has already used this link.")
+    return row
+
+
+def _rights(link: AccountLink) -> frozenset[str]:
+    own = frozenset(catalog.permissions().filter(pk__in=link.rights.all()).values_list("codename", flat=True))
+    return own | catalog.rights_of_groups(link.groups.all())
+
+
+def revoke_password_links(user: Any) -> None:
+    """Of this person, in the caller's transaction."""
+    now = timezone.now()
+    unused = AccountLink.objects.filter(purpose=LinkPurpose.PASSWORD, user=user, used_at=None, revoked_at=None)
+    unused.update(revoked_at=now)
+
+
+# --- for the person who has the link ---------------------------------------------------------------------------------
+def find(token: str) -> AccountLink:
+    """Raises LinkGone."""
+    link = AccountLink.objects.select_related("user", "issued_by").filter(digest=_digest(token)).first()
+    if link is None or not works(link):
+        raise LinkGone
+    return link
+
+
+def works(link: AccountLink) -> bool:
+    return link.state == LinkState.OPEN and still_covered(link)
+
+
+def still_covered(link: AccountLink) -> bool:
+    """Whether the issuer, as of now, may give what the link gives. It does not outlive their rights."""
+    if link.purpose == LinkPurpose.PASSWORD and (link.user is None or not link.user.is_active):
+        return False
+    if link.by_command:
+        return True
+    issuer = link.issued_by
+    if issuer is None or not access.may(issuer, MANAGE):
+        return False
+    authority = Authority.of(issuer)
+    if link.purpose == LinkPurpose.PASSWORD:
+        return authority.reaches(link.user)
+    return authority.may_give(_rights(link), link.superuser)
+
+
+def _claim(link: AccountLink) -> AccountLink:
+    """In the caller's transaction: the link is used now, by this request only. Raises LinkGone."""
+    now = timezone.now()
+    rows = AccountLink.objects.filter(pk=link.pk, used_at=None, revoked_at=None, expires_at__gt=now, digest=link.digest)
+    if not rows.update(used_at=now):
+        raise LinkGone
+    row = AccountLink.objects.select_related("user", "issued_by").get(pk=link.pk)
+    if not still_covered(row):
+        raise LinkGone
+    return row
+
+
+def join(link: AccountLink, user: Any, ip: str, request_id: str = "") -> Any:
+    """Saves `user`, a new account with its password, with what the invitation gives. Raises LinkGone."""
+    with transaction.atomic():
+        row = _claim(link)
+        user.first_name, user.is_superuser = row.name, row.superuser
+        user.save()
+        user.groups.set(row.groups.all())
+        user.user_permissions.set(row.rights.all())
+        AccountLink.objects.filter(pk=row.pk).update(user=user)
+        with audited(Actor.of_user(user, ip, request_id)) as trail:
+            _joined(trail, row, user)
+    return People.get(pk=user.pk)
+
+
+def _joined(trail: Trail, link: AccountLink, user: Any) -> None:
+    details = {"invited_by": link.issued_by_name, "invitation": str(link)}
+    trail.note(AuditAction.USER_JOIN, None, user.get_username(), details)
+
+
+def set_password(link: AccountLink, hashed: Any, ip: str, request_id: str = "") -> Any:
+    """`hashed` is the link's user with a new password set and not saved. Raises LinkGone."""
+    with transaction.atomic():
+        row = _claim(link)
+        hashed.save(update_fields=["password"])
+        with audited(Actor.of_user(hashed, ip, request_id)) as trail:
+            trail.note(AuditAction.PASSWORD_RESET, None, hashed.get_username(), {"issued_by": row.issued_by_name})
+    return People.get(pk=hashed.pk)

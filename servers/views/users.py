@@ -1,0 +1,438 @@
+"""Users, groups, and what a person sees of their own account.
+
+A link is shown in the answer to the request that issued it and nowhere else: it is stored as a digest only.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from servers import access
+from servers.accounts import belongings, catalog, links, mail, people, reads, sign_ins
+from servers.accounts.authority import Authority, Refused
+from servers.accounts.catalog import MANAGE
+from servers.accounts.forms import GroupForm, HandOverForm, InviteForm, RightsForm, UserListFilter
+from servers.accounts.links import Invitation, IssuedLink
+from servers.audit.record import Actor
+from servers.enums import LinkPurpose
+from servers.models import AccountLink, Identity, Server
+from servers.numbers import whole_number
+
+
+def _user(request: HttpRequest, user_id: int) -> Any:
+    access.require(request.user, MANAGE)
+    found = get_user_model()._default_manager.filter(pk=user_id).first()
+    if found is None:
+        raise Http404("This user does not exist.")
+    return found
+
+
+def _visible(request: HttpRequest) -> Any:
+    return access.visible_servers(request.user)
+
+
+# --- the list --------------------------------------------------------------------------------------------------------
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, MANAGE)
+    filters = UserListFilter(request.GET)
+    before = whole_number(request.GET.get("before", ""))
+    invited_only = filters.chosen == "invited"
+    if invited_only:
+        page: Any = reads.invitations(filters.search, before)
+        rows, waiting, more = [], page.rows, False
+    else:
+        page = reads.people(filters.search, filters.chosen, before)
+        rows = [reads.PersonRow(user) for user in page.rows]
+        found = (
+            reads.invitations(filters.search, size=reads.WAITING_SHOWN, revoked=False)
+            if page.first and not filters.chosen
+            else None
+        )
+        waiting, more = (found.rows, found.older is not None) if found else ([], False)
+    context = {
+        "nav": "users",
+        "filters": filters,
+        "filtered": filters.active,
+        "ignored_filters": filters.ignored(),
+        "rows": rows,
+        "invitations": reads.invitation_rows(waiting),
+        "more_invitations": more,
+        "invited_only": invited_only,
+        "first": page.first,
+        "older": page.older,
+    }
+    return render(request, "users/index.html", context)
+
+
+# --- links -----------------------------------------------------------------------------------------------------------
+@require_http_methods(["GET", "POST"])
+def invite(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, MANAGE)
+    form = InviteForm(Authority.of(request.user), request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        invitation = Invitation(
+            data["name"].strip(), data["email"], data["superuser"], list(data["groups"]), tuple(data["own"])
+        )
+        return _issued(request, links.invite(Actor.of(request), request.user, invitation))
+    context = {
+        "nav": "users",
+        "form": form,
+        "may_superuser": request.user.is_superuser,
+        "days": settings.INVITATION_DAYS,
+    }
+    return render(request, "users/invite.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+def reissue(request: HttpRequest, uid: Any) -> HttpResponse:
+    try:
+        issued = links.reissue(Actor.of(request), request.user, _invitation(request, uid))
+    except Refused as refused:
+        return _back(request, refused, "users:list")
+    return _issued(request, issued)
+
+
+@require_POST
+def revoke(request: HttpRequest, uid: Any) -> HttpResponse:
+    link = _invitation(request, uid)
+    return _done(
+        request,
+        lambda: links.revoke(Actor.of(request), request.user, link),
+        f"The invitation of {link} is revoked.",
+        "users:list",
+    )
+
+
+def _invitation(request: HttpRequest, uid: Any) -> AccountLink:
+    access.require(request.user, MANAGE)
+    link = AccountLink.objects.filter(uid=uid, purpose=LinkPurpose.INVITATION, used_at=None).first()
+    if link is None:
+        raise Http404("This invitation does not exist, or it has been used.")
+    return link
+
+
+@require_POST
+def reset(request: HttpRequest, user_id: int) -> HttpResponse:
+    user = _user(request, user_id)
+    try:
+        issued = links.issue_password_link(Actor.of(request), request.user, user)
+    except Refused as refused:
+        return _back(request, refused, "users:detail", user.pk)
+    return _issued(request, issued)
+
+
+def _issued(request: HttpRequest, issued: IssuedLink) -> HttpResponse:
+    """The one page that shows the link."""
+    url = issued.url(settings.PUBLIC_URL)
+    context = {"nav": "users", "link": issued.link, "url": url, "mailed": mail.send(issued, url)}
+    return render(request, "users/link.html", context)
+
+
+# --- one person ------------------------------------------------------------------------------------------------------
+@require_safe
+def detail(request: HttpRequest, user_id: int) -> HttpResponse:
+    user = _user(request, user_id)
+    authority = Authority.of(request.user)
+    seen = _visible(request)
+    context = {
+        "nav": "users",
+        "person": user,
+        "look": reads.look_of(user),
+        "groups": user.groups.order_by("name"),
+        "sections": catalog.effective(user),
+        "browsers": sign_ins.browsers(user, request.session.session_key),
+        "belongings": belongings.of(user, seen),
+        "sees_servers": access.may(request.user, "view"),
+        "identities": belongings.identities_in_use(user, seen),
+        "reached": authority.reaches(user),
+        "beyond": catalog.names(authority.lacks(catalog.rights_of(user))),
+        "self": user.pk == request.user.pk,
+    }
+    return render(request, "users/detail.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+def rights(request: HttpRequest, user_id: int) -> HttpResponse:
+    user = _user(request, user_id)
+    initial = {
+        "groups": list(user.groups.values_list("pk", flat=True)),
+        "own": sorted(catalog.own_rights(user)),
+        "superuser": user.is_superuser,
+        "seen": people.mark(user),
+    }
+    posted = request.method == "POST"
+    form = RightsForm(Authority.of(request.user), request.POST if posted else None, initial=initial)
+    problem, status = "", 200
+    if posted and form.is_valid():
+        data = form.cleaned_data
+        try:
+            people.set_rights(
+                Actor.of(request),
+                request.user,
+                user,
+                groups=list(data["groups"]),
+                own=data["own"],
+                superuser=data["superuser"],
+                seen=data["seen"],
+            )
+        except Refused as refused:
+            # The page shows what holds now, so that saving again is a decision about that.
+            problem, status = str(refused), 409
+            user = _user(request, user_id)
+            fresh = initial | {
+                "groups": list(user.groups.values_list("pk", flat=True)),
+                "own": sorted(catalog.own_rights(user)),
+                "superuser": user.is_superuser,
+                "seen": people.mark(user),
+            }
+            form = RightsForm(Authority.of(request.user), initial=fresh)
+        else:
+            messages.success(request, f"Saved. {user.get_username()} has these rights now.")
+            return redirect("users:detail", user.pk)
+    context = {
+        "nav": "users",
+        "person": user,
+        "form": form,
+        "problem": problem,
+        "may_superuser": request.user.is_superuser,
+        "reached": form.authority.reaches(user),
+        "beyond": catalog.names(form.authority.lacks(catalog.rights_of(user))),
+    }
+    return render(request, "users/rights.html", context, status=422 if form.errors else status)
+
+
+@require_http_methods(["GET", "POST"])
+def disable(request: HttpRequest, user_id: int) -> HttpResponse:
+    """GET asks and says what happens; POST disables."""
+    user = _user(request, user_id)
+    if request.method == "POST":
+        return _done(
+            request,
+            lambda: people.disable(Actor.of(request), request.user, user),
+            f"{user.get_username()} is disabled and signed out everywhere.",
+            "users:detail",
+            user.pk,
+        )
+    context = {
+        "nav": "users",
+        "person": user,
+        "browsers": sign_ins.browsers(user),
+        "identities": belongings.identities_in_use(user, _visible(request)),
+        "owned": Server.objects.filter(pk__in=_visible(request), owner=user).count(),
+    }
+    return render(request, "users/disable.html", context)
+
+
+@require_POST
+def enable(request: HttpRequest, user_id: int) -> HttpResponse:
+    user = _user(request, user_id)
+    return _done(
+        request,
+        lambda: people.enable(Actor.of(request), request.user, user),
+        f"{user.get_username()} is enabled and can sign in.",
+        "users:detail",
+        user.pk,
+    )
+
+
+@require_POST
+def end_sign_in(request: HttpRequest, user_id: int, number: int) -> HttpResponse:
+    return _end(request, _user(request, user_id), [number])
+
+
+@require_POST
+def end_sign_ins(request: HttpRequest, user_id: int) -> HttpResponse:
+    return _end(request, _user(request, user_id), None)
+
+
+def _end(request: HttpRequest, user: Any, ids: list[int] | None) -> HttpResponse:
+    words = f"{user.get_username()} is signed out {'everywhere' if ids is None else 'in that browser'}."
+    end: Callable[[], Any] = lambda: people.end_sign_ins(Actor.of(request), request.user, user, ids)  # noqa: E731
+    return _done(request, end, words, "users:detail", user.pk)
+
+
+@require_http_methods(["GET", "POST"])
+def hand_over(request: HttpRequest, user_id: int) -> HttpResponse:
+    user = _user(request, user_id)
+    form = HandOverForm(user, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        heir = form.cleaned_data["to"]
+        return _done(
+            request,
+            lambda: people.hand_over(Actor.of(request), request.user, user, heir),
+            f"Handed over to {heir.get_username()}.",
+            "users:detail",
+            user.pk,
+        )
+    context = {"nav": "users", "person": user, "form": form, "belongings": belongings.of(user, _visible(request))}
+    return render(request, "users/hand_over.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+def end_identity(request: HttpRequest, user_id: int, uid: Any) -> HttpResponse:
+    user = _user(request, user_id)
+    found = Identity.objects.filter(uid=uid, user=user, server__in=_visible(request)).select_related("server").first()
+    if found is None:
+        raise Http404("This identity does not exist.")
+    return _done(
+        request,
+        lambda: people.end_identity(Actor.of(request), request.user, user, found),
+        f"The personal identity on {found.server.name} is removed, and its credentials are erased.",
+        "users:detail",
+        user.pk,
+    )
+
+
+@require_http_methods(["GET", "POST"])
+def delete(request: HttpRequest, user_id: int) -> HttpResponse:
+    user = _user(request, user_id)
+    if request.method == "POST":
+        name = user.get_username()
+        try:
+            people.delete(Actor.of(request), request.user, user)
+        except Refused as refused:
+            return _back(request, refused, "users:detail", user.pk)
+        messages.success(request, f"{name} is deleted.")
+        return redirect("users:list")
+    blocking = [item for item in belongings.of(user) if item.blocks]
+    shown = [item for item in belongings.of(user, _visible(request)) if item.blocks]
+    context = {"nav": "users", "person": user, "blocking": shown, "blocked": bool(blocking)}
+    return render(request, "users/delete.html", context)
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+@require_safe
+def groups(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, MANAGE)
+    return render(request, "users/groups.html", {"nav": "users", "rows": reads.groups()})
+
+
+@require_http_methods(["GET", "POST"])
+def add_group(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, MANAGE)
+    return _group_form(request, None, {})
+
+
+@require_http_methods(["GET", "POST"])
+def group(request: HttpRequest, group_id: int) -> HttpResponse:
+    found = _group(request, group_id)
+    return _group_form(request, found, _as_shown(found))
+
+
+def _as_shown(group: Group) -> dict[str, Any]:
+    own = sorted(catalog.rights_of_groups([group]))
+    return {"name": group.name, "own": own, "seen": people.group_mark(group)}
+
+
+def _group_form(request: HttpRequest, found: Group | None, initial: dict[str, Any]) -> HttpResponse:
+    posted = request.method == "POST"
+    authority = Authority.of(request.user)
+    form = GroupForm(authority, found, request.POST if posted else None, initial=initial)
+    problem, status = "", 200
+    if posted and form.is_valid():
+        data = form.cleaned_data
+        try:
+            saved = people.save_group(
+                Actor.of(request),
+                request.user,
+                found,
+                name=data["name"],
+                given=data["own"],
+                seen=data["seen"] if found else None,
+            )
+        except Refused as refused:
+            problem, status = str(refused), 409
+            found = Group.objects.filter(pk=found.pk).first() if found else None
+            form = GroupForm(authority, found, initial=_as_shown(found) if found else {})
+        else:
+            messages.success(request, f"{saved.name} is saved. Its members have these rights now.")
+            return redirect("users:groups")
+    context = {
+        "nav": "users",
+        "group": found,
+        "form": form,
+        "problem": problem,
+        "members": list(found.user_set.order_by("username")[:20]) if found else [],
+        "member_count": found.user_set.count() if found else 0,
+        "reached": found is None or authority.may_give(catalog.rights_of_groups([found])),
+    }
+    return render(request, "users/group.html", context, status=422 if form.errors else status)
+
+
+@require_http_methods(["GET", "POST"])
+def delete_group(request: HttpRequest, group_id: int) -> HttpResponse:
+    found = _group(request, group_id)
+    if request.method == "POST":
+        return _done(
+            request,
+            lambda: people.delete_group(Actor.of(request), request.user, found),
+            f"The group {found.name} is deleted.",
+            "users:groups",
+        )
+    context = {
+        "nav": "users",
+        "group": found,
+        "members": found.user_set.count(),
+        "rights": catalog.names(catalog.rights_of_groups([found])),
+    }
+    return render(request, "users/delete_group.html", context)
+
+
+def _group(request: HttpRequest, group_id: int) -> Group:
+    access.require(request.user, MANAGE)
+    found = Group.objects.filter(pk=group_id).first()
+    if found is None:
+        raise Http404("This group does not exist.")
+    return found
+
+
+# --- one's own account -----------------------------------------------------------------------------------------------
+@require_safe
+def account(request: HttpRequest) -> HttpResponse:
+    context = {
+        "nav": "account",
+        "groups": request.user.groups.order_by("name"),
+        "sections": catalog.effective(request.user),
+        "browsers": sign_ins.browsers(request.user, request.session.session_key),
+    }
+    return render(request, "users/account.html", context)
+
+
+@require_POST
+def end_own_sign_in(request: HttpRequest, number: int) -> HttpResponse:
+    return _end_own(request, [number], "That browser is signed out.")
+
+
+@require_POST
+def end_own_sign_ins(request: HttpRequest) -> HttpResponse:
+    return _end_own(request, None, "All other browsers are signed out.")
+
+
+def _end_own(request: HttpRequest, ids: list[int] | None, words: str) -> HttpResponse:
+    people.end_own_sign_ins(Actor.of(request), request.user, ids, request.session.session_key or "")
+    messages.success(request, words)
+    return redirect("own:account")
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+def _done(request: HttpRequest, act: Callable[[], Any], words: str, page: str, *args: Any) -> HttpResponse:
+    try:
+        act()
+    except Refused as refused:
+        return _back(request, refused, page, *args)
+    messages.success(request, words)
+    return redirect(page, *args)
+
+
+def _back(request: HttpRequest, refused: Refused, page: str, *args: Any) -> HttpResponse:
+    messages.error(request, str(refused))
+    return redirect(page, *args)

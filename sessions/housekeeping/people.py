@@ -1,0 +1,64 @@
+"""What refers to a person here: subscriptions and inbox items, handed over or in the way of a deletion."""
+
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from servers.accounts.belongings import Belonging, counted
+from servers.enums import IdentityKind
+from servers.models import Server
+from sessions import hints
+from sessions.calls import final_states
+from sessions.enums import CallState, QuestionState
+from sessions.inbox.questions import notify
+from sessions.models import Call, Question, Subscription
+
+
+def belongings(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
+    found = []
+    if number := _subscriptions(user).filter(server__in=servers).count():
+        note = "They stay active without this person."
+        found.append(Belonging(counted(number, "shared subscription"), note, True, False))
+    if number := _assigned(user).filter(server__in=servers).count():
+        found.append(Belonging(counted(number, "inbox item") + " assigned", "", True, True))
+    own = Subscription.objects.filter(identity__user_id=user.pk, newest__gt=0, server__in=servers)
+    if number := own.count():
+        note = "Stored versions that only this person may read. Deleting these subscriptions deletes them."
+        title = counted(number, "personal subscription") + " with history"
+        found.append(Belonging(title, note, False, True))
+    return found
+
+
+def _subscriptions(user: Any) -> QuerySet[Subscription]:
+    return Subscription.objects.filter(created_by_id=user.pk, active=True, identity__kind=IdentityKind.SHARED)
+
+
+def _assigned(user: Any) -> QuerySet[Question]:
+    """Not those of a personal session: only that person may answer them."""
+    open_ones = Question.objects.filter(owner_id=user.pk, state=QuestionState.OPEN)
+    return open_ones.exclude(session__identity__kind=IdentityKind.PERSONAL)
+
+
+def hand_over(user: Any, to: Any) -> dict[str, int]:
+    """In the caller's transaction."""
+    name = to.get_username()
+    subscriptions = list(_subscriptions(user).values_list("pk", "uid"))
+    rows = Subscription.objects.filter(pk__in=[pk for pk, _ in subscriptions])
+    rows.update(created_by=to, created_by_name=name, version=F("version") + 1)
+    for version, uid in rows.values_list("version", "uid"):
+        transaction.on_commit(partial(hints.subscription_changed, uid, version), robust=True)
+    questions = list(_assigned(user).values_list("pk", flat=True))
+    open_ones = Question.objects.filter(pk__in=questions, state=QuestionState.OPEN)
+    moved = open_ones.update(owner=to, owner_name=name[:150], version=F("version") + 1)
+    for pk in questions:
+        notify(pk)
+    return {"subscriptions": len(subscriptions), "inbox": moved}
+
+
+def cancel_waiting_calls(user_id: int) -> None:
+    """Of a person who was disabled: what no worker has sent is not sent any more."""
+    waiting = list(Call.objects.filter(user_id=user_id, state=CallState.REQUESTED).values_list("uid", flat=True))
+    for start in range(0, len(waiting), final_states.BATCH):
+        final_states.end(waiting[start : start + final_states.BATCH], final_states.USER_DISABLED_BEFORE)

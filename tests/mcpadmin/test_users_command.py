@@ -1,0 +1,83 @@
+"""`manage.py users`: the way in when nobody can sign in."""
+
+from io import StringIO
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.core.cache import cache
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from servers.accounts import catalog
+from servers.models import AuditEvent, Server
+from tests.servers.conftest import person
+
+pytestmark = pytest.mark.django_db
+NEW = "purple monkey dishwasher"
+
+
+def run(*words: str) -> str:
+    out = StringIO()
+    call_command("users", *words, stdout=out, stderr=StringIO())
+    return out.getvalue()
+
+
+def test_the_first_person_of_an_installation_where_nobody_can_sign_in_comes_back() -> None:
+    cache.clear()
+    root = get_user_model().objects.create_superuser("root", password="forgotten forgotten")
+    link = run("reset", "root").strip()
+    answer = Client().post(link[link.index("/link/") :], {"new_password1": NEW, "new_password2": NEW})
+    assert answer.status_code == 302
+    root.refresh_from_db()
+    assert root.check_password(NEW)
+
+
+def test_an_invitation_with_every_right_works() -> None:
+    cache.clear()
+    link = run("invite", "--name", "Nina", "--superuser").strip()
+    form = {"username": "nina", "password1": NEW, "password2": NEW}
+    assert Client().post(link[link.index("/link/") :], form).status_code == 302
+    assert get_user_model().objects.get(username="nina").is_superuser
+
+
+def test_rights_and_groups_are_granted_and_revoked_one_by_one() -> None:
+    vera, group = person("vera", "view_server"), Group.objects.create(name="Night shift")
+    run("grant", "vera", "--right", "call_tool", "--group", "Night shift")
+    assert catalog.own_rights(vera) == {"view_server", "call_tool"}
+    assert list(vera.groups.all()) == [group]
+    out = run("revoke", "vera", "--right", "view_server", "--group", "Night shift")
+    assert "call_tool" in out
+    assert catalog.own_rights(vera) == {"call_tool"}
+    assert not vera.groups.exists()
+    run("grant", "vera", "--superuser")
+    assert get_user_model().objects.get(pk=vera.pk).is_superuser
+    assert catalog.own_rights(vera) == {"call_tool"}
+
+
+def test_people_are_listed_disabled_enabled_and_relieved_of_what_they_own() -> None:
+    vera, heir = person("vera"), person("heir")
+    server = Server.objects.create(slug="orders", name="Orders", transport="stdio", owner=vera)
+    assert "Handed over: 1 servers" in run("handover", "vera", "--to", "heir")
+    server.refresh_from_db()
+    assert server.owner == heir
+    assert "Disabled" in run("disable", "vera")
+    assert "vera\tdisabled" in run("list")
+    run("enable", "vera")
+    assert "vera\tactive" in run("list")
+    assert set(AuditEvent.objects.exclude(action__contains="create").values_list("actor_name", flat=True)) == {
+        "mcpadmin"
+    }
+
+
+def test_what_cannot_be_done_is_an_error_in_words() -> None:
+    get_user_model().objects.create_superuser("root")
+    for words, problem in (
+        (("disable", "root"), "only active superuser"),
+        (("revoke", "root", "--superuser"), "only active superuser"),
+        (("disable", "zoe"), "There is no user zoe"),
+        (("grant", "root", "--group", "zoe"), "There is no group zoe"),
+    ):
+        with pytest.raises(CommandError, match=problem):
+            run(*words)
+    assert "manage_users" in run("rights")

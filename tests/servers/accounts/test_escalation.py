@@ -1,0 +1,162 @@
+"""Who may give what to whom: every way to give rights, tried by people who have some of them."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+
+from servers import access
+from servers.accounts import catalog, links, people
+from servers.accounts.authority import BeyondAuthority
+from servers.accounts.links import Invitation
+from servers.audit.record import Actor
+from servers.enums import AuditAction, AuditOutcome
+from servers.models import AccountLink, AuditEvent
+from tests.servers.conftest import person
+
+pytestmark = pytest.mark.django_db
+
+EVERY = frozenset(catalog.RIGHTS)
+MANAGERS: dict[str, frozenset[str]] = {
+    "has every right": EVERY,
+    "lacks commands": EVERY - {"manage_stdio"},
+    "sees and manages": frozenset({"view_server", "manage_users"}),
+    "only manages": frozenset({"manage_users"}),
+    "does not manage": EVERY - {"manage_users"},
+    "has none": frozenset(),
+}
+GIVEN: dict[str, tuple[frozenset[str], bool]] = {
+    **{right: (frozenset({right}), False) for right in catalog.RIGHTS},
+    "nothing": (frozenset(), False),
+    "every right": (EVERY, False),
+    "superuser": (frozenset(), True),
+}
+
+
+def manager(name: str) -> Any:
+    return person("max", *MANAGERS[name])
+
+
+def group_with(rights: frozenset[str]) -> Group:
+    group = Group.objects.create(name="given")
+    group.permissions.set(catalog.permissions(rights))
+    return group
+
+
+def state() -> tuple[Any, ...]:
+    """Everything that gives rights, in the database."""
+    users = get_user_model().objects.order_by("pk")
+    return (
+        [
+            (user.pk, user.is_superuser, user.is_active, user.password, sorted(catalog.rights_of(user)))
+            for user in users
+        ],
+        sorted((group.name, *sorted(catalog.rights_of_groups([group]))) for group in Group.objects.all()),
+        sorted(AccountLink.objects.values_list("digest", "revoked_at")),
+    )
+
+
+def outcome(by: Any, act: Callable[[], Any]) -> type[BaseException] | None:
+    """What was raised. A refusal leaves nothing but one event, which names who tried."""
+    before, events = state(), AuditEvent.objects.count()
+    refusal: access.Denied | None = None
+    try:
+        act()
+    except access.Denied as denied:
+        refusal = denied
+    if refusal is None:
+        return None
+    assert state() == before
+    event = AuditEvent.objects.order_by("-seq")[0]
+    assert AuditEvent.objects.count() == events + 1
+    assert (event.action, event.outcome) == (AuditAction.PERMISSION_DENY, AuditOutcome.DENIED)
+    assert event.actor_name == by.get_username()
+    if isinstance(refusal, BeyondAuthority):
+        assert json.loads(event.body)["details"]["lacking"] == refusal.lacking != []
+    return type(refusal)
+
+
+def expected(name: str, rights: frozenset[str], superuser: bool) -> type[BaseException] | None:
+    if "manage_users" not in MANAGERS[name]:
+        return access.Denied
+    return BeyondAuthority if superuser or rights - MANAGERS[name] else None
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("name", MANAGERS)
+def test_no_one_gives_a_right_that_they_do_not_have(name: str, given: str) -> None:
+    by, (rights, superuser) = manager(name), GIVEN[given]
+    actor, target, group = Actor.of_user(by), person("tim"), group_with(rights)
+    wanted = expected(name, rights, superuser)
+    for own, groups in ((rights, []), (frozenset(), [group])):
+        mark = people.mark(target)
+
+        def invite(own: Any = own, groups: Any = groups) -> None:
+            links.invite(actor, by, Invitation("New", "", superuser, groups, own))
+
+        def grant(own: Any = own, groups: Any = groups, mark: str = mark) -> None:
+            people.set_rights(actor, by, target, groups=groups, own=own, superuser=superuser, seen=mark)
+
+        assert outcome(by, invite) is wanted
+        assert outcome(by, grant) is wanted
+        if wanted is None:
+            people.set_rights(actor, None, target, groups=[], own=(), superuser=False)
+    if not superuser:
+        assert outcome(by, lambda: people.save_group(actor, by, None, name="more", given=rights)) is wanted
+        assert outcome(by, lambda: people.save_group(actor, by, group, name="other", given=())) is wanted
+        Group.objects.filter(pk=group.pk).update(name="given")
+        group.permissions.set(catalog.permissions(rights))
+        assert outcome(by, lambda: people.delete_group(actor, by, group)) is wanted
+
+
+@pytest.mark.parametrize("held", GIVEN)
+@pytest.mark.parametrize("name", MANAGERS)
+def test_no_one_acts_on_an_account_that_has_more_rights(name: str, held: str) -> None:
+    """The reset of a password would be a way to those rights."""
+    by, (rights, superuser) = manager(name), GIVEN[held]
+    get_user_model().objects.create_superuser("root")
+    target = person("tim", *rights, is_superuser=superuser)
+    heir, actor = person("heir"), Actor.of_user(by)
+    wanted = expected(name, rights, superuser)
+    acts: list[Callable[[], Any]] = [
+        lambda: links.issue_password_link(actor, by, target),
+        lambda: people.end_sign_ins(actor, by, target),
+        lambda: people.set_rights(actor, by, target, groups=[], own=(), superuser=False),
+        lambda: people.hand_over(actor, by, target, heir),
+        lambda: people.disable(actor, by, target),
+        lambda: people.enable(actor, by, target),
+        lambda: people.delete(actor, by, target),
+    ]
+    for act in acts:
+        if wanted is not None and act is acts[5]:
+            target.is_active = False
+            target.save(update_fields=["is_active"])
+        assert outcome(by, act) is wanted
+
+
+@pytest.mark.parametrize("name", [name for name in MANAGERS if "manage_users" in MANAGERS[name]])
+def test_an_invitation_of_someone_else_is_renewed_or_revoked_only_by_who_could_issue_it(name: str) -> None:
+    by, root = manager(name), get_user_model().objects.create_superuser("root")
+    issued = links.invite(Actor.of_user(root), root, Invitation("New", "", False, [], ("manage_stdio",)))
+    wanted = None if "manage_stdio" in MANAGERS[name] else BeyondAuthority
+    assert outcome(by, lambda: links.reissue(Actor.of_user(by), by, issued.link)) is wanted
+    assert outcome(by, lambda: links.revoke(Actor.of_user(by), by, issued.link)) is wanted
+
+
+def test_the_command_line_gives_everything() -> None:
+    target = person("tim")
+    people.set_rights(Actor(None, "mcpadmin"), None, target, groups=[], own=EVERY, superuser=True)
+    assert get_user_model().objects.get(pk=target.pk).is_superuser
+    assert catalog.own_rights(target) == EVERY
+
+
+def test_every_enforced_right_is_in_the_catalog_and_has_a_permission() -> None:
+    enforced = set(access.rights(person("tim"))) - {"administer"}  # which cannot be granted
+    assert enforced == EVERY
+    assert set(catalog.permissions().values_list("codename", flat=True)) == EVERY
+    for right in catalog.RIGHTS.values():
+        assert right.allows.endswith(".")
+        assert set(right.needs) <= EVERY
