@@ -100,6 +100,8 @@ def test_poisoned_rate_limits_run_nothing_and_lock_nobody_out(
             assert not proof.exists()
             assert answer.headers["Location"] == "/"
             visitor.logout()
+
+
 # --- browsers that are known -------------------------------------------------------------------------------------------
 def strangers_guess(times: int = 8) -> None:
     """From as many addresses, so that only the count of the user name is exhausted."""
