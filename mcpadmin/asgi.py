@@ -19,7 +19,7 @@ django.setup()
 
 # After Django's own start: both read models and settings.
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
-from mcpadmin.up import database, ready  # noqa: E402  # after Django's own start
+from mcpadmin.up import ended_worker, ready  # noqa: E402  # after Django's own start
 from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start
 
 import_module(settings.ROOT_URLCONF)  # every page, while `up` may still be preparing the database and the static files
@@ -33,4 +33,4 @@ application = ProtocolTypeRouter(
 )
 collector.settle()
 ready.announce_when_serving(application)
-ready.on_ended_worker(database.worker_ended)
+ready.on_ended_worker(ended_worker.record)

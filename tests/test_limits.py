@@ -34,7 +34,7 @@ from servers.validators.values import validate_header_value
 from sessions.connections.diagnosis import LIMITS_OF, explain
 from sessions.inbox import questions
 from sessions.live import limits as live_limits
-from sessions.live import operations
+from sessions.live import socket_calls
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_SERVERS = {name for name, limit in limits.LIMITS.items() if limit.of_server}
@@ -120,7 +120,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "socket_messages_per_second": lambda: live_limits.refusal(4029),
     "socket_message_bytes": lambda: live_limits.refusal(4009),
     "socket_call_bytes": lambda: live_limits.refusal(4009),
-    "socket_calls_in_flight": lambda: operations._BUSY,
+    "socket_calls_in_flight": lambda: socket_calls._BUSY,
     "tries_per_minute": lambda: " ".join(TooOften(5).messages),
     "personal_sessions": too_many_personal_identities,
     "inbox_seconds": lambda: questions.NO_ANSWER,

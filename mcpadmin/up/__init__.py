@@ -9,7 +9,8 @@ start, which has no static files yet, goes strictly in this order.
   `preflight`, `process` (spawn, read, reap one child; the output of `up`), `supervisor` (the parts, their restarts, the
   run)
 - `valkey`: the command line of the embedded server and the path of its socket, which the settings of every process need
-- in a child, with Django: `database` and `assets`, run by `manage.py prepare`; `database.worker_ended` in a web process
+- in a child, with Django: `database` and `assets`, run by `manage.py prepare`
+- in a web process: `ended_worker`, which records that a worker ended
 - in each part: `ready`, which waits for the preparation and announces to `up` that the part serves
 - after a SIGKILL of `up`: its death signal kills every part; `orphan_guard`, a separate script, removes the files
 """

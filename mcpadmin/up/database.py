@@ -17,8 +17,6 @@ from servers import instance
 from servers.audit.record import record_many
 from servers.crypto import SealError, missing_keys
 from servers.keyring import described
-from sessions.housekeeping import dead_workers
-from sessions.housekeeping.machine import machine_id
 
 log = structlog.get_logger("mcpadmin.up")
 
@@ -65,18 +63,6 @@ def why_held() -> str:
     try:
         row = instance.held()
         return "" if row is None else instance.reason(row.place, row.found)
-    finally:
-        connections.close_all()
-
-
-def worker_ended(node: str, pid: int) -> None:
-    """Record that `up` reaped one of our workers. Pages show it at once, and other workers take over without waiting
-    for its heartbeat to go stale."""
-    try:
-        with transaction.atomic():
-            dead_workers.process_ended(node, machine_id(), pid)
-    except DatabaseError as problem:  # the next worker to start, or another one, notices
-        log.warning("the end of a worker could not be recorded", node=node, problem=type(problem).__name__)
     finally:
         connections.close_all()
 

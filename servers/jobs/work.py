@@ -1,4 +1,5 @@
-"""What the jobs of this app do. The housekeeping stands in `sessions`, which knows all that ages."""
+"""What the jobs of this app do. That of the housekeeping is in `sessions/tasks.py`: `sessions`
+knows all that ages."""
 
 from functools import partial
 from typing import Any

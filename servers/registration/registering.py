@@ -132,7 +132,7 @@ def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
     """A disabled copy with its own sealed copies of the secret rows, which is why the right to change is needed too.
 
     Credentials of the vault are used by the copy as well, where the user may give them to a server; a grant is not: it
-    belongs to the identity that signed in. What is left out is *needed* (see needed.left_out).
+    belongs to the identity that signed in. What is left out is *needed* (see needed_credentials.left_out).
     """
     rights.require(user, actor, "add_server", server)
     rights.require(user, actor, "change_server", server)

@@ -93,7 +93,7 @@ def _shown(row: ServerValue) -> str:
     return ("needed" if row.sealed is None else "set") if row.secret else row.plain
 
 
-# --- R10: a credential is bound to the origin it was entered for -------------------------------------------------------
+# --- a credential is bound to the origin it was entered for -------------------------------------------------------
 def secrets_to_reenter(server: Server, registration: Registration) -> list[str]:
     """Names of kept secret headers that a changed scheme, host or port would send to another party."""
     if registration.transport == TransportKind.STDIO or not _origin_changed(server, registration):

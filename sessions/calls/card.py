@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from servers.audit import payloads
 from servers.models import Payload
-from sessions.calls import rows
+from sessions.calls import statements
 from sessions.calls.operations import Words, words_of
 from sessions.calls.outcome import OutcomeWords, outcome_of
 from sessions.calls.results import View, lighter, view_of
@@ -155,4 +155,4 @@ def call_lines(call: Call) -> list[LogLine]:
     """The log lines of a call among the newest of its session's log: an index read of limited length."""
     if call.server_id is None or (call.personal and call.identity_id is None) or call.sent_at is None:
         return []
-    return rows.lines(call, _LINES_LOOKED_AT)
+    return statements.lines(call, _LINES_LOOKED_AT)

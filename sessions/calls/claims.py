@@ -19,7 +19,7 @@ from servers.audit import payloads
 from servers.audit.record import Actor, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from sessions import hints
-from sessions.calls import rows as call_rows
+from sessions.calls import statements
 from sessions.calls.final_states import FinalState, end_now, finish_event
 from sessions.connections.lifecycle import AUDITED_CHARS, Lease, storable
 from sessions.enums import CallState
@@ -93,7 +93,7 @@ class CallOutcome:
 
 def read_pending_call(uid: UUID) -> PendingCall | None:
     """The call, if it still waits to be sent. Only reads."""
-    found = call_rows.waiting(uid)
+    found = statements.waiting(uid)
     if found is None:
         return None
     call, arguments, definition = found
@@ -150,10 +150,10 @@ def taken_events(taken: ClaimedCall | None) -> list[Event]:
 def claim(call: PendingCall, lease: Lease) -> list[Event]:
     """The call's bytes may leave only after this is committed."""
     now = timezone.now()
-    version = call_rows.claim(call.pk, lease, now)
+    version = statements.claim(call.pk, lease, now)
     if version is None:
         return []
-    call_rows.insert_attempt(Attempt(call_id=call.pk, number=1, reason="first", at=now))
+    statements.insert_attempt(Attempt(call_id=call.pk, number=1, reason="first", at=now))
     _announce(call, lease, version, passing=True)
     return [_event(call, lease, AuditAction.CALL_SEND, AuditOutcome.PENDING, {"attempt": 1, "epoch": lease.epoch})]
 
@@ -181,7 +181,7 @@ def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]
     result = None if outcome.result is None else payloads.store(PayloadKind.RESULT, outcome.result)
     ended = {"finished_at": timezone.now(), "result": None if result is None else result.pk, **outcome.fields()}
     digests = {"arguments": call.arguments_digest} | ({} if result is None else {"result": result.digest})
-    if (version := call_rows.finish(call.pk, lease, ended)) is not None:
+    if (version := statements.finish(call.pk, lease, ended)) is not None:
         _announce(call, lease, version)
         details = {"state": outcome.state.value, "epoch": lease.epoch}
         if outcome.fault:

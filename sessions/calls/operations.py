@@ -1,6 +1,6 @@
 """The methods that people may send to a server, each as a call. Their differences are values in this file.
 
-`sessions.host.calls.operations` says how a method is sent, `results` what its result looks like.
+`sessions.host.calls.senders` says how a method is sent, `results` what its result looks like.
 """
 
 from collections.abc import Callable, Mapping

@@ -122,7 +122,7 @@ def check(
     method: str = TOOLS_CALL,
     repeats: Call | None = None,
 ) -> Intent:
-    """Everything that may refuse a call. Call in a thread that may wait for the database and the schema checker."""
+    """Everything that may refuse a call: `find_target` checks the right, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
     operation = operation_of(method)
     target = find_target(user, actor, server_uid, operation, name)
     arguments, unchecked = operation.read(name, target.definition, given)

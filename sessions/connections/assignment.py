@@ -1,5 +1,7 @@
 """Which free sessions a worker claims: those whose label it carries, and no more than its fair share of them.
 
+`commands` chooses whom to wake for a session that was just requested; the worker claims it here all the same.
+
 One conditional UPDATE decides who gets a session. No session is taken from a live worker.
 """
 

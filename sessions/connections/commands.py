@@ -194,7 +194,7 @@ def wake_owner(session_uid: UUID, *, departing: UUID | None = None) -> None:
 
 
 def _next_owner(session: McpSession, departing: UUID | None) -> Worker | None:
-    """The worker that an even share assigns it to: each free session, in order, goes to the worker with the fewest
+    """The worker to wake, which then claims it (`assignment`): the one that an even share assigns it to: each free session, in order, goes to the worker with the fewest
     then. Counts rows, because heartbeats are seconds old right after an import of many servers."""
     label = session.server.worker_label
     workers = {worker.pk: worker for worker in live_workers(label) if worker.uid != departing}

@@ -1,4 +1,8 @@
-"""What a fault means and what to do about it, in words for the person who runs the server. The only such table."""
+"""What a fault means and what to do about it, in words for the person who runs the server. The only such table.
+
+It has the title and the remedy. The cause is the fault's detail, written where the fault is raised (for an HTTP status:
+`sessions/mcp/transports/streamable_http/answers.py`).
+"""
 
 from dataclasses import dataclass
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from sessions.calls import claims
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Failure, Lease
-from sessions.host.authorization.grants import authorized
+from sessions.host.authorization.stored_grants import authorized
 from sessions.host.calls import outcomes
 from sessions.host.cancelling import cancel_all
 from sessions.host.catalog.refresh import Catalog

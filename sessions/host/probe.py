@@ -21,7 +21,7 @@ from servers.registration.drafts import update_draft
 from servers.signals import draft_changed
 from sessions.connections.lifecycle import Failure, storable, storable_json
 from sessions.host import directories
-from sessions.host.authorization.grants import authorized
+from sessions.host.authorization.stored_grants import authorized
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.inbox import server_requests

@@ -213,8 +213,7 @@ def _end_all(questions: QuerySet[Question], state: QuestionState, detail: str) -
     return [event for uid in list(uids) for event in end(uid, state, detail)]
 
 
-# --- announcing
-# --------------------------------------------------------------------------------------------------------
+# --- announcing ------------------------------------------------------------------------------------------------------
 def notify(pk: int | None) -> None:
     """Notify the pages once the current transaction is committed."""
     question = Question.objects.select_related("call", "server").filter(pk=pk or 0).first()

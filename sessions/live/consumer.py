@@ -19,7 +19,7 @@ from servers.audit.record import Actor
 from servers.limits import stated
 from servers.schemas import jsontext
 from servers.schemas.jsontext import JsonProblem
-from sessions.live import limits, operations, sources, tickets, viewers
+from sessions.live import limits, socket_calls, sources, tickets, viewers
 from sessions.live.frames import message
 from sessions.live.hub import hub
 from sessions.live.limits import Bucket
@@ -149,10 +149,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
         socket.send({"op": "pong", "ref": body.get("ref")})
 
     def _call(self, socket: Socket, body: dict[str, Any]) -> None:
-        self._spawn(operations.call(hub(), socket, body))
+        self._spawn(socket_calls.call(hub(), socket, body))
 
     def _cancel(self, socket: Socket, body: dict[str, Any]) -> None:
-        self._spawn(operations.cancel(hub().reader, socket, body))
+        self._spawn(socket_calls.cancel(hub().reader, socket, body))
 
     def _spawn(self, work: Any) -> None:
         """A call continues when its socket closes: an accepted call stays accepted."""

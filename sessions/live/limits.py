@@ -5,6 +5,7 @@ from servers import limits
 TEXT_BYTES = limits.number("socket_message_bytes")
 CALL_BYTES = limits.number("socket_call_bytes")
 BUFFER_BYTES = 1024 * 1024
+#: not for calls, which have `socket_calls_in_flight`
 MESSAGES_PER_SECOND = limits.value("socket_messages_per_second")
 MESSAGES_BURST = 5 * MESSAGES_PER_SECOND
 TOPICS = limits.number("socket_topics")

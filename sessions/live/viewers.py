@@ -12,7 +12,7 @@ from django.utils.crypto import constant_time_compare
 
 from servers import access
 from servers.models import ServerDraft
-from sessions.calls import rows
+from sessions.calls import statements
 from sessions.live.topics import Topic, TopicKind
 from sessions.models import Call
 from sessions.subscriptions import board
@@ -80,7 +80,7 @@ def sees_row(viewer: Viewer, topic: Topic) -> bool:
         return servers.filter(uid=topic.row).exists() if topic.identity is None else own.exists()
     if topic.kind is TopicKind.CALL:
         return Call.objects.filter(
-            Q(server__in=servers) | Q(server=None), rows.seen(viewer.user), uid=topic.row
+            Q(server__in=servers) | Q(server=None), statements.seen(viewer.user), uid=topic.row
         ).exists()
     if topic.kind is TopicKind.SUBSCRIPTION:
         return board.subscriptions(viewer.user, servers).filter(uid=topic.row).exists()

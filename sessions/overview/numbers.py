@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from servers import access
 from servers.models import AuditHead, Server
-from sessions.calls import rows
+from sessions.calls import statements
 from sessions.connections.diagnosis import Explanation, explain
 from sessions.connections.worker_board import seen_sessions
 from sessions.enums import CallState, Desired, SessionState
@@ -46,7 +46,7 @@ def numbers(user: access.User, servers: QuerySet[Server]) -> dict[str, Any]:
         switched_off=Count("id", filter=Q(enabled=False), distinct=True),
         ready=Count("id", filter=mine & Q(enabled=True, sessions__state=SessionState.READY), distinct=True),
     )
-    found |= Call.objects.filter(visible, rows.seen(user), created_at__gt=now - timedelta(hours=24)).aggregate(
+    found |= Call.objects.filter(visible, statements.seen(user), created_at__gt=now - timedelta(hours=24)).aggregate(
         calls=Count("id"),
         running=Count("id", filter=Q(state__in=[CallState.REQUESTED, CallState.SENT])),
         failed=Count("id", filter=Q(state__in=_NOT_SUCCEEDED)),
@@ -82,5 +82,5 @@ def attention(user: access.User, servers: QuerySet[Server], count: int = 8) -> l
 
 def latest_calls(user: access.User, servers: QuerySet[Server], count: int = 10) -> list[Call]:
     """Without completions, which a form requests by itself: only the history lists them."""
-    calls = Call.objects.filter(rows.seen(user), server__in=servers).exclude(method=COMPLETE)
+    calls = Call.objects.filter(statements.seen(user), server__in=servers).exclude(method=COMPLETE)
     return list(calls.select_related("server")[:count])

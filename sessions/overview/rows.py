@@ -11,7 +11,7 @@ from django.db.models import Count, Max, Prefetch, Q, QuerySet
 from servers import access
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Server
-from sessions.calls import rows
+from sessions.calls import statements
 from sessions.calls.pausing import RETRYABLE
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession
@@ -181,7 +181,7 @@ def dependents(user: access.User, server: Server) -> Dependents:
     session = server.sessions.filter(identity__kind=IdentityKind.SHARED).first()
     own, personal = Q(identity__user_id=user.pk), Q(identity__kind=IdentityKind.PERSONAL)
     subscriptions = server.subscriptions.filter(access.seen_of_people(user, personal, own))
-    calls = server.calls.filter(rows.seen(user)).aggregate(
+    calls = server.calls.filter(statements.seen(user)).aggregate(
         all=Count("id"), open=Count("id", filter=Q(state__in=_OPEN_CALLS))
     )
     return Dependents(
@@ -234,7 +234,7 @@ def call_row(call: Call) -> dict[str, Any]:
 
 def calls_by_uid(uids: Iterable[UUID]) -> list[Call]:
     """With everything that a card shows, in one query."""
-    return rows.shown(uids)
+    return statements.shown(uids)
 
 
 def calls_since(server: Server, since: datetime) -> list[Call]:

@@ -17,8 +17,7 @@ from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import AuditEvent, Definition, Server
 from servers.requests import WebRequest
-from sessions.calls import placing, result_files
-from sessions.calls import rows as call_rows
+from sessions.calls import placing, result_files, statements
 from sessions.calls.operations import OPERATIONS, words_of
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.catalog import search
@@ -36,7 +35,7 @@ def visible_call(request: WebRequest, uid: UUID) -> Call:
         raise Http404("This call does not exist, or you don't have access to it.")
     seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
     rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result", "repeats")
-    call = rows.filter(seen, call_rows.seen(request.user), uid=uid).first()
+    call = rows.filter(seen, statements.seen(request.user), uid=uid).first()
     if call is None:
         raise Http404("This call does not exist, or you don't have access to it.")
     return call
@@ -146,7 +145,7 @@ def detail(request: WebRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
     context = _page(request, call) | {
         "attempts": call.attempts.all(),
-        "repetitions": call.repeated_by.filter(call_rows.seen(request.user)).order_by("id")[:20],
+        "repetitions": call.repeated_by.filter(statements.seen(request.user)).order_by("id")[:20],
         "timeline": _timeline(request, call),
     }
     return render(request, "calls/detail.html", context)

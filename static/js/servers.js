@@ -1,4 +1,5 @@
-/* Live state of servers: pills in lists, the actions of a server's head, changed catalogues, the connection test. */
+/* Live state of servers, on the overview and on each server's pages: pills in lists, the actions of a server's head, the
+   notice that its tools, resources or prompts changed (hint "catalog"), its call history, the connection test. */
 import { startCountdowns } from './countdown.js';
 import { live } from './live.js';
 import { refreshSoon } from './refresh.js';

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from servers.enums import TransportKind
-from servers.registration.importing.reading import EntryReader, as_text, folded, short
+from servers.registration.importing.entry_reader import EntryReader, as_text, folded, short
 from servers.validators import secret_arguments, split_command_line
 
 _KINDS = {

@@ -5,7 +5,7 @@ from typing import Any
 
 from servers.configuration import ValueInput
 from servers.enums import TransportKind, ValueKind
-from servers.registration.importing.reading import EntryReader, as_text, short
+from servers.registration.importing.entry_reader import EntryReader, as_text, short
 from servers.secret import Secret
 from servers.validators import holds_secret, looks_like_token, looks_secret, references, without_references
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from servers.enums import ConnectionPolicy, CredentialKind, Environment, EraChoice, SignsInAs, TransportKind
-from servers.registration.importing.reading import EntryReader, short
+from servers.registration.importing.entry_reader import EntryReader, short
 from servers.registration.needed_credentials import Needed
 from servers.validators import TIMES
 

@@ -10,7 +10,7 @@ from servers.credentials import issuers, sign_ins
 from servers.crypto import SealError
 from servers.enums import SignInState
 from servers.models import SignIn
-from sessions.host.authorization.grants import for_sign_in
+from sessions.host.authorization.stored_grants import for_sign_in
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import egress_policy
 from sessions.mcp.client.authorization import Authorization, Pending

@@ -12,9 +12,9 @@ import structlog
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.calls.operations import words_of
-from sessions.host.calls import operations, outcomes
-from sessions.host.calls.operations import OperationRequest, Raw
+from sessions.host.calls import outcomes, senders
 from sessions.host.calls.progress import CallProgress
+from sessions.host.calls.senders import OperationRequest, Raw
 from sessions.host.calls.spool import Spool, SpooledOutcome
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.live import Live
@@ -107,7 +107,7 @@ class CallRun:
         await self._spool.done(call.uid)
 
     async def _perform(self, call: PendingCall, live: Live) -> CallOutcome:
-        sender, unsure = operations.sender_of(call.method), words_of(call.method).unsure
+        sender, unsure = senders.sender_of(call.method), words_of(call.method).unsure
         progress = CallProgress(self._db, call, live.lease, live.redactor)
         try:
             raw = await self._send(
@@ -126,7 +126,7 @@ class CallRun:
         violation = await sender.violation(call, raw)
         return outcomes.of_result(raw, live.redactor, violation, tool=call.method == TOOLS_CALL)
 
-    async def _send(self, sender: operations.Sender, request: OperationRequest) -> Raw:
+    async def _send(self, sender: senders.Sender, request: OperationRequest) -> Raw:
         self._sending = asyncio.create_task(sender.send(request))
         if self._cancelled:
             self._sending.cancel()

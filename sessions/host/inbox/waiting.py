@@ -130,7 +130,7 @@ class Inbox:
             await asyncio.wait({wait.answer}, timeout=(ends - timezone.now()).total_seconds())
             if wait.answer.done():
                 return wait.answer.result()
-            found, _ = await self._db.persist(partial(questions.expire, uid), lambda answer_params: answer_params[1])
+            found, _ = await self._db.persist(partial(questions.expire, uid), lambda found: found[1])
             if isinstance(found, Settled):
                 return found
             ends = found

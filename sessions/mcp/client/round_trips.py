@@ -70,7 +70,7 @@ class RoundTrips:
         self._collecting, self._limits, self._relearn = collecting, limits, relearn
 
     async def perform(self, spec: RequestSpec, before_send: BeforeSend | None = None) -> Performed:
-        """Send until the result is no longer a question: at most `limits.rounds` rounds, all within `ask.total`."""
+        """Send until the result is no longer a question: at most `limits.rounds` rounds, all within `spec.total`."""
         ends = asyncio.get_running_loop().time() + spec.total
         attempts = _Attempts(before_send)
         rounds: Rounds | None = None

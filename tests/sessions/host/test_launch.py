@@ -15,7 +15,7 @@ from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, TransportKind
 from servers.secret import Secret
 from sessions.connections.diagnosis import explain
-from sessions.host.authorization.grants import authorized
+from sessions.host.authorization.stored_grants import authorized
 from sessions.host.db import Database
 from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, client_info, limits_of, load
 from sessions.host.redaction import Redactor

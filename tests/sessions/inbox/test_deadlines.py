@@ -14,7 +14,7 @@ from servers.enums import AuditAction
 from servers.models import AuditEvent, Server
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
-from sessions.inbox import answering, deadlines, questions
+from sessions.inbox import answering, extension, questions
 from sessions.models import Call, Question
 from tests.sessions.inbox.test_answering import again, asked, lease, pending, person, write  # noqa: F401 -- fixtures
 
@@ -62,8 +62,8 @@ def test_the_end_of_its_call_is_the_end_of_its_time(lease: Lease, pending: Pendi
 def test_a_question_without_a_call_gets_more_time_ten_times(lease: Lease, ada: Any) -> None:  # noqa: F811  a fixture by its name
     question = asked(lease)
     Server.objects.update(total_timeout_seconds=10**6)
-    given = sum(more_time(ada, again(question)) is not None for _ in range(deadlines.TIMES + 3))
-    assert given == deadlines.TIMES
+    given = sum(more_time(ada, again(question)) is not None for _ in range(extension.TIMES + 3))
+    assert given == extension.TIMES
 
 
 def test_what_is_over_or_past_its_time_gets_no_more(lease: Lease, ada: Any) -> None:  # noqa: F811  a fixture by its name
