@@ -102,6 +102,11 @@ SECTIONS = (
                 ("view_credential",),
                 "With Change servers, stored secrets can be sent to the address they are bound to.",
             ),
+            Right(
+                "grant_reference",
+                "Grant references",
+                "Choose which operator variables and files (${NAME}, ${file:/path}) a person or group may send to servers.",
+            ),
         ),
     ),
     Section(

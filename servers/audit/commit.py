@@ -127,6 +127,8 @@ class _down:
 
 def _prepare_connection() -> None:
     global _log, _turn
+    if connection.connection is not None and not connection.autocommit:
+        connection.close()  # the end of an earlier transaction failed half-way: this one would never be committed
     if connection.connection is None:
         connection.ensure_connection()
         if connection.vendor == "sqlite":

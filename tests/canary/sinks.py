@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 
-from mcpadmin.up.valkey import recorded_socket
 from tests.e2e.sockets import Visitor, greeted
 from tests.tools import postgres
 from tests.tools.stack import Stack
@@ -94,10 +94,15 @@ class Listener:
 
 
 # --- Redis -----------------------------------------------------------------------------------------------------------
+def redis_directory(stack: Stack) -> Path:
+    """Of the stack's own Redis: the embedded one lets nobody watch every command."""
+    return Path(urlsplit(stack.environment["REDIS_URL"]).path).parent
+
+
 def _valkey(stack: Stack) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(5)
-    connection.connect(str(recorded_socket(stack.data_dir / "valkey")))
+    connection.connect(str(redis_directory(stack) / "v.sock"))
     return connection
 
 
@@ -142,7 +147,7 @@ def redis_do(stack: Stack, *words: bytes) -> None:
 
 def redis_files(stack: Stack) -> bytes:
     """The append-only file: everything ever written, including what was deleted since."""
-    files = [file.read_bytes() for file in (stack.data_dir / "valkey").rglob("*") if file.is_file()]
+    files = [file.read_bytes() for file in redis_directory(stack).rglob("*") if file.is_file()]
     assert any(files)
     return b"".join(files)
 

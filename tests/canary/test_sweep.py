@@ -5,8 +5,9 @@ The search is tested first: one value is leaked into each of twelve sinks, and t
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.canary.world import (
     world,
 )
 from tests.e2e.sockets import asked, ended, greeted
+from tests.tools import valkey
 from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(900)]
@@ -83,12 +85,19 @@ def everything_goes_wrong(made: World, listener: sinks.Listener) -> dict[str, by
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgres, pytest.mark.long])])
-def stack(request: pytest.FixtureRequest, make_stack: Callable[..., Stack], tmp_path: Path) -> Stack:
+def stack(request: pytest.FixtureRequest, make_stack: Callable[..., Stack], tmp_path: Path) -> Iterator[Stack]:
     database = {"DATABASE_URL": request.getfixturevalue("postgres_database")} if request.param == "postgresql" else {}
-    started: Stack = make_stack(env=settings(tmp_path) | database, administrator=not database).start()
-    if database:
-        started.create_admin()
-    return started
+    with TemporaryDirectory(prefix="canary-") as folder:  # short: it becomes the path of a socket
+        redis = valkey.start(Path(folder) / "v.sock", "--appendonly", "yes")
+        try:
+            env = settings(tmp_path) | database | {"REDIS_URL": f"unix://{folder}/v.sock"}
+            started: Stack = make_stack(env=env, administrator=not database).start()
+            if database:
+                started.create_admin()
+            yield started
+            started.stop()
+        finally:
+            valkey.stop(redis)
 
 
 def test_the_search_finds_each_leak_and_then_there_is_none(stack: Stack, tmp_path: Path) -> None:

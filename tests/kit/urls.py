@@ -71,6 +71,7 @@ urlpatterns = [
     path("", sample, {"name": "states"}, name="overview"),
     path("servers/", include(([path("", sample, {"name": "states"}, name="list")], "servers"))),
     path("audit/", include(([path("", sample, {"name": "rows"}, name="list")], "audit"))),
+    path("account/", include(([path("", sample, {"name": "states"}, name="account")], "own"))),
     path("accounts/", include("allauth.urls")),
     path("palette/", palette, name="palette"),
     path("live/ticket/", ticket, name="live_ticket"),

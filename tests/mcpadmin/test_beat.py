@@ -17,7 +17,7 @@ from mcpadmin.up.supervisor import worker_parts
 from tests.tools import valkey as valkeys
 from tests.tools.stack import Stack
 
-SECONDS = 30.0
+SECONDS = 120.0
 QUEUE = "celery"
 
 
@@ -107,7 +107,7 @@ def test_a_failing_beat_is_logged_and_tries_again(
 
 
 def test_the_first_of_several_workers_runs_beat_and_the_others_do_not() -> None:
-    assert ["--beat-thread" in part.argv for part in worker_parts(3, 5)] == [True, False, False]
+    assert ["--beat-thread" in part.argv for part in worker_parts(3, 5, {})] == [True, False, False]
 
 
 @pytest.mark.up

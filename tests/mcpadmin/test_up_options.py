@@ -51,5 +51,5 @@ def test_a_number_of_web_processes_that_cannot_be_run_is_refused() -> None:
 
 
 def test_one_web_process_is_called_web_and_two_are_numbered() -> None:
-    assert [part.name for part in web_parts(1, 3, 4, 5)] == ["web"]
-    assert [part.name for part in web_parts(2, 3, 4, 5)] == ["web1", "web2"]
+    assert [part.name for part in web_parts(1, 3, 4, 5, {})] == ["web"]
+    assert [part.name for part in web_parts(2, 3, 4, 5, {})] == ["web1", "web2"]

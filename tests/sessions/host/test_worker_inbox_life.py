@@ -37,7 +37,10 @@ def test_a_question_that_nobody_answers_expires_and_the_server_is_told_properly(
     assert first["result"] == {"action": "cancel"}
     assert second["error"] == {"code": -1, "message": "No answer was given"}
     for row in Question.objects.all():
-        assert (row.state, row.detail) == (QuestionState.EXPIRED, "Not answered in time. The server was notified.")
+        assert (row.state, row.detail) == (
+            QuestionState.EXPIRED,
+            "Not answered in time. Limit: 1 s to answer a request in the inbox. An operator can change it with MCPADMIN_INBOX_SECONDS. The server was notified.",
+        )
     assert Call.objects.get(pk=call.pk).open_questions == 0
 
 

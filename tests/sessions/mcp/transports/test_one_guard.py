@@ -15,6 +15,7 @@ OPENING = {"open_connection", "create_connection", "create_datagram_endpoint", "
 WRITTEN = {
     "mcpadmin/up/preflight.py": "listens",
     "mcpadmin/up/supervisor.py": "listens, asks for the name of this machine",
+    "servers/accounts/mail.py": "sends links through the operator's mail server",
     "sessions/host/catalog/icons.py": "asks the guarded engine",
     "sessions/housekeeping/machine.py": "asks for the name of this machine",
     "sessions/host/subscriptions/webhooks.py": "writes the request that the guarded engine sends",
