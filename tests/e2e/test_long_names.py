@@ -90,6 +90,7 @@ ada = User.objects.get(username={admin!r})
 token = Parts(CredentialKind.BEARER, dict(), dict(token=Secret("token-of-a-picture")))
 credential = vault.create(SYSTEM, ada, "c" * 120, token, "https://" + "h" * 60 + ".example/" + "p" * 300)
 found = {{
+    "person": User.objects.create_user("w" * 40).pk,
     "server": server.slug, "websocket": server.slug, "archived": server.slug, "failing": server.slug,
     "labelled": server.slug, "paused": server.slug, "succeeded": str(good.uid), "failed": str(failed.uid),
     "audit": AuditEvent.objects.latest("seq").seq, "watched": str(watched.uid), "refused": str(refused.uid),
