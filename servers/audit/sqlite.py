@@ -7,11 +7,16 @@ a process that finds it taken sleeps for up to 100 ms between two tries.
 
 import fcntl
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 FULL = 2
 NORMAL = 1
+WAIT_SECONDS = 2.0
+LOOK_SECONDS = 0.0005
+#: how long a writer does without turns after it waited in vain
+ALONE_SECONDS = 30.0
 
 
 class DurableLog:
@@ -49,17 +54,32 @@ def _private(path: str, flags: int) -> int:
 
 
 class WriteTurn:
-    """A lock between the audit writers of all processes. The kernel wakes a waiter as soon as it is free.
+    """A lock between the audit writers of all processes: a waiter looks again after a millisecond at most, and not after
+    the 100 ms of SQLite's own waiting.
 
-    It only orders writers: SQLite's own lock protects the data, also against those that do not take turns.
+    It only orders writers: SQLite's own lock protects the data, also against those that do not take turns. So a process
+    that stands still in its turn (stopped, or paused with its container) holds up another one once, for WAIT_SECONDS.
     """
 
     def __init__(self, database: str) -> None:
-        self._file = open(f"{os.path.realpath(database)}-turn", "ab", opener=_private)  # noqa: SIM115  # as long as the process
+        self._file = open(f"{database}-turn", "ab", opener=_private)  # noqa: SIM115  # as long as the process
+        self._alone_until = 0.0
 
     def take(self) -> None:
-        """Waits as long as it takes. The writer's callers do not: each gives up after its own time."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        now = time.monotonic()
+        deadline = now + WAIT_SECONDS
+        while now >= self._alone_until and not self._taken():
+            time.sleep(LOOK_SECONDS)  # flock can wait, but not with a deadline
+            now = time.monotonic()
+            if now > deadline:
+                self._alone_until = now + ALONE_SECONDS
+
+    def _taken(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def leave(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)

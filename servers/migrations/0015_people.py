@@ -11,7 +11,7 @@ _CALL = [*_LOOK, "call_tool", "answer_question", "manage_subscription"]
 _OPERATE = [*_CALL, "add_server", "change_server", "view_payload", "view_backgroundjob", "view_credential", "manage_credential"]
 _AUDIT = [*_LOOK, "view_payload", "view_auditevent", "verify_chain", "view_backgroundjob"]
 GROUPS = {
-    "Administrators": [*_OPERATE, "delete_server", "manage_stdio", "view_auditevent", "verify_chain", "manage_users"],
+    "Administrators": [*_OPERATE, "delete_server", "manage_stdio", "view_auditevent", "verify_chain", "manage_users", "grant_reference"],
     "Operators": _OPERATE,
     "Callers": _CALL,
     "Auditors": _AUDIT,
@@ -35,6 +35,7 @@ MODELS = {
         "view_credential": "Can view credential",
         "manage_credential": "May add, replace, use and delete credentials",
     },
+    "referencegrant": {"grant_reference": "May grant references to people and groups"},
     "accountlink": {"manage_users": "May add people, change their rights and end their sign-ins"},
 }
 

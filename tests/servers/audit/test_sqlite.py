@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from servers.audit import commit, writer
+from servers.audit import commit, sqlite, writer
 from servers.audit.sqlite import NORMAL, DurableLog, WriteTurn
 from servers.models import Server
 
@@ -76,6 +76,18 @@ def test_a_second_writer_waits_until_the_first_has_left_its_turn(database: str) 
     first.leave()
     waiting.join(SECONDS)
     assert order == ["first", "second"]
+
+
+def test_a_writer_that_stands_still_in_its_turn_holds_up_another_one_only_once(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "WAIT_SECONDS", 0.01)
+    still, other = WriteTurn(database), WriteTurn(database)
+    still.take()
+    other.take()
+    monkeypatch.setattr(sqlite, "WAIT_SECONDS", 3600.0)
+    other.take()  # without the memory of the first time this would wait for an hour
+    still.leave()
 
 
 def test_a_writer_that_died_in_its_turn_holds_up_no_other(database: str) -> None:
