@@ -117,7 +117,7 @@ def test_two_superusers_who_demote_each_other_at_once_leave_one(database: str, r
             try:
                 keep(user, superuser=False)(by)
                 outcomes.append("done")
-            except Exception as refused:
+            except Exception as refused:  # which one it is, is judged below
                 outcomes.append(type(refused).__name__)
             finally:
                 connections.close_all()
