@@ -30,11 +30,11 @@ def _of_whoever_owns_it(change: Callable[..., bool]) -> Callable[..., bool]:
 
 @signals.worker_init.connect
 def _lose_the_fence(**kwargs: Any) -> None:
-    from sessions.calls import rows  # noqa: PLC0415  # models exist only now
+    from sessions.calls import statements as calls  # noqa: PLC0415  # models exist only now
     from sessions.connections import lifecycle, statements  # noqa: PLC0415  # as above
     from sessions.host.supervisor import SessionSupervisor  # noqa: PLC0415  # as above
 
-    rows._CLAIM, cut = _FENCE.subn("AND (%s > 0 OR %s > 0)\n", rows._CLAIM)
+    calls._CLAIM, cut = _FENCE.subn("AND (%s > 0 OR %s > 0)\n", calls._CLAIM)
     assert cut == 1
     lifecycle.held = lambda lease: lifecycle.McpSession.objects.filter(pk=lease.session_id)
     statements.change = _of_whoever_owns_it(statements.change)
