@@ -133,11 +133,14 @@ def _emptied(context: BrowserContext, base_url: str) -> bool:
             page = context.new_page()
             everything = {"origin": base_url.rstrip("/"), "storageTypes": "all"}
             context.new_cdp_session(page).send("Storage.clearDataForOrigin", everything)
+            own_clock = page.evaluate("!Date.now.toString().includes('[native code]')")
             page.close()
+            if own_clock:  # one that a test has moved stays moved in every later page of the context
+                context.close()
+            return not own_clock
     except (TimeoutError, Error) as exc:
         warnings.warn(f"A window was left open: {exc}.", stacklevel=3)
         return False
-    return True
 
 
 def sign_in(page: Page, username: str = ADMIN[0], password: str = ADMIN[1]) -> None:

@@ -83,6 +83,17 @@ def test_a_window_that_is_used_again_has_nothing_of_the_test_before(stack: Stack
     assert (len(before.found), len(after.found)) == (0, 1)
 
 
+def test_a_window_whose_clock_was_moved_is_not_used_again(stack: Stack, browser: Browser) -> None:
+    with watched_context(browser, stack.base_url) as (context, _):
+        page = context.new_page()
+        page.clock.install()
+        page.goto("/accounts/login/")
+        page.clock.run_for(21_000)
+    with watched_context(browser, stack.base_url) as (second, complaints):
+        assert second is not context
+        assert complaints.unexpected() == []
+
+
 def test_a_product_of_a_tests_own_is_gone_with_the_test(tmp_path: Path) -> None:
     own = Stack(tmp_path / "data").start()
     family = own.family()
