@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import resource
 import selectors
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from mcpadmin.web.connections import Connections, counted_address
 from mcpadmin.web.daphne import connections, require_scalable_loop
 from tests.mcpadmin.web.raw import Raw
-from tests.sessions.live.site import Site
+from tests.sessions.live.site import Site, Tab
 
 
 @dataclass(eq=False)
@@ -115,15 +116,29 @@ def test_a_visitor_is_counted_by_the_network_that_is_surely_one_visitors(host: s
     assert counted_address(host) == counted
 
 
-async def test_a_connection_beyond_the_limit_of_its_address_is_told_which_limit_it_met(site: Site) -> None:
-    browser = site.browser("ada")
+@pytest.fixture
+def cramped(site: Site) -> Iterator[Site]:
+    """The site with room for three connections of an address."""
+    before = site.env
+    site.env = before | {"MCPADMIN_CONNECTIONS_PER_ADDRESS": "3"}
+    site.restart_web()
+    yield site
+    site.env = before
+    site.restart_web()
+
+
+async def test_a_connection_beyond_the_limit_of_its_address_is_told_which_limit_it_met(cramped: Site) -> None:
+    browser = cramped.browser("ada")
+    tickets = [await browser.ticket() for _ in range(3)]
     async with contextlib.AsyncExitStack() as open_sockets:
-        for _ in range(10):  # a live connection is busy, so that none gives way; one that still opens is not
-            await asyncio.gather(*(open_sockets.enter_async_context(browser.dial()) for _ in range(10)))
-        with Raw(site) as raw:
+        for ticket in tickets:  # a live connection is busy, so that none gives way
+            tab = Tab(await open_sockets.enter_async_context(browser.dial()))
+            await tab.say(op="hello", ticket=ticket, v=1)
+            await tab.hear(lambda message: message.get("op") == "welcome")
+        with Raw(cramped) as raw:
             answer = await asyncio.to_thread(raw.answer)
     assert answer.status == 503
-    assert "Limit: 100 connections per address and web process" in answer.text
+    assert "Limit: 3 connections per address and web process" in answer.text
     assert "MCPADMIN_CONNECTIONS_PER_ADDRESS" in answer.text
 
 
