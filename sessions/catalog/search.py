@@ -61,6 +61,14 @@ def offered(server: Server, kind: DefinitionKind, find: str = "") -> Listed[Defi
     return _first(rows.filter(_matches(find, "key", "title", "description")))
 
 
+def chosen(server: Server, kind: DefinitionKind, key: str, found: Listed[Definition]) -> Definition | None:
+    """The one with this key. Without a key the first match, or the first of all if the search found nothing."""
+    rows = server.definitions.filter(kind=kind, removed_at=None, **server.identity_filter).order_by("position", "id")
+    if key:
+        return rows.filter(key=key).first()
+    return found.rows[0] if found.rows else rows.first()
+
+
 def watched(server: Server, find: str = "") -> Listed[Subscription]:
     rows = server.subscriptions.filter(active=True, **server.identity_filter).order_by("title", "id")
     return _first(rows.filter(_matches(find, "uri", "title")))

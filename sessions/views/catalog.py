@@ -19,7 +19,7 @@ from sessions.enums import LogSource
 from sessions.mcp.core.capabilities import declares
 from sessions.overview import server_page
 from sessions.views.forms import ToolForm
-from sessions.views.servers import list_context, server_context
+from sessions.views.servers import list_context, list_status, server_context
 
 
 def _tool(server: Server, name: str) -> Definition:
@@ -38,9 +38,10 @@ def tools(request: HttpRequest, slug: str) -> HttpResponse:
     header = server_page.header(server)
     found = search.offered(server, DefinitionKind.TOOL, search.words_of(request.GET))
     context = tool_list_context(request, header, found)
-    if definition := _chosen(server, request.GET.get("tool", ""), found):
+    name = request.GET.get("tool", "")
+    if definition := search.chosen(server, DefinitionKind.TOOL, name, found):
         context |= _tool_context(server, definition, request.GET)
-    return render(request, "catalog/tools.html", context)
+    return render(request, "catalog/tools.html", context, status=list_status(context, name, definition))
 
 
 def tool_list_context(
@@ -48,13 +49,6 @@ def tool_list_context(
 ) -> dict[str, Any]:
     context = list_context(request, header, "tools", (DefinitionKind.TOOL, found))
     return context | {"groups": server_page.tool_groups(found.rows)}
-
-
-def _chosen(server: Server, name: str, found: Listed[Definition]) -> Definition | None:
-    """The named one, else the first match, or the first of all if the search found nothing."""
-    if name:
-        return _tool(server, name)
-    return found.rows[0] if found.rows else server_page.definitions(server, DefinitionKind.TOOL).first()
 
 
 def _tool_context(server: Server, definition: Definition, data: QueryDict) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -16,27 +16,28 @@ from sessions.calls import placing
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.catalog import prompts as prompt_page
 from sessions.catalog import search
-from sessions.catalog.search import Listed
 from sessions.mcp.core.methods import PROMPTS_GET
 from sessions.models import McpSession
 from sessions.overview import server_page
 from sessions.views.calls import see_other
 from sessions.views.resources import typed
-from sessions.views.servers import list_context
+from sessions.views.servers import list_context, list_status
 
 
 @require_safe
 def page(request: HttpRequest, slug: str) -> HttpResponse:
     """`?prompt=` chooses, `?arg.<name>=` prefills. Opening the page sends nothing to the server."""
     server = access.server_for(request.user, slug)
-    return render(request, "prompts/page.html", _context(request, server, request.GET, {}))
+    context = _context(request, server, request.GET, {})
+    status = list_status(context, request.GET.get("prompt", ""), context.get("prompt"))
+    return render(request, "prompts/page.html", context, status=status)
 
 
 def _context(request: HttpRequest, server: Server, data: Any, errors: dict[str, str]) -> dict[str, Any]:
     header = server_page.header(server)
     found = search.offered(server, DefinitionKind.PROMPT, search.words_of(request.GET))
     context = list_context(request, header, "prompts", (DefinitionKind.PROMPT, found)) | {"prompts": found.rows}
-    definition = _chosen(server, request.GET.get("prompt", ""), found)
+    definition = search.chosen(server, DefinitionKind.PROMPT, request.GET.get("prompt", ""), found)
     if definition is None:
         return context
     return context | {
@@ -51,17 +52,6 @@ def _suggests(request: HttpRequest, session: McpSession | None, definition: Defi
     if not access.may(request.user, "call_tool"):
         return ""
     return prompt_page.suggests(session, DefinitionKind.PROMPT, definition.key)
-
-
-def _chosen(server: Server, name: str, found: Listed[Definition]) -> Definition | None:
-    """The named one, else the first match, or the first of all if the search found nothing."""
-    prompts = server_page.definitions(server, DefinitionKind.PROMPT)
-    if not name:
-        return found.rows[0] if found.rows else prompts.first()
-    chosen = prompts.filter(key=name).first()
-    if chosen is None:
-        raise Http404("The server does not list this prompt.")
-    return chosen
 
 
 @require_POST

@@ -1,5 +1,6 @@
 """The list of servers and the pages about one server as a whole."""
 
+from http import HTTPStatus
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -99,3 +100,9 @@ def list_context(
         "cuts": [cut for cut in server_page.cuts(header.mcp_session) if cut.kind in kinds],
         "why_none": offered.why(header.mcp_session, tab),
     }
+
+
+def list_status(context: dict[str, Any], key: str, chosen: object) -> HTTPStatus:
+    """404 for a key that the server does not list, with the page. Before the first list every key may come."""
+    context["not_listed"] = key if key and chosen is None else ""
+    return HTTPStatus.NOT_FOUND if context["not_listed"] and context["listing"].total else HTTPStatus.OK

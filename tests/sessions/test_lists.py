@@ -103,3 +103,20 @@ def test_what_was_removed_is_reached_from_the_list_and_from_a_phone(client: Clie
     assert address in phone
     offer(server, noun)
     assert address in page(client, noun), "nothing is offered any more"
+
+
+@pytest.mark.parametrize("noun", ["tool", "prompt"])
+def test_an_address_with_a_name_that_is_not_listed_shows_the_list_and_says_so(
+    client: Client, server: Server, noun: str
+) -> None:
+    address = f"/servers/many/{noun}s/?{noun}=gone"
+    before = client.get(address)
+    assert (before.status_code, "data-reload-on-catalog" in before.content.decode()) == (200, True)
+    offer(server, noun, "stays")
+    response = client.get(address)
+    text = response.content.decode()
+    assert response.status_code == 404
+    assert f"No {noun} with this name" in text
+    assert "does not list “gone” now" in text
+    assert f"?{noun}=stays" in text
+    assert "Run tool" not in text
