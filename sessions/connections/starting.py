@@ -1,5 +1,6 @@
 """What a page shows of a stdio server while it starts: for how long, its stderr, what may delay it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,17 @@ SHOWN_AFTER: Final = 1.0
 HELD_UP_AFTER: Final = 20.0
 UNCONFIRMED: Final = (
     "npx without -y may wait for someone to confirm the installation. Add -y before the name of the package."
+)
+_REGISTRY: Final = (
+    "If this machine needs a proxy, a certificate or a package mirror, "
+    "name its variables in MCPADMIN_INHERITED_VARIABLES, for example HTTPS_PROXY, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE, "
+    "npm_config_registry or UV_DEFAULT_INDEX. Servers get no others of the worker's variables."
+)
+#: what npm, uv, pip and Docker write when they do not reach their registry
+_UNREACHED: Final = re.compile(
+    r"certificate|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|Failed to fetch|dns error|no such host"
+    r"|name resolution|Could not resolve|proxyconnect",
+    re.IGNORECASE,
 )
 
 
@@ -46,12 +58,13 @@ def held_up(command: str, arguments: Sequence[str]) -> tuple[str, ...]:
     program = launcher(command, arguments)
     if not program:
         return ()
-    network = (
-        f"{program} may still be installing the server. If this machine needs a proxy, a certificate or a package mirror, "
-        "name its variables in MCPADMIN_INHERITED_VARIABLES, for example HTTPS_PROXY, NODE_EXTRA_CA_CERTS, "
-        "npm_config_registry or UV_DEFAULT_INDEX. Servers get no others of the worker's variables."
-    )
+    network = f"{program} may still be installing the server. {_REGISTRY}"
     return (unconfirmed(command, arguments), network) if unconfirmed(command, arguments) else (network,)
+
+
+def unreached(stderr: str) -> tuple[str, ...]:
+    """Why a launcher ended that wrote this, if it could not download the server."""
+    return (f"The package registry was not reached. {_REGISTRY}",) if _UNREACHED.search(stderr) else ()
 
 
 def unconfirmed(command: str, arguments: Sequence[str]) -> str:

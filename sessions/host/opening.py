@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 from sessions.connections.lifecycle import Failure
-from sessions.connections.starting import HELD_UP_AFTER, SHOWN_AFTER
+from sessions.connections.starting import HELD_UP_AFTER, SHOWN_AFTER, unreached
 from sessions.host.desired_state import Roots
 from sessions.host.launch import Launch, client_info
 from sessions.host.redaction import Redactor
@@ -85,11 +85,14 @@ class Diagnosis:
                     await self.line_received.wait()
 
     def failure(self, error: McpError) -> Failure:
-        hints = self.hints if error.fault is Fault.TIMEOUT else ()
         tail = error.stderr_tail if isinstance(error, TransportError) and error.stderr_tail else ""
+        tail = self._redactor.text(tail) or self.tail
+        hints = self.hints if error.fault is Fault.TIMEOUT else ()
+        if error.fault is Fault.PROCESS_EXITED and self.hints:  # a launcher that installs
+            hints = unreached(tail)
         return Failure(
             fault=error.fault,
             detail=self._redactor.text(" ".join((error.detail, *hints))),
             step=_EARLIER.get(error.fault, self.step) if self.step else "",
-            stderr_tail=self._redactor.text(tail) or self.tail,
+            stderr_tail=tail,
         )

@@ -45,6 +45,21 @@ def test_a_start_that_ran_out_of_time_fails_with_what_may_have_held_it_up(fault:
     assert Diagnosis(Redactor(), "handshake", NPX).failure(error).detail == " ".join(("No answer.", *hints))
 
 
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        ("error: invalid peer certificate: UnknownIssuer", "The package registry was not reached."),
+        ("npm error code ENOTFOUND", "MCPADMIN_INHERITED_VARIABLES"),
+        ("no licence found", ""),
+    ],
+)
+def test_a_launcher_that_did_not_reach_its_registry_ends_with_what_may_be_missing(tail: str, words: str) -> None:
+    error = TransportError(Fault.PROCESS_EXITED, "It ended.", may_have_run=False, exit_code=2, stderr_tail=tail)
+    detail = Diagnosis(Redactor(), "handshake", NPX).failure(error).detail
+    assert (words in detail, detail == "It ended.") == (True, not words)
+    assert Diagnosis(Redactor(), "handshake").failure(error).detail == "It ended."
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(("command", "hints"), [("npx", NPX), ("python", ())])
 def test_the_hints_of_a_launcher_go_to_the_worker_with_its_launch(
