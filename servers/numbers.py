@@ -1,4 +1,4 @@
-"""Numbers in text that somebody else wrote: a URL, a form, a JSON Pointer."""
+"""Numbers in text that others wrote: a URL, a form, a JSON Pointer."""
 
 
 def whole_number(text: str) -> int | None:

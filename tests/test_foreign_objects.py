@@ -1,4 +1,4 @@
-"""Roles x routes x objects of another person: no route of the URLconf shows or changes what belongs to somebody else.
+"""Roles x routes x objects of another person: no route of the URLconf shows or changes what belongs to someone else.
 
 The routes come from the URLconf. Each route with a uid is tried with the uid of every object, whatever it is for.
 """

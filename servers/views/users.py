@@ -4,6 +4,7 @@ A link is shown in the answer to the request that issued it and nowhere else: it
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -256,7 +257,7 @@ def end_sign_ins(request: HttpRequest, user_id: int) -> HttpResponse:
 
 def _end(request: HttpRequest, user: Any, ids: list[int] | None) -> HttpResponse:
     words = f"{user.get_username()} is signed out {'everywhere' if ids is None else 'in that browser'}."
-    end: Callable[[], Any] = lambda: people.end_sign_ins(Actor.of(request), request.user, user, ids)  # noqa: E731
+    end = partial(people.end_sign_ins, Actor.of(request), request.user, user, ids)
     return _done(request, end, words, "users:detail", user.pk)
 
 

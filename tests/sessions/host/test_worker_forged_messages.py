@@ -1,5 +1,5 @@
-"""Whoever can write to Redis changes nothing and stops nothing: forged control messages, tasks and queues meet a real
-worker, which lives on and still does what a genuine message asks."""
+"""A person who can write to Redis changes nothing and stops nothing: forged control messages, tasks and queues meet a
+real worker, which lives on and still does what a genuine message asks."""
 
 import base64
 import json

@@ -2,6 +2,7 @@
 
 import os
 import time
+from typing import Any
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +42,8 @@ BOMBS = {
 
 
 @pytest.fixture(autouse=True)
-def _short_budget(settings: object) -> None:
-    settings.IMPORT_SECONDS = 0.5  # type: ignore[attr-defined]
+def _short_budget(settings: Any) -> None:
+    settings.IMPORT_SECONDS = 0.5
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
