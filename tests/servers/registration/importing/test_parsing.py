@@ -2,10 +2,10 @@
 
 import os
 import time
-from typing import Any
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
