@@ -6,6 +6,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.e2e.walk import SECONDS
+
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 #: enough events for some seconds of verification, so that its progress shows
 FILL = """
@@ -27,7 +29,7 @@ def test_a_person_verifies_the_log_sees_progress_and_verdict_and_then_the_forger
     expect(ada.page.locator("[data-live-pill]")).to_contain_text("Live")
     ada.page.get_by_role("button", name="Verify the whole log").click()
     expect(ada.page.get_by_role("progressbar", name="Audit log verification progress")).to_be_visible()
-    expect(verdict).to_contain_text(re.compile(r"All 20,\d{3} events verified"))
+    expect(verdict).to_contain_text(re.compile(r"All 20,\d{3} events verified"), timeout=90 * SECONDS)
     expect(ada.page.get_by_role("progressbar")).to_have_count(0)
 
     own_stack.write("UPDATE servers_auditevent SET subject = 'forged' WHERE seq = 17")
