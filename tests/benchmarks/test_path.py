@@ -4,7 +4,7 @@ import pytest
 
 from tests.benchmarks.test_benchmarks import told_by
 
-pytestmark = pytest.mark.up
+pytestmark = [pytest.mark.up, pytest.mark.long]
 
 
 def test_the_whole_path_has_a_row_for_each_case_the_cpu_of_each_process_and_a_verdict_for_each_goal() -> None:

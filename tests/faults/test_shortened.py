@@ -43,13 +43,16 @@ async def test_every_browser_sees_each_event_once_although_the_web_process_dies(
     judge(await kill_web(SHORT))
 
 
+@pytest.mark.long
 async def test_a_server_that_keeps_dying_costs_nothing_that_stays() -> None:
     judge(await flap(SHORT))
 
 
+@pytest.mark.long
 async def test_a_peer_that_says_nothing_any_more_is_found() -> None:
     judge(await half_open(SHORT))
 
 
+@pytest.mark.long
 async def test_many_sessions_leave_nothing_when_their_worker_is_killed() -> None:
     judge(await many_sessions(SHORT))

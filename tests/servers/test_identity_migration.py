@@ -58,6 +58,7 @@ def test_definitions_of_an_older_release_are_the_shared_identitys() -> None:
     moved()
 
 
+@pytest.mark.long
 def test_so_they_are_on_postgresql(on_postgres: None, django_db_blocker: Any) -> None:
     with django_db_blocker.unblock():
         moved()

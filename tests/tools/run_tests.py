@@ -38,10 +38,10 @@ SLOWEST = "--durations=30"
 AGAIN = ["--record"]
 # The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
-# take long: in one process of their own they begin with the run and end before it.
+# take long: they begin with the run and end before it. More processes than these are slower on two processors.
 PHASES = {
-    "parts": ("not browser and not up", ["-n", "4", "--dist", "loadfile"]),
-    "product": ("up and not browser", []),
+    "parts": ("not browser and not up", ["-n", "3", "--dist", "loadfile"]),
+    "product": ("up and not browser", ["-n", "2", "--dist", "loadfile"]),
     "browser": ("browser", ["-n", "2", "--dist", "loadfile"]),
 }
 

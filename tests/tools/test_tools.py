@@ -105,6 +105,7 @@ def bootstrap(directory: Path, what: str, **env: str) -> "subprocess.CompletedPr
     return subprocess.run(["/bin/sh", str(script), what], capture_output=True, text=True, timeout=120, env=environment)
 
 
+@pytest.mark.long
 def test_a_fresh_checkout_gets_its_environment_once_and_a_changed_lock_is_installed_into_it(tmp_path: Path) -> None:
     first, second = bootstrap(tmp_path, "dev"), bootstrap(tmp_path, "dev")
     assert first.returncode == second.returncode == 0, first.stderr
