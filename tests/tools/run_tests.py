@@ -40,7 +40,7 @@ AGAIN = ["--record"]
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
 # take long: they begin with the run and end before it. More processes than these are slower on two processors.
 PHASES = {
-    "parts": ("not browser and not up", ["-n", "3", "--dist", "loadfile"]),
+    "parts": ("not browser and not up", ["-n", "4", "--dist", "loadfile"]),
     "product": ("up and not browser", ["-n", "2", "--dist", "loadfile"]),
     "browser": ("browser", ["-n", "2", "--dist", "loadfile"]),
 }

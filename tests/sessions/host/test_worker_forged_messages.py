@@ -46,7 +46,7 @@ def assert_it_works(running: WorkerProcess) -> None:
         done = BackgroundJob.objects.filter(kind=JobKind.HOUSEKEEPING, state=JobState.SUCCEEDED)
         return done.count() > before
 
-    eventually(kept, 10, "the worker takes no messages")
+    eventually(kept, 30, "the worker takes no messages")
     assert running.process.poll() is None
 
 
