@@ -139,6 +139,7 @@ TEMPLATES = [
                 "inbox": "sessions.inbox.tags",
                 "mcp": "sessions.calls.words",
                 "connection": "sessions.overview.tags",
+                "packages": "servers.packages.tags",
                 "subscriptions": "sessions.subscriptions.tags",
             },
         },
@@ -247,6 +248,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {
     "housekeeping": {"task": "sessions.housekeeping", "schedule": 300.0, "options": {"expires": 240}},
     # Daily: each message asks whether a day is over, so that one that is lost costs an hour and not a day.
+    "package-checks": {"task": "sessions.check_packages", "schedule": 600.0, "options": {"expires": 500}},
     "audit-verification": {"task": "servers.verify_audit_log", "schedule": 3600.0, "options": {"expires": 3000}},
 }
 # Measured by default: a dead Redis blocks a publish for 6 s, a hung one for ever. A publish is a hint, so it fails fast.
@@ -310,6 +312,8 @@ RESOURCE_POLL_SECONDS = TIME_SCALE * env.float("MCPADMIN_RESOURCE_POLL_SECONDS",
 STDIO_MEMORY_MIB = env.int("MCPADMIN_STDIO_MEMORY_MIB", default=4096)
 STDIO_PROCESSES = env.int("MCPADMIN_STDIO_PROCESSES", default=300)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
+# How often a pinned package is compared with its registry, in hours; 0: only when a person asks.
+PACKAGE_CHECK_HOURS = env.float("MCPADMIN_PACKAGE_CHECK_HOURS", default=24.0)
 # How many addresses one person may have tried in a minute: connection tests, sign-ins, tests of webhooks. An import
 # counts each of its servers; the next one waits.
 TRIES_PER_MINUTE = env.int("MCPADMIN_TRIES_PER_MINUTE", default=10)

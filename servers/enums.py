@@ -135,6 +135,22 @@ class LinkState(TextChoices):
     EXPIRED = "expired", "Expired"
 
 
+class Ecosystem(TextChoices):
+    """Where a launcher gets its packages from."""
+
+    NPM = "npm", "npm"
+    PYPI = "pypi", "PyPI"
+    IMAGE = "image", "Container image"
+
+
+class PinState(TextChoices):
+    """A server has at most one package of each."""
+
+    PINNED = "pinned", "Pinned"
+    PREVIOUS = "previous", "Previous"
+    OFFERED = "offered", "Offered"
+
+
 class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"
@@ -198,6 +214,12 @@ class AuditAction(TextChoices):
     IDENTITY_CREATE = "server:identity:create", "Personal identity created"
     IDENTITY_END = "server:identity:end", "Personal identity removed"
     KEYS_ROTATE = "server:credential:rotate", "Keys rotated"
+    PACKAGE_PIN = "server:package:pin", "Package pinned"
+    PACKAGE_UPDATE = "server:package:update", "Package updated"
+    PACKAGE_BACK = "server:package:back", "Package update undone"
+    PACKAGE_REPIN = "server:package:repin", "Changed package pinned again"
+    PACKAGE_REFUSE = "server:package:refuse", "Changed package refused"
+    PACKAGE_CHECK = "server:package:check", "Package checked"
     CONNECTION_TEST = "server:connection:test", "Connection tested"
     SESSION_OPEN = "server:session:open", "Session requested"
     SESSION_CLOSE = "server:session:close", "Session closed"

@@ -23,6 +23,7 @@ class SessionCondition(TextChoices):
     INCOMPATIBLE = "incompatible", "Incompatible"
     PAUSED = "paused", "Paused"
     FAILING = "failing", "Failing"
+    REFUSED = "refused", "Refused"
 
 
 class Desired(TextChoices):

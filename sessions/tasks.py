@@ -17,7 +17,9 @@ from servers.jobs import requesting, running, work
 from servers.jobs.lifecycle import JobOutcome, counted
 from servers.keyring import KeySource
 from servers.keyring_file import has_next_key
+from servers.packages import checks
 from servers.registration.drafts import purge_drafts
+from sessions.connections import commands
 from sessions.host.logs.store import trim_all
 from sessions.models import Worker
 from sessions.subscriptions import retention
@@ -46,6 +48,13 @@ def verify_audit_log() -> None:
 @shared_task(name="servers.recover_jobs")
 def recover_jobs() -> None:
     requesting.recover()
+
+
+@shared_task(name="sessions.check_packages")
+def check_packages() -> None:
+    """Request the comparisons of packages with their registries that are due. The hosts of the workers do them."""
+    for uid, label in checks.request_due():
+        commands.ask_worker("package", uid, label)
 
 
 @worker_ready.connect

@@ -185,6 +185,7 @@ LOOKS = {
     **{
         (f"servers:{verb}", "post"): "change_server" for verb in ("disconnect", "reconnect", "retry", "pause", "resume")
     },
+    **{(f"servers:package_{verb}", "post"): "change_server" for verb in ("check", "compare", "update", "back")},
     ("servers:log_level", "post"): "change_server",
     ("servers:legacy", "get"): "change_server",
     ("servers:legacy", "post"): "change_server",

@@ -25,6 +25,7 @@ _CONDITIONS = {
     "sign_in": Look("Sign in", "warn", "key"),
     "sign_in_again": Look("Sign in again", "warn", "key"),
     "incompatible": Look("Incompatible", "bad", "alert-circle"),
+    "refused": Look("Refused", "bad", "ban"),
     "paused": Look("Paused", "", "player-pause"),
     "failing": Look("Failing", "bad", "plug-x"),
 }

@@ -9,6 +9,7 @@ from servers.models.icon import Icon
 from servers.models.identity import Identity
 from servers.models.instance import Instance
 from servers.models.job import BackgroundJob
+from servers.models.package import PinnedPackage
 from servers.models.payload import Payload
 from servers.models.reference_grant import ReferenceGrant
 from servers.models.server import Server, ServerValue
@@ -27,6 +28,7 @@ __all__ = [
     "Identity",
     "Instance",
     "Payload",
+    "PinnedPackage",
     "ReferenceGrant",
     "Server",
     "ServerDraft",

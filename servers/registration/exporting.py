@@ -16,7 +16,8 @@ from servers.audit.record import Actor
 from servers.configuration import COLUMNS, Registration, ValueInput
 from servers.enums import AuditAction, TransportKind
 from servers.models import Server
-from servers.registration.importing.own import CREDENTIALS, KEY, OWNER, SECRETS
+from servers.packages import pins
+from servers.registration.importing.own import CREDENTIALS, KEY, OWNER, PACKAGE, SECRETS
 from servers.registration.importing.placeholders import replaced
 from servers.registration.needed_credentials import as_values, others, used_by
 from servers.validators import holds_secret, is_secret_parameter, references, secret_arguments
@@ -128,6 +129,8 @@ class _Writer:
             block["transport"] = data.transport
         if server.owner is not None:
             block[OWNER] = server.owner.get_username()
+        if (pin := pins.of_server(server)) is not None and pin.is_portable:
+            block[PACKAGE] = {"ecosystem": str(pin.ecosystem), **pin.plain}
         if missing := others(used_by(server)):
             block[CREDENTIALS] = [credential.plain() for credential in missing]
         return block | ({SECRETS: secrets} if secrets else {})

@@ -24,6 +24,8 @@ from servers.credentials.variables import with_declared
 from servers.credentials.vault import choosable, put_to_use, require_chosen
 from servers.enums import AuditAction, EraChoice, IdentityKind, TransportKind
 from servers.models import Credential, CredentialUse, Identity, Server
+from servers.packages import pins
+from servers.packages.pins import Pin
 from servers.registration.checking import check
 from servers.registration.command_rights import require_stdio_right
 from servers.registration.differences import FieldDifference, changes, columns_of, differences, shown
@@ -79,20 +81,30 @@ class DeletedRows:
 
 
 def register(
-    actor: Actor, user: Any, data: Registration, *, enabled: bool = True, chosen: Sequence[Credential] = ()
+    actor: Actor,
+    user: Any,
+    data: Registration,
+    *,
+    enabled: bool = True,
+    chosen: Sequence[Credential] = (),
+    package: Pin | None = None,
 ) -> Server:
-    """A new server with its one shared identity, which speaks with the `chosen` credentials."""
+    """A new server with its one shared identity, which speaks with the `chosen` credentials. `package`: a pin that comes
+    with it."""
     rights.require(user, actor, "add_server", subject=data.name)
     _require_stdio(actor, user, data.transport, data.name)
     data = with_declared(data, chosen)
     check(data)
     require_references(user, actor, data)
     require_chosen(actor, user, data, chosen)
-    return _create(actor, user, data, AuditAction.SERVER_REGISTER, enabled=enabled, chosen=chosen)
+    return _create(actor, user, data, AuditAction.SERVER_REGISTER, enabled=enabled, chosen=chosen, package=package)
 
 
-def change(actor: Actor, user: Any, server: Server, data: Registration, expected_version: int) -> Server:
-    """`expected_version` is the version that the form showed. Raises Conflict when it is no longer the stored one."""
+def change(
+    actor: Actor, user: Any, server: Server, data: Registration, expected_version: int, package: Pin | None = None
+) -> Server:
+    """`expected_version` is the version that the form showed. Raises Conflict when it is no longer the stored one.
+    `package`: a pin that comes with it, where none applies yet."""
     rights.require(user, actor, "change_server", server)
     _require_stdio(actor, user, data.transport, server.name, server)
     check(data)
@@ -109,6 +121,8 @@ def change(actor: Actor, user: Any, server: Server, data: Registration, expected
             current.references_by_id = user.pk
             current.reference_grants.all().delete()
         _apply(trail, current, data)
+        if package is not None:
+            pins.bring(trail, current, package, user)
     return current
 
 
@@ -147,7 +161,9 @@ def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
     check(data)
     require_references(user, actor, data)
     require_chosen(actor, user, data, chosen)
-    return _create(actor, user, data, AuditAction.SERVER_CLONE, enabled=False, chosen=chosen, copied_from=server.name)
+    pin = pins.of_server(server)
+    action = AuditAction.SERVER_CLONE
+    return _create(actor, user, data, action, enabled=False, chosen=chosen, package=pin, copied_from=server.name)
 
 
 def enable(actor: Actor, user: Any, server: Server) -> Server:
@@ -210,6 +226,7 @@ def _create(
     *,
     enabled: bool,
     chosen: Sequence[Credential],
+    package: Pin | None,
     **details: Any,
 ) -> Server:
     with _slug_in_words(), audited(actor) as trail:
@@ -224,6 +241,8 @@ def _create(
         _note_credentials(trail, server, values)
         for credential in chosen:
             put_to_use(trail, server, credential)
+        if package is not None:
+            pins.bring(trail, server, package, user)
         _notify(server, action)
     return server
 

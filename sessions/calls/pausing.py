@@ -21,6 +21,7 @@ RETRYABLE = frozenset(
         SessionCondition.FAILING,
         SessionCondition.NEEDS_AUTH,
         SessionCondition.INCOMPATIBLE,
+        SessionCondition.REFUSED,
     }
 )
 PAUSED_BEFORE = FinalState(

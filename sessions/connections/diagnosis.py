@@ -34,6 +34,18 @@ _TABLE: dict[str, tuple[str, str]] = {
         "The process ended",
         "Check its stderr output below. Common causes are a missing argument, module or credential.",
     ),
+    Fault.PACKAGE_CHANGED: (
+        "Refused: the package changed",
+        "The pin is kept: the server starts again with Retry as soon as the registry or a cache of the worker has the pinned content. Ask the maintainers of the package first; to accept the new content, use Review and pin again.",
+    ),
+    Fault.PACKAGE_UNAVAILABLE: (
+        "The package registry did not deliver the package",
+        "Check that the worker's machine reaches the registry. Proxies, mirrors and their credentials come from this server's variables or MCPADMIN_INHERITED_VARIABLES. Once it is installed, the server starts without the registry.",
+    ),
+    Fault.PACKAGE_FAILED: (
+        "The package could not be installed",
+        "The message above is from the package manager. Check the name, version and options in the command, and that the package manager is installed on the worker's machine.",
+    ),
     Fault.PROCESS_LIMIT: (
         "The process exceeded its limits",
         "mcpadmin stopped the process and restarts it. Check what it does.",

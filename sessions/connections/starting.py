@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from servers.enums import TransportKind
 from servers.models import Server
+from servers.packages.commands import readable
 from servers.validators import asks_before_installing, launcher
 from sessions.enums import Desired, SessionState
 from sessions.models import McpSession
@@ -68,5 +69,6 @@ def unreached(stderr: str) -> tuple[str, ...]:
 
 
 def unconfirmed(command: str, arguments: Sequence[str]) -> str:
-    """A hint for npx without -y; empty for everything else."""
-    return UNCONFIRMED if asks_before_installing(command, arguments) else ""
+    """A hint for npx without -y, where npx itself installs: a package that can be pinned is installed by us."""
+    pinned = readable(command, arguments) is not None
+    return UNCONFIRMED if not pinned and asks_before_installing(command, arguments) else ""

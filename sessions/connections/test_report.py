@@ -10,6 +10,7 @@ from servers.models import ServerDraft
 from sessions.connections.diagnosis import explain
 
 _TITLES = {
+    "package": "Install package",
     "resolve": "Resolve",
     "connect": "Connect",
     "handshake": "Handshake",
@@ -22,7 +23,8 @@ def draft_context(draft: ServerDraft) -> dict[str, Any]:
     """Context of the template servers/_test.html."""
     reported = {step["name"]: step for step in draft.steps}
     pending = "waiting" if draft.state == DraftState.RUNNING else "skipped"
-    steps = [_step(name, title, reported.get(name, {"state": pending})) for name, title in _TITLES.items()]
+    titles = {name: title for name, title in _TITLES.items() if name != "package" or name in reported}
+    steps = [_step(name, title, reported.get(name, {"state": pending})) for name, title in titles.items()]
     explanation = explain(draft.fault, draft.detail) if draft.state == DraftState.FAILED else None
     kind = draft.report.get("transport", "")
     transport = TransportKind(kind).short if kind in TransportKind.values else ""
@@ -31,19 +33,19 @@ def draft_context(draft: ServerDraft) -> dict[str, Any]:
         "steps": steps,
         "explanation": explanation,
         "transport": transport,
-        "start": _start(draft, reported.get("handshake", {})),
+        "start": _start(draft, reported.get("handshake") or reported.get("package", {})),
     }
 
 
-def _start(draft: ServerDraft, handshake: dict[str, Any]) -> dict[str, Any] | None:
+def _start(draft: ServerDraft, step: dict[str, Any]) -> dict[str, Any] | None:
     """The process that has not answered yet."""
-    since = handshake.get("since")
+    since = step.get("since")
     if draft.transport != TransportKind.STDIO or draft.state != DraftState.RUNNING or not since:
         return None
-    if handshake["state"] != "started":
+    if step["state"] != "started":
         return None
     seconds = int((timezone.now() - datetime.fromisoformat(since)).total_seconds())
-    return {"since": since, "seconds": seconds, "hints": handshake.get("hints", [])}
+    return {"since": since, "seconds": seconds, "hints": step.get("hints", [])}
 
 
 def _step(name: str, title: str, reported: dict[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,19 @@ def remove_deleted() -> None:
                 _remove(path)
 
 
+def packages_of(private: Path) -> Path:
+    """Where the packages of a launcher are installed: beside the private working directory. It is not made here."""
+    return private.parent / private.name.replace("work", "packages", 1)
+
+
+def packages_of_session(server: UUID, identity: UUID | None = None) -> Path:
+    return packages_of(_root() / str(server) / ("work" if identity is None else f"work-{identity}"))
+
+
+def packages_of_draft(draft: UUID) -> Path:
+    return packages_of(_root() / f"draft-{draft}" / "work")
+
+
 def _root() -> Path:
     return Path(settings.DATA_DIR) / "servers"
 

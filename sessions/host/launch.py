@@ -34,6 +34,7 @@ from sessions.connections.lifecycle import Failure
 from sessions.connections.starting import held_up
 from sessions.host import directories
 from sessions.host.desired_state import Roots, roots_of
+from sessions.host.packages.start import PackageStart, package_of
 from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.errors import Fault
 from sessions.mcp.core.limits import KIB, Limits
@@ -99,6 +100,8 @@ class Launch:
     answers_elicitation: bool = True
     #: of a stdio server: reasons why it may be slow to start
     hints: tuple[str, ...] = ()
+    #: what a launcher would fetch: resolved and installed by us before the server starts
+    package: PackageStart | None = None
     #: no resource was subscribed up to this number of McpSession.watch_requested; -1 if one was
     unwatched: int = -1
 
@@ -131,6 +134,8 @@ def load(session_id: int) -> Launch:
     identity = None if has_reference(server.url) else session.identity_id
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
     launch = replace(launch, expected=issuers.expected(server) if server.url else None)
+    packages = directories.packages_of_session(server.uid, person)
+    launch = replace(launch, package=package_of(server, launch.spec, packages, launch.timeouts.connect, server))
     if session.identity.kind == IdentityKind.PERSONAL:
         launch = replace(launch, idle_seconds=min(launch.idle_seconds, float(server.idle_timeout_seconds)))
     return launch if session.watched else replace(launch, unwatched=session.watch_requested)
@@ -167,7 +172,10 @@ def load_draft(uid: UUID) -> Launch:
     identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None
     values = _placed(registration, values, partial(directories.of_draft, uid))
     launch = _launch(registration, values)
-    return replace(launch, identity=identity, account=values.account, account_row=values.account_row)
+    launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
+    saved = Server.objects.filter(identities=vault.identity or 0).first()
+    packages = directories.packages_of_draft(uid)
+    return replace(launch, package=package_of(registration, launch.spec, packages, launch.timeouts.connect, saved))
 
 
 def _placed(source: Server | Registration, values: LaunchValues, private: Callable[[], Path]) -> LaunchValues:

@@ -85,7 +85,7 @@ class Live:
         self.diagnosis = Diagnosis(self.redactor, step="handshake", hints=launch.hints)
         self.spoken = Spoken(log, self.redactor, self.diagnosis)
         self.inbox = Inbox(db, lease, launch, log, self.redactor)
-        self.client = make_client(authorized(launch, db, self.redactor), self._on_event, self.inbox.answers)
+        self.client = make_client(authorized(launch, db, self.redactor), self._on_event, self.inbox.answers, db=db)
         self.catalog = Catalog(db, lease, self.client, self.redactor)
         self.watching = Watching(db, lease, self.client, self.redactor, log, on_change, launch.unwatched)
         self.runs: set[Run] = set()

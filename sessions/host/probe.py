@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -27,11 +28,13 @@ from sessions.host.db import Database, DatabaseAway
 from sessions.host.inbox import server_requests
 from sessions.host.launch import Launch, LaunchProblem, load_draft
 from sessions.host.opening import Diagnosis, make_client
+from sessions.host.packages.start import prepared
 from sessions.host.redaction import Redactor
 from sessions.mcp.client import Client
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.core.events import DiagnosticLine, Event
 from sessions.mcp.core.results import Connected, Listing, Step
+from sessions.mcp.transports.registry import StdioSpec
 
 #: for the lists, on top of connecting
 EXTRA_SECONDS = 30.0
@@ -100,8 +103,9 @@ class ConnectionTest:
             return self._failed(self._diagnosis.failure(error))
 
     async def _tried(self, launch: Launch) -> dict[str, Any]:
+        launch = await self._with_package(launch)
         answers = dict.fromkeys(server_requests.answered(launch), server_requests.refuse)
-        client = make_client(authorized(launch, self._db, self._redactor), self._on_event, answers)
+        client = make_client(authorized(launch, self._db, self._redactor), self._on_event, answers, db=self._db)
         seconds = launch.connect_seconds + EXTRA_SECONDS
         shown = asyncio.create_task(self._diagnosis.show_start(self._show_start)) if launch.is_child else None
         try:
@@ -115,6 +119,27 @@ class ConnectionTest:
         finally:
             await cancel_all(shown)
             await self._closed(client)
+
+    async def _with_package(self, launch: Launch) -> Launch:
+        """Install the package that a launcher would fetch. It is a step of its own, and the longest."""
+        if launch.package is None or not isinstance(launch.spec, StdioSpec):
+            return launch
+        began = self._now()
+        self._note("package", "started")
+        shown = asyncio.create_task(self._diagnosis.show_start(self._show_start))
+        try:
+            async with asyncio.timeout(launch.connect_seconds):
+                spec, pin = await prepared(self._db, launch.package, launch.spec, self._on_line)
+        except TimeoutError as exc:
+            words = f"The package was not installed within {launch.connect_seconds:.0f} s."
+            raise TransportError(Fault.TIMEOUT, words, may_have_run=False) from exc
+        finally:
+            await cancel_all(shown)
+        self._note("package", "finished", self._now() - began, f"{pin.name} {pin.version}, {pin.integrity}")
+        return replace(launch, spec=spec, package=None)
+
+    def _on_line(self, line: str) -> None:
+        self._on_event(DiagnosticLine("stderr", line))
 
     async def _closed(self, client: Client) -> None:
         try:
@@ -147,7 +172,7 @@ class ConnectionTest:
 
     def _show_start(self, tail: str, hints: Sequence[str]) -> None:
         """Show the child's stderr and the hints while a process has not answered yet."""
-        step = self._steps.get("handshake")
+        step = self._steps.get(self._diagnosis.step)
         if step is not None and step["state"] == "started":
             step["hints"] = list(hints)
             fields = {"steps": list(self._steps.values()), "stderr_tail": storable(tail, 8_000)}

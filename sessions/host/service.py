@@ -24,6 +24,7 @@ from sessions.host.desired_state import read_desired_states
 from sessions.host.live import Live
 from sessions.host.logs.writer import LogWriter
 from sessions.host.pace import ceilings
+from sessions.host.packages import checking
 from sessions.host.probe import ConnectionTest
 from sessions.host.shared import Shared
 from sessions.host.subscriptions.webhooks import Webhooks
@@ -34,6 +35,7 @@ from sessions.inbox import reads
 #: messages being handled; more are dropped, since the tick finds every row
 INBOX_LIMIT = 1_000
 TESTS_AT_ONCE = 10
+CHECKS_AT_ONCE = 1
 log = structlog.get_logger(__name__)
 
 
@@ -54,6 +56,8 @@ class Host:
         self._finding = False
         self._tests: set[UUID] = set()
         self._test_slots = asyncio.Semaphore(TESTS_AT_ONCE)
+        self._checks: set[UUID] = set()
+        self._check_slots = asyncio.Semaphore(CHECKS_AT_ONCE)
         self._jobs: set[asyncio.Task[Any]] = set()
         self._holders: set[asyncio.Task[None]] = set()
         #: set by the tick: look for ended workers now
@@ -65,6 +69,7 @@ class Host:
             "answer": self.look_at_answer,
             "authorize": self.authorize,
             "reap": lambda _worker: self.look_for_dead(),
+            "package": self.check_package,
         }
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -105,6 +110,19 @@ class Host:
     def authorize(self, sign_in_uid: UUID) -> None:
         """Run the next step of a sign-in. Only the first worker to take it acts."""
         self._do(sign_ins.run(self.db, sign_in_uid))
+
+    def check_package(self, server_uid: UUID) -> None:
+        """Compare a pinned package with its registry. Of several workers one does it; one at a time here."""
+        if server_uid not in self._checks:
+            self._checks.add(server_uid)
+            self._do(self._check_package(server_uid), on_drop=partial(self._checks.discard, server_uid))
+
+    async def _check_package(self, server_uid: UUID) -> None:
+        try:
+            async with self._check_slots:
+                await checking.run(self.db, server_uid)
+        finally:
+            self._checks.discard(server_uid)
 
     async def _look(self, session_uid: UUID) -> None:
         held = next((item for item in self.supervisors.values() if item.lease.session_uid == session_uid), None)

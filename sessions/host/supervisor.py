@@ -48,6 +48,7 @@ _NEEDS_PERSON: dict[str, SessionCondition] = {
         (Fault.INSUFFICIENT_SCOPE, Fault.AUTHORIZATION_FAILED, Fault.KEY_NEEDED), SessionCondition.NEEDS_AUTH
     ),
     Fault.INCOMPATIBLE_VERSION: SessionCondition.INCOMPATIBLE,
+    Fault.PACKAGE_CHANGED: SessionCondition.REFUSED,
 }
 _OF_CONNECTIONS = (Fault.CONNECTION_REFUSED, Fault.CONNECTION_LOST, Fault.DNS_FAILED, Fault.TLS_FAILED, Fault.TIMEOUT)
 log = structlog.get_logger(__name__)

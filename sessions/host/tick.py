@@ -17,6 +17,7 @@ from django.utils import timezone
 from servers.credentials import sign_ins
 from servers.enums import DraftState
 from servers.models import ServerDraft
+from servers.packages import checks
 from servers.registration.drafts import update_draft
 from sessions import hints
 from sessions.calls import claims
@@ -139,6 +140,7 @@ class Tick:
             await self._host.find_answers()
             await self._read_drafts()
             await self._read_sign_ins()
+            await self._read_packages()
             self._host.webhooks.look()
         except DatabaseAway:
             self._host.counters["database_away"] += 1
@@ -197,6 +199,10 @@ class Tick:
         for uid in await self._host.db.read(partial(sign_ins.waiting, self._host.me.labels)):
             self._host.authorize(uid)
         await self._host.db.write(sign_ins.end_lost, list)
+
+    async def _read_packages(self) -> None:
+        for uid in await self._host.db.read(partial(checks.waiting, self._host.me.labels)):
+            self._host.check_package(uid)
 
 
 def _reap(gone: list[Worker], include_stale: bool) -> Reaped:

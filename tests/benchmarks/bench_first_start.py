@@ -1,4 +1,5 @@
-"""The first start of servers from npm and PyPI with empty caches: our client and the official SDK's in the same run.
+"""The first start of servers from npm and PyPI with empty caches: ours, which resolves, installs and pins the package
+itself, and the official SDK's, which starts the launcher, in the same run.
 
     make bench ARGS=first-start        or     python -m tests.benchmarks.bench_first_start [--rounds N] [LAUNCHER:PACKAGE ...]
 
@@ -18,17 +19,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from sessions.mcp.client import Client
-from sessions.mcp.core.capabilities import Implementation
-from sessions.mcp.core.errors import McpError
-from sessions.mcp.core.results import Timeouts
-from sessions.mcp.core.versions import REVISIONS
-from sessions.mcp.transports.registry import StdioSpec, open_transport
-from tests.peers.peers import peer_python
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+django.setup()
+
+from servers.configuration import Registration  # noqa: E402  # after django.setup()
+from servers.enums import TransportKind  # noqa: E402  # after django.setup()
+from sessions.host.db import Database  # noqa: E402  # after django.setup()
+from sessions.host.packages.start import package_of, prepared  # noqa: E402  # after django.setup()
+from sessions.mcp.client import Client  # noqa: E402  # after django.setup()
+from sessions.mcp.core.capabilities import Implementation  # noqa: E402  # after django.setup()
+from sessions.mcp.core.errors import McpError  # noqa: E402  # after django.setup()
+from sessions.mcp.core.results import Timeouts  # noqa: E402  # after django.setup()
+from sessions.mcp.core.versions import REVISIONS  # noqa: E402  # after django.setup()
+from sessions.mcp.transports.registry import StdioSpec, open_transport  # noqa: E402  # after django.setup()
+from tests.peers.peers import peer_python  # noqa: E402  # after django.setup()
 
 HERE = Path(__file__).resolve().parent
 #: the product's time-outs for a launcher that installs (sessions/host/launch.py)
@@ -94,8 +104,11 @@ class Caches:
 
     def command(self, launcher: str) -> list[str]:
         programs = {"npx": [shutil.which("npx") or "npx", "-y"], "uvx": [str(Path(sys.executable).parent / "uvx")]}
-        noted = f'echo >> "{self.root}/starts"; exec "$@"'
-        return ["/bin/sh", "-c", noted, "sh", *programs[launcher], self.package]
+        return [*programs[launcher], self.package]
+
+    def noted(self, command: list[str]) -> list[str]:
+        """With a line in a file for each start."""
+        return ["/bin/sh", "-c", f'echo >> "{self.root}/starts"; exec "$@"', "sh", *command]
 
     @property
     def starts(self) -> int:
@@ -103,23 +116,33 @@ class Caches:
         return noted.read_text().count("\n") if noted.exists() else 0
 
 
-async def ours(command: list[str], environment: dict[str, str]) -> dict[str, object]:
-    spec = StdioSpec(command[0], tuple(command[1:]), env=lambda: environment)
-    client = Client(
-        partial(open_transport, spec),
-        client_info=Implementation("bench", "1"),
-        on_event=lambda event: None,
-        limits=spec.limits,
-        timeouts=TIMEOUTS,
-    )
+async def ours(command: list[str], environment: dict[str, str], caches: Caches) -> dict[str, object]:
+    spec = StdioSpec(command[0], tuple(command[1:]), cwd=str(caches.root), env=lambda: environment)
+    source = Registration("bench", TransportKind.STDIO, command=command[0], arguments=command[1:])
+    package = package_of(source, spec, caches.root / "packages", SECONDS, None)
+    assert package is not None, "a launcher has a package"
+    db = Database()
+    client: Client | None = None
     began = time.monotonic()
     try:
+        spec, _ = await prepared(db, package, spec, lambda line: None)
+        noted = caches.noted([spec.command, *spec.args])
+        spec = replace(spec, command=noted[0], args=tuple(noted[1:]))
+        client = Client(
+            partial(open_transport, spec),
+            client_info=Implementation("bench", "1"),
+            on_event=lambda event: None,
+            limits=spec.limits,
+            timeouts=TIMEOUTS,
+        )
         connected = await client.connect()
         return {"revision": connected.revision, "seconds": time.monotonic() - began}
     except McpError as error:
         return {"problem": error.detail, "seconds": time.monotonic() - began}
     finally:
-        await client.close()
+        if client is not None:
+            await client.close()
+        db.stop()
 
 
 def sdk(command: list[str], environment: dict[str, str]) -> dict[str, object]:
@@ -136,7 +159,11 @@ def started(client: str, name: str) -> Start:
     caches = Caches(package)
     try:
         command, environment = caches.command(launcher), caches.environment()
-        said = asyncio.run(ours(command, environment)) if client == "ours" else sdk(command, environment)
+        said = (
+            asyncio.run(ours(command, environment, caches))
+            if client == "ours"
+            else sdk(caches.noted(command), environment)
+        )
         seconds, revision, problem = said["seconds"], said.get("revision", ""), said.get("problem", "")
         processes = caches.starts
         later = sdk(command, environment).get("revision", "") if client == "sdk" else ""

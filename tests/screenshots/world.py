@@ -134,6 +134,7 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
         register_troubled(page, stack, world)
     stack.shell(CHANGED_TOOLS.format(slug=world.server))
     stack.shell(JOBS)
+    stack.shell(PACKAGES)
     note_rows(stack, world)
     world.credential = stack.shell(CREDENTIALS.format(admin=ADMIN[0], slug=world.websocket)).split()[-1]
     people = stack.shell(PEOPLE.format(admin=ADMIN[0], password=ADMIN[1], slug=world.server)).split()[-3:]
@@ -152,6 +153,42 @@ def register_others(page: Page, stack: Stack, world: World) -> None:
 
 
 #: one job in each state; the heartbeat of the running one lies in the future, so that it never counts as dead
+#: a pinned package with an update whose tools were compared, and one that changed at the registry
+PACKAGES = """
+import json
+from datetime import timedelta
+from django.utils import timezone
+from servers.models import PinnedPackage, Server
+now = timezone.now()
+def lock(version, **more):
+    packages = dict([("", dict(dependencies=dict()))])
+    for name, number in more.items():
+        packages["node_modules/" + name] = dict(version=number, integrity="sha512-" + name + number)
+    return json.dumps(dict(packages=packages))
+def pin(server, state, version, integrity, lock, **fields):
+    known = dict(ecosystem="npm", requested="@acme/notes-server", name="@acme/notes-server", dependencies=84)
+    when = dict(pinned_at=now - timedelta(days=3), pinned_name="ada")
+    PinnedPackage.objects.create(server=server, state=state, version=version, integrity=integrity, lock=lock, **(known | when | fields))
+def register(slug, name):
+    server = Server.objects.create(slug=slug, name=name, transport="stdio", command="npx", arguments=["-y", "@acme/notes-server"], enabled=False)
+    server.identities.create()
+    return server
+old, new = "sha512-SWsVtH/0vULSQStoZ6xxH2K09Li8fXYTMC64ZeogCdpZ3XSi1eCPOByV1OpuJxuI3OcmHhosDWYyii07tpPsLw==", "sha512-Sk4NQd3GFY0WZWCzndwFMPwJhtD0y9qjsQ+pjID0/03nK9pxyBCUoUHCho8QYBLBVhi0ssL8UkNPHqbgSOFPIQ=="
+before = dict(name="add_note", description="Adds a note.", inputSchema=dict(type="object", properties=dict(text=dict(type="string"))))
+after = json.loads(json.dumps(before)) | dict(description="Adds a note to a folder.")
+after["inputSchema"] |= dict(properties=dict(text=dict(type="string"), folder=dict(type="string")), required=["folder"])
+change = dict(name="add_note", change="breaking", reasons=["folder is required now."], before=json.dumps(before), after=json.dumps(after))
+tools = dict(added=["search_notes"], removed=["list_notes"], changed=[change], more_changed=0, same=6, known=True)
+notes = register("acme-notes", "Acme notes")
+one, two = lock("1.2.3", zod="3.25.1", hono="4.11.3", which="5.0.0"), lock("1.3.0", zod="4.0.2", hono="4.11.3", ajv="8.17.1")
+pin(notes, "pinned", "1.2.3", old, one, checked_at=now - timedelta(minutes=4))
+pin(notes, "previous", "1.2.2", "sha512-previous", one)
+pin(notes, "offered", "1.3.0", new, two, pinned_at=now - timedelta(minutes=4), compared_at=now, tools=tools)
+other = register("acme-changed", "Acme changed")
+pin(other, "pinned", "1.2.3", old, one, pinned_name="", checked_at=now, changed_integrity=new, changed_name="@acme/notes-server")
+pin(other, "offered", "1.2.3", new, one, pinned_at=now)
+"""
+
 JOBS = """
 from datetime import timedelta
 from django.utils import timezone

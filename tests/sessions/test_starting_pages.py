@@ -55,9 +55,13 @@ def test_a_start_that_just_began_and_one_over_http_show_none(client: Client) -> 
     assert "Starting for" not in page(client, starting(23, slug="web", transport="auto_http", url="https://x.example"))
 
 
-@pytest.mark.parametrize(("command", "asks"), [("npx", True), ("uvx", False)])
-def test_a_launcher_that_is_held_up_says_what_the_machine_may_need(client: Client, command: str, asks: bool) -> None:
-    html = page(client, starting(25, command=command, arguments=["acme"]))
+@pytest.mark.parametrize(
+    ("command", "package", "asks"), [("npx", "github:acme/acme", True), ("npx", "acme", False), ("uvx", "acme", False)]
+)
+def test_a_launcher_that_is_held_up_says_what_the_machine_may_need(
+    client: Client, command: str, package: str, asks: bool
+) -> None:
+    html = page(client, starting(25, command=command, arguments=[package]))
     assert f"{command} may still be installing the server" in html
     assert "HTTPS_PROXY" in html
     assert ("npx without -y" in html) is asks
@@ -69,11 +73,11 @@ def test_the_form_notices_npx_without_its_yes_and_names_what_is_inherited(
 ) -> None:
     settings.INHERITED_VARIABLES = ["HTTPS_PROXY"]
     monkeypatch.setenv("HTTPS_PROXY", "http://canary-proxy:3128")
-    html = page(client, make_session(command="npx", arguments=["acme"]), "settings")
+    html = page(client, make_session(command="npx", arguments=["github:acme/acme"]), "settings")
     assert "npx without -y may wait" in html
     assert "also gets HTTPS_PROXY" in html
     assert "canary-proxy" not in html
-    assert "npx without -y" not in page(client, make_session("y", command="npx", arguments=["-y", "acme"]), "settings")
+    assert "npx without -y" not in page(client, make_session("y", command="npx", arguments=["acme"]), "settings")
 
 
 def test_without_a_list_the_form_says_which_setting_makes_one(client: Client, settings: Any) -> None:
@@ -85,7 +89,13 @@ def test_without_a_list_the_form_says_which_setting_makes_one(client: Client, se
 def test_npx_without_its_yes_is_noticed_in_a_command_that_holds_its_arguments_and_after_the_registration(
     client: Client,
 ) -> None:
-    form = {"name": "Acme", "transport": "stdio", "command": "npx acme", "era": "auto", "environment": "development"}
+    form = {
+        "name": "Acme",
+        "transport": "stdio",
+        "command": "npx github:acme/acme",
+        "era": "auto",
+        "environment": "development",
+    }
     form |= {"connection_policy": "on_demand", "idle_timeout_seconds": 900, "connect_timeout_seconds": 30}
     form |= {"request_timeout_seconds": 60, "total_timeout_seconds": 600}
     form |= {f"{part}-{name}": 0 for part in ("values", "roots") for name in ("TOTAL_FORMS", "INITIAL_FORMS")}
@@ -98,7 +108,7 @@ def test_npx_without_its_yes_is_noticed_in_a_command_that_holds_its_arguments_an
 
 def test_a_connection_test_that_is_held_up_says_what_the_machine_may_need(client: Client) -> None:
     since = (timezone.now() - timedelta(seconds=25)).isoformat()
-    hints = held_up("npx", ["acme"])
+    hints = held_up("npx", ["github:acme/acme"])
     steps = [{"name": "handshake", "state": "started", "seconds": None, "detail": "", "since": since, "hints": hints}]
     user = get_user_model().objects.get()
     registration = Registration(name="Acme", transport=TransportKind.STDIO, command="npx", arguments=["acme"])

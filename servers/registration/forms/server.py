@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from servers import validators
 from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
 from servers.models import Server
+from servers.packages.commands import readable
 from servers.registration.forms import roots, values
 from servers.registration.forms.limits import LimitsForm
 from servers.registration.forms.rows import with_another_row
@@ -153,7 +154,8 @@ class ServerForm(forms.Form):
         if not arguments:
             with suppress(ValidationError):
                 command, arguments = validators.split_command_line(command)
-        return validators.asks_before_installing(command, [line for line in arguments if line.strip()])
+        words = [line for line in arguments if line.strip()]
+        return readable(command, words) is None and validators.asks_before_installing(command, words)
 
     def transport_uses(self) -> list[tuple[str, str, str]]:
         """(value, name, when to use it) of each choice."""

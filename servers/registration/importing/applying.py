@@ -115,13 +115,14 @@ def _tried(name: str, act: Callable[[], ImportOutcome]) -> ImportOutcome:
 def _created(actor: Actor, user: Any, entry: Entry, given: Registration) -> ImportOutcome:
     if not given.slug and (other := match(given, list(access.visible_servers(user)))) is not None:
         return ImportOutcome(entry.name, "refused", f"{other.name} already uses this name. Choose another one.")
-    server = registering.register(actor, user, given, enabled=entry.enabled and not _waits(entry, given))
+    enabled = entry.enabled and not _waits(entry, given)
+    server = registering.register(actor, user, given, enabled=enabled, package=entry.package)
     return _saved(entry, server, given, "created")
 
 
 def _overwritten(actor: Actor, user: Any, entry: Entry, stored: Server, version: int) -> ImportOutcome:
     given = overwriting(stored, entry)
-    server = registering.change(actor, user, stored, given, version)
+    server = registering.change(actor, user, stored, given, version, entry.package)
     return _saved(entry, server, given, "changed")
 
 

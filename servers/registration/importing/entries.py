@@ -10,12 +10,13 @@ from django.core.exceptions import ValidationError
 from servers.configuration import COLUMNS, Registration
 from servers.enums import TransportKind
 from servers.models import Server
+from servers.packages.pins import Pin
 from servers.registration.checking import check
 from servers.registration.importing.connection import connection
 from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entry_reader import EntryReader, Need, short
 from servers.registration.importing.given_values import given_values
-from servers.registration.importing.own import own_columns, own_credentials
+from servers.registration.importing.own import own_columns, own_credentials, own_package
 from servers.registration.importing.registry import About
 from servers.registration.importing.text import Pairs
 from servers.registration.needed_credentials import Needed
@@ -54,6 +55,7 @@ class Entry:
     notes: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
     credentials: tuple[Needed, ...] = ()
+    package: Pin | None = None
 
     def unmet(self, typed: Mapping[str, str]) -> list[Need]:
         """Needed values without which it cannot be registered."""
@@ -110,9 +112,12 @@ def _entry(name: str, reading: EntryReader) -> Entry:
     reading.take(*_UNUSED)
     if left := reading.leftovers():
         reading.notes.append(f"Not imported: {', '.join(left)}.")
+    package = own_package(reading, columns) if not reading.problems else None
     registration = Registration(**columns, values=values) if not reading.problems else None
     notes, needs = _once(reading.notes), tuple(reading.needs.values())
-    entry = Entry(name, registration, stated, enabled, notes=notes, needs=needs, credentials=credentials)
+    entry = Entry(
+        name, registration, stated, enabled, notes=notes, needs=needs, credentials=credentials, package=package
+    )
     problems = reading.problems or ([] if entry.unmet(reading.typed) else faults(entry.registration))
     return replace(entry, problems=_once(problems))
 

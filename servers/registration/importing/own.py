@@ -1,17 +1,22 @@
 """The member `mcpadmin` of an entry: what only mcpadmin knows of a server, as `exporting` writes it."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.contrib.auth import get_user_model
 
 from servers.enums import ConnectionPolicy, CredentialKind, Environment, EraChoice, SignsInAs, TransportKind
+from servers.packages.commands import readable
+from servers.packages.pins import Pin
 from servers.registration.importing.entry_reader import EntryReader, short
 from servers.registration.needed_credentials import Needed
 from servers.validators import TIMES
 
 KEY = "mcpadmin"
-SECRETS, OWNER, CREDENTIALS = "secrets", "owner", "credentials"
+SECRETS, OWNER, CREDENTIALS, PACKAGE = "secrets", "owner", "credentials", "package"
+_INTEGRITY = re.compile(r"sha(?:1|256|384|512)[-:][A-Za-z0-9+/=]{20,200}")
+_VERSION = re.compile(r"[\w.+!:-]{1,200}")
 _MOST_CREDENTIALS, _FACT_CHARS = 20, 300
 _NEEDED_KINDS = [
     kind for kind in CredentialKind if kind.fetches_tokens or kind in (CredentialKind.OAUTH, CredentialKind.CERTIFICATE)
@@ -63,7 +68,7 @@ def own_columns(reading: EntryReader) -> tuple[dict[str, Any], list[str]]:
         reading.problems.append(f"{KEY}.{SECRETS} must be a list of names.")
         secrets = []
     columns = {name: _checked(reading, name, value) for name, value in given.items() if name in _RULES}
-    if unknown := given.keys() - _RULES.keys() - {SECRETS, OWNER, CREDENTIALS}:
+    if unknown := given.keys() - _RULES.keys() - {SECRETS, OWNER, CREDENTIALS, PACKAGE}:
         reading.notes.append(f"Not imported: {', '.join(f'{KEY}.{short(name)}' for name in sorted(unknown))}.")
     return columns | _owner(reading, given), secrets
 
@@ -76,6 +81,23 @@ def own_credentials(reading: EntryReader) -> tuple[Needed, ...]:
         reading.problems.append(f"{KEY}.{CREDENTIALS} has an unexpected value.")
         return ()
     return tuple(item for item in found if item is not None)
+
+
+def own_package(reading: EntryReader, columns: Mapping[str, Any]) -> Pin | None:
+    """The pin of the exported server, without its lock file: what the package needs is pinned at the first start here."""
+    given = reading.mapping(KEY).get(PACKAGE)
+    command = readable(columns.get("command", ""), columns.get("arguments", []))
+    if given is None or command is None:
+        return None
+    facts = dict(given) if isinstance(given, dict) else {}
+    fits = facts.keys() == {"ecosystem", "name", "version", "integrity"} and is_texts(list(facts.values()))
+    if not fits or not _INTEGRITY.fullmatch(facts["integrity"]) or not _VERSION.fullmatch(facts["version"]):
+        reading.problems.append(f"{KEY}.{PACKAGE} has an unexpected value.")
+        return None
+    if (facts["ecosystem"], facts["name"]) != (command.ecosystem, command.name):
+        reading.notes.append(f"The pin of {short(facts['name'])} does not fit the command and is not imported.")
+        return None
+    return Pin(**facts | {"ecosystem": command.ecosystem}, requested=command.requested)
 
 
 def _needed(item: Any) -> Needed | None:

@@ -29,6 +29,12 @@ class Fault(StrEnum):
     COMMAND_NOT_FOUND = "command_not_found"
     SPAWN_FAILED = "spawn_failed"
     PROCESS_EXITED = "process_exited"
+    #: the registry offers other content under the version that a launcher shall run
+    PACKAGE_CHANGED = "package_changed"
+    #: the registry does not answer, and the package is not installed yet
+    PACKAGE_UNAVAILABLE = "package_unavailable"
+    #: the package manager failed for another reason
+    PACKAGE_FAILED = "package_failed"
     #: the child and its descendants together exceed a resource limit
     PROCESS_LIMIT = "process_limit"
     STDOUT_NOISE = "stdout_noise"

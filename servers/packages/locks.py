@@ -1,0 +1,136 @@
+"""What a lock file says: which packages, in which versions, with which hashes."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from servers.enums import Ecosystem
+
+#: differences of two locks that a page lists
+MOST_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Locked:
+    """`hashes`: of each file that may be installed. None of a package that comes with another one or from a repository."""
+
+    name: str
+    version: str
+    hashes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LockDifference:
+    """(name, old version, new version); `rebuilt`: other content under the same version."""
+
+    added: list[tuple[str, str, str]]
+    removed: list[tuple[str, str, str]]
+    changed: list[tuple[str, str, str]]
+    rebuilt: list[tuple[str, str, str]]
+
+    @property
+    def count(self) -> int:
+        return len(self.added) + len(self.removed) + len(self.changed) + len(self.rebuilt)
+
+    @property
+    def lines(self) -> list[tuple[str, str, str, str]]:
+        """(what, name, old, new)"""
+        kinds = (("Added", self.added), ("Removed", self.removed), ("Changed", self.changed), ("Rebuilt", self.rebuilt))
+        return list(islice(((word, *line) for word, lines in kinds for line in lines), MOST_SHOWN))
+
+    @property
+    def more(self) -> int:
+        return max(0, self.count - MOST_SHOWN)
+
+
+def locked(ecosystem: str, text: str) -> list[Locked]:
+    """All packages of a lock file. ValueError where it is none."""
+    if ecosystem == Ecosystem.NPM:
+        return _of_npm(text)
+    return _of_pylock(text) if ecosystem == Ecosystem.PYPI else []
+
+
+def _of_npm(text: str) -> list[Locked]:
+    packages = json.loads(text).get("packages")
+    if not isinstance(packages, dict):
+        raise ValueError("no packages")
+    return [
+        Locked(_npm_name(place, entry), str(entry.get("version", "")), _one(entry.get("integrity")))
+        for place, entry in packages.items()
+        if place and isinstance(entry, dict)
+    ]
+
+
+def _npm_name(place: str, entry: Mapping[str, Any]) -> str:
+    return str(entry.get("name") or place.rpartition("node_modules/")[2])
+
+
+def _one(text: Any) -> tuple[str, ...]:
+    return (str(text),) if text else ()
+
+
+def _of_pylock(text: str) -> list[Locked]:
+    try:
+        packages = tomllib.loads(text).get("packages", [])
+    except tomllib.TOMLDecodeError as problem:
+        raise ValueError(str(problem)) from problem
+    return [
+        Locked(str(entry["name"]), str(entry.get("version", "")), tuple(_hash(file) for file in files(entry)))
+        for entry in packages
+    ]
+
+
+def files(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Of a package in pylock.toml, wheels first."""
+    found = [*entry.get("wheels", []), *([entry["sdist"]] if "sdist" in entry else [])]
+    return [file for file in found if file.get("hashes", {}).get("sha256")]
+
+
+def _hash(file: Mapping[str, Any]) -> str:
+    return f"sha256:{file['hashes']['sha256']}"
+
+
+def difference(ecosystem: str, before: str, after: str, main: str) -> LockDifference:
+    """Without the package itself."""
+    old, new = (_by_place(ecosystem, text, main) for text in (before, after))
+    return LockDifference(
+        added=[(name, "", one.version) for name, one in new.items() if name not in old],
+        removed=[(name, one.version, "") for name, one in old.items() if name not in new],
+        changed=[
+            (name, old[name].version, one.version)
+            for name, one in new.items()
+            if name in old and old[name].version != one.version
+        ],
+        rebuilt=[
+            (name, one.version, one.version)
+            for name, one in new.items()
+            if name in old
+            and old[name].version == one.version
+            and set(old[name].hashes).isdisjoint(one.hashes)
+            and (old[name].hashes or one.hashes)
+        ],
+    )
+
+
+def _by_place(ecosystem: str, text: str, main: str) -> dict[str, Locked]:
+    """Of several versions of one package the last: enough for a page."""
+    try:
+        found = locked(ecosystem, text) if text else []
+    except ValueError:
+        return {}
+    return {one.name: one for one in found if one.name != main}
+
+
+def unverified(ecosystem: str, text: str) -> int:
+    """Packages without a hash that were not part of another package's file."""
+    if ecosystem != Ecosystem.NPM or not text:
+        return 0
+    packages = json.loads(text).get("packages", {})
+    return sum(
+        1
+        for place, entry in packages.items()
+        if place and not entry.get("integrity") and not entry.get("inBundle") and not entry.get("link")
+    )

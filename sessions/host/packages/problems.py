@@ -1,0 +1,54 @@
+"""Why a package cannot be installed, in words for a page. The only place that raises these faults."""
+
+from servers.packages.commands import PackageCommand
+from servers.packages.pins import Pin
+from sessions.mcp.core.errors import Fault, LaunchError
+
+#: lines of a package manager that are kept as the reason
+_LINES, _CHARS = 12, 1_500
+
+
+class PackageChanged(LaunchError):
+    """The registry offers other content under a pinned version. Nothing of it was run."""
+
+    def __init__(self, detail: str, name: str, integrity: str) -> None:
+        super().__init__(Fault.PACKAGE_CHANGED, detail)
+        self.name = name
+        self.integrity = integrity
+
+
+def changed(command: PackageCommand, pin: Pin | None, name: str, version: str, integrity: str) -> PackageChanged:
+    wanted = f" Pinned: {pin.integrity}." if pin is not None and name == pin.name else ""
+    offered = f" Offered now: {integrity}." if integrity else ""
+    needed = f", which {command.name} needs" if name != command.name else ""
+    words = (
+        f"The registry now offers different content for {name} {version}{needed}.{wanted}{offered} Nothing was run."
+        if pin is not None
+        else f"The registry sent content for {name} that does not match the hash in its own list. Nothing was run."
+    )
+    return PackageChanged(words.replace("  ", " "), name, integrity)
+
+
+def unavailable(command: PackageCommand, pin: Pin | None, code: str, text: str) -> LaunchError:
+    what = f"{pin.name} {pin.version}" if pin else " ".join(command.requirements)
+    step = "fetched from" if pin else "looked up in"
+    reason = f" ({code})" if code else ""
+    missing = "It is pinned, but not installed on this worker yet." if pin else "It is not pinned yet."
+    return LaunchError(
+        Fault.PACKAGE_UNAVAILABLE,
+        f"{what} could not be {step} the {command.registry}{reason}. {missing} {_excerpt(text)}".strip(),
+    )
+
+
+def failed(command: PackageCommand, words: str, text: str = "") -> LaunchError:
+    return LaunchError(Fault.PACKAGE_FAILED, f"{words} {_excerpt(text)}".strip())
+
+
+def not_readable(command: PackageCommand, what: str) -> LaunchError:
+    return failed(command, f"What {what} says about {command.name} cannot be read.")
+
+
+def _excerpt(text: str) -> str:
+    """The first lines that say something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "complete log of this run" not in line]
+    return " · ".join(lines[:_LINES])[:_CHARS]

@@ -1,0 +1,103 @@
+"""Runs a package manager to its end, as the child that it would be if the server were started by it: with the same
+variables, in the same isolation."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sessions.mcp.core.errors import Fault, LaunchError, McpError, TransportError
+from sessions.mcp.core.session import Outgoing
+from sessions.mcp.transports.registry import StdioSpec, open_transport
+
+#: lines kept of each output
+LINES = 4_000
+_UNLIMITED = 2**31
+
+
+@dataclass
+class Output:
+    code: int | None = None
+    stdout: list[str] = field(default_factory=list)
+    stderr: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "\n".join((*self.stderr, *self.stdout))
+
+
+class _Receiver:
+    shedding = False
+
+    def __init__(self, output: Output, on_line: Callable[[str], None]) -> None:
+        self._output, self._on_line = output, on_line
+        self.ended: asyncio.Future[McpError] = asyncio.get_running_loop().create_future()
+
+    def message(self, data: bytes, answering: Outgoing | None = None, status: int | None = None) -> None:
+        self.line("stdout", data.decode("utf-8", "replace"))
+
+    def broken(self, error: McpError, head: bytes) -> None:
+        self.line("stderr", error.detail)
+
+    def line(self, stream: str, text: str) -> None:
+        lines = self._output.stdout if stream == "stdout" else self._output.stderr
+        if len(lines) < LINES:
+            lines.append(text)
+        if stream == "stderr":
+            self._on_line(text)
+
+    def feed(self, lost: str, *, retried: bool = True) -> None:
+        """A process has no such stream."""
+
+    def lost(self, error: McpError) -> None:
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+
+@dataclass(frozen=True)
+class Programs:
+    """`spec`: the server's own command, with the environment that it would get. `seconds`: for each program."""
+
+    spec: StdioSpec = field(repr=False)
+    on_line: Callable[[str], None]
+    seconds: float
+
+    def beside(self, name: str) -> str:
+        """A program of the launcher's family: from its folder if the command has one."""
+        folder = os.path.dirname(self.spec.command)
+        path = os.path.join(folder, name)
+        return path if folder and os.access(path, os.X_OK) else name
+
+    async def run(self, program: str, *arguments: str, folder: Path, **variables: str) -> Output:
+        """Raises LaunchError where it cannot be started, TransportError where it takes too long. `variables`: set unless
+        the environment sets them."""
+        spec = replace(
+            self.spec,
+            command=program,
+            args=arguments,
+            cwd=str(folder),
+            env=lambda: self._environment(variables),
+            limits=replace(self.spec.limits, noise_lines=_UNLIMITED),
+        )
+        output = Output()
+        receiver = _Receiver(output, self.on_line)
+        transport = await open_transport(spec)
+        try:
+            async with asyncio.timeout(self.seconds):
+                await transport.connect(receiver)
+                error = await receiver.ended
+        except TimeoutError:
+            words = (
+                f"{os.path.basename(program)} did not finish within {self.seconds:.0f} s. Raise the connect time-out."
+            )
+            raise TransportError(Fault.TIMEOUT, words, may_have_run=False) from None
+        finally:
+            await transport.close()
+        if error.fault is not Fault.PROCESS_EXITED and error.fault is not Fault.CONNECTION_LOST:
+            raise LaunchError(Fault.PACKAGE_FAILED, error.detail)
+        output.code = getattr(error, "exit_code", None)
+        return output
+
+    def _environment(self, variables: Mapping[str, str]) -> Mapping[str, str]:
+        return dict(variables) | dict(self.spec.env())

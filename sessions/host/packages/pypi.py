@@ -1,0 +1,194 @@
+"""Packages of Python indexes. `uv` resolves them into a pylock.toml (PEP 751) and installs them into an environment of
+the server's own, comparing every file with the hashes in it."""
+
+import os
+import re
+import tomllib
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from servers.packages import locks
+from servers.packages.commands import PackageCommand
+from servers.packages.pins import Pin
+from sessions.host.packages import files
+from sessions.host.packages.problems import changed, failed, not_readable, unavailable
+from sessions.host.packages.programs import Output, Programs
+
+LOCK = "pylock.toml"
+ENVIRONMENT = "venv"
+_PATIENCE = {"UV_HTTP_RETRIES": "1", "UV_NO_PROGRESS": "1"}
+#: what pip takes from its variables, where pipx would have used pip
+_OF_PIP = {
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_EXTRA_INDEX_URL": "UV_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+}
+_CHANGED = re.compile(
+    r"Hash mismatch for `([^`=@ ]+)[^`]*`.*?Expected:\s*(?P<wanted>(?:sha256:\w+\s*)+)Computed:\s*(?P<got>sha256:\w+)",
+    re.DOTALL,
+)
+_AWAY = re.compile(
+    r"Failed to fetch|error sending request|tcp connect|dns error|timed out|Connection refused|network connectivity"
+    r"|invalid peer certificate|offline|HTTP status (?:server|client) error|Could not connect",
+    re.IGNORECASE,
+)
+
+
+async def install(programs: Programs, command: PackageCommand, pin: Pin | None, folder: Path) -> Pin:
+    await _make_environment(programs, command, folder)
+    lock = pin.lock if pin else ""
+    if not lock:
+        found = await resolve(programs, command, folder, f"{pin.name}=={pin.version}" if pin else "", build=True)
+        if pin is not None and pin.integrity not in _hashes_of(found.lock, pin.name):
+            raise changed(command, pin, pin.name, pin.version, found.integrity)
+        lock = found.lock
+    files.write(folder / "requirements.txt", _requirements(lock))
+    arguments = ("pip", "install", "--require-hashes", "--no-deps", "-r", "requirements.txt", *_python(folder))
+    output = await _uv(programs, command, folder, *arguments)
+    _require(output, command, pin, lock)
+    if pin is not None:
+        return replace(pin, lock=lock, dependencies=_count(lock))
+    return _pin(command, lock, _tags(command, folder))
+
+
+async def resolve(
+    programs: Programs, command: PackageCommand, folder: Path, instead: str = "", *, build: bool = False
+) -> Pin:
+    """What would be installed, with its lock file. Without `build` nothing of any package runs."""
+    if not (folder / ENVIRONMENT).exists():
+        await _make_environment(programs, command, folder)
+    wanted = (instead or command.requirements[0], *command.requirements[1:])
+    files.write(folder / "requirements.in", "\n".join(wanted) + "\n")
+    (folder / LOCK).unlink(missing_ok=True)
+    output = await _uv(
+        programs,
+        command,
+        folder,
+        *("pip", "compile", "requirements.in", "--format", "pylock.toml", "-o", LOCK, "--quiet", "--no-header"),
+        *(() if build else ("--no-build",)),
+        *_python(folder),
+    )
+    _require(output, command, None, "")
+    try:
+        return _pin(command, files.read(folder / LOCK), frozenset())
+    except OSError:
+        raise not_readable(command, LOCK) from None
+
+
+def program(command: PackageCommand, folder: Path) -> Path:
+    programs = folder.resolve() / ENVIRONMENT / "bin"
+    path = programs / command.executable
+    if not path.is_file():
+        names = sorted(
+            name for name in os.listdir(programs) if not name.startswith(("python", "activate", "deactivate"))
+        )
+        offers = f" It has {', '.join(names[:20])}." if names else ""
+        raise failed(command, f"{command.name} has no program named {command.executable}.{offers}")
+    return path
+
+
+async def _make_environment(programs: Programs, command: PackageCommand, folder: Path) -> None:
+    python = ("--python", command.python) if command.python else ()
+    output = await _uv(
+        programs, command, folder, "venv", "--quiet", "--no-project", *python, ENVIRONMENT, of_index=False
+    )
+    _require(output, command, None, "")
+
+
+async def _uv(
+    programs: Programs, command: PackageCommand, folder: Path, *arguments: str, of_index: bool = True
+) -> Output:
+    variables = dict(_PATIENCE)
+    if command.launcher.startswith("pipx"):
+        given = programs.spec.env()
+        variables |= {ours: given[theirs] for theirs, ours in _OF_PIP.items() if theirs in given}
+    options = command.options if of_index else ()
+    return await programs.run(programs.beside("uv"), *arguments, *options, folder=folder, **variables)
+
+
+def _python(folder: Path) -> tuple[str, str]:
+    return "--python", str(folder / ENVIRONMENT / "bin" / "python")
+
+
+def _packages(lock: str) -> list[dict[str, Any]]:
+    return list(tomllib.loads(lock).get("packages", []))
+
+
+def _requirements(lock: str) -> str:
+    """Stable, unlike the installation from a pylock.toml, which uv calls experimental."""
+    lines = []
+    for package in _packages(lock):
+        marker = f" ; {package['marker']}" if "marker" in package else ""
+        hashes = "".join(f" --hash=sha256:{file['hashes']['sha256']}" for file in locks.files(package))
+        lines.append(f"{package['name']}=={package['version']}{marker}{hashes}")
+    return "\n".join(lines) + "\n"
+
+
+def _pin(command: PackageCommand, lock: str, tags: frozenset[str]) -> Pin:
+    try:
+        own = next(package for package in _packages(lock) if package["name"] == _normal(command.name))
+        file = _installed(own, tags)
+        version, integrity = str(own["version"]), f"sha256:{file['hashes']['sha256']}"
+    except (StopIteration, KeyError, IndexError, tomllib.TOMLDecodeError):
+        words = f"The index gives no hash for {command.name}, so it cannot be pinned."
+        raise failed(command, words) from None
+    return Pin(command.ecosystem, command.requested, command.name, version, integrity, lock, _count(lock))
+
+
+def _installed(package: dict[str, Any], tags: frozenset[str]) -> dict[str, Any]:
+    """The wheel whose tags the installed one has, or else the first file: a wheel, or the source."""
+    found = locks.files(package)
+    for file in found:
+        name = file.get("name") or str(file.get("url") or file.get("path") or "").rpartition("/")[2]
+        if name.endswith(".whl"):
+            python, abi, platform = name.removesuffix(".whl").split("-")[-3:]
+            mine = {f"{p}-{a}-{f}" for p in python.split(".") for a in abi.split(".") for f in platform.split(".")}
+            if mine == tags:
+                return file
+    return found[0]
+
+
+def _tags(command: PackageCommand, folder: Path) -> frozenset[str]:
+    own = _normal(command.name).replace("-", "_")
+    for path in (folder / ENVIRONMENT / "lib").glob("python*/site-packages/*.dist-info/WHEEL"):
+        if _normal(path.parent.name.partition("-")[0]).replace("-", "_") == own:
+            with suppress(OSError):
+                lines = files.read(path).splitlines()
+                return frozenset(line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
+    return frozenset()
+
+
+def _normal(name: str) -> str:
+    """PEP 503."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _hashes_of(lock: str, name: str) -> set[str]:
+    return {one for package in locks.locked("pypi", lock) if package.name == _normal(name) for one in package.hashes}
+
+
+def hashes_of(pin: Pin) -> set[str]:
+    """Of all files of the package itself."""
+    return _hashes_of(pin.lock, pin.name)
+
+
+def _count(lock: str) -> int:
+    return max(0, len(_packages(lock)) - 1)
+
+
+def _require(output: Output, command: PackageCommand, pin: Pin | None, lock: str) -> None:
+    if output.code == 0:
+        return
+    text = output.text
+    if found := _CHANGED.search(text):
+        name, version = found[1], ""
+        for one in locks.locked("pypi", lock) if lock else []:
+            version = one.version if one.name == _normal(name) else version
+        raise changed(
+            command, pin, command.name if _normal(name) == _normal(command.name) else name, version, found["got"]
+        )
+    if _AWAY.search(text):
+        raise unavailable(command, pin, "", text)
+    raise failed(command, f"uv ended with exit code {output.code}.", text)

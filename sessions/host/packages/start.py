@@ -1,0 +1,220 @@
+"""From a launcher's command to the program that really runs: what is pinned, installed by us and verified."""
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from servers.audit.record import Event, ServerRef
+from servers.configuration import Registration
+from servers.enums import Ecosystem, PinState
+from servers.models import PinnedPackage, Server
+from servers.packages import commands, pins
+from servers.packages.commands import PackageCommand
+from servers.packages.pins import Pin
+from sessions.host.db import Database
+from sessions.host.packages import files, images, npm, pypi
+from sessions.host.packages.problems import PackageChanged
+from sessions.host.packages.programs import Programs
+from sessions.mcp.transports.registry import StdioSpec
+
+#: installations of one worker at a time
+AT_ONCE = 4
+_MARK = ".installed"
+_LOCK_PAUSE = 0.1
+_MANAGERS = {Ecosystem.NPM: npm, Ecosystem.PYPI: pypi, Ecosystem.IMAGE: images}
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class PackageStart:
+    """The package of one connection. `pin`: what the database had when its values were read. `server_id` is None for a
+    draft, whose package is pinned nowhere."""
+
+    command: PackageCommand
+    folder: Path
+    seconds: float
+    pin: Pin | None = None
+    server_id: int | None = None
+    server: ServerRef | None = None
+
+
+def package_of(
+    source: Server | Registration, spec: object, folder: Path, seconds: float, server: Server | None
+) -> PackageStart | None:
+    """None where there is nothing to pin. Reads the pin: call it in a reader thread. `server`: whose pin applies, if it
+    is of the same package."""
+    if not isinstance(spec, StdioSpec):
+        return None
+    registered = commands.readable(source.command, source.arguments)
+    command = commands.readable(spec.command, spec.args) if registered else None
+    if registered is None or command is None:
+        return None
+    row = server.packages.filter(state=PinState.PINNED, requested=registered.requested).first() if server else None
+    pin = Pin.of(row) if row else None
+    start = PackageStart(replace(command, registered=registered.requested), folder, seconds, pin)
+    if server is None or server is not source:
+        return start
+    return replace(start, server_id=server.pk, server=ServerRef.of(server))
+
+
+async def prepared(
+    db: Database, start: PackageStart, spec: StdioSpec, on_line: Callable[[str], None]
+) -> tuple[StdioSpec, Pin]:
+    """Install what is pinned, or else pin what is installed. Raises LaunchError and TransportError."""
+    programs = Programs(spec, on_line, start.seconds)
+    async with _one_of_few(), _alone(start.folder):
+        pin = start.pin
+        for _ in range(3):
+            try:
+                found, folder = await _installed(programs, start, pin)
+            except PackageChanged as problem:
+                await _note_refusal(db, start, problem)
+                raise
+            if start.server_id is None or found == pin:
+                break
+            pin = await _kept(db, start, found, pin)
+            await db.read(partial(_prune, start))
+            if pin == found:
+                break  # else another worker was faster, and what it pinned is to be installed
+    return run_by(start.command, spec, found, folder), found
+
+
+def run_by(command: PackageCommand, spec: StdioSpec, pin: Pin, folder: Path) -> StdioSpec:
+    """The installed program itself, without the launcher."""
+    if pin.ecosystem == Ecosystem.IMAGE:
+        return replace(spec, args=(*command.before, images.reference(pin), *command.arguments))
+    path = (npm if pin.ecosystem == Ecosystem.NPM else pypi).program(command, folder)
+
+    def environment() -> dict[str, str]:
+        given = dict(spec.env())
+        search = given.get("PATH") or os.environ.get("PATH", os.defpath)
+        return given | {"PATH": f"{path.parent}{os.pathsep}{search}"}
+
+    return replace(spec, command=str(path), args=command.arguments, env=environment)
+
+
+async def installed(programs: Programs, start: PackageStart, pin: Pin) -> Path:
+    """The folder of a pin that need not be the server's own. Raises as `prepared`."""
+    async with _one_of_few(), _alone(start.folder):
+        return (await _installed(programs, start, pin))[1]
+
+
+@asynccontextmanager
+async def scratch(start: PackageStart) -> AsyncIterator[Path]:
+    """A folder for looking something up."""
+    async with _one_of_few():
+        folder = Path(await asyncio.to_thread(_new_folder, start.folder, "lookup-"))
+        try:
+            yield folder
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _installed(programs: Programs, start: PackageStart, pin: Pin | None) -> tuple[Pin, Path]:
+    if pin is not None and (found := await asyncio.to_thread(_find, start.folder, pin)) is not None:
+        return pin, found
+    folder = await asyncio.to_thread(_new_folder, start.folder, "package-")
+    try:
+        done = await _MANAGERS[start.command.ecosystem].install(programs, start.command, pin, folder)
+        if start.command.ecosystem != Ecosystem.IMAGE:
+            run_by(start.command, programs.spec, done, folder)  # a package without the program is not pinned
+        files.write(_mark_of(folder), json.dumps({"digest": _digest(done)}))
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        raise
+    return done, folder
+
+
+async def _kept(db: Database, start: PackageStart, found: Pin, before: Pin | None) -> Pin:
+    def events(kept: Pin) -> list[Event]:
+        return [pins.kept_event(start.server, kept)] if kept == found and before is None and start.server else []
+
+    assert start.server_id is not None  # noqa: S101  a draft keeps nothing
+    return await db.persist(partial(pins.keep, start.server_id, found, before), events)
+
+
+async def _note_refusal(db: Database, start: PackageStart, problem: PackageChanged) -> None:
+    pin, server = start.pin, start.server
+    if pin is None or server is None or start.server_id is None:
+        return
+    await db.persist(
+        partial(pins.note_changed, start.server_id, pin, problem.name, problem.integrity, look=True),
+        lambda news: [pins.changed_event(server, pin, problem.name, problem.integrity)] if news else [],
+    )
+
+
+# --- folders ------------------------------------------------------------------------------------------------------------
+def _digest(pin: Pin) -> str:
+    parts = (pin.ecosystem, pin.requested, pin.name, pin.version, pin.integrity, pin.lock)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _find(root: Path, pin: Pin) -> Path | None:
+    digest = _digest(pin)
+    return next((folder for folder in _folders(root) if _mark(folder) == digest), None)
+
+
+def _folders(root: Path) -> Iterable[Path]:
+    return sorted(path for path in root.glob("package-*") if path.is_dir()) if root.is_dir() else []
+
+
+def _mark_of(folder: Path) -> Path:
+    """Beside the folder, where no code of a package writes."""
+    return folder.with_name(f"{folder.name}{_MARK}")
+
+
+def _mark(folder: Path) -> str:
+    try:
+        return str(json.loads(files.read(_mark_of(folder)))["digest"])
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def _new_folder(root: Path, prefix: str) -> Path:
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+
+
+def _prune(start: PackageStart) -> None:
+    """Keep what is pinned, offered, or could be gone back to."""
+    if start.server_id is None:
+        return
+    kept = {_digest(Pin.of(row)) for row in PinnedPackage.objects.filter(server_id=start.server_id)}
+    for folder in _folders(start.folder):
+        if _mark(folder) not in kept:
+            _mark_of(folder).unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _alone(root: Path) -> AsyncIterator[None]:
+    """One installation in a folder at a time, also of other workers on this machine."""
+    await asyncio.to_thread(root.mkdir, mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(_LOCK_PAUSE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@asynccontextmanager
+async def _one_of_few() -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    async with _slots.setdefault(loop, asyncio.Semaphore(AT_ONCE)):
+        yield
