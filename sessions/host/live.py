@@ -82,7 +82,8 @@ class Live:
     ) -> None:
         self.lease, self.launch, self.log = lease, launch, log
         self.redactor = Redactor(launch.secrets)
-        self.diagnosis = Diagnosis(self.redactor, step="handshake", hints=launch.hints)
+        launched = launch.package is None
+        self.diagnosis = Diagnosis(self.redactor, step="handshake", hints=launch.hints, launched=launched)
         self.spoken = Spoken(log, self.redactor, self.diagnosis)
         self.inbox = Inbox(db, lease, launch, log, self.redactor)
         self.client = make_client(authorized(launch, db, self.redactor), self._on_event, self.inbox.answers, db=db)

@@ -77,10 +77,10 @@ def roots_for(roots: Roots) -> tuple[Root, ...]:
 
 class Diagnosis:
     """Collects what helps to explain a failure: the current step and the child's last output. `hints`: possible causes
-    of a silence."""
+    of a silence. `launched`: by a launcher that installs the server, and not by us (see host/packages)."""
 
-    def __init__(self, redactor: Redactor, step: str = "", hints: Sequence[str] = ()) -> None:
-        self._redactor, self.hints = redactor, tuple(hints)
+    def __init__(self, redactor: Redactor, step: str = "", hints: Sequence[str] = (), *, launched: bool = True) -> None:
+        self._redactor, self.hints, self._launched = redactor, tuple(hints), launched
         #: set by each line
         self.line_received = asyncio.Event()
         self._lines: deque[str] = deque(maxlen=TAIL_LINES)
@@ -112,7 +112,7 @@ class Diagnosis:
         tail = error.stderr_tail if isinstance(error, TransportError) and error.stderr_tail else ""
         tail = self._redactor.text(tail) or self.tail
         hints = self.hints if error.fault is Fault.TIMEOUT else ()
-        if error.fault is Fault.PROCESS_EXITED and self.hints:  # a launcher that installs
+        if error.fault is Fault.PROCESS_EXITED and self.hints and self._launched:
             hints = unreached(tail)
         return Failure(
             fault=error.fault,

@@ -96,7 +96,7 @@ class ConnectionTest:
 
     async def _verdict_of(self, launch: Launch) -> dict[str, Any]:
         self._redactor = Redactor(launch.secrets)
-        self._diagnosis = Diagnosis(self._redactor, hints=launch.hints)
+        self._diagnosis = Diagnosis(self._redactor, hints=launch.hints, launched=launch.package is None)
         try:
             return {"state": DraftState.SUCCEEDED, "report": await self._tried(launch)}
         except McpError as error:

@@ -58,6 +58,7 @@ def test_a_launcher_that_did_not_reach_its_registry_ends_with_what_may_be_missin
     detail = Diagnosis(Redactor(), "handshake", NPX).failure(error).detail
     assert (words in detail, detail == "It ended.") == (True, not words)
     assert Diagnosis(Redactor(), "handshake").failure(error).detail == "It ended."
+    assert Diagnosis(Redactor(), "handshake", NPX, launched=False).failure(error).detail == "It ended."
 
 
 @pytest.mark.django_db
