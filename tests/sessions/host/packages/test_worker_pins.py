@@ -195,3 +195,27 @@ def test_a_connection_test_installs_in_a_step_of_its_own_and_pins_nothing(
     assert (step["state"], step["detail"]) == ("finished", f"notes 1.2.3, {shop.hash_of('uvx', '1.2.3')}")
     assert (done.report["tools"], shop.ran) == (1, ["first helped --flag"])
     assert not PinnedPackage.objects.exists()
+
+
+def test_a_changed_dependency_is_refused_too_and_accepted_by_a_person(
+    shop: Shop, shared_worker: WorkerProcess, admin: Any
+) -> None:
+    session = shop.session("uvx")
+    server = session.server
+    await_ready(session, 60)
+    shop.registries.publish_helper("1.0.0", "changed")
+    shop.forget_caches()
+    shop.forget_installation(server)
+    reconnect(session)
+    refused = eventually(partial(with_condition, session, SessionCondition.REFUSED), 60, "it was not refused")
+    assert "different content for helper 1.0.0, which notes needs" in refused.fault_detail
+    assert len(shop.ran) == 1
+
+    offer = eventually(partial(offer_of, server), 60, "nothing was offered")
+    shown = page_of(admin, server)
+    for words in ("content for helper, which notes 1.2.3 needs", "1 with other content", "Pin the new content"):
+        assert words in " ".join(shown.split())
+    pins.update(Actor.of_user(admin), admin, server, offer.integrity)
+    started_again(shop, session, 2)
+    assert shop.ran[-1] == "first changed --flag"
+    assert events(server, AuditAction.PACKAGE_REPIN) == 1
