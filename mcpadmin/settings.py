@@ -309,6 +309,11 @@ RESOURCE_POLL_SECONDS = TIME_SCALE * env.float("MCPADMIN_RESOURCE_POLL_SECONDS",
 # What one stdio server may use, with all its children, before it is stopped and restarted; 0: no limit.
 STDIO_MEMORY_MIB = env.int("MCPADMIN_STDIO_MEMORY_MIB", default=4096)
 STDIO_PROCESSES = env.int("MCPADMIN_STDIO_PROCESSES", default=300)
+# Largest file that a stdio server may write, and how many files each of its processes may hold open.
+STDIO_FILE_MIB = env.int("MCPADMIN_STDIO_FILE_MIB", default=1024)
+STDIO_OPEN_FILES = env.int("MCPADMIN_STDIO_OPEN_FILES", default=4096)
+# Run stdio servers without confinement, with all that mcpadmin itself may do.
+STDIO_UNCONFINED = env.bool("MCPADMIN_STDIO_UNCONFINED", default=False)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 # How many addresses one person may have tried in a minute: connection tests, sign-ins, tests of webhooks. An import
 # counts each of its servers; the next one waits.

@@ -22,6 +22,17 @@ ISOLATION = {
 }
 
 
+#: of a worker that an operator told to confine nothing
+UNCONFINED = "unconfined"
+#: Worker.confinement in words
+CONFINEMENT = {
+    "landlock": "Landlock and seccomp",
+    "bubblewrap": "bubblewrap and seccomp",
+    "none": "None: commands are refused",
+    UNCONFINED: "None: commands can do all that mcpadmin can",
+}
+
+
 @dataclass(frozen=True)
 class ProcessPage:
     at: datetime | None
@@ -34,6 +45,7 @@ class ProcessPage:
     started: str
     restarts: int
     isolation: str
+    confinement: str
     rows: list[Mapping[str, Any]]
     more: int
     stderr: list[LogLine]
@@ -79,6 +91,7 @@ def process_page(session: McpSession | None) -> ProcessPage | None:
         started=found["started"],
         restarts=session.restarts,
         isolation=ISOLATION.get(session.owner.isolation if session.owner else "", ""),
+        confinement=CONFINEMENT.get(session.owner.confinement if session.owner else "", "not known"),
         rows=rows,
         more=found["count"] - len(rows),
         stderr=_stderr(session),
