@@ -35,8 +35,8 @@ def test_access_is_stored_exported_and_in_the_audit_log(admin_user: Any) -> None
     assert {name: getattr(server, name) for name in ACCESS} == ACCESS
     exported = export([server])
     assert all(entry in exported for entry in ("/srv/data", "/srv/out", "listed", "10.0.0.5:5432"))
-    changes = AuditEvent.objects.filter(subject="files").latest("seq").details["changes"]
-    assert changes["writable_paths"]["after"] == ["/srv/out"]
+    body = AuditEvent.objects.filter(subject="files").latest("seq").body
+    assert '"writable_paths":{"after":["/srv/out"]' in body
 
 
 @pytest.mark.django_db

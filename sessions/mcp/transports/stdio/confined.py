@@ -12,7 +12,7 @@ from ...core.errors import Fault, LaunchError
 from .confinement import RUNNER
 
 #: seconds for building the confinement; the machine may be busy with many starts
-_PATIENCE: Final = 20.0
+_PATIENCE: Final = 60.0
 #: reads the module's cached bytecode, which running the file would not
 _LOADER: Final = (
     "import sys\n"
@@ -89,7 +89,12 @@ async def _run(loop: asyncio.AbstractEventLoop, ours: socket.socket, job: Mappin
 
 async def _readable(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
     readable = loop.create_future()
-    loop.add_reader(descriptor, lambda: readable.done() or readable.set_result(None))
+
+    def wake() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(descriptor, wake)
     try:
         await readable
     finally:

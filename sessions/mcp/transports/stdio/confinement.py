@@ -149,7 +149,7 @@ def job(
         "tmp": confinement.tmp,
         "read": list(dict.fromkeys(read)),
         "write": list(dict.fromkeys(write)),
-        "mounts": _mounts(read, write),
+        "mounts": _mounts(read, write, links),
         "devices": list(DEVICES),
         "links": links if view or confines.tier is Tier.BUBBLEWRAP else {},
         "made_files": _made_files(confinement) if view else {},
@@ -167,13 +167,14 @@ def _limits(confinement: Confinement, *, counted: bool) -> dict[str, int]:
     return limits
 
 
-def _mounts(read: list[str], write: list[str]) -> list[tuple[str, bool]]:
+def _mounts(read: list[str], write: list[str], links: Iterable[str]) -> list[tuple[str, bool]]:
     """Each path of a view and whether it may be written, outer ones first. A link inside a mounted folder is there
     already, and what it leads to is mounted by its own name."""
     mounts: list[tuple[str, bool]] = []
     for path, writable in sorted((dict.fromkeys(read, False) | dict.fromkeys(write, True)).items()):
         inside = any(_within(path, outer) for outer, _ in mounts)
-        if path != "/proc" and os.path.exists(path) and not (inside and os.path.realpath(path) != path):
+        linked = any(_within(path, link) for link in links) or (inside and os.path.realpath(path) != path)
+        if path != "/proc" and os.path.exists(path) and not linked:
             mounts.append((path, writable))
     return mounts
 

@@ -56,7 +56,9 @@ class Host:
         text = text.strip().lower()
         name, port = text, None
         if text.startswith("["):
-            name, _, rest = text[1:].partition("]")
+            name, end, rest = text[1:].partition("]")
+            if not end:
+                raise ValueError(f"{text!r} is no address.")
             port = _port(rest[1:]) if rest.startswith(":") else None
             if rest and port is None:
                 raise ValueError(f"{text!r} names no port.")

@@ -9,7 +9,7 @@ runs.
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # the C module under `signal`
 import _socket
 import ctypes
 import marshal

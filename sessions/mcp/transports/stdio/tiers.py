@@ -83,7 +83,7 @@ def has_view() -> bool:
 
 
 async def _probed() -> Confines:
-    reasons = []
+    reasons: list[str] = []
     kept = await isolation()
     counted, namespaces = (
         kept is Isolation.PID_NAMESPACE_USER,

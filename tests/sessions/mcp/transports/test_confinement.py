@@ -132,7 +132,9 @@ async def printed(spec: StdioSpec) -> list[str]:
 
 async def test_a_server_has_a_home_and_a_temporary_folder_of_its_own(folder: Path) -> None:
     script = 'echo "$HOME $TMPDIR"; echo a > "$HOME/x"; echo b > "$TMPDIR/y"; echo $(ls /tmp) "$PWD" "$SECRET"'
-    spec = StdioSpec("/bin/sh", ("-c", script), env=lambda: {"SECRET": "mine"}, confinement=confinement(folder))
+    spec = StdioSpec(
+        "/bin/sh", ("-c", script), env=lambda: {"SECRET": "mine", "PATH": os.defpath}, confinement=confinement(folder)
+    )
     lines = await printed(spec)
     assert lines[0] == f"stdout: {folder}/home {folder}/tmp"
     shown = "y " if (await confines()).view else lines[1].split(folder.as_posix())[0].removeprefix("stdout: ")
