@@ -1,5 +1,6 @@
 """What a server's process uses, as *Connection info* shows it."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,6 +64,15 @@ def excess(rss: int, count: int) -> str:
     if many and count > many:
         return f"The server ran {count:,} processes; {many:,} are allowed."
     return ""
+
+
+def disk_excess(taken: int, home: str) -> str:
+    """`home`: the first of the folders that take so much."""
+    most = settings.STDIO_DISK_MIB
+    return (
+        f"The server's own folders take {taken / 1024**2:,.0f} MiB of disk; {most:,} are allowed. "
+        f"Delete what it does not need in {os.path.dirname(home)} on its worker, or raise MCPADMIN_STDIO_DISK_MIB."
+    )
 
 
 def warnings(rss: int, count: int) -> dict[str, str]:

@@ -51,7 +51,7 @@ def _refusal(text: str) -> Refusal | None:
         return Refusal(f"Look up {match['name']}", why, "network_hosts", match["name"])
     if match := _FILE.fullmatch(text):
         why = "It is not among the files that this server may use."
-        return Refusal(f"Use {match['path']}", why, "readable_paths", match["path"])
+        return Refusal(f"Open {match['path']}", why, "readable_paths", match["path"])
     return None
 
 

@@ -63,12 +63,11 @@ def _hand_over(folder: Path, user: int) -> None:
     """Give a folder to its server's user. Files with several names stay ours: one of the names may be elsewhere."""
     if folder.stat().st_uid == user:
         return
-    for place, folders, files in os.walk(folder):
+    for _, folders, files, descriptor in os.fwalk(folder):
         for name in (*folders, *files):
-            path = os.path.join(place, name)
-            state = os.lstat(path)
+            state = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             if stat.S_ISDIR(state.st_mode) or state.st_nlink == 1:
-                os.chown(path, user, user, follow_symlinks=False)
+                os.chown(name, user, user, dir_fd=descriptor, follow_symlinks=False)
     os.chown(folder, user, user)
 
 

@@ -63,6 +63,8 @@ DRAFT_USERS = 50_000_000
 #: threads that each allowed process may have, on average
 THREADS = 4
 MIB = 1024 * KIB
+#: of memory, with which an interpreter can at least start
+SPARE_MIB = 256
 EVENT_BURST_SECONDS = 5
 #: between two updates of a credential's time of last use
 STAMP_SECONDS = 600.0
@@ -210,15 +212,17 @@ def _confinement(
     files, hosts = _of_the_operator()
     directory = values.reached.working_directory
     is_private = Path(directory).is_relative_to(own.home.parent)
+    protected = (str(settings.DATA_DIR), str(settings.KEYRING_FILE))
     roots = [unquote(urlsplit(root["uri"]).path) for root in source.roots]
     return stdio.Confinement(
         home=str(own.home),
         tmp=str(own.tmp),
         mount_point=str(own.mount_point),
         work=directory if is_private else "",
-        read=(*source.readable_paths, *roots, *files),
+        # A root that holds mcpadmin's own files stays what it is to the server: a hint.
+        read=(*source.readable_paths, *(root for root in roots if not stdio.overlaps(root, protected)), *files),
         write=(*source.writable_paths, *(() if is_private else (directory,))),
-        protected=(str(settings.DATA_DIR), str(settings.KEYRING_FILE)),
+        protected=protected,
         uid=user,
         network=stdio.Network(source.network_access),
         hosts=(*map(stdio.Host.parsed, source.network_hosts), *hosts),
@@ -227,8 +231,8 @@ def _confinement(
 
 
 def _of_the_operator() -> tuple[list[str], list[stdio.Host]]:
-    """Files and hosts that the inherited variables name: certificates, proxies, package mirrors."""
-    files, hosts = [], []
+    """Files and hosts that settings and inherited variables name: certificates, proxies, package mirrors."""
+    files, hosts = [], [*map(stdio.Host.parsed, settings.STDIO_HOSTS)]
     for value in inherited().values():
         if value.startswith("/") and Path(value).exists():
             files.append(value)
@@ -242,11 +246,11 @@ def _of_the_operator() -> tuple[list[str], list[stdio.Host]]:
 
 
 def _process_limits() -> dict[str, int]:
-    """By the names of setrlimit. Memory and processes of the whole server are measured too (see processes.py); these
-    stop what is faster than the measurement. NPROC counts threads."""
+    """By the names of setrlimit. Memory and processes of the whole server are measured too (see processes.py), which says
+    what was exceeded; these stop what is faster than the measurement. NPROC counts threads."""
     limits = {"CORE": 0, "NOFILE": settings.STDIO_OPEN_FILES, "FSIZE": settings.STDIO_FILE_MIB * MIB}
     if settings.STDIO_MEMORY_MIB:
-        limits["DATA"] = settings.STDIO_MEMORY_MIB * MIB
+        limits["DATA"] = (2 * settings.STDIO_MEMORY_MIB + SPARE_MIB) * MIB
     if settings.STDIO_PROCESSES:
         limits["NPROC"] = settings.STDIO_PROCESSES * THREADS
     return limits

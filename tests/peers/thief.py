@@ -245,6 +245,7 @@ def connect_by_swapping_the_address() -> bool:
             buffer[2:4] = good[:2]
 
     thread = threading.Thread(target=swap)
+    sys.setswitchinterval(0.0002)  # both take turns often: more tries in less time
     thread.start()
     try:
         for _ in range(300):
@@ -294,6 +295,86 @@ def open_other_socket_families() -> bool:
 def listen_on_a_port() -> bool:
     with socket.create_server(("127.0.0.1", 0)):
         return True
+
+
+@probe
+def listen_without_choosing_a_port() -> bool:
+    """The kernel chooses one."""
+    with socket.socket() as opened:
+        opened.listen()
+    return True
+
+
+@probe
+def open_other_netlink_families() -> bool:
+    """Kernel events, the audit log, sockets of others."""
+    for protocol in (4, 9, 15):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol):
+            return True
+    return False
+
+
+@probe
+def hold_memory_that_no_limit_counts() -> bool:
+    for number, *arguments in ((319, b"x", 0), (447, 0), (29, 0, 1 << 20, 0o1600)):
+        found = int(libc.syscall(ctypes.c_long(number), *arguments))
+        if found >= 0 and (number != 29 or _outlives_the_namespace()):
+            return True
+    return False
+
+
+def _outlives_the_namespace() -> bool:
+    """Shared memory of System V: harmless in an IPC namespace of its own."""
+    return bool(os.readlink("/proc/self/ns/ipc") == AIMS["ipc"])
+
+
+@probe
+def make_a_set_user_id_program() -> bool:
+    with open(HOME + "/program", "w"):
+        pass
+    made = []
+    for attempt in (
+        lambda: os.chmod(HOME + "/program", 0o4755),  # noqa: S103  # that is the crime
+        lambda: os.chmod(HOME + "/program", 0o2755),  # noqa: S103
+        lambda: os.close(os.open(HOME + "/created", os.O_CREAT | os.O_WRONLY, 0o4755)),
+        lambda: os.mknod(HOME + "/node", 0o104755),
+    ):
+        with contextlib.suppress(OSError):
+            attempt()
+            made.append(attempt)
+    special = [
+        os.stat(path).st_mode & 0o6000
+        for path in (HOME + "/program", HOME + "/created", HOME + "/node")
+        if os.path.exists(path)
+    ]
+    return any(special)
+
+
+@probe
+def change_times_of_keyring() -> bool:
+    os.utime(AIMS["keyring"], (1, 1))
+    return True
+
+
+@probe
+def mark_keyring_with_an_attribute() -> bool:
+    os.setxattr(AIMS["keyring"], "user.thief", b"x")
+    return True
+
+
+@probe
+def limit_others() -> bool:
+    for pid in AIMS["pids"]:
+        for attempt in (
+            lambda pid=pid: resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 40, 1 << 40)),
+            lambda pid=pid: os.sched_setaffinity(pid, {0}),
+            lambda pid=pid: os.setpriority(os.PRIO_PROCESS, pid, 19),
+            lambda pid=pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)),
+        ):
+            with contextlib.suppress(OSError):
+                attempt()
+                return True
+    return False
 
 
 @probe
@@ -525,7 +606,7 @@ def daemon() -> None:
     libc.prctl(4, 0, 0, 0, 0)  # no dumps: root owns its folder in /proc
     for number in range(3):
         os.close(number)
-    while True:
+    while os.path.isdir(HOME):  # where it does outlive its server, it ends with the test
         with contextlib.suppress(OSError), open(f"{HOME}/alive", "w") as file:
             file.write(str(time.time()))
         time.sleep(0.05)

@@ -1,6 +1,6 @@
 """stdio servers: a child process that exchanges one JSON-RPC message per line."""
 
-from .confinement import Confinement, Confines, Tier
+from .confinement import Confinement, Confines, Tier, overlaps
 from .isolation import Isolation, isolation, prepare_loop
 from .reach import Host, Network
 from .tiers import confines, has_view, user
@@ -17,6 +17,7 @@ __all__ = [
     "confines",
     "has_view",
     "isolation",
+    "overlaps",
     "prepare_loop",
     "user",
 ]

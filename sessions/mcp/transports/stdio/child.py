@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from ..fairness import Share
 from . import confined, processes, tiers
-from .confinement import Confinement, Tier, job
+from .confinement import Confinement, Tier, job, threads
 from .isolation import PREFIXES, isolation, resolved
 from .reach import Gate, Reach
 
@@ -75,8 +75,8 @@ class Child(asyncio.SubprocessProtocol):
             self._swept_user = confinement.uid
             await self._sweep()  # what an earlier run left behind
         program, *arguments = argv
-        made = await asyncio.to_thread(
-            lambda: job(confinement, program, arguments, cwd=cwd, environment=env, confines=tier)
+        made = await self._loop.run_in_executor(
+            threads, lambda: job(confinement, program, arguments, cwd=cwd, environment=env, confines=tier)
         )
         transport, listener = await confined.start(lambda: self, await tiers.prefix(tier, made), made)
         self.pid = transport.get_pid()
@@ -149,7 +149,7 @@ class Child(asyncio.SubprocessProtocol):
 
     async def _sweep(self) -> None:
         if self._swept_user is not None:
-            await asyncio.to_thread(processes.end_all, self._swept_user)
+            await self._loop.run_in_executor(threads, processes.end_all, self._swept_user)
 
     async def _descend(self) -> None:
         if not self.pid:

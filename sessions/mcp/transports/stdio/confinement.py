@@ -1,11 +1,13 @@
 """What a confined stdio server may touch, and the job for runner.py that makes it so."""
 
+import glob
 import os
 import pwd
 import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -15,6 +17,8 @@ from typing import Any, Final
 from . import names
 from .reach import Host, Network
 
+#: for reading directories, so that many starts at once do not make as many threads
+threads: Final = ThreadPoolExecutor(2, "confinement")
 RUNNER: Final = str(Path(__file__).with_name("runner.py"))
 #: programs and libraries of the system, and what tells about the processor
 SYSTEM: Final = (
@@ -30,7 +34,18 @@ SHARED_PROC: Final = (
 ETC: Final = tuple(
     f"/etc/{name}"
     for name in (
-        *("ssl", "pki", "ca-certificates", "ca-certificates.conf", "crypto-policies", "openssl", "hosts", "host.conf"),
+        # not their folders of private keys, which the group of mcpadmin's user may be allowed to read
+        *("ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ssl/ca-bundle.pem", "pki/tls/certs", "pki/tls/cert.pem"),
+        *(
+            "pki/tls/openssl.cnf",
+            "pki/ca-trust",
+            "ca-certificates",
+            "ca-certificates.conf",
+            "crypto-policies",
+            "openssl",
+            "hosts",
+            "host.conf",
+        ),
         *("nsswitch.conf", "gai.conf", "protocols", "services", "localtime", "timezone", "ld.so.cache", "ld.so.conf"),
         *("ld.so.conf.d", "alternatives", "mime.types", "magic", "os-release", "debian_version", "alpine-release"),
         *("chromium", "chromium.d", "fonts", "terminfo", "python3", "nodejs", "java", "static"),
@@ -44,6 +59,8 @@ _SCRIPTS: Final = frozenset(
 )
 #: folders of everything, where a script or program lies only by chance
 _TOO_MUCH: Final = frozenset(("/", "/etc", "/home", "/root", "/tmp", "/var", "/opt", "/srv", "/mnt", "/media"))  # noqa: S108
+#: what a server with a view sees its own temporary folder as
+_TMP: Final = "/tmp"  # noqa: S108
 #: threads of one user, where those of servers are not counted apart
 _TOGETHER: Final = 8_192
 #: what makes a folder a program
@@ -51,6 +68,18 @@ _MAINS: Final = ("__main__.py", "index.js", "index.mjs")
 _SUBCOMMAND: Final = re.compile(r"[a-z]{1,12}")
 _FOLDERS: Final = ("node_modules", ".venv")
 _SHEBANGS: Final = 4
+_INTERPRETER: Final = re.compile(r"(?:python|pypy|node|ruby|perl)[0-9.]*t?")
+#: what an installation of one of them holds
+_LANGUAGES: Final = (
+    "lib/python3*/os.py",
+    "lib/pypy3*/os.py",
+    "include/node/node.h",
+    "lib/node_modules/npm",
+    "lib/ruby/[0-9]*",
+    "lib/perl5",
+)
+#: as the kernel has it
+_MOST_LINKS: Final = 40
 
 
 class Tier(StrEnum):
@@ -129,33 +158,113 @@ def job(
 ) -> dict[str, Any]:
     """What runner.py takes. Reads directories: call it in a thread."""
     given, view = list(arguments), confines.view
-    granted = _both(confinement.read)
-    write = [*_both((*confinement.own, *confinement.write))]
-    found = list(_free(_needed(program, given, cwd, environment), confinement))
+    isolated = view or confines.tier is Tier.BUBBLEWRAP
+    places = _Places(confinement)
+    granted = [*map(os.path.normpath, (*confinement.read, *(() if cwd in confinement.own else (cwd,))))]
+    write = [*map(os.path.normpath, (*confinement.own, *confinement.write))]
+    found = list(places.harmless(_needed(program, given, cwd, environment, places)))
     links, system = _split_links(SYSTEM)
     shared = (*(("/proc",) if confines.alone else SHARED_PROC), *(() if view else SHARED_ETC))
-    read = [*system, *ETC, *shared, *found, *granted, *(() if cwd in write else _both((cwd,)))]
+    read = [*places.without_ours((*system, *ETC, *shared)), *found, *granted]
+    sources = {path: source for path in dict.fromkeys((*read, *write)) if (source := places.real(path)) is not None}
+    read, write = _with_sources(read, sources), _with_sources(write, sources)
     return {
         "program": program,
         "arguments": given,
-        "environment": dict(environment),
+        # Paths of UNIX sockets have at most 107 characters, and browsers make some below TMPDIR.
+        "environment": {
+            name: _TMP if view and value == confinement.tmp else value for name, value in environment.items()
+        },
         "cwd": cwd,
         "uid": confinement.uid,
         "view": view,
         "landlock": confines.tier is Tier.LANDLOCK,
-        # Our own files are in sight only with our own user and no view of its own.
-        "modes": confinement.uid is None and not view and confines.tier is Tier.LANDLOCK,
-        "mount_point": confinement.mount_point,
-        "tmp": confinement.tmp,
-        "read": list(dict.fromkeys(read)),
-        "write": list(dict.fromkeys(write)),
-        "mounts": _mounts(read, write, links),
+        "modes": not isolated,
+        "others": confinement.uid is None and not confines.alone,
+        "ipc": isolated,
+        "mount_point": os.path.realpath(confinement.mount_point),
+        "tmp": os.path.realpath(confinement.tmp),
+        "read": read,
+        "write": write,
+        "mounts": _mounts(read, write, sources, links),
         "devices": list(DEVICES),
-        "links": links if view or confines.tier is Tier.BUBBLEWRAP else {},
+        "links": links if isolated else {},
         "made_files": _made_files(confinement) if view else {},
-        "owned_by_others": _owned_by_others(confinement, found, [*granted, *write, cwd]),
+        "owned_by_others": _owned_by_others(confinement, _of(sources, found), _of(sources, [*granted, *write])),
         "limits": _limits(confinement, counted=confines.counted),
     }
+
+
+class _Places:
+    """Where paths lead, as far as the server cannot have decided it. A link in a folder that it may write can be its own
+    work, from an earlier run or by another process of it: following that would grant what nobody granted."""
+
+    def __init__(self, confinement: Confinement) -> None:
+        self._own = [os.path.realpath(place) for place in confinement.own]
+        self._ours = [os.path.realpath(place) for place in confinement.protected]
+        self._writable = [*self._own, *map(os.path.realpath, confinement.write)]
+
+    def is_writable(self, path: str) -> bool:
+        """Whether the server can have written what stands there."""
+        return any(_within(path, place) for place in self._writable)
+
+    def real(self, path: str) -> str | None:
+        """None if the path goes through a link that the server can have made. The links of /proc depend on who asks, and
+        only the kernel makes them."""
+        if path.startswith("/proc/"):
+            return path
+        at, rest, links = "/", list(reversed(os.path.normpath(path).split("/"))), 0
+        while rest:
+            part = rest.pop()
+            if part in ("", "."):
+                continue
+            step = os.path.dirname(at) if part == ".." else os.path.join(at, part)
+            if not os.path.islink(step):
+                at = step
+                continue
+            links += 1
+            if self.is_writable(at) or links > _MOST_LINKS:
+                return None
+            target = os.readlink(step)
+            at = "/" if target.startswith("/") else at
+            rest += reversed(target.split("/"))
+        return at
+
+    def overlaps(self, path: str) -> bool:
+        """Whether a path holds, or lies in, what is ours."""
+        real = os.path.realpath(path)
+        if any(_within(real, place) for place in self._own):
+            return False
+        return any(_within(real, place) or _within(place, real) for place in self._ours)
+
+    def harmless(self, paths: Iterable[str]) -> Iterator[str]:
+        """Of paths that nobody named, those that may be shown: nothing of ours, no whole home, and nothing that it may write
+        anyway."""
+        for path in dict.fromkeys(paths):
+            real = self.real(path)
+            if real is None or self.is_writable(real) or self.overlaps(path):
+                continue
+            if real in _homes() or real in _TOO_MUCH:
+                continue
+            yield path
+
+    def without_ours(self, paths: Iterable[str]) -> Iterator[str]:
+        """The paths, or what is in them beside what is ours."""
+        for path in paths:
+            real = os.path.realpath(path)
+            if not any(_within(place, real) for place in self._ours):
+                yield path
+            elif not any(_within(real, place) for place in self._ours):
+                yield from self.without_ours(entry.path for entry in os.scandir(path))
+
+
+def _with_sources(paths: Iterable[str], sources: Mapping[str, str]) -> list[str]:
+    """The kernel judges real paths, programs use the names."""
+    return list(dict.fromkeys(form for path in paths if path in sources for form in (path, sources[path])))
+
+
+def _of(sources: Mapping[str, str], paths: Iterable[str]) -> list[str]:
+    return [sources[path] for path in paths if path in sources]
 
 
 def _limits(confinement: Confinement, *, counted: bool) -> dict[str, int]:
@@ -167,15 +276,19 @@ def _limits(confinement: Confinement, *, counted: bool) -> dict[str, int]:
     return limits
 
 
-def _mounts(read: list[str], write: list[str], links: Iterable[str]) -> list[tuple[str, bool]]:
-    """Each path of a view and whether it may be written, outer ones first. A link inside a mounted folder is there
-    already, and what it leads to is mounted by its own name."""
-    mounts: list[tuple[str, bool]] = []
+def _mounts(
+    read: list[str], write: list[str], sources: Mapping[str, str], links: Iterable[str]
+) -> list[tuple[str, str, bool]]:
+    """Each path of a view, what is there and whether it may be written, outer ones first. A link inside a mounted folder
+    is there already, and what it leads to is mounted by its own name."""
+    mounts: list[tuple[str, str, bool]] = []
     for path, writable in sorted((dict.fromkeys(read, False) | dict.fromkeys(write, True)).items()):
-        inside = any(_within(path, outer) for outer, _ in mounts)
-        linked = any(_within(path, link) for link in links) or (inside and os.path.realpath(path) != path)
-        if path != "/proc" and os.path.exists(path) and not linked:
-            mounts.append((path, writable))
+        source = sources.get(path, path)
+        if path == "/proc" or not os.path.exists(source) or any(_within(path, link) for link in links):
+            continue
+        inside = any(_within(path, outer) for outer, _, _ in mounts)
+        if not (inside and source != path):
+            mounts.append((path, source, writable))
     return mounts
 
 
@@ -183,36 +296,22 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _both(paths: Iterable[str]) -> list[str]:
-    """Each path as it is written and as it really is: the kernel judges the real one, the program uses the other."""
-    return list(dict.fromkeys(form for path in paths for form in (os.path.normpath(path), os.path.realpath(path))))
-
-
-def _free(paths: Iterable[str], confinement: Confinement) -> Iterator[str]:
-    """Of paths that nobody named, those that may be shown: nothing of ours, and no whole home."""
-    own = [os.path.realpath(place) for place in confinement.own]
-    ours = [os.path.realpath(place) for place in confinement.protected]
-    for path in dict.fromkeys(paths):
-        real = os.path.realpath(path)
-        if any(_within(real, place) for place in own):
-            yield path
-            continue
-        is_ours = any(_within(real, place) or _within(place, real) for place in ours)
-        if not is_ours and real not in _homes() and real not in _TOO_MUCH:
-            yield path
+def overlaps(path: str, protected: Iterable[str]) -> bool:
+    """Whether a path holds, or lies in, one of these."""
+    real = os.path.realpath(path)
+    return any(_within(real, place) or _within(place, real) for place in map(os.path.realpath, protected))
 
 
 def first_overlap(paths: Iterable[str], confinement: Confinement) -> str | None:
     """The first path that holds, or lies in, what is ours."""
-    ours = [os.path.realpath(place) for place in confinement.protected]
-    own = [os.path.realpath(place) for place in confinement.own]
-    for path in paths:
-        real = os.path.realpath(path)
-        if any(_within(real, place) for place in own):
-            continue
-        if any(_within(real, place) or _within(place, real) for place in ours):
-            return path
-    return None
+    places = _Places(confinement)
+    return next((path for path in paths if places.overlaps(path)), None)
+
+
+def first_through_own_link(paths: Iterable[str], confinement: Confinement) -> str | None:
+    """The first path that goes through a link that the server can have made."""
+    places = _Places(confinement)
+    return next((path for path in paths if places.real(path) is None), None)
 
 
 @cache
@@ -226,13 +325,16 @@ def _split_links(paths: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     return links, [path for path in paths if path not in links and os.path.exists(path)]
 
 
-def _needed(program: str, arguments: list[str], cwd: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """The program with its interpreters, the folders of PATH, and the files that the command line names."""
+def _needed(
+    program: str, arguments: list[str], cwd: str, environment: Mapping[str, str], places: "_Places"
+) -> Iterator[str]:
+    """The program with its interpreters, the folders of PATH, and the files that the command line names. What a file
+    says (its first line, where it leads) counts only if the server cannot have written it."""
     search = environment.get("PATH", os.defpath)
     for folder in search.split(os.pathsep):
         if folder.startswith("/") and os.path.isdir(folder):
             yield os.path.dirname(folder) if os.path.basename(folder) == "shims" else folder
-    yield from _program(program, search)
+    yield from _program(program, search, places)
     script_seen = False
     for argument in arguments:
         path = os.path.normpath(os.path.join(cwd, argument))
@@ -244,15 +346,15 @@ def _needed(program: str, arguments: list[str], cwd: str, environment: Mapping[s
         if not os.path.isfile(path):
             script_seen |= not _SUBCOMMAND.fullmatch(argument)
             continue
-        yield from _both((path,))
+        yield path
         if os.access(path, os.X_OK) and argument.startswith("/"):
-            yield from _program(path, search)
+            yield from _program(path, search, places)
         if not script_seen and os.path.splitext(path)[1] in _SCRIPTS:
             script_seen = True
             yield from _script(path)
 
 
-def _program(program: str, search: str) -> Iterator[str]:
+def _program(program: str, search: str, places: "_Places") -> Iterator[str]:
     """A program, what its links lead to, and the installation that it belongs to."""
     todo, seen = [program], set[str]()
     while todo and len(seen) < _SHEBANGS * 4:
@@ -260,16 +362,31 @@ def _program(program: str, search: str) -> Iterator[str]:
         if path in seen:
             continue
         seen.add(path)
+        real = places.real(path)
+        if real is None or places.is_writable(real):
+            yield from _interpreter_of_a_project(path, places)
+            continue
         yield path
         yield from _installation(path)
         if os.path.islink(path):
             todo.append(os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path))))
-        real = os.path.realpath(path)
         if real != path:
             todo.append(real)
         interpreter = _interpreter(real, search)
         if interpreter:
             todo.append(interpreter)
+
+
+def _interpreter_of_a_project(program: str, places: "_Places") -> Iterator[str]:
+    """Where a program in a folder that the server can change leads: only to an interpreter, which is no secret. Virtual
+    environments in a working directory are such programs."""
+    real = os.path.realpath(program)
+    prefix = os.path.dirname(os.path.dirname(real))
+    if places.is_writable(real) or not _INTERPRETER.fullmatch(os.path.basename(real)) or not os.access(real, os.X_OK):
+        return
+    if any(glob.glob(f"{prefix}/{mark}") for mark in _LANGUAGES):
+        yield real
+        yield prefix
 
 
 def _installation(program: str) -> Iterator[str]:
@@ -280,7 +397,7 @@ def _installation(program: str) -> Iterator[str]:
     hidden = os.path.basename(prefix).startswith(".")  # such as ~/.cargo and ~/.local, which hold more than programs
     if hidden and not os.path.isfile(f"{prefix}/pyvenv.cfg") and os.path.basename(folder) != "shims":
         prefix = folder
-    yield from _both((prefix,))
+    yield prefix
     yield from (outer for outer in (_outermost(program, "node_modules"),) if outer)
     try:
         text = Path(prefix, "pyvenv.cfg").read_text("utf-8", "replace")
@@ -290,7 +407,7 @@ def _installation(program: str) -> Iterator[str]:
         name, _, value = line.partition("=")
         if name.strip() == "home" and value.strip().startswith("/"):
             home = value.strip()
-            yield from _both((os.path.dirname(home) if os.path.basename(home) == "bin" else home,))
+            yield os.path.dirname(home) if os.path.basename(home) == "bin" else home
 
 
 def _interpreter(program: str, search: str) -> str:
@@ -315,11 +432,9 @@ def _outermost(path: str, folder: str) -> str:
 def _script(path: str) -> Iterator[str]:
     """The folder of a script, and the packages beside or above it that an interpreter looks for."""
     folder = os.path.dirname(path)
-    yield from _both((folder,))
+    yield folder
     for place in (folder, *list(map(str, Path(folder).parents))[:3]):
-        yield from (
-            form for name in _FOLDERS if os.path.isdir(f"{place}/{name}") for form in _both((f"{place}/{name}",))
-        )
+        yield from (f"{place}/{name}" for name in _FOLDERS if os.path.isdir(f"{place}/{name}"))
         yield from (
             f"{place}/{name}" for name in ("package.json", "pyproject.toml") if os.path.isfile(f"{place}/{name}")
         )
@@ -349,7 +464,7 @@ def _user_name() -> str:
 
 
 def _owned_by_others(confinement: Confinement, found: list[str], granted: list[str]) -> list[str]:
-    """Paths whose owner the server's user has to stand for: all that were granted, the rest where others may not read."""
+    """Real paths whose owner the server's user has to stand for: all that were granted, the rest where others may not read."""
     if not confinement.uid:
         return []
     others = []

@@ -13,7 +13,9 @@ from typing import Final
 _libc = ctypes.CDLL(None, use_errno=True)
 #: x86-64 and arm64 agree on these
 _PIDFD_OPEN, _PIDFD_GETFD, _OPENAT2 = 434, 438, 437
-_SETRESUID, _SETRESGID = {"x86_64": (117, 119), "aarch64": (147, 149)}.get(os.uname().machine, (0, 0))
+_SETRESUID, _SETRESGID, _UTIMENSAT = {"x86_64": (117, 119, 280), "aarch64": (147, 149, 88)}.get(
+    os.uname().machine, (0, 0, 0)
+)
 #: rounds of killing, and seconds between them
 _PASSES: Final = 50
 _PAUSE: Final = 0.01
@@ -34,8 +36,8 @@ class _Piece(ctypes.Structure):
 
 
 class Caller:
-    def __init__(self, process: int, pidfd: int) -> None:
-        self._process, self._pidfd = process, pidfd
+    def __init__(self, process: int, pidfd: int, uid: int | None) -> None:
+        self._process, self._pidfd, self._uid = process, pidfd, uid
 
     def memory(self, address: int, size: int) -> bytes:
         buffer = ctypes.create_string_buffer(size)
@@ -61,15 +63,20 @@ class Caller:
         return found
 
     def directory(self, descriptor: int | None = None) -> str:
-        return os.readlink(f"/proc/{self._process}/{'cwd' if descriptor is None else f'fd/{descriptor}'}")
+        with acting_as(self._uid):
+            return os.readlink(f"/proc/{self._process}/{'cwd' if descriptor is None else f'fd/{descriptor}'}")
 
     @contextlib.contextmanager
-    def path(self, path: str, *, links: bool = False) -> Iterator[int]:
-        """An O_PATH descriptor of a path as the process sees it; through no symbolic link unless `links`."""
-        root = os.open(f"/proc/{self._process}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    def path(self, path: str, *, links: bool = False, follow: bool = True) -> Iterator[int]:
+        """An O_PATH descriptor of a path as the process sees it; through no symbolic link unless `links`, and of a link
+        itself unless `follow`."""
+        with acting_as(self._uid):
+            root = os.open(f"/proc/{self._process}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _IN_ROOT | (_NO_MAGIC if links else _NO_SYMLINKS))
-            found = _checked(_libc.syscall(_OPENAT2, root, os.fsencode(path), how, ctypes.c_size_t(len(how))))
+            flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+            how = struct.pack("QQQ", flags, 0, _IN_ROOT | (_NO_MAGIC if links else _NO_SYMLINKS))
+            with acting_as(self._uid):
+                found = _checked(_libc.syscall(_OPENAT2, root, os.fsencode(path), how, ctypes.c_size_t(len(how))))
         finally:
             os.close(root)
         try:
@@ -85,9 +92,15 @@ def opened(thread: int, uid: int | None) -> Iterator[Caller]:
     pidfd = _checked(_libc.syscall(_PIDFD_OPEN, process, 0))
     try:
         with _as_user(uid):
-            yield Caller(process, pidfd)
+            yield Caller(process, pidfd, uid)
     finally:
         os.close(pidfd)
+
+
+def set_times(descriptor: int, times: bytes | None) -> None:
+    """As utimensat takes them: of the file behind an O_PATH descriptor. OSError."""
+    path = f"/proc/self/fd/{descriptor}".encode()
+    _checked(_libc.syscall(_UTIMENSAT, -100, path, times, 0))
 
 
 def end_all(uid: int) -> None:
@@ -124,14 +137,33 @@ def _process_of(thread: int) -> int:
 def _as_user(uid: int | None) -> Iterator[None]:
     """Take the real user of the process for this thread only, which is what the kernel compares. A container's root
     usually lacks the capability to look into processes of other users (CAP_SYS_PTRACE)."""
+    with _changed(uid, real=True):
+        yield
+
+
+@contextlib.contextmanager
+def acting_as(uid: int | None) -> Iterator[None]:
+    """Act with the rights of the process, for this thread only: those of its user and of no group of ours."""
+    with _changed(uid, real=False):
+        yield
+
+
+@contextlib.contextmanager
+def _changed(uid: int | None, *, real: bool) -> Iterator[None]:
     if not uid:
         yield
         return
     keep = ctypes.c_long(-1)
-    _checked(_libc.syscall(_SETRESGID, uid, keep, keep))
-    _checked(_libc.syscall(_SETRESUID, uid, keep, keep))
+    first = (uid, keep, keep) if real else (keep, uid, keep)
+    last = (0, keep, keep) if real else (keep, 0, keep)
+    _checked(_libc.syscall(_SETRESGID, *first))
+    try:
+        _checked(_libc.syscall(_SETRESUID, *first))
+    except OSError:
+        _checked(_libc.syscall(_SETRESGID, *last))
+        raise
     try:
         yield
     finally:
-        _checked(_libc.syscall(_SETRESUID, 0, keep, keep))
-        _checked(_libc.syscall(_SETRESGID, 0, keep, keep))
+        _checked(_libc.syscall(_SETRESUID, *last))
+        _checked(_libc.syscall(_SETRESGID, *last))

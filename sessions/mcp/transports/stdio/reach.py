@@ -24,12 +24,19 @@ from . import names, processes
 
 _RECEIVE, _RESPOND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 _NOTIFICATION: Final = struct.Struct("QIIiIQ6Q")
-#: numbers of the system calls that the filter hands over besides connect (see runner.CALLS): chmod, fchmodat, listen
-_CHMOD, _FCHMODAT, _LISTEN = {"x86_64": (90, 268, 50), "aarch64": (-1, 53, 201)}.get(os.uname().machine, (-1, -1, -1))
+#: numbers of the system calls that the filter hands over besides connect (see runner.CALLS)
+_CHMOD, _FCHMODAT, _UTIMENSAT, _LISTEN = {"x86_64": (90, 268, 280, 50), "aarch64": (-1, 53, 88, 201)}.get(
+    os.uname().machine, (-1, -1, -1, -1)
+)
 _HERE: Final = -100
 _RESPONSE: Final = struct.Struct("QqiI")
+#: the two times of utimensat, and its flag for links themselves
+_TIMES: Final = struct.Struct("qqqq")
+_NO_FOLLOW: Final = 0x100
 #: connections judged per second, and burst; a server that tries more has to wait
 _RATE, _BURST, _PAUSE = 200.0, 1_000.0, 0.25
+#: of one connection: installing a package changes thousands of files
+_OF_A_FILE: Final = 0.1
 #: connections of one server that wait for their peer at the same time
 _WAITING: Final = 256
 #: tried by each name lookup of the C library
@@ -98,6 +105,18 @@ def _address(text: str) -> Address | None:
     return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found
 
 
+def _own_address(address: str) -> str | None:
+    """The reason to refuse a public address of this machine, behind which its firewall does not stand. The kernel
+    answers: the source of a packet to an own address is that address."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as opened:
+            opened.connect((address, 9))
+            return "it is this machine itself" if opened.getsockname()[0] == address else None
+    except OSError:
+        return None  # there is no way to it, as the connection will show
+
+
 class Reach:
     """Judges addresses for one server. Learns from the name server's answers which addresses its hosts have."""
 
@@ -139,7 +158,7 @@ class Reach:
         if None in learned or port in learned:
             return None
         if self.network is Network.PUBLIC:
-            return refusal_reason(str(address), port, Policy())
+            return refusal_reason(str(address), port, Policy()) or _own_address(str(address))
         return "this server has no network" if self.network is Network.NONE else "it is none of the listed hosts"
 
 
@@ -191,14 +210,17 @@ class Gate:
             if problem.errno != errno.ENOENT:  # else: the caller is gone already
                 self._quit_reading()
             return
-        self._limit()
         call, thread, _, number, _, _, *arguments = _NOTIFICATION.unpack(buffer)
-        first, second, third = arguments[:3]
+        self._limit(_OF_A_FILE if number in (_CHMOD, _FCHMODAT, _UTIMENSAT) else 1.0)
+        first, second, third, fourth = arguments[:4]
+        folder = (first & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
         try:
             if number == _CHMOD:
-                answer: int | None = self._change_mode(call, thread, _HERE, first, second)
+                answer: int | None = self._change_file(call, thread, _HERE, first, mode=second)
             elif number == _FCHMODAT:
-                answer = self._change_mode(call, thread, (first & 0xFFFFFFFF ^ 1 << 31) - (1 << 31), second, third)
+                answer = self._change_file(call, thread, folder, second, mode=third)
+            elif number == _UTIMENSAT:
+                answer = self._change_file(call, thread, folder, second, times=third, follow=not fourth & _NO_FOLLOW)
             elif number == _LISTEN:
                 answer = self._listen(call, thread, first & 0xFFFFFFFF, second)
             else:
@@ -214,9 +236,9 @@ class Gate:
         if self._open:
             self._loop.remove_reader(self._listener)
 
-    def _limit(self) -> None:
+    def _limit(self, cost: float) -> None:
         now = self._loop.time()
-        self._credit = min(_BURST, self._credit + (now - self._at) * _RATE) - 1
+        self._credit = min(_BURST, self._credit + (now - self._at) * _RATE) - cost
         self._at = now
         if self._credit < 0:
             self._loop.remove_reader(self._listener)
@@ -314,20 +336,35 @@ class Gate:
                 duplicate.listen(min(backlog & 0xFFFFFFFF, 4096))
         return 0
 
-    def _change_mode(self, call: int, thread: int, folder: int, pointer: int, mode: int) -> int:
-        """Of a file in the folders that it may write."""
+    def _change_file(
+        self,
+        call: int,
+        thread: int,
+        folder: int,
+        pointer: int,
+        *,
+        mode: int | None = None,
+        times: int = 0,
+        follow: bool = True,
+    ) -> int:
+        """The mode, or else the times, of a file in the folders that it may write."""
         with processes.opened(thread, self._uid) as caller:
             if not self._is_valid(call):
                 return errno.ESRCH
             path = os.fsdecode(caller.text(pointer))
+            given = caller.memory(times, _TIMES.size) if times else None
             whole = os.path.join(caller.directory(None if folder == _HERE else folder), path)
             try:
-                with caller.path(whole, links=True) as target:
+                with caller.path(whole, links=True, follow=follow) as target:
                     real = os.readlink(f"/proc/self/fd/{target}")
                     if not any(real == place or real.startswith(place + "/") for place in self._folders):
                         self._on_refused(f"refused access to {whole}")
                         return errno.EPERM
-                    os.chmod(f"/proc/self/fd/{target}", mode & 0o777)
+                    with processes.acting_as(self._uid):
+                        if mode is None:
+                            processes.set_times(target, given)
+                        else:
+                            os.chmod(f"/proc/self/fd/{target}", mode & 0o777)
             except OSError as problem:
                 return problem.errno or errno.EPERM
         return 0
@@ -346,7 +383,8 @@ class Gate:
             blocking = not fcntl.fcntl(duplicate, fcntl.F_GETFL) & os.O_NONBLOCK
             duplicate.setblocking(False)
             try:
-                return duplicate.connect_ex(f"/proc/self/fd/{target}")
+                with processes.acting_as(self._uid):  # the peer sees the server's user, not ours
+                    return duplicate.connect_ex(f"/proc/self/fd/{target}")
             finally:
                 duplicate.setblocking(blocking)
 

@@ -15,6 +15,7 @@ import ctypes
 import marshal
 import os
 import resource
+import stat
 import struct
 import sys
 
@@ -32,6 +33,9 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "capset": (126, 91), "pivot_root": (155, 41), "open_tree": (428, 428), "move_mount": (429, 429),
     "mount_setattr": (442, 442), "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446), "chmod": (90, None), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "fchmod": (91, 52), "mknod": (133, None), "mknodat": (259, 33), "open": (2, None), "creat": (85, None),
+    "openat": (257, 56), "openat2": (437, 437), "utimensat": (280, 88), "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
 }  # fmt: skip
 #: refused with EPERM: other processes' memory, keys, kernel, mounts, namespaces, handles that skip path checks
 REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -48,15 +52,40 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142), "sethostname": (170, 161),
     "setdomainname": (171, 162), "syslog": (103, 116), "acct": (163, 89), "settimeofday": (164, 170),
     "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171), "iopl": (172, None),
-    "ioperm": (173, None), "vhangup": (153, 58), "lookup_dcookie": (212, 18),
+    "ioperm": (173, None), "vhangup": (153, 58), "lookup_dcookie": (212, 18), "modify_ldt": (154, None),
+    "move_pages": (279, 239), "migrate_pages": (256, 238), "process_mrelease": (448, 448),
+    "file_setattr": (469, 469),
+}  # fmt: skip
+#: as if the kernel had none. The first is memory that no limit counts; of the others, arguments lie in memory, out of the
+#: filter's sight, and libraries fall back to calls that it can judge
+ABSENT: dict[str, tuple[int | None, int | None]] = {
+    "memfd_create": (319, 279), "memfd_secret": (447, 447), "fchmodat2": (452, 452), "openat2": (437, 437),
+    "clone3": (435, 435),
+}  # fmt: skip
+#: shared memory and queues of System V and POSIX outlive their processes and belong to all of the machine
+SHARED_IPC: dict[str, tuple[int | None, int | None]] = {
+    "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
+}  # fmt: skip
+#: changes of files by their path that Landlock does not judge: refused where files of others are in sight
+FILE_CHANGES: dict[str, tuple[int | None, int | None]] = {
+    "chown": (92, None), "lchown": (94, None), "fchownat": (260, 54), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "setxattrat": (463, 463), "removexattrat": (466, 466),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
+}  # fmt: skip
+#: calls that change another process of the same user, named by the first argument; 0 is the caller
+OTHERS: dict[str, tuple[int | None, int | None]] = {
+    "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118), "sched_setattr": (314, 274),
 }  # fmt: skip
 _ARCHITECTURES = {X86: 0xC000003E, ARM: 0xC00000B7}
 _X32_BIT = 0x40000000
 EPERM, EACCES, ENOSYS, EAFNOSUPPORT, EOPNOTSUPP = 1, 13, 38, 97, 95
 _ALLOW, _NOTIFY, _KILL, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x80000000, 0x00050000
-_NEW_NAMESPACES = 0x7E020000
+_NEW_NAMESPACES, _NEW_IPC = 0x7E020000, 0x08000000
 _MSG_FASTOPEN = 0x20000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+#: set-user-ID and set-group-ID; flags with which `open` creates a file
+_SPECIAL_MODES, _CREATES = 0o6000, 0x40 | 0x400000
 _NEW_LISTENER, _WAIT_KILLABLE = 8, 32
 
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 24, 38, 47
@@ -99,6 +128,10 @@ def _arg(index: int) -> Code:
     return [(_LOAD, 0, 0, 16 + 8 * index)]
 
 
+def _arg_high(index: int) -> Code:
+    return [(_LOAD, 0, 0, 20 + 8 * index)]
+
+
 def _when(number: int | None, body: Code) -> Code:
     """`body`, which always returns, for one system call."""
     return [] if number is None else [(_JEQ, 0, len(body), number), *body]
@@ -108,20 +141,25 @@ def _if_equal(value: int, body: Code) -> Code:
     return [(_JEQ, 0, len(body), value), *body]
 
 
+def _if_not(value: int, body: Code) -> Code:
+    return [(_JEQ, len(body), 0, value), *body]
+
+
 def _if_set(bits: int, body: Code) -> Code:
     return [(_JSET, 0, len(body), bits), *body]
 
 
-def filter_code(machine: str, *, modes: bool, listens: bool) -> bytes:
+def filter_code(machine: str, *, modes: bool = False, others: bool = False, ipc: bool = False) -> bytes:
     """The seccomp program. Sockets: TCP, UNIX streams, and routing netlink (for the list of interfaces). Without
-    datagram sockets no message can carry an address of its own, so `connect` is the only way to reach anything. `modes`: changes of file modes are judged
-    too, which Landlock does not; `listens`: and listening, where Landlock knows no TCP."""
+    datagram sockets no message can carry an address of its own, so `connect` is the only way to reach anything.
+    `modes`: files of others are in sight, whose modes, times and attributes Landlock does not protect. `others`: so
+    are processes of our user. `ipc`: shared memory and queues are its own."""
     column = _COLUMN[machine]
 
     def number(name: str) -> int | None:
         return CALLS[name][column]
 
-    refuse, allow = _ret(_ERRNO | EPERM), _ret(_ALLOW)
+    refuse, allow, notify, absent = _ret(_ERRNO | EPERM), _ret(_ALLOW), _ret(_NOTIFY), _ret(_ERRNO | ENOSYS)
     stream_types = [*_arg(1), (_AND, 0, 0, 0xF)]
     unix = [*stream_types, *_if_equal(1, allow), *_if_equal(5, allow), *_ret(_ERRNO | EACCES)]
     tcp = [
@@ -139,6 +177,17 @@ def filter_code(machine: str, *, modes: bool, listens: bool) -> bytes:
         *_ret(_ERRNO | EAFNOSUPPORT),
     ]
 
+    def plain_mode(index: int, then: Code) -> Code:
+        """No set-user-ID: in a granted folder the file would belong to the folder's owner."""
+        return [*_arg(index), *_if_set(_SPECIAL_MODES, refuse), *then]
+
+    def creating(flags: int, mode: int) -> Code:
+        return [*_arg(flags), *_if_set(_CREATES, plain_mode(mode, allow)), *allow]
+
+    judged = notify if modes else allow
+    with_path = [*_arg(1), *_if_not(0, judged), *_arg_high(1), *_if_not(0, judged), *allow]
+    of_itself = [*_arg(0), *_if_equal(0, allow), *refuse]
+
     def fast_open(index: int) -> Code:
         return [*_arg(index), *_if_set(_MSG_FASTOPEN, _ret(_ERRNO | EOPNOTSUPP)), *allow]
 
@@ -149,10 +198,17 @@ def filter_code(machine: str, *, modes: bool, listens: bool) -> bytes:
         (_LOAD, 0, 0, 0),
         (_JGE, 0, 1, _X32_BIT),
         *refuse,
-        *_when(number("connect"), _ret(_NOTIFY)),
-        *_when(number("listen"), _ret(_NOTIFY) if listens else allow),
-        *(line for name in ("chmod", "fchmodat") if modes for line in _when(number(name), _ret(_NOTIFY))),
-        *_when(number("fchmodat2"), _ret(_ERRNO | ENOSYS)),  # libraries fall back to fchmodat
+        *_when(number("connect"), notify),
+        *_when(number("listen"), notify),  # Landlock knows ports, but not listening without choosing one
+        *_when(number("chmod"), plain_mode(1, judged)),
+        *_when(number("fchmodat"), plain_mode(2, judged)),
+        *_when(number("fchmod"), plain_mode(1, allow)),
+        *_when(number("mknod"), plain_mode(1, allow)),
+        *_when(number("mknodat"), plain_mode(2, allow)),
+        *_when(number("open"), creating(1, 2)),
+        *_when(number("openat"), creating(2, 3)),
+        *_when(number("creat"), plain_mode(1, allow)),
+        *_when(number("utimensat"), with_path),
         *_when(number("socket"), sockets),
         *_when(number("socketpair"), unix),
         *_when(number("sendto"), fast_open(3)),
@@ -160,11 +216,23 @@ def filter_code(machine: str, *, modes: bool, listens: bool) -> bytes:
         *_when(number("sendmmsg"), fast_open(3)),
         *_when(number("ioctl"), [*_arg(1), *_if_equal(_TIOCSTI, refuse), *_if_equal(_TIOCLINUX, refuse), *allow]),
         *_when(number("clone"), [*_arg(0), *_if_set(_NEW_NAMESPACES, refuse), *allow]),
-        *_when(number("clone3"), _ret(_ERRNO | ENOSYS)),  # its flags lie in memory; libraries fall back to clone
         *_when(number("seccomp"), [*_arg(1), *_if_set(_NEW_LISTENER, refuse), *allow]),
     ]
-    for numbers in REFUSED.values():
+    refused = REFUSED | (FILE_CHANGES if modes else {}) | ({} if ipc else SHARED_IPC)
+    for numbers in refused.values():
         code += _when(numbers[column], refuse)
+    for numbers in ABSENT.values():
+        code += _when(numbers[column], absent)
+    if others:
+        for numbers in OTHERS.values():
+            code += _when(numbers[column], of_itself)
+        # Their first argument says of what the second is the number: 0 and 1 are processes.
+        code += _when(
+            number("setpriority"), [*_arg(0), *_if_equal(0, [*_arg(1), *_if_equal(0, allow), *refuse]), *refuse]
+        )
+        code += _when(
+            number("ioprio_set"), [*_arg(0), *_if_equal(1, [*_arg(1), *_if_equal(0, allow), *refuse]), *refuse]
+        )
     code += allow
     return b"".join(struct.pack("HBBI", *line) for line in code)
 
@@ -173,9 +241,9 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
 
-def install_filter(*, modes: bool, listens: bool) -> int:
+def install_filter(*, modes: bool, others: bool, ipc: bool) -> int:
     """The listener of the calls that reach.Gate answers."""
-    raw = filter_code(os.uname().machine, modes=modes, listens=listens)
+    raw = filter_code(os.uname().machine, modes=modes, others=others, ipc=ipc)
     code = ctypes.create_string_buffer(raw, len(raw))
     program = _Program(len(raw) // 8, ctypes.cast(code, ctypes.c_void_p))
     for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
@@ -223,13 +291,24 @@ def restrict(read: list[str], write: list[str], devices: list[str], listed: list
     os.close(ruleset)
 
 
+def opened(path: str) -> int:
+    """An O_PATH descriptor, through no link: the path was resolved when it was judged, and a link that stands there now
+    was put there since. Those of /proc depend on who asks. OSError."""
+    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, 0 if path.startswith("/proc/") else 4)
+    target = call("openat2", -100, path.encode("utf-8", "surrogateescape"), how, ctypes.c_size_t(len(how)))
+    if target < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return target
+
+
 def _add_rule(ruleset: int, path: str, allowed: int) -> None:
     try:
-        target = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        target = opened(path)
     except OSError:
         return  # what is not there need not be allowed
     try:
-        if not os.path.isdir(path):
+        if not stat.S_ISDIR(os.fstat(target).st_mode):
             allowed &= ~_ONLY_DIRECTORIES
         rule = struct.pack("=Qi", allowed, target)
         checked(f"allowing {path} (Landlock)", call("landlock_add_rule", ruleset, 1, rule, 0))
@@ -243,7 +322,8 @@ class _MountAttributes(ctypes.Structure):
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    result = _libc.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
+    names = (name.encode("utf-8", "surrogateescape") for name in (source, target))
+    result = _libc.mount(*names, kind.encode(), ctypes.c_ulong(flags), data.encode())
     checked(f"mounting {source} at {target}", result)
 
 
@@ -257,6 +337,7 @@ class View:
         self._mappings: dict[tuple[int, int], int] = {}
 
     def build(self) -> None:
+        checked("separating shared memory", _libc.unshare(_NEW_IPC))
         mount("tmpfs", self._root, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755,size=16m")
         os.makedirs(self._root + "/dev/shm")  # noqa: S108  # inside the new root
         mount("tmpfs", self._root + "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=256m")  # noqa: S108
@@ -265,11 +346,11 @@ class View:
         for link, target in self._job["links"].items():
             os.makedirs(os.path.dirname(self._root + link), exist_ok=True)
             os.symlink(target, self._root + link)
-        self._bind(self._job["tmp"], "/tmp", read_only=False)  # noqa: S108  # it gets one of its own there
-        for path, writable in self._job["mounts"]:
-            self._bind(path, path, read_only=not writable)
+        self._bind(self._job["tmp"], "/tmp", writable=True)  # noqa: S108  # it gets one of its own there
+        for path, source, writable in self._job["mounts"]:
+            self._bind(source, path, writable=writable)
         for path in self._job["devices"]:
-            self._bind(path, path, read_only=False)
+            self._bind(path, path, writable=True)
         os.makedirs(self._root + "/proc", exist_ok=True)
         mount("/proc", self._root + "/proc", "", _MS_BIND | _MS_REC)
         for descriptor in self._mappings.values():
@@ -285,32 +366,59 @@ class View:
         with open(self._root + path, "w") as file:
             file.write(text)
 
-    def _bind(self, source: str, at: str, *, read_only: bool) -> None:
+    def _bind(self, source: str, at: str, *, writable: bool) -> None:
         if at in self._job["made_files"] or os.path.islink(self._root + at):
             return
-        target = self._root + at
-        if os.path.isdir(source):
-            os.makedirs(target, exist_ok=True)
-        elif not os.path.exists(target):
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with open(target, "w"):
-                pass
-        if source in self._job["owned_by_others"] and self._bind_mapped(source, target):
-            return
-        mount(source, target, "", _MS_BIND | _MS_REC)
-        if read_only:
-            self._read_only(target)
+        tree = opened(source)
+        try:
+            target = self._made(at, directory=stat.S_ISDIR(os.fstat(tree).st_mode))
+            mapped = source in self._job["owned_by_others"] and self._bind_mapped(tree, target, writable=writable)
+            if not mapped:
+                mount(f"/proc/self/fd/{tree}", f"/proc/self/fd/{target}", "", _MS_BIND | _MS_REC)
+            os.close(target)
+        finally:
+            os.close(tree)
+        if not writable and not mapped:
+            self._read_only(at)
 
-    def _read_only(self, target: str) -> None:
+    def _made(self, at: str, *, directory: bool) -> int:
+        """An O_PATH descriptor of what to mount on, made if needed. Through no link: where folders of the server are mounted
+        already, a link in them would lead out of the view."""
+        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+        *parents, last = at.strip("/").split("/")
+        folder = os.open(self._root, flags | os.O_DIRECTORY)
+        for part in (*parents, last) if directory else parents:
+            try:
+                os.mkdir(part, 0o755, dir_fd=folder)
+            except OSError:
+                pass  # it is there, or the next line says what is wrong
+            inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        if directory:
+            return folder
+        try:
+            os.close(os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder))
+        except OSError:
+            pass  # as above
+        file = os.open(last, flags, dir_fd=folder)
+        os.close(folder)
+        if stat.S_ISLNK(os.fstat(file).st_mode):
+            raise StepFailed(f"mounting on {at}, which is a link", 40)
+        return file
+
+    def _read_only(self, at: str) -> None:
         """With everything below. Kernels before 5.12 leave that to Landlock."""
         attributes = _MountAttributes(set=1)
-        call("mount_setattr", -100, target.encode(), 0x8000, ctypes.byref(attributes), ctypes.c_size_t(32))
+        mounted = opened(self._root + at)
+        call("mount_setattr", mounted, b"", 0x8000 | 0x1000, ctypes.byref(attributes), ctypes.c_size_t(32))
+        os.close(mounted)
 
-    def _bind_mapped(self, source: str, target: str) -> bool:
+    def _bind_mapped(self, source: int, target: int, *, writable: bool) -> bool:
         """Bind a folder so that the server's user stands for its owner there. False where the kernel or the file
         system cannot."""
-        owner = os.stat(source)
-        tree = call("open_tree", -100, source.encode(), 1 | os.O_CLOEXEC | 0x8000)
+        owner = os.fstat(source)
+        tree = call("open_tree", source, b"", 1 | os.O_CLOEXEC | 0x8000 | 0x1000)
         if tree < 0:
             return False
         key = owner.st_uid, owner.st_gid
@@ -320,10 +428,10 @@ class View:
         if userns < 0:
             os.close(tree)
             return False
-        attributes = _MountAttributes(set=0x100000 | (1 if source not in self._job["write"] else 0), userns=userns)
+        attributes = _MountAttributes(set=0x100000 | (0 if writable else 1), userns=userns)
         mapped = call("mount_setattr", tree, b"", 0x1000 | 0x8000, ctypes.byref(attributes), ctypes.c_size_t(32))
         if mapped >= 0:
-            mapped = call("move_mount", tree, b"", -100, target.encode(), 4)
+            mapped = call("move_mount", tree, b"", target, b"", 4 | 0x40)
         os.close(tree)
         return mapped >= 0
 
@@ -434,7 +542,7 @@ def confine(job: dict[str, Any], control: int, alive: int) -> int:
         writable = [*job["write"], *(("/tmp", "/dev/shm") if job["view"] else ())]  # noqa: S108  # its own there
         listed = ["/"] if job["view"] else []  # it holds nothing else
         restrict([*job["read"], *job["made_files"]], writable, job["devices"], listed)
-    return install_filter(modes=job["modes"], listens=not job["landlock"] or landlock_version() < 4)
+    return install_filter(modes=job["modes"], others=job["others"], ipc=job["ipc"])
 
 
 def main(arguments: list[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...core.errors import LaunchError
 from . import confined
 from .confined import PYTHON
-from .confinement import RUNNER, Confinement, Confines, Tier, job
+from .confinement import RUNNER, Confinement, Confines, Tier, job, threads
 from .isolation import PREFIXES, Isolation, found, isolation, resolved
 from .reach import Gate, Network, Reach
 
@@ -130,7 +130,7 @@ async def _problem(tried: Confines) -> str:
 
 
 async def _try(tried: Confines, folder: Path, port: int) -> str:
-    secret, confinement = await asyncio.to_thread(_scene, folder)
+    secret, confinement = await asyncio.get_running_loop().run_in_executor(threads, _scene, folder)
     output = await _output(tried, confinement, [f"{confinement.home}/own", secret, str(port), str(os.getpid())])
     got = json.loads(output)
     if not got["own"]:
@@ -176,7 +176,8 @@ async def _output(tried: Confines, confinement: Confinement, arguments: list[str
     collector = _Collector()
     program = sys.executable
     environment = {"PATH": os.defpath}
-    made = await asyncio.to_thread(
+    made = await asyncio.get_running_loop().run_in_executor(
+        threads,
         lambda: job(
             confinement,
             program,
@@ -184,7 +185,7 @@ async def _output(tried: Confines, confinement: Confinement, arguments: list[str
             cwd=confinement.home,
             environment=environment,
             confines=tried,
-        )
+        ),
     )
     transport, listener = await confined.start(lambda: collector, await prefix(tried, made), made)
     gate = Gate(listener, Reach(Network.NONE), (), confinement.uid, lambda _: None)
@@ -200,7 +201,7 @@ async def _output(tried: Confines, confinement: Confinement, arguments: list[str
 async def prefix(tried: Confines, made: dict[str, Any]) -> tuple[str, ...]:
     """The programs that hold a child with this job."""
     if tried.tier is Tier.BUBBLEWRAP:
-        return await asyncio.to_thread(bubblewrap, made)
+        return await asyncio.get_running_loop().run_in_executor(threads, bubblewrap, made)
     kept = await isolation()
     words = resolved(PREFIXES[kept])
     if tried.view and kept is Isolation.PID_NAMESPACE_USER:
@@ -217,12 +218,11 @@ def bubblewrap(made: dict[str, Any]) -> tuple[str, ...]:
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(_TMP_BYTES), "--perms", "1777", "--tmpfs", "/tmp"]  # noqa: S108  # its own
     for link, target in made["links"].items():
         words += ["--symlink", target, link]
-    writable = dict.fromkeys((path for path, write in made["mounts"] if write), "--bind")
-    shown = dict.fromkeys((path for path, write in made["mounts"] if not write), "--ro-bind")
+    shown = {path: (source, "--bind" if writable else "--ro-bind") for path, source, writable in made["mounts"]}
     for path in (PYTHON[0], sys.base_prefix, RUNNER):
-        shown.setdefault(path, "--ro-bind")
+        shown.setdefault(path, (path, "--ro-bind"))
     mounted = set[str]()
-    for path, option in sorted((shown | writable).items()):
+    for path, (source, option) in sorted(shown.items()):
         if path.startswith(("/proc", "/dev", "/sys")):
             continue
         parents = [str(parent) for parent in reversed(Path(path).parents)]
@@ -230,6 +230,6 @@ def bubblewrap(made: dict[str, Any]) -> tuple[str, ...]:
             # bubblewrap would make them for its own user only
             made_first = (parent for parent in parents[1:] if parent != "/tmp")  # noqa: S108  # it stands
             words += [word for parent in made_first for word in ("--perms", "0755", "--dir", parent)]
-        words += [option, path, path]
+        words += [option, source, path]
         mounted.add(path)
     return (*words, "--remount-ro", "/", "--chdir", "/", "--")

@@ -11,7 +11,7 @@ from ...core.session import Outgoing
 from ..base import Receiver, Transport
 from . import command
 from .child import Child
-from .confinement import Confinement, Tier, first_overlap
+from .confinement import Confinement, Tier, first_overlap, first_through_own_link
 from .framing import Lines, Oversized, TailBuffer
 from .refusals import REFUSAL_MARK, refused_path
 from .tiers import confines
@@ -85,7 +85,11 @@ class StdioTransport(Transport):
             words = f"This worker cannot confine stdio servers, so it starts none. {found.reason}"
             raise LaunchError(Fault.NOT_CONFINED, words)
         cwd = self._cwd or self._confinement.home
-        if taken := first_overlap((cwd, *self._confinement.read, *self._confinement.write), self._confinement):
+        named = (cwd, *self._confinement.read, *self._confinement.write)
+        if link := first_through_own_link(named, self._confinement):
+            words = f"{link} leads through a link in a folder that this server can change, so it is not followed. Name the folder that it leads to."
+            raise LaunchError(Fault.SPAWN_FAILED, words)
+        if taken := first_overlap(named, self._confinement):
             words = f"{taken} holds files of mcpadmin itself, which no server may touch. Grant a smaller folder."
             raise LaunchError(Fault.SPAWN_FAILED, words)
         if "\0" in "".join((*argv, *env, *env.values())):
@@ -160,6 +164,8 @@ class StdioTransport(Transport):
         self._tail.add(chunk)
         for line in self._stderr.feed(chunk):
             text = self._text(line.head if isinstance(line, Oversized) else line)
+            if text.startswith(REFUSAL_MARK):  # only we say that
+                text = f"“{text}”"
             if text and self._receiver is not None:
                 self._receiver.line("stderr", text)
                 if self._confinement is not None and (path := refused_path(text, self._confinement)):

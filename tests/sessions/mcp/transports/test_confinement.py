@@ -16,7 +16,9 @@ import pytest
 from sessions.mcp.core.errors import LaunchError
 from sessions.mcp.transports.registry import StdioSpec, open_transport
 from sessions.mcp.transports.stdio import Confinement, Host, Network, confines, names, user
-from sessions.mcp.transports.stdio.reach import Reach
+from sessions.mcp.transports.stdio import confinement as confinement_module
+from sessions.mcp.transports.stdio.confinement import job
+from sessions.mcp.transports.stdio.reach import Reach, _own_address
 from sessions.mcp.transports.stdio.refusals import REFUSAL_MARK
 from tests.sessions.mcp.transports.robbery import INTERPRETER, Receiver
 
@@ -25,6 +27,8 @@ NOBODY = 65_534
 #: the tier, and whether servers get a view of their own
 TIERS = [("landlock", "view"), ("landlock", "no view"), ("bubblewrap", "no view")]
 LEGITIMATE = 6
+#: for an ordinary user without namespaces (docs/architecture.md): what a server leaves behind runs on, still confined
+KNOWN_LIMITS = {"outlive_its_server"}
 PROBES = 60
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine")
@@ -47,7 +51,7 @@ def as_an_ordinary_user(folder: Path) -> list[str]:
     if os.geteuid() != 0:
         return [sys.executable]  # we are one
     packages = next(path for path in sys.path if path.endswith("site-packages"))
-    become = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "env", "HOME=/tmp"]
+    become = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "/usr/bin/env", "HOME=/tmp"]
     command = [*become, f"PYTHONPATH={ROOT}:{packages}", "PYTHONDONTWRITEBYTECODE=1", INTERPRETER]
     trial = subprocess.run(
         [*command, "-c", "import sessions.mcp.transports.registry"], capture_output=True, check=False
@@ -55,6 +59,14 @@ def as_an_ordinary_user(folder: Path) -> list[str]:
     if trial.returncode:
         pytest.skip("no interpreter that an ordinary user can run has the packages")
     return command
+
+
+def as_an_ordinary_user_of_a_container(folder: Path) -> list[str]:
+    """Without namespaces: the worker's own processes and files are in sight."""
+    command = as_an_ordinary_user(folder)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "setpriv").symlink_to(shutil.which("setpriv") or "/none")
+    return ["/usr/bin/env", f"PATH={folder}/bin", *([shutil.which(command[0]) or command[0], *command[1:]])]
 
 
 def as_root_of_a_container(folder: Path) -> list[str]:
@@ -72,6 +84,7 @@ def as_root_of_a_container(folder: Path) -> list[str]:
     [
         *((become, tier, view) for become in (as_we_are, as_an_ordinary_user) for tier, view in TIERS),
         (as_root_of_a_container, "landlock", "no view"),
+        (as_an_ordinary_user_of_a_container, "landlock", "no view"),
     ],
 )
 def test_a_thief_gets_nothing(become: Callable[[Path], list[str]], tier: str, view: str, folder: Path) -> None:
@@ -83,7 +96,8 @@ def test_a_thief_gets_nothing(become: Callable[[Path], list[str]], tier: str, vi
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     report = json.loads(done.stdout)
-    assert {name: got for name, got in report["stolen"].items() if got is not False} == {}
+    known = KNOWN_LIMITS if become is as_an_ordinary_user_of_a_container else set()
+    assert {name for name, got in report["stolen"].items() if got is not False} == known, report["stolen"]
     assert len(report["stolen"]) > PROBES
     assert list(report["own"].values()) == [True] * LEGITIMATE, report["own"]
 
@@ -136,8 +150,10 @@ async def test_a_server_has_a_home_and_a_temporary_folder_of_its_own(folder: Pat
         "/bin/sh", ("-c", script), env=lambda: {"SECRET": "mine", "PATH": os.defpath}, confinement=confinement(folder)
     )
     lines = await printed(spec)
-    assert lines[0] == f"stdout: {folder}/home {folder}/tmp"
-    shown = "y " if (await confines()).view else lines[1].split(folder.as_posix())[0].removeprefix("stdout: ")
+    viewed = (await confines()).view
+    assert lines[0] == f"stdout: {folder}/home {'/tmp' if viewed else folder / 'tmp'}"
+    assert (folder / "tmp" / "y").read_text() == "b\n"
+    shown = "y " if viewed else lines[1].split(folder.as_posix())[0].removeprefix("stdout: ")
     assert lines[1] == f"stdout: {shown}{folder}/home mine"
 
 
@@ -174,6 +190,73 @@ async def test_a_folder_that_holds_what_is_ours_cannot_be_granted(folder: Path) 
     spec = StdioSpec("/bin/true", confinement=confinement(folder, read=("/var",), protected=(str(folder / "data"),)))
     with pytest.raises(LaunchError, match="/var holds files of mcpadmin itself"):
         await printed(spec)
+
+
+READS = "import sys\ntry: print(open(sys.argv[1]).read())\nexcept OSError as e: print(e)"
+
+
+async def test_a_link_that_a_server_made_grants_it_nothing_at_its_next_start(folder: Path) -> None:
+    """The command line names a file in its working directory, which the server can replace by a link."""
+    (folder / "secret").write_text("of somebody else")
+    given = confinement(folder)
+    (folder / "home" / "notes").symlink_to(folder / "secret")
+    for name in ("notes", f"{folder}/home/notes"):
+        lines = await printed(StdioSpec(INTERPRETER, ("-I", "-c", READS, name), cwd=given.home, confinement=given))
+        assert not [line for line in lines if "of somebody else" in line], lines
+    (folder / "secret").rename(folder / "home" / "own")
+    (folder / "home" / "notes").unlink()
+    (folder / "home" / "notes").symlink_to(folder / "home" / "own")
+    (folder / "home" / "own").chmod(0o644)
+    lines = await printed(StdioSpec(INTERPRETER, ("-I", "-c", READS, "notes"), cwd=given.home, confinement=given))
+    assert "stdout: of somebody else" in lines  # inside its own folders it follows its links
+
+
+async def test_a_program_in_a_folder_that_a_server_can_change_leads_to_no_further_files(folder: Path) -> None:
+    """Its first line names an interpreter, and its pyvenv.cfg a home: the server can have written both."""
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "secret").write_text("of somebody else")
+    (folder / "elsewhere" / "python").symlink_to(INTERPRETER)
+    project = folder / "project"
+    (project / "bin").mkdir(parents=True)
+    (project / "pyvenv.cfg").write_text(f"home = {folder}/elsewhere\n")
+    (project / "bin" / "run").write_text(f"#!{folder}/elsewhere/python\n")
+    (project / "bin" / "run").chmod(0o755)
+    given = confinement(folder, write=(str(project),))
+    made = job(given, str(project / "bin" / "run"), [], cwd=given.home, environment={}, confines=await confines())
+    assert not [path for path in made["read"] if path.startswith(f"{folder}/elsewhere")]
+
+
+async def test_a_file_of_the_command_line_in_a_folder_that_may_be_changed_can_be_changed(folder: Path) -> None:
+    (folder / "base").mkdir()
+    (folder / "base" / "some.db").write_text("before")
+    given = confinement(folder, write=(str(folder / "base"),))
+    appends = "import sys; open(sys.argv[1], 'a').write(' and after')"
+    await printed(StdioSpec(INTERPRETER, ("-I", "-c", appends, f"{folder}/base/some.db"), confinement=given))
+    assert (folder / "base" / "some.db").read_text() == "before and after"
+
+
+async def test_a_granted_path_through_a_link_that_the_server_can_change_is_refused(folder: Path) -> None:
+    (folder / "project").mkdir()
+    (folder / "project" / "data").symlink_to("/var/log")
+    granted = {"read": (str(folder / "project" / "data"),), "write": (str(folder / "project"),)}
+    with pytest.raises(LaunchError, match="project/data leads through a link in a folder that this server can change"):
+        await printed(StdioSpec("/bin/true", confinement=confinement(folder, **granted)))
+
+
+async def test_what_is_ours_inside_a_folder_of_the_system_stays_out_of_reach(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("system/app/data", "system/bin"):
+        (folder / name).mkdir(parents=True)
+    monkeypatch.setattr(confinement_module, "SYSTEM", (str(folder / "system"),))
+    given = confinement(folder, protected=(str(folder / "system" / "app" / "data"),))
+    made = job(given, "/bin/true", [], cwd=given.home, environment={}, confines=await confines())
+    assert f"{folder}/system/bin" in made["read"]
+    assert not [
+        path
+        for path in (f"{folder}/system", f"{folder}/system/app", f"{folder}/system/app/data")
+        if path in made["read"]
+    ]
 
 
 async def test_a_program_that_cannot_run_is_named_with_the_reason(folder: Path) -> None:
@@ -223,6 +306,11 @@ def test_an_address_is_learned_from_the_answer_to_a_listed_name_only() -> None:
     assert reach.refusal("10.1.2.3", 80) == "it is none of the listed hosts"
     assert reach.refusal("10.9.9.9", 443) == "it is none of the listed hosts"
     assert reach.refusal("169.254.169.254", 443) == "it is none of the listed hosts"
+
+
+def test_an_address_of_this_machine_is_known_from_an_address_elsewhere() -> None:
+    assert _own_address("127.0.0.1") == "it is this machine itself"
+    assert _own_address("192.0.2.1") is None
 
 
 @pytest.mark.parametrize("text", ["169.254.169.254", "", "a b", "host:0", "host:x", "-x.example", "[::1", "http://x"])
