@@ -10,13 +10,21 @@ from servers.instance import reason
 
 def instance(request: HttpRequest) -> dict[str, Any]:
     """What every page shows of this installation."""
-    return {"instance_name": settings.INSTANCE_NAME, "instance_hold": SimpleLazyObject(lambda: _hold(request))}
+    return {
+        "instance_name": settings.INSTANCE_NAME,
+        "instance_hold": SimpleLazyObject(lambda: _hold(request)),
+        "commands_unconfined": SimpleLazyObject(lambda: settings.STDIO_UNCONFINED and _is_administrator(request)),
+    }
+
+
+def _is_administrator(request: HttpRequest) -> bool:
+    user = getattr(request, "user", None)
+    return user is not None and user.is_authenticated and user.is_superuser
 
 
 def _hold(request: HttpRequest) -> dict[str, str]:
     """Why no session is opened, for administrators; {} when it is all right."""
-    user = getattr(request, "user", None)
-    if user is None or not user.is_authenticated or not user.is_superuser:
+    if not _is_administrator(request):
         return {}
     held = held_instance()
     return {} if held is None else {"reason": reason(held.place, held.found)}

@@ -311,6 +311,14 @@ RESOURCE_POLL_SECONDS = TIME_SCALE * env.float("MCPADMIN_RESOURCE_POLL_SECONDS",
 # What one stdio server may use, with all its children, before it is stopped and restarted; 0: no limit.
 STDIO_MEMORY_MIB = env.int("MCPADMIN_STDIO_MEMORY_MIB", default=4096)
 STDIO_PROCESSES = env.int("MCPADMIN_STDIO_PROCESSES", default=300)
+# Largest file that a stdio server may write, what its own folders may take, and how many files each process may hold open.
+STDIO_FILE_MIB = env.int("MCPADMIN_STDIO_FILE_MIB", default=1024)
+STDIO_DISK_MIB = env.int("MCPADMIN_STDIO_DISK_MIB", default=10_240)
+STDIO_OPEN_FILES = env.int("MCPADMIN_STDIO_OPEN_FILES", default=4096)
+# Hosts that every stdio server can reach besides what its registration grants: package mirrors.
+STDIO_HOSTS = env.list("MCPADMIN_STDIO_HOSTS", default=[])
+# Run stdio servers without confinement, with all that mcpadmin itself may do.
+STDIO_UNCONFINED = env.bool("MCPADMIN_STDIO_UNCONFINED", default=False)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 # How often a pinned package is compared with its registry, in hours; 0: only when a person asks.
 PACKAGE_CHECK_HOURS = env.float("MCPADMIN_PACKAGE_CHECK_HOURS", default=24.0)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, NetworkAccess, SignsInAs, TransportKind, ValueKind
 from servers.models import Server
 from servers.secret import Secret
 from servers.validators import Root
@@ -69,6 +69,10 @@ class Registration:
     command: str = ""
     arguments: list[str] = field(default_factory=list)
     working_directory: str = ""
+    readable_paths: list[str] = field(default_factory=list)
+    writable_paths: list[str] = field(default_factory=list)
+    network_access: NetworkAccess = NetworkAccess.PUBLIC
+    network_hosts: list[str] = field(default_factory=list)
     url: str = ""
     roots: list[Root] = field(default_factory=list)
     worker_label: str = ""
@@ -103,8 +107,8 @@ class Registration:
     def columns(self) -> dict[str, Any]:
         """The fields that are columns of Server, cleared where the chosen transport has no use for them."""
         columns = {name: getattr(self, name) for name in COLUMNS}
-        unused = ("url",) if self.transport == TransportKind.STDIO else ("command", "arguments", "working_directory")
-        return columns | {name: [] if name == "arguments" else "" for name in unused}
+        unused = ("url",) if self.transport == TransportKind.STDIO else _STDIO_ONLY
+        return columns | {name: _DEFAULTS[name] for name in unused}
 
     def used_values(self) -> list[ValueInput]:
         """The rows that the transport uses: variables for stdio, headers behind a URL."""
@@ -127,4 +131,13 @@ def _without_values(registration: Registration) -> Registration:
     )
 
 
+_STDIO_ONLY = (
+    *("command", "arguments", "working_directory"),
+    *("readable_paths", "writable_paths", "network_access", "network_hosts"),
+)
+_DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(("url", "command", "working_directory"), ""),
+    **{name: [] for name in ("arguments", "readable_paths", "writable_paths", "network_hosts")},
+    "network_access": NetworkAccess.PUBLIC,
+}
 COLUMNS = tuple(item.name for item in fields(Registration) if item.name != "values")

@@ -37,6 +37,14 @@ class Environment(TextChoices):
     OTHER = "other", "Other"
 
 
+class NetworkAccess(TextChoices):
+    """What a stdio server may connect to, besides the hosts that its registration names."""
+
+    PUBLIC = "public", "Any public address"
+    LISTED = "listed", "Only the listed hosts"
+    NONE = "none", "No network"
+
+
 class ValueKind(TextChoices):
     ENVIRONMENT = "environment", "Environment variable"
     HEADER = "header", "HTTP header"

@@ -5,7 +5,16 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
-from servers.enums import ConnectionPolicy, Environment, EraChoice, IdentityKind, SignsInAs, TransportKind, ValueKind
+from servers.enums import (
+    ConnectionPolicy,
+    Environment,
+    EraChoice,
+    IdentityKind,
+    NetworkAccess,
+    SignsInAs,
+    TransportKind,
+    ValueKind,
+)
 
 
 class Server(models.Model):
@@ -29,6 +38,11 @@ class Server(models.Model):
     arguments = models.JSONField(default=list, blank=True)
     working_directory = models.CharField(max_length=1000, blank=True)
     url = models.CharField(max_length=2000, blank=True)
+    # What a stdio server may touch besides its own folders, the system's programs and its own installation.
+    readable_paths = models.JSONField(default=list, blank=True)  # ["/srv/data"]
+    writable_paths = models.JSONField(default=list, blank=True)
+    network_access = models.CharField(max_length=10, choices=NetworkAccess, default=NetworkAccess.PUBLIC)
+    network_hosts = models.JSONField(default=list, blank=True)  # ["api.example.com", "10.0.0.5:5432"]
     roots = models.JSONField(default=list, blank=True)  # [{"uri": "file:///srv/data", "name": "Data"}]
 
     worker_label = models.CharField(max_length=60, blank=True)  # only workers that carry it may hold the session

@@ -52,6 +52,8 @@ def _rules(registration: Registration) -> list[tuple[str, Callable[[Any], None]]
     if registration.transport != TransportKind.STDIO:
         return [*rules, ("url", validators.url_rule(registration.transport))]
     rules += [("command", validators.validate_command), ("arguments", validators.validate_arguments)]
+    rules += [("readable_paths", validators.validate_paths), ("writable_paths", validators.validate_paths)]
+    rules.append(("network_hosts", validators.validate_hosts))
     if registration.working_directory:
         rules.append(("working_directory", validators.validate_working_directory))
     return rules

@@ -17,6 +17,10 @@ _LABELS = {
     "url": "URL",
     "slug": "Short name",
     "signs_in_as": "Identity",
+    "readable_paths": "Files it may read",
+    "writable_paths": "Files it may change",
+    "network_access": "Network",
+    "network_hosts": "Hosts",
     "answers_sampling": "Sampling",
     "answers_elicitation": "Elicitation",
 }

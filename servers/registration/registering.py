@@ -56,6 +56,7 @@ _SLUG_LENGTH, _NAME_LENGTH = 64, 120
 # What a live session was opened with. Other fields change without disturbing it or its calls; it is notified of roots.
 _OF_THE_CONNECTION = {
     *("transport", "era", "url", "command", "arguments", "working_directory", "connection_policy", "limits"),
+    *("readable_paths", "writable_paths", "network_access", "network_hosts"),
     *("worker_label", "signs_in_as", "answers_sampling", "answers_elicitation"),
     *("idle_timeout_seconds", "connect_timeout_seconds", "request_timeout_seconds", "total_timeout_seconds"),
 }

@@ -30,6 +30,7 @@ from servers.validators.naming import (
     validate_tags,
     validate_worker_label,
 )
+from servers.validators.reach import MAX_HOSTS, MAX_PATHS, validate_host, validate_hosts, validate_path, validate_paths
 from servers.validators.references import is_reference, references, without_references
 from servers.validators.roots import MAX_ROOTS, Root, root_uri, validate_root_name, validate_root_uri, validate_roots
 from servers.validators.secrets import holds_secret, looks_like_token, secret_arguments
@@ -44,6 +45,8 @@ from servers.validators.values import (
 __all__ = [
     "LIMITS",
     "MAX_ARGUMENTS",
+    "MAX_HOSTS",
+    "MAX_PATHS",
     "MAX_ROOTS",
     "MAX_VALUE_LENGTH",
     "RESERVED_SLUGS",
@@ -71,8 +74,12 @@ __all__ = [
     "validate_command",
     "validate_header_name",
     "validate_header_value",
+    "validate_host",
+    "validate_hosts",
     "validate_limit",
     "validate_limits",
+    "validate_path",
+    "validate_paths",
     "validate_root_name",
     "validate_root_uri",
     "validate_roots",

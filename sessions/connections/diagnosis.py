@@ -30,6 +30,10 @@ _TABLE: dict[str, tuple[str, str]] = {
         "The command could not be started",
         "Check that the file is executable and that the working directory exists on the worker's machine.",
     ),
+    Fault.NOT_CONFINED: (
+        "The worker cannot confine commands",
+        "Run the worker on Linux 5.13 or newer with Landlock, or install bubblewrap. An operator who accepts that commands can do all that mcpadmin can sets MCPADMIN_STDIO_UNCONFINED=1.",
+    ),
     Fault.PROCESS_EXITED: (
         "The process ended",
         "Check its stderr output below. Common causes are a missing argument, module or credential.",

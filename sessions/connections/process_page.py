@@ -1,5 +1,6 @@
 """What a server's process uses, as *Connection info* shows it."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,17 @@ ISOLATION = {
 }
 
 
+#: of a worker that an operator told to confine nothing
+UNCONFINED = "unconfined"
+#: Worker.confinement in words
+CONFINEMENT = {
+    "landlock": "Landlock and seccomp",
+    "bubblewrap": "bubblewrap and seccomp",
+    "none": "None: commands are refused",
+    UNCONFINED: "None: commands can do all that mcpadmin can",
+}
+
+
 @dataclass(frozen=True)
 class ProcessPage:
     at: datetime | None
@@ -34,6 +46,7 @@ class ProcessPage:
     started: str
     restarts: int
     isolation: str
+    confinement: str
     rows: list[Mapping[str, Any]]
     more: int
     stderr: list[LogLine]
@@ -51,6 +64,15 @@ def excess(rss: int, count: int) -> str:
     if many and count > many:
         return f"The server ran {count:,} processes; {many:,} are allowed."
     return ""
+
+
+def disk_excess(taken: int, home: str) -> str:
+    """`home`: the first of the folders that take so much."""
+    most = settings.STDIO_DISK_MIB
+    return (
+        f"The server's own folders take {taken / 1024**2:,.0f} MiB of disk; {most:,} are allowed. "
+        f"Delete what it does not need in {os.path.dirname(home)} on its worker, or raise MCPADMIN_STDIO_DISK_MIB."
+    )
 
 
 def warnings(rss: int, count: int) -> dict[str, str]:
@@ -79,6 +101,7 @@ def process_page(session: McpSession | None) -> ProcessPage | None:
         started=found["started"],
         restarts=session.restarts,
         isolation=ISOLATION.get(session.owner.isolation if session.owner else "", ""),
+        confinement=CONFINEMENT.get(session.owner.confinement if session.owner else "", "not known"),
         rows=rows,
         more=found["count"] - len(rows),
         stderr=_stderr(session),

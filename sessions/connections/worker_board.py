@@ -11,7 +11,7 @@ from servers import access, instance
 from servers.enums import IdentityKind
 from sessions.connections import commands
 from sessions.connections.lifecycle import IN_SERVICE
-from sessions.connections.process_page import ISOLATION
+from sessions.connections.process_page import CONFINEMENT, ISOLATION
 from sessions.enums import CallState, Desired, SessionState
 from sessions.models import Call, McpSession, Worker
 
@@ -47,6 +47,10 @@ class WorkerCard:
     @property
     def isolation(self) -> str:
         return ISOLATION.get(self.worker.isolation, "not known")
+
+    @property
+    def confinement(self) -> str:
+        return CONFINEMENT.get(self.worker.confinement, "not known")
 
 
 @dataclass(frozen=True)

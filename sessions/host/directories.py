@@ -1,8 +1,11 @@
 """The private working directory of each stdio server: in the data directory of the worker's machine, accessible to its
 user only, removed with the server. These functions block: call them in a reader thread."""
 
+import os
 import shutil
+import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -23,6 +26,49 @@ def of_session(server: UUID, identity: UUID | None = None) -> Path:
 def of_draft(draft: UUID) -> Path:
     """For the duration of a connection test. Raises OSError."""
     return _made(_root() / f"draft-{draft}", "work")
+
+
+@dataclass(frozen=True)
+class Folders:
+    """What a confined server has of its own besides `work`. `mount_point` is empty and stays ours."""
+
+    home: Path
+    tmp: Path
+    mount_point: Path
+
+
+def confined(server: UUID, identity: UUID | None, user: int | None, *, reachable: bool) -> Folders:
+    """Create the folders of a session if needed. `user`: who is to own them, if not we. `reachable`: that user must be
+    able to pass our own folders, which lists none of them. Raises OSError."""
+    return _confined(_root() / str(server), "" if identity is None else f"-{identity}", user, reachable)
+
+
+def confined_draft(draft: UUID, user: int | None, *, reachable: bool) -> Folders:
+    return _confined(_root() / f"draft-{draft}", "", user, reachable)
+
+
+def _confined(parent: Path, suffix: str, user: int | None, reachable: bool) -> Folders:
+    home, tmp, mount_point = (_made(parent, f"{name}{suffix}") for name in ("home", "tmp", "view"))
+    if user is not None:
+        work = parent / f"work{suffix}"
+        for place in (home, tmp, *([work] if work.exists() else [])):
+            _hand_over(place, user)
+        if reachable:
+            for place in (parent.parent.parent, parent.parent, parent):
+                place.chmod(stat.S_IMODE(place.stat().st_mode) | 0o011)
+    return Folders(home, tmp, mount_point)
+
+
+def _hand_over(folder: Path, user: int) -> None:
+    """Give a folder to its server's user. Files with several names stay ours: one of the names may be elsewhere."""
+    if folder.stat().st_uid == user:
+        return
+    for _, folders, files, descriptor in os.fwalk(folder):
+        for name in (*folders, *files):
+            state = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            if stat.S_ISDIR(state.st_mode) or state.st_nlink == 1:
+                os.chown(name, user, user, dir_fd=descriptor, follow_symlinks=False)
+    os.chown(folder, user, user)
 
 
 def remove_draft(draft: UUID) -> None:

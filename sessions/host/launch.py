@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from django.conf import settings
@@ -40,6 +41,7 @@ from sessions.mcp.core.errors import Fault
 from sessions.mcp.core.limits import KIB, Limits
 from sessions.mcp.core.memory import Remembered, recalled
 from sessions.mcp.core.results import Timeouts
+from sessions.mcp.transports import stdio
 from sessions.mcp.transports.egress import Allow, Policy
 from sessions.mcp.transports.proxy import Proxy
 from sessions.mcp.transports.registry import HttpKind, HttpSpec, Spec, StdioSpec, WebSocketSpec
@@ -56,6 +58,14 @@ PROBE_SECONDS = 5.0
 #: the minimum connect time-out for a launcher that installs its server first
 INSTALL_SECONDS = 120.0
 ON_DEMAND_IDLE_SECONDS = 60.0
+_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+#: users of connection tests begin here, above those of sessions
+DRAFT_USERS = 50_000_000
+#: threads that each allowed process may have, on average
+THREADS = 4
+MIB = 1024 * KIB
+#: of memory, with which an interpreter can at least start
+SPARE_MIB = 256
 EVENT_BURST_SECONDS = 5
 #: between two updates of a credential's time of last use
 STAMP_SECONDS = 600.0
@@ -130,7 +140,8 @@ def load(session_id: int) -> Launch:
         raise _unopened(exc) from exc
     person = session.identity.uid if session.identity.kind == IdentityKind.PERSONAL else None
     values = _placed(server, values, partial(directories.of_session, server.uid, person))
-    launch = _launch(server, values, recalled(session.remembered))
+    confinement = _confinement(server, values, partial(directories.confined, server.uid, person), session.identity_id)
+    launch = _launch(server, values, recalled(session.remembered), confinement)
     identity = None if has_reference(server.url) else session.identity_id
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
     launch = replace(launch, expected=issuers.expected(server) if server.url else None)
@@ -171,7 +182,9 @@ def load_draft(uid: UUID) -> Launch:
         raise _unopened(exc) from exc
     identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None
     values = _placed(registration, values, partial(directories.of_draft, uid))
-    launch = _launch(registration, values)
+    number = DRAFT_USERS + draft.pk % DRAFT_USERS
+    confinement = _confinement(registration, values, partial(directories.confined_draft, uid), number)
+    launch = _launch(registration, values, confinement=confinement)
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
     saved = Server.objects.filter(identities=vault.identity or 0).first()
     packages = directories.packages_of_draft(uid)
@@ -192,12 +205,76 @@ def _placed(source: Server | Registration, values: LaunchValues, private: Callab
     return replace(values, reached=replace(values.reached, working_directory=directory))
 
 
+def _confinement(
+    source: Server | Registration, values: LaunchValues, folders: Callable[..., directories.Folders], number: int
+) -> stdio.Confinement | None:
+    """None for what is no child, or where the operator said so. `number` chooses the user, where we are root."""
+    if source.transport != TransportKind.STDIO or settings.STDIO_UNCONFINED:
+        return None
+    user = stdio.user(number)
+    try:
+        own = folders(user, reachable=not stdio.has_view())
+    except OSError as problem:
+        words = f"The private folders of the server could not be made: {problem.strerror}: {problem.filename}."
+        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from None
+    files, hosts = _of_the_operator()
+    directory = values.reached.working_directory
+    is_private = Path(directory).is_relative_to(own.home.parent)
+    protected = (str(settings.DATA_DIR), str(settings.KEYRING_FILE))
+    roots = [unquote(urlsplit(root["uri"]).path) for root in source.roots]
+    return stdio.Confinement(
+        home=str(own.home),
+        tmp=str(own.tmp),
+        mount_point=str(own.mount_point),
+        work=directory if is_private else "",
+        # A root that holds mcpadmin's own files stays what it is to the server: a hint.
+        read=(*source.readable_paths, *(root for root in roots if not stdio.overlaps(root, protected)), *files),
+        write=(*source.writable_paths, *(() if is_private else (directory,))),
+        protected=protected,
+        uid=user,
+        network=stdio.Network(source.network_access),
+        hosts=(*map(stdio.Host.parsed, source.network_hosts), *hosts),
+        limits=_process_limits(),
+    )
+
+
+def _of_the_operator() -> tuple[list[str], list[stdio.Host]]:
+    """Files and hosts that settings and inherited variables name: certificates, proxies, package mirrors."""
+    files, hosts = [], [*map(stdio.Host.parsed, settings.STDIO_HOSTS)]
+    for value in inherited().values():
+        if value.startswith("/") and Path(value).exists():
+            files.append(value)
+            continue
+        with suppress(ValueError):
+            parts = urlsplit(value)
+            if parts.hostname and parts.scheme in _PORTS:
+                name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+                hosts.append(stdio.Host.parsed(f"{name}:{parts.port or _PORTS[parts.scheme]}"))
+    return files, hosts
+
+
+def _process_limits() -> dict[str, int]:
+    """By the names of setrlimit. Memory and processes of the whole server are measured too (see processes.py), which says
+    what was exceeded; these stop what is faster than the measurement. NPROC counts threads."""
+    limits = {"CORE": 0, "NOFILE": settings.STDIO_OPEN_FILES, "FSIZE": settings.STDIO_FILE_MIB * MIB}
+    if settings.STDIO_MEMORY_MIB:
+        limits["DATA"] = (2 * settings.STDIO_MEMORY_MIB + SPARE_MIB) * MIB
+    if settings.STDIO_PROCESSES:
+        limits["NPROC"] = settings.STDIO_PROCESSES * THREADS
+    return limits
+
+
 def _unopened(exc: SealError | NotLaunchable) -> LaunchProblem:
     fault = exc.fault if isinstance(exc, NotLaunchable) else "secret_unreadable"
     return LaunchProblem(Failure(fault, str(exc), step="resolve"))
 
 
-def _launch(source: Server | Registration, values: LaunchValues, remembered: Remembered | None = None) -> Launch:
+def _launch(
+    source: Server | Registration,
+    values: LaunchValues,
+    remembered: Remembered | None = None,
+    confinement: stdio.Confinement | None = None,
+) -> Launch:
     limits = limits_of(source.limits)
     connect = connect_seconds(source)
     timeouts = Timeouts(
@@ -212,7 +289,7 @@ def _launch(source: Server | Registration, values: LaunchValues, remembered: Rem
         keepalive_answer=KEEPALIVE_ANSWER_SECONDS * settings.TIME_SCALE,
     )
     return Launch(
-        spec=_spec(source, values, limits, connect),
+        spec=_spec(source, values, limits, connect, confinement),
         limits=limits,
         timeouts=timeouts,
         era=cast(Literal["auto", "legacy", "modern"], str(source.era)),
@@ -262,7 +339,13 @@ def _idle_seconds(source: Server | Registration) -> float:
     return float("inf")
 
 
-def _spec(source: Server | Registration, values: LaunchValues, limits: Limits, connect: float) -> Spec:
+def _spec(
+    source: Server | Registration,
+    values: LaunchValues,
+    limits: Limits,
+    connect: float,
+    confinement: stdio.Confinement | None = None,
+) -> Spec:
     stamp = Stamp(values)
     if source.transport == TransportKind.STDIO:
 
@@ -276,6 +359,7 @@ def _spec(source: Server | Registration, values: LaunchValues, limits: Limits, c
             cwd=values.reached.working_directory,
             env=environment,
             limits=limits,
+            confinement=confinement,
         )
     headers, policy, tls = partial(_revealed, values.headers), egress_policy(), _tls(values.certificate)
     carries = values.carries_secret or any(_CREDENTIAL_HEADER.search(name) for name in values.headers)

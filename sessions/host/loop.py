@@ -14,6 +14,7 @@ from django.conf import settings
 from servers import instance
 from servers.audit.writer import writer
 from sessions import hints
+from sessions.connections.process_page import UNCONFINED
 from sessions.host import directories
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.processes import Processes
@@ -21,7 +22,7 @@ from sessions.host.service import Host
 from sessions.host.tick import Tick
 from sessions.housekeeping import dead_workers
 from sessions.housekeeping.machine import incarnation
-from sessions.mcp.transports.stdio import isolation, prepare_loop
+from sessions.mcp.transports.stdio import Tier, confines, isolation, prepare_loop
 
 #: after the drain: for the last writes and for children that are slow to end
 GRACE_SECONDS = 3.0
@@ -69,8 +70,13 @@ class HostThread:
             self._started.set()
 
     async def _serve(self) -> None:
-        kept = await isolation()
-        me = incarnation(self.uid, self._node, list(settings.WORKER_LABELS), str(kept))
+        kept, tier, reason = await isolation(), UNCONFINED, ""
+        if not settings.STDIO_UNCONFINED:
+            found = await confines()
+            tier, reason = str(found.tier), found.reason
+            if found.tier is Tier.NONE:
+                log.error("host.stdio_not_confined", reason=reason)
+        me = incarnation(self.uid, self._node, list(settings.WORKER_LABELS), str(kept), tier, reason)
         db = Database()
         await self._check_instance(db)
         host = Host(me, db)
@@ -81,7 +87,7 @@ class HostThread:
         sampling = asyncio.create_task(Processes(db, host.live_sessions).run())
         tidying = asyncio.create_task(self._tidied(db))
         self._started.set()
-        log.info("host.started", worker=str(self.uid), node=self._node, isolation=str(kept))
+        log.info("host.started", worker=str(self.uid), node=self._node, isolation=str(kept), confinement=tier)
         try:
             await self._stop.wait()
             await tick.close()

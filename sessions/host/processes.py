@@ -19,10 +19,12 @@ import structlog
 from django.conf import settings
 
 from sessions.connections import lifecycle
-from sessions.connections.process_page import excess, warnings
+from sessions.connections.process_page import disk_excess, excess, warnings
 from sessions.host.db import Database
+from sessions.host.disk import DiskMeter
 from sessions.host.live import Live
 from sessions.mcp.core.errors import Fault, TransportError
+from sessions.mcp.transports.registry import StdioSpec
 
 SAMPLE_SECONDS, QUIET_SECONDS, STALE_SECONDS = 5.0, 15.0, 60.0
 ROWS, DEPTH, NAME_CHARS = 20, 3, 60
@@ -138,7 +140,7 @@ class Processes:
     def __init__(self, db: Database, sessions: Callable[[], list[Live]]) -> None:
         self._db, self._sessions = db, sessions
         self._published: dict[int, _Published] = {}
-        self._sampler = Sampler()
+        self._sampler, self._disk = Sampler(), DiskMeter()
         self._thread = ThreadPoolExecutor(1, "host-processes")
         self._thread.submit(int)  # starts the thread now, so that the worker's resources do not change later
 
@@ -155,6 +157,7 @@ class Processes:
         try:
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self._thread, self._sampler.take, list(lives)) if lives else {}
+            await self._check_disk(list(lives.values()))
         except Exception:  # only numbers for a page: a bad process table must not end the sampling
             log.exception("host.sampling_failed")
             return
@@ -162,6 +165,17 @@ class Processes:
             live.lease.session_id: self._publish(live, found[pid]) for pid, live in lives.items() if pid in found
         }
         self._published = published
+
+    async def _check_disk(self, lives: list[Live]) -> None:
+        folders, most = {live.lease.session_id: _own_folders(live) for live in lives}, settings.STDIO_DISK_MIB * 1024**2
+        if not most:
+            return
+        loop = asyncio.get_running_loop()
+        over = await loop.run_in_executor(self._thread, self._disk.excess, folders, most)
+        for live in lives:
+            if taken := over.get(live.lease.session_id):
+                words = disk_excess(taken, folders[live.lease.session_id][0])
+                live.suspect(TransportError(Fault.PROCESS_LIMIT, words, may_have_run=True))
 
     def _publish(self, live: Live, usage: Usage) -> _Published:
         if words := excess(usage["rss"], usage["count"]):
@@ -182,3 +196,8 @@ class Processes:
         for limit in now.keys() - before:
             live.log.host(now[limit], "warning")
         return now.keys()
+
+
+def _own_folders(live: Live) -> tuple[str, ...]:
+    spec = live.launch.spec
+    return spec.confinement.own if isinstance(spec, StdioSpec) and spec.confinement else ()

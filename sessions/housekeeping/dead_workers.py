@@ -52,6 +52,8 @@ class Incarnation:
     pid: int
     process_started: str
     isolation: str = ""
+    confinement: str = ""
+    confinement_reason: str = ""
     labels: list[str] = field(default_factory=list)
 
 

@@ -11,7 +11,9 @@ from sessions.models import Worker
 _MACHINE_ID = Path("/etc/machine-id")
 
 
-def incarnation(uid: uuid.UUID, node: str, labels: list[str], isolation: str) -> Incarnation:
+def incarnation(
+    uid: uuid.UUID, node: str, labels: list[str], isolation: str, confinement: str = "", reason: str = ""
+) -> Incarnation:
     pid = os.getpid()
     return Incarnation(
         uid=uid,
@@ -20,6 +22,8 @@ def incarnation(uid: uuid.UUID, node: str, labels: list[str], isolation: str) ->
         pid=pid,
         process_started=process_started(pid),
         isolation=isolation[:40],
+        confinement=confinement[:20],
+        confinement_reason=reason[:1000],
         labels=labels,
     )
 

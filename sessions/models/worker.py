@@ -30,6 +30,10 @@ class Worker(models.Model):
         max_length=40, blank=True
     )  # how stdio children are contained: a value of sessions.mcp.transports.stdio.Isolation
 
+    #: how stdio servers are confined: a value of sessions.mcp.transports.stdio.Tier, or "unconfined"
+    confinement = models.CharField(max_length=20, blank=True)
+    confinement_reason = models.CharField(max_length=1000, blank=True)  # why there is no better one
+
     objects = WorkerQuerySet.as_manager()
 
     def __str__(self) -> str:

@@ -85,7 +85,7 @@ def unconfirmed_words() -> str:
 def inherited_words() -> str:
     """Which variables every stdio server gets, by name."""
     names = ", ".join(inherited())
-    base = "The server gets PATH, HOME, LANG and TZ of the worker, and the variables below."
+    base = "The server gets PATH, LANG and TZ of the worker, a home of its own, and the variables below."
     if names:
         return f"{base} By MCPADMIN_INHERITED_VARIABLES it also gets {names}."
     return f"{base} An operator adds others, such as those of a proxy, with MCPADMIN_INHERITED_VARIABLES."

@@ -44,7 +44,7 @@ DEMO = Registration(
 @require_http_methods(["GET", "POST"])
 def add(request: WebRequest) -> HttpResponse:
     access.require(request.user, "add_server")
-    form, vault = ServerForm(request.POST or None, user=request.user), _vault(request)
+    form, vault = ServerForm(request.POST or None, user=request.user, propose=True), _vault(request)
     if request.method == "POST" and _complete(form) and vault.is_valid():
         chosen = credentials.chosen(request.user, vault.chosen)
         actor = Actor.of(request)
@@ -75,7 +75,7 @@ def _vault(request: WebRequest) -> VaultForm:
 def edit(request: WebRequest, slug: str) -> HttpResponse:
     """If two admins save at the same time, the second one gets the differences and keeps the input."""
     server = access.server_for(request.user, slug, "change")
-    form = ServerForm(request.POST or None, user=request.user, server=server)
+    form = ServerForm(request.POST or None, user=request.user, server=server, allowing=_allowing(request, server))
     conflict = None
     if request.method == "POST" and _complete(form):
         try:
@@ -103,6 +103,12 @@ def _open_variables(server: Server) -> list[str]:
     return [row.name for row in server.values.all() if row.is_left_open and row.name not in filled]
 
 
+def _allowing(request: WebRequest, server: Server) -> tuple[str, str] | None:
+    """The field and the entry that *Allow* of a refusal adds to the form."""
+    field, entry = request.GET.get("allow", ""), request.GET.get("entry", "").strip()
+    return (field, entry) if server.transport == TransportKind.STDIO and field and entry else None
+
+
 def _saved_words(before: Server, saved: Server) -> str:
     return "Saved. The server is notified of the new roots." if before.roots != saved.roots else "Saved."
 
@@ -121,7 +127,7 @@ def _with_version(request: WebRequest, current: Server) -> Any:
 
 def _complete(form: ServerForm) -> bool:
     """*Add row* asks for another blank row; it does not save."""
-    return not form.adding_row and form.is_valid()
+    return not (form.adding_row or form.proposing) and form.is_valid()
 
 
 def _saved(form: ServerForm, save: Any) -> Server | None:

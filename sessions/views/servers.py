@@ -11,7 +11,7 @@ from servers import access
 from servers.enums import DefinitionKind, TransportKind
 from sessions.catalog import offered
 from sessions.catalog.search import Listed, listing, words_of
-from sessions.connections import icons, process_page, timeline
+from sessions.connections import icons, process_page, refusals, timeline
 from sessions.overview import rows as queries
 from sessions.overview import server_page
 from sessions.views.forms import ServerListFilter
@@ -55,6 +55,7 @@ def info(request: HttpRequest, slug: str) -> HttpResponse:
         "cuts": server_page.cuts(session),
         "timeline": timeline.lines(session),
         "process": process_page.process_page(session),
+        "refusals": refusals.refusals(session),
         "used_transport": TransportKind(session.transport).short if session and session.transport else "",
     }
     return render(request, "servers/info.html", context)

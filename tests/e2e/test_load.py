@@ -101,6 +101,7 @@ def register_counter(stack: Stack, effects) -> str:
     command, arguments = peer_command("sdk1", "stdio")
     stack.manage(
         "register_server", "--user", ADMIN[0], "--name", "Counter", "--env", f"EFFECT_LOG={effects}",
+        "--write", str(effects.parent),
         "--", command, *arguments,
     )  # fmt: skip
     deadline = time.monotonic() + 60

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.walk import SECONDS
+from tests.e2e.walk import SECONDS, Walk
 from tests.peers.peers import peer_command
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
@@ -16,6 +16,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 @pytest.fixture
 def ada(stack, walker):
     return walker(stack, signed_in=True)
+
+
+DEMO = Path(__file__).parents[2] / "mcpadmin" / "demo_server"
+
+
+def grant(ada: Walk, folder: Path) -> None:
+    """What the program runs or imports does not show in its command line."""
+    ada.page.get_by_label("Files it may read", exact=True).fill(str(folder))
 
 
 def held_back(folder: Path) -> tuple[str, list[str]]:
@@ -35,7 +43,9 @@ def held_back(folder: Path) -> tuple[str, list[str]]:
 
 
 def test_the_page_counts_how_long_a_server_starts_and_shows_its_stderr_live(ada, tmp_path: Path) -> None:
-    ada.register_stdio("Slow", *held_back(tmp_path))
+    ada.fill_stdio("Slow", *held_back(tmp_path))
+    grant(ada, DEMO)
+    ada.save()
     starting = ada.page.locator(".starting").filter(has_text="Starting for")
     expect(starting).to_contain_text("fetching package 2", timeout=30 * SECONDS)
     expect(starting.locator("time[data-elapsed]")).to_have_text(re.compile(r"^([5-9]|\d\d) s$"), timeout=30 * SECONDS)
@@ -47,6 +57,7 @@ def test_the_page_counts_how_long_a_server_starts_and_shows_its_stderr_live(ada,
 
 def test_a_connection_test_shows_the_same(ada, tmp_path: Path) -> None:
     ada.fill_stdio("Slow", *held_back(tmp_path))
+    grant(ada, DEMO)
     starting = ada.test_connection().locator(".starting").filter(has_text="Starting for")
     expect(starting).to_contain_text("fetching package 4", timeout=30 * SECONDS)
     (tmp_path / "go").touch()
@@ -74,7 +85,9 @@ def withheld_lists(folder: Path) -> tuple[str, list[str]]:
 
 
 def test_a_page_waits_for_the_first_list_and_says_when_there_is_no_tool(ada, tmp_path: Path) -> None:
-    ada.register_stdio("No tools", *withheld_lists(tmp_path))
+    ada.fill_stdio("No tools", *withheld_lists(tmp_path))
+    grant(ada, Path(__file__).parents[1])
+    ada.save()
     panel = ada.page.locator("#panel")
     expect(panel.get_by_role("heading")).to_have_text("Loading tools", timeout=30 * SECONDS)
     (tmp_path / "go").touch()

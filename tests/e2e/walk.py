@@ -1,6 +1,7 @@
 """A person's steps in the browser, as readable methods. Each step waits for what the person would see."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -42,6 +43,9 @@ class Walk:
         self.page.get_by_label("Command").fill(command)
         self.page.get_by_label("Arguments").fill("\n".join(arguments))
         self._fill_values("environment", environment)
+        written = [str(Path(value).parent) for value in environment.values() if value.startswith("/")]
+        if written:  # the effects that a peer records
+            self.page.get_by_label("Files it may read and change").fill("\n".join(written))
 
     def fill_url(self, name: str, url: str) -> None:
         """Leave the transport to be detected from the URL."""

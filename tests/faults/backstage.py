@@ -6,6 +6,7 @@ Run as `python -m tests.faults.backstage` with the site's environment; see tests
 import json
 import sys
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import Any
 
 from tests.sessions.live.backstage import (  # isort: skip - sets up Django
@@ -42,8 +43,12 @@ def register(name: str, **fields: Any) -> str:
 
 
 def _transport(fields: dict[str, Any]) -> dict[str, Any]:
-    kind = TransportKind.STREAMABLE_HTTP if "url" in fields else TransportKind.STDIO
-    return {"transport": kind} | fields
+    """What a command writes into is granted, as a person would under *Access*."""
+    if "url" in fields:
+        return {"transport": TransportKind.STREAMABLE_HTTP} | fields
+    written = [word for word in fields.get("arguments", []) if word.startswith("/") and not word.endswith(".py")]
+    folders = sorted({word if Path(word).is_dir() else str(Path(word).parent) for word in written})
+    return {"transport": TransportKind.STDIO, "writable_paths": folders} | fields
 
 
 def register_many(prefix: str, count: int, **fields: Any) -> None:

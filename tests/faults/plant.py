@@ -49,7 +49,9 @@ class Plant(Site):
             **(times | {"MCPADMIN_SOCKETS_PER_USER": "1000", "MCPADMIN_LOG_FORMAT": "json"} | kept | settings),
         )
         self.workers: dict[str, subprocess.Popen[str]] = {}
-        self.effects_file = directory / "effects"
+        # Beside the product's data, which no server may be granted.
+        self.effects_file = directory.with_name(f"{directory.name}-recorded") / "effects"
+        self.effects_file.parent.mkdir(exist_ok=True)
 
     def do(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         """Thread-safe: runs one command after the other."""
@@ -193,6 +195,7 @@ def plant(**options: Any) -> Iterator[Plant]:
                 running.stop()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(directory.with_name(f"{directory.name}-recorded"), ignore_errors=True)
 
 
 @asynccontextmanager

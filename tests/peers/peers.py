@@ -80,7 +80,7 @@ def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
     if name == "slow-start":
         return sys.executable, [str(HERE / "slow_start.py"), *_words(peer_command("sdk1"))]
     if name == "demo":
-        return "/usr/bin/env", [f"PYTHONPATH={HERE.parents[1]}", sys.executable, "-m", "mcpadmin.demo_server"]
+        return sys.executable, [str(HERE.parents[1] / "mcpadmin" / "demo_server")]
     if name.startswith("evil:"):
         return sys.executable, [str(HERE / "evil_stdio.py"), name.removeprefix("evil:")]
     if name == "asking":

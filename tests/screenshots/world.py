@@ -213,7 +213,9 @@ job("housekeeping", "interrupted", detail=lost, retry_at=now + timedelta(minutes
 def register_troubled(page: Page, stack: Stack, world: World) -> None:
     """Register a failing server, one that no worker may open, and a paused one."""
     common = ("register_server", "--user", ADMIN[0])
-    stack.manage(*common, "--name", "Broken", "--", "/bin/sh", "-c", "echo no module named orders >&2; exit 3")
+    stack.manage(
+        *common, "--name", "Broken", "--", "/bin/sh", "-c", "cat /etc/fstab; echo no module named orders >&2; exit 3"
+    )
     stack.manage(*common, "--name", "Embeddings", "--worker-label", "gpu", "--", "python3")
     stack.manage(*common, "--name", "Held back", "--policy", "on_demand", "--", "python3")
     page.goto(f"/servers/{world.paused}/tools/")

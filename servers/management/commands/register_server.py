@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from servers.audit.record import Actor
 from servers.credentials import vault as credentials
 from servers.crypto import SealError
-from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, NetworkAccess, SignsInAs, TransportKind, ValueKind
 from servers.models import Credential
 from servers.registration import registering
 from servers.registration.forms.suggestion import transport_of
@@ -56,6 +56,14 @@ class Command(BaseCommand):
             "--credential", action="append", default=[], metavar="NAME", help="name of a stored credential to use"
         )
         parser.add_argument("--working-directory", default="")
+        parser.add_argument("--read", action="append", default=[], metavar="PATH", help="that the command may read")
+        parser.add_argument("--write", action="append", default=[], metavar="PATH", help="that it may change too")
+        parser.add_argument(
+            "--network", choices=NetworkAccess.values, default=NetworkAccess.PUBLIC, help="that the command may reach"
+        )
+        parser.add_argument(
+            "--host", action="append", default=[], metavar="HOST[:PORT]", help="that it may reach besides"
+        )
         parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-env", action="append", default=[], metavar="NAME=VARIABLE")
         parser.add_argument(
@@ -98,6 +106,10 @@ def _registration(options: dict[str, Any]) -> Registration:
         command=command[0] if command else "",
         arguments=command[1:],
         working_directory=options["working_directory"],
+        readable_paths=options["read"],
+        writable_paths=options["write"],
+        network_access=NetworkAccess(options["network"]),
+        network_hosts=options["host"],
         url=url,
         connection_policy=ConnectionPolicy(options["policy"]),
         worker_label=options["worker_label"],

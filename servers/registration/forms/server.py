@@ -8,7 +8,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
 from servers import validators
-from servers.enums import ConnectionPolicy, Environment, EraChoice, SignsInAs, TransportKind, ValueKind
+from servers.enums import ConnectionPolicy, Environment, EraChoice, NetworkAccess, SignsInAs, TransportKind, ValueKind
 from servers.models import Server
 from servers.packages.commands import readable
 from servers.registration.forms import roots, values
@@ -16,6 +16,7 @@ from servers.registration.forms.limits import LimitsForm
 from servers.registration.forms.rows import with_another_row
 from servers.registration.forms.suggestion import suggest
 from servers.registration.forms.uses import FOUND_OUT, OF_ERA, OF_TRANSPORT
+from servers.registration.proposals import proposed
 
 #: the button that adds a row: the prefix of its formset
 ADD_ROW = {"_add_row": values.PREFIX, "_add_root": roots.PREFIX}
@@ -23,8 +24,15 @@ CONNECT_HELP = (
     "For connection and handshake. Use at least 120 if a launcher such as npx or uvx installs the server first."
 )
 _MONO = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
+#: fields of one entry on each line, with the rule of an entry
+_LINES = {
+    "readable_paths": validators.validate_path,
+    "writable_paths": validators.validate_path,
+    "network_hosts": validators.validate_host,
+}
 _PLAIN = (
     *("name", "slug", "description", "notes", "environment", "era", "command", "working_directory", "url"),
+    "network_access",
     *("connection_policy", "signs_in_as", "worker_label", "answers_sampling", "answers_elicitation", *validators.TIMES),
 )
 
@@ -42,6 +50,11 @@ def _text(
 ) -> forms.CharField:
     widget = forms.TextInput(attrs=dict(_MONO) if mono else {"class": "form-control"})
     return forms.CharField(label=label, max_length=length, required=required, help_text=help_text, widget=widget)
+
+
+def _lines(label: str, placeholder: str, help_text: str) -> forms.CharField:
+    widget = forms.Textarea(attrs={**_MONO, "rows": 2, "placeholder": placeholder})
+    return forms.CharField(label=label, required=False, max_length=60_000, help_text=help_text, widget=widget)
 
 
 def _switch(label: str, help_text: str) -> forms.BooleanField:
@@ -97,7 +110,24 @@ class ServerForm(forms.Form):
         widget=forms.Textarea(attrs={**_MONO, "rows": 4}),
     )
     working_directory = _text(
-        "Working directory", 1000, "Absolute path. Leave empty to use a private directory.", mono=True
+        "Working directory",
+        1000,
+        "Absolute path, in which the server can change files. Leave empty to use a private directory.",
+        mono=True,
+    )
+    readable_paths = _lines("Files it may read", "/srv/data", "Folders and files, one per line.")
+    writable_paths = _lines("Files it may read and change", "/srv/data/output", "Folders and files, one per line.")
+    network_access = _select(
+        "Network",
+        NetworkAccess.choices,
+        NetworkAccess.PUBLIC,
+        "Packages that npx or uvx install come from the network too.",
+        required=False,
+    )
+    network_hosts = _lines(
+        "Hosts",
+        "api.example.com",
+        "One per line, with a port if you like: api.example.com, *.example.com, 10.0.0.5:5432. Hosts on this machine (localhost:5432) or a private network are reachable only if listed.",
     )
     era = _select("Protocol era", EraChoice.choices, EraChoice.AUTO)
     connection_policy = _select("Connection", ConnectionPolicy.choices, ConnectionPolicy.ALWAYS_ON)
@@ -130,13 +160,26 @@ class ServerForm(forms.Form):
     notes = forms.CharField(
         label="Notes", required=False, widget=forms.Textarea(attrs={"class": "form-control", "rows": 4})
     )
+    proposed = forms.CharField(required=False, widget=forms.HiddenInput)
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
-    def __init__(self, data: Any = None, *, user: Any, server: Server | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        user: Any,
+        server: Server | None = None,
+        allowing: tuple[str, str] | None = None,
+        propose: bool = False,
+        **kwargs: Any,
+    ) -> None:
         self.server = server
         self.notes_for_user: list[str] = []
         row_prefix = next((prefix for button, prefix in ADD_ROW.items() if data is not None and button in data), "")
         self.adding_row = bool(row_prefix)
+        self.proposing = False
+        if propose and data is not None and not row_prefix:
+            data = self._with_proposal(data)
         data = with_another_row(data, row_prefix) if row_prefix else data
         super().__init__(data, initial=_initial(server, user) | (kwargs.pop("initial", None) or {}), **kwargs)
         cast("forms.ModelChoiceField[Any]", self.fields["owner"]).queryset = _people(server)
@@ -145,6 +188,38 @@ class ServerForm(forms.Form):
         self.limits = LimitsForm(data, server.limits if server else {})
         if self.adding_row:
             self._clear_errors()
+        if allowing is not None and data is None:
+            self._add_entry(*allowing)
+
+    def _with_proposal(self, data: Any) -> Any:
+        """The input with what a known server needs, once: a person sees it before it counts."""
+        if data.get("proposed") or any(data.get(name, "").strip() for name in _LINES):
+            return data
+        command, arguments = data.get("command", "").strip(), data.get("arguments", "").splitlines()
+        if not any(line.strip() for line in arguments):
+            with suppress(ValidationError):
+                command, arguments = validators.split_command_line(command)
+        found = proposed(command, [line.strip() for line in arguments if line.strip()])
+        if found is None or data.get("url"):
+            return data
+        self.proposing = True
+        data = data.copy()
+        data["proposed"] = "1"
+        for name in _LINES:
+            data[name] = "\n".join(getattr(found, name))
+        words = ", ".join((*found.readable_paths, *found.writable_paths, *found.network_hosts))
+        self.notes_for_user.append(
+            f"This looks like {found.kind}. Access to {words} was filled in below: check it, then register."
+        )
+        return data
+
+    def _add_entry(self, name: str, entry: str) -> None:
+        if name not in _LINES or len(entry) > validators.MAX_VALUE_LENGTH or "\n" in entry:
+            return
+        lines = str(self.initial.get(name, "")).splitlines()
+        if entry not in lines:
+            self.initial[name] = "\n".join([*lines, entry])
+            self.notes_for_user.append(f"{entry} was added to “{self.fields[name].label}”. Save to allow it.")
 
     @property
     def unconfirmed(self) -> bool:
@@ -182,7 +257,7 @@ class ServerForm(forms.Form):
 
     def is_valid(self) -> bool:
         """Of the form and all its parts. False while rows are being added."""
-        if self.adding_row or not self.is_bound:
+        if self.adding_row or self.proposing or not self.is_bound:
             return False
         if super().is_valid() and self.values.is_valid():
             self._check_together()
@@ -221,6 +296,25 @@ class ServerForm(forms.Form):
         arguments = [line for line in lines if line.strip()]
         validators.validate_arguments(arguments)
         return arguments
+
+    def clean_network_access(self) -> str:
+        return str(self.cleaned_data["network_access"]) or NetworkAccess.PUBLIC
+
+    def clean_readable_paths(self) -> list[str]:
+        return self._clean_lines("readable_paths")
+
+    def clean_writable_paths(self) -> list[str]:
+        return self._clean_lines("writable_paths")
+
+    def clean_network_hosts(self) -> list[str]:
+        return [host.lower() for host in self._clean_lines("network_hosts")]
+
+    def _clean_lines(self, field: str) -> list[str]:
+        lines = (line.strip() for line in str(self.cleaned_data[field]).splitlines())
+        entries = list(dict.fromkeys(line for line in lines if line))
+        for entry in entries:
+            _LINES[field](entry)
+        return entries
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
@@ -281,7 +375,7 @@ class ServerForm(forms.Form):
     # --- to and from the domain ----------------------------------------------------------------------------------
     def registration_data(self) -> dict[str, Any]:
         """What `Registration.of` takes. After is_valid()."""
-        data = {name: self.cleaned_data[name] for name in (*_PLAIN, "tags", "arguments")}
+        data = {name: self.cleaned_data[name] for name in (*_PLAIN, *_LINES, "tags", "arguments")}
         owner = self.cleaned_data["owner"]
         data["signs_in_as"] = data["signs_in_as"] or (self.server.signs_in_as if self.server else SignsInAs.SHARED)
         return data | {
@@ -309,6 +403,7 @@ def _initial(server: Server | None, user: Any) -> dict[str, Any]:
         "owner": server.owner_id,
         "tags": ", ".join(server.tags),
         "arguments": "\n".join(server.arguments),
+        **{name: "\n".join(getattr(server, name)) for name in _LINES},
         "version": server.version,
     }
 

@@ -6,7 +6,15 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 
-from servers.enums import ConnectionPolicy, CredentialKind, Environment, EraChoice, SignsInAs, TransportKind
+from servers.enums import (
+    ConnectionPolicy,
+    CredentialKind,
+    Environment,
+    EraChoice,
+    NetworkAccess,
+    SignsInAs,
+    TransportKind,
+)
 from servers.packages.commands import readable
 from servers.packages.pins import Pin
 from servers.registration.importing.entry_reader import EntryReader, short
@@ -54,7 +62,8 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "era": _one_of(EraChoice),
     "connection_policy": _one_of(ConnectionPolicy),
     "signs_in_as": _one_of(SignsInAs),
-    "tags": is_texts,
+    "network_access": _one_of(NetworkAccess),
+    **dict.fromkeys(("tags", "readable_paths", "writable_paths", "network_hosts"), is_texts),
     "roots": _is_roots,
     "limits": _is_limits,
 }

@@ -28,6 +28,8 @@ from typing import Any, Self
 class Fault(StrEnum):
     COMMAND_NOT_FOUND = "command_not_found"
     SPAWN_FAILED = "spawn_failed"
+    #: nothing on this machine can confine a command
+    NOT_CONFINED = "not_confined"
     PROCESS_EXITED = "process_exited"
     #: the registry offers other content under the version that a launcher shall run
     PACKAGE_CHANGED = "package_changed"

@@ -9,7 +9,7 @@ from ..core.limits import Limits
 from .base import Transport
 from .endpoint import Endpoint, nothing
 from .http_sse import HttpSseTransport
-from .stdio import StdioTransport
+from .stdio import Confinement, StdioTransport
 from .streamable_http import StreamableHttpTransport
 from .websocket import WebSocketTransport
 
@@ -17,7 +17,7 @@ from .websocket import WebSocketTransport
 @dataclass(frozen=True, slots=True)
 class StdioSpec:
     """A command to run. `env` is called at each start and returns what was declared for this server. PATH, HOME, LANG
-    and TZ are inherited unless declared. A repr never shows these values, the arguments or the directory, because
+    and TZ are inherited unless declared; a confined command has a home of its own. A repr never shows these values, the arguments or the directory, because
     references in them may resolve to secrets."""
 
     command: str
@@ -25,6 +25,8 @@ class StdioSpec:
     cwd: str | None = field(default=None, repr=False)
     env: Callable[[], Mapping[str, str]] = field(default=nothing, repr=False)
     limits: Limits = Limits()
+    #: None: it may do what this process may do
+    confinement: Confinement | None = None
 
 
 HttpKind = Literal["auto", "streamable_http", "http_sse"]
@@ -52,7 +54,14 @@ async def open_transport(spec: Spec, kind: str = "", url: str = "") -> Transport
     `kind` (base.OpenTransport) applies only if the spec's kind is "auto", `url` only within the spec's origin.
     """
     if isinstance(spec, StdioSpec):
-        return StdioTransport(command=spec.command, args=spec.args, cwd=spec.cwd, env=spec.env, limits=spec.limits)
+        return StdioTransport(
+            command=spec.command,
+            args=spec.args,
+            cwd=spec.cwd,
+            env=spec.env,
+            limits=spec.limits,
+            confinement=spec.confinement,
+        )
     if url and _same_origin(url, spec.url):
         spec = replace(spec, url=url)
     if isinstance(spec, WebSocketSpec):

@@ -1,9 +1,12 @@
 """Creates rows for tests of the host: a server with its session, a worker, a call that waits to be sent."""
 
 import json
+import re
+import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from django.db import transaction
@@ -19,6 +22,14 @@ from sessions.housekeeping import dead_workers
 from sessions.housekeeping.dead_workers import Incarnation
 from sessions.models import Call, McpSession, Worker
 
+_OF_A_TEST = re.compile(rf"{re.escape(tempfile.gettempdir())}/pytest-of-[^\s'\",:;)]+")
+
+
+def named_folders(texts: Iterable[str]) -> list[str]:
+    """The test's own folders among what a command is started with: granted, as a person would under *Access*."""
+    found = (path for text in texts for path in _OF_A_TEST.findall(text))
+    return sorted({path if Path(path).is_dir() else str(Path(path).parent) for path in found})
+
 
 @transaction.atomic  # a running worker sees all of it or nothing
 def make_session(
@@ -29,6 +40,7 @@ def make_session(
     **server_fields: Any,
 ) -> McpSession:
     fields = {"transport": TransportKind.STDIO, "command": "cat"} | server_fields
+    fields.setdefault("writable_paths", named_folders([*fields.get("arguments", []), *(environment or {}).values()]))
     server = Server.objects.create(slug=slug, name=slug.title(), **fields)
     for name, value in (environment or {}).items():
         server.values.create(kind="environment", name=name, plain=value)

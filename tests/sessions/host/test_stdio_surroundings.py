@@ -58,9 +58,9 @@ def test_a_server_works_in_a_directory_of_its_own_that_only_we_may_enter(data: P
 
 
 @pytest.mark.django_db
-def test_the_directory_of_the_form_is_used_and_none_is_made(data: Path) -> None:
+def test_the_directory_of_the_form_is_used_and_no_other_is_made(data: Path) -> None:
     assert spec_of(working_directory="/srv").cwd == "/srv"
-    assert not (data / "servers").exists()
+    assert [path.name for path in (data / "servers").glob("*/work")] == []
 
 
 @pytest.mark.django_db

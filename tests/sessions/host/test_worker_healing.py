@@ -59,6 +59,7 @@ def session_behind(script: str, effects: Effects, era: str = "auto") -> McpSessi
         session = effect_session(effects)
         server = session.server
         server.command, server.arguments, server.era = "/bin/sh", ["-c", script, server.command], era
+        server.readable_paths = [str(EFFECT_SERVER)]  # a shell's script does not show what it runs
         server.save()
     return session
 

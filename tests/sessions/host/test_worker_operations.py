@@ -115,8 +115,7 @@ def test_a_server_that_declares_no_prompts_is_not_asked_for_one(library: McpSess
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_the_demo_server_answers_all_three_in_both_eras(era: str, shared_worker: WorkerProcess) -> None:
     words = settings.DEMO_COMMAND
-    fields = {"command": words[0], "arguments": words[1:], "working_directory": str(settings.BASE_DIR)}
-    session = make_session("demo", era=era, **fields)
+    session = make_session("demo", era=era, command=words[0], arguments=words[1:])
     assert await_ready(session).era == era
     about = {"argument": {"name": "name", "value": "sour"}}
     assert result(run(session, RESOURCES_READ, "demo://notes/sourdough"))["contents"][0]["text"].startswith("Sourdough")

@@ -50,7 +50,12 @@ def test_a_good_draft_walks_every_step_and_reports_what_the_server_is(
     user: Any, shared_worker: WorkerProcess, effects: Effects
 ) -> None:
     log = ValueInput(ValueKind.ENVIRONMENT, "EFFECT_LOG", False, str(effects.path))
-    draft = draft_of(user, log, transport=TransportKind.STDIO, command=sys.executable, arguments=[str(EFFECT_SERVER)])
+    fields = {
+        "command": sys.executable,
+        "arguments": [str(EFFECT_SERVER)],
+        "writable_paths": [str(effects.path.parent)],
+    }
+    draft = draft_of(user, log, transport=TransportKind.STDIO, **fields)
     assert commands.test_draft(Actor.of_user(user), draft)
     done = over(draft)
     assert done.state == DraftState.SUCCEEDED, done.detail

@@ -31,8 +31,9 @@ SAID = {
 
 def hostile(scenario: str) -> McpSession:
     command = ["-c", "from tests.peers.hostile.hostile_stdio import main; import sys; main(sys.argv[1])", scenario]
-    session = make_session(scenario, command=sys.executable, arguments=command, environment={"PYTHONPATH": str(ROOT)})
-    return session
+    given = {"PYTHONPATH": str(ROOT)}
+    files = [str(ROOT / "tests")]
+    return make_session(scenario, command=sys.executable, arguments=command, environment=given, readable_paths=files)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.deadline(300)]
 
 def import_servers(admin: Any, effects: Effects, *names: str) -> None:
     lines = [
-        f"  {name}:\n    command: {sys.executable}\n    args: [{EFFECT_SERVER}]\n    env: {{EFFECT_LOG: {effects.path}}}"
+        f"  {name}:\n    command: {sys.executable}\n    args: [{EFFECT_SERVER}]\n    env: {{EFFECT_LOG: effects.log}}"
         for name in names
     ]
     document = read("mcpServers:\n" + "\n".join(lines))

@@ -1,5 +1,6 @@
 """Calls that become tasks, through a real worker, are followed to their result, and their questions go to the inbox."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,7 +69,8 @@ def test_a_task_is_followed_to_its_result_and_its_question_waits_in_the_inbox(wo
 
 def test_the_extension_of_a_real_modern_server_is_declared_and_followed(worker: WorkerProcess) -> None:
     peer = sdk("sdk2", "stdio")
-    session = peer_of(era="modern", command=peer.command, arguments=list(peer.args))
+    shared = [str(Path(__file__).parents[2] / "peers")]  # it imports serving.py from there
+    session = peer_of(era="modern", command=peer.command, arguments=list(peer.args), readable_paths=shared)
     call = begin(session, "ask")
     question = asked_by(call)
     assert answer(question, "accept", {"v": "green"})

@@ -101,6 +101,7 @@ def curious(admin: Any, effects: Effects, **fields: Any) -> tuple[Server, Regist
             "transport": TransportKind.STDIO,
             "command": sys.executable,
             "arguments": [str(CURIOUS_SERVER)],
+            "writable_paths": [str(effects.path.parent)],
             "answers_sampling": False,
             "answers_elicitation": False,
             "values": values,

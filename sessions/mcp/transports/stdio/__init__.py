@@ -1,6 +1,23 @@
 """stdio servers: a child process that exchanges one JSON-RPC message per line."""
 
+from .confinement import Confinement, Confines, Tier, overlaps
 from .isolation import Isolation, isolation, prepare_loop
+from .reach import Host, Network
+from .tiers import confines, has_view, user
 from .transport import StdioTransport
 
-__all__ = ["Isolation", "StdioTransport", "isolation", "prepare_loop"]
+__all__ = [
+    "Confinement",
+    "Confines",
+    "Host",
+    "Isolation",
+    "Network",
+    "StdioTransport",
+    "Tier",
+    "confines",
+    "has_view",
+    "isolation",
+    "overlaps",
+    "prepare_loop",
+    "user",
+]

@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from ..fairness import Share
+from . import confined, processes, tiers
+from .confinement import Confinement, Tier, job, threads
 from .isolation import PREFIXES, isolation, resolved
+from .reach import Gate, Reach
 
 #: seconds to wait: after closing stdin, after SIGTERM, after SIGKILL
 PATIENCE: Final = (2.0, 2.0, 2.0)
@@ -52,7 +55,35 @@ class Child(asyncio.SubprocessProtocol):
         self._stderr_credit, self._stderr_at = float(_STDERR_BURST), self._loop.time()
         self._stopping = False
         self._ended = False
+        self._gate: Gate | None = None
+        #: whose processes are all ended with the child, where no PID namespace does that
+        self._swept_user: int | None = None
         self.pid = 0
+
+    async def start_confined(
+        self,
+        argv: tuple[str, ...],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        confinement: Confinement,
+        on_refused: Callable[[str], None],
+    ) -> None:
+        """LaunchError, OSError or ValueError if the program cannot be started. `on_refused`: see reach.Gate."""
+        tier = await tiers.confines()
+        if not tier.alone:
+            self._swept_user = confinement.uid
+            await self._sweep()  # what an earlier run left behind
+        program, *arguments = argv
+        made = await self._loop.run_in_executor(
+            threads, lambda: job(confinement, program, arguments, cwd=cwd, environment=env, confines=tier)
+        )
+        transport, listener = await confined.start(lambda: self, await tiers.prefix(tier, made), made)
+        self.pid = transport.get_pid()
+        reach = Reach(confinement.network, confinement.hosts, on_refused)
+        own_tmp = ("/tmp",) if tier.view or tier.tier is Tier.BUBBLEWRAP else ()  # noqa: S108  # it has one of its own there
+        folders = (*confinement.own, cwd, *confinement.write, *own_tmp)
+        self._gate = Gate(listener, reach, folders, confinement.uid, on_refused)
 
     async def start(self, argv: tuple[str, ...], *, cwd: str | None, env: Mapping[str, str]) -> None:
         """OSError or ValueError if the program cannot be started."""
@@ -113,6 +144,12 @@ class Child(asyncio.SubprocessProtocol):
             self._kill(signal.SIGKILL)
             if self._transport is not None:
                 self._transport.close()
+            self._close_gate()
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        if self._swept_user is not None:
+            await self._loop.run_in_executor(threads, processes.end_all, self._swept_user)
 
     async def _descend(self) -> None:
         if not self.pid:
@@ -220,10 +257,15 @@ class Child(asyncio.SubprocessProtocol):
         elif self._aftermath is None and (self._exited.is_set() or 1 not in self._open_outputs):
             self._aftermath = self._loop.call_later(_AFTERMATH, self._finish)
 
+    def _close_gate(self) -> None:
+        if self._gate is not None:
+            self._gate.close()
+
     def _finish(self) -> None:
         if self._stopping or self._ended:
             return
         self._ended = True
+        self._close_gate()
         if self._aftermath is not None:
             self._aftermath.cancel()
         returncode = self._transport.get_returncode() if self._transport else None

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...core.errors import Fault, LaunchError
+from .confinement import Confinement
 
 #: variables that a child inherits unless they are declared
 INHERITED: Final = ("PATH", "HOME", "LANG", "TZ")
 
 
-def environment(declared: Mapping[str, str]) -> dict[str, str]:
-    return {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(declared)
+def environment(declared: Mapping[str, str], confinement: Confinement | None = None) -> dict[str, str]:
+    """A confined child gets a home of its own instead of ours."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return inherited | (confinement.environment(declared) if confinement else dict(declared))
 
 
 def find(command: str, cwd: str | None, env: Mapping[str, str]) -> str:

@@ -42,6 +42,11 @@ async def isolation() -> Isolation:
     return _found
 
 
+def found() -> Isolation | None:
+    """What the first call of `isolation` found; None before it."""
+    return _found
+
+
 async def _probe() -> Isolation:
     if shutil.which("setpriv") is None:
         return Isolation.NONE

@@ -11,7 +11,13 @@ from ...core.session import Outgoing
 from ..base import Receiver, Transport
 from . import command
 from .child import Child
+from .confinement import Confinement, Tier, first_overlap, first_through_own_link
 from .framing import Lines, Oversized, TailBuffer
+from .refusals import REFUSAL_MARK, refused_path
+from .tiers import confines
+
+#: different refusals shown in one run
+_REFUSALS = 50
 
 
 class StdioTransport(Transport):
@@ -26,8 +32,12 @@ class StdioTransport(Transport):
         cwd: str | None,
         env: Callable[[], Mapping[str, str]],
         limits: Limits,
+        confinement: Confinement | None = None,
     ) -> None:
+        """`confinement` None: the child may do what this process may do."""
         self._command, self._args, self._cwd, self._env = command, args, cwd, env
+        self._confinement = confinement
+        self._refusals: set[str] = set()
         self._limits = limits
         self._child: Child | None = None
         self._receiver: Receiver | None = None
@@ -49,19 +59,42 @@ class StdioTransport(Transport):
         return self._child.pid if self._child else None
 
     async def resolve(self) -> str:
-        return command.find(self._command, self._cwd, command.environment(self._env()))
+        return command.find(self._command, self._cwd, command.environment(self._env(), self._confinement))
 
     async def connect(self, receiver: Receiver, *, check: bool = False) -> str:
-        env = command.environment(self._env())
+        env = command.environment(self._env(), self._confinement)
         program = command.find(self._command, self._cwd, env)
         self._receiver = receiver
         self._child = Child(self._on_stdout, self._on_stderr, self._on_end, lambda: receiver.shedding)
         try:
-            await self._child.start((program, *self._args), cwd=self._cwd, env=env)
+            await self._start(self._child, (program, *self._args), env)
+        except LaunchError:
+            self._over = True  # what is left of the processes that should have confined it ends unheard
+            raise
         except (OSError, ValueError) as exc:
+            self._over = True
             reason = getattr(exc, "strerror", None) or str(exc)
             raise LaunchError(Fault.SPAWN_FAILED, f"{program} could not be started: {reason}.") from exc
         return f"started as process {self._child.pid}"
+
+    async def _start(self, child: Child, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
+        if self._confinement is None:
+            return await child.start(argv, cwd=self._cwd, env=env)
+        found = await confines()
+        if found.tier is Tier.NONE:
+            words = f"This worker cannot confine stdio servers, so it starts none. {found.reason}"
+            raise LaunchError(Fault.NOT_CONFINED, words)
+        cwd = self._cwd or self._confinement.home
+        named = (cwd, *self._confinement.read, *self._confinement.write)
+        if link := first_through_own_link(named, self._confinement):
+            words = f"{link} leads through a link in a folder that this server can change, so it is not followed. Name the folder that it leads to."
+            raise LaunchError(Fault.SPAWN_FAILED, words)
+        if taken := first_overlap(named, self._confinement):
+            words = f"{taken} holds files of mcpadmin itself, which no server may touch. Grant a smaller folder."
+            raise LaunchError(Fault.SPAWN_FAILED, words)
+        if "\0" in "".join((*argv, *env, *env.values())):
+            raise ValueError("embedded null byte")
+        await child.start_confined(argv, cwd=cwd, env=env, confinement=self._confinement, on_refused=self._on_refused)
 
     async def send(self, outgoing: Outgoing) -> None:
         if self._child is None or self._over:
@@ -131,8 +164,21 @@ class StdioTransport(Transport):
         self._tail.add(chunk)
         for line in self._stderr.feed(chunk):
             text = self._text(line.head if isinstance(line, Oversized) else line)
+            if text.startswith(REFUSAL_MARK):  # only we say that
+                text = f"“{text}”"
             if text and self._receiver is not None:
                 self._receiver.line("stderr", text)
+                if self._confinement is not None and (path := refused_path(text, self._confinement)):
+                    self._on_refused(f"refused access to {path}")
+
+    def _on_refused(self, what: str) -> None:
+        """Say once what the confinement refused, where the server's own messages stand."""
+        if self._receiver is None or what in self._refusals or len(self._refusals) >= _REFUSALS:
+            return
+        self._refusals.add(what)
+        line = f"{REFUSAL_MARK} {what}"[: self._limits.line_chars]
+        self._tail.add(line.encode() + b"\n")
+        self._receiver.line("stderr", line)
 
     def _text(self, line: bytes) -> str:
         return line.decode("utf-8", "replace").rstrip()[: self._limits.line_chars]

@@ -57,5 +57,6 @@ def test_connections_are_made_in_the_guarded_engine_and_on_guarded_sockets_only(
     assert {path: calls for path, calls in opening.items() if calls} == {
         "sessions/mcp/transports/engine.py": {"ClientSession"},
         "sessions/mcp/transports/reach.py": {"create_connection"},  # TLS on a socket that is already connected
+        "sessions/mcp/transports/stdio/names.py": {"open_connection"},  # to the machine's name servers
         "sessions/mcp/transports/egress.py": {"create_connection"},  # the same on a tunnel to a judged address
     }

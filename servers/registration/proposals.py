@@ -1,0 +1,96 @@
+"""What usual stdio servers need, read from their command lines: proposed when one is added, granted only by a person."""
+
+import itertools
+import posixpath
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """`kind`: of server, in words. What is empty is not proposed."""
+
+    kind: str
+    readable_paths: tuple[str, ...] = ()
+    writable_paths: tuple[str, ...] = ()
+    network_hosts: tuple[str, ...] = ()
+
+
+def proposed(command: str, arguments: Sequence[str]) -> Proposal | None:
+    """None where nothing is known or nothing beyond the defaults is needed."""
+    words = [command, *arguments]
+    for pattern, make in _KNOWN:
+        at = next((index for index, word in enumerate(words) if pattern.search(word)), None)
+        if at is not None:
+            proposal = make(words[at + 1 :])
+            return proposal if proposal != Proposal(proposal.kind) else None
+    return None
+
+
+def _folders(arguments: Sequence[str]) -> tuple[str, ...]:
+    return tuple(argument for argument in arguments if argument.startswith("/"))
+
+
+def _files(arguments: Sequence[str]) -> Proposal:
+    return Proposal("a file server", writable_paths=_folders(arguments))
+
+
+def _git(arguments: Sequence[str]) -> Proposal:
+    return Proposal("a Git server", writable_paths=_folders(_values(arguments, "--repository", "-r")))
+
+
+def _sqlite(arguments: Sequence[str]) -> Proposal:
+    """SQLite writes a journal beside the database."""
+    files = _folders(_values(arguments, "--db-path", "--db")) or _folders(arguments)
+    return Proposal("a SQLite server", writable_paths=tuple(posixpath.dirname(path) for path in files))
+
+
+def _database(arguments: Sequence[str]) -> Proposal:
+    hosts = []
+    for argument in arguments:
+        try:
+            parts = urlsplit(argument)
+            port = parts.port
+        except ValueError:
+            continue
+        if parts.scheme in _DATABASE_PORTS and parts.hostname:
+            hosts.append(f"{parts.hostname}:{port or _DATABASE_PORTS[parts.scheme]}")
+    return Proposal("a database server", network_hosts=tuple(hosts))
+
+
+def _browser(arguments: Sequence[str]) -> Proposal:
+    programs = _folders(_values(arguments, "--executable-path", "--executablePath"))
+    return Proposal("a browser server", readable_paths=tuple(posixpath.dirname(path) for path in programs))
+
+
+def _project(arguments: Sequence[str]) -> Proposal:
+    """uv keeps a project's environment beside it."""
+    return Proposal("a project run by uv", writable_paths=_folders(_values(arguments, "--directory", "--project")))
+
+
+def _docker(arguments: Sequence[str]) -> Proposal:
+    return Proposal("a container", writable_paths=("/var/run/docker.sock",))
+
+
+def _values(arguments: Sequence[str], *options: str) -> list[str]:
+    """`--option VALUE` and `--option=VALUE`."""
+    found = [after for option, after in itertools.pairwise(arguments) if option in options]
+    return found + [word.partition("=")[2] for word in arguments if word.partition("=")[0] in options and "=" in word]
+
+
+_DATABASE_PORTS: Final = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mongodb": 27017, "redis": 6379}
+_KNOWN: Final[tuple[tuple[re.Pattern[str], Callable[[Sequence[str]], Proposal]], ...]] = (
+    (re.compile(r"server-filesystem|mcp-filesystem"), _files),
+    (re.compile(r"mcp-server-git\b|mcp_server_git\b|server-git\b"), _git),
+    (re.compile(r"mcp-server-sqlite|mcp_server_sqlite|server-sqlite"), _sqlite),
+    (
+        re.compile(r"server-postgres|postgres-mcp|server-redis|mcp-mongo|mongodb-mcp|mysql-mcp|mcp-server-mysql"),
+        _database,
+    ),
+    (re.compile(r"playwright|puppeteer|chrome-devtools-mcp"), _browser),
+    (re.compile(r"\A(?:.*/)?uv\Z"), _project),
+    (re.compile(r"\A(?:.*/)?(?:docker|podman)\Z"), _docker),
+)

@@ -1,0 +1,74 @@
+"""What a stdio server may touch: paths and hosts."""
+
+import ipaddress
+import re
+from collections.abc import Callable, Sequence
+
+from django.core.exceptions import ValidationError
+
+from servers.validators.characters import CONTROL
+
+MAX_PATHS, MAX_HOSTS, MAX_PATH_LENGTH = 50, 100, 1_000
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
+_HOST = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<name>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?")
+#: kernel interfaces and devices, of which every server gets the harmless part
+_NEVER = ("/proc", "/sys", "/dev")
+_METADATA = (
+    *("169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200", "192.0.0.192"),
+    *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+)
+
+
+def validate_path(path: str) -> None:
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise ValidationError(f"Enter an absolute path without “..”: {path[:100]}", code="path")
+    if len(path) > MAX_PATH_LENGTH or CONTROL.search(path):
+        raise ValidationError("A path must be one line of at most 1,000 characters.", code="path")
+    if path.rstrip("/") in ("", *_NEVER) or path.startswith(tuple(f"{place}/" for place in _NEVER)):
+        raise ValidationError(
+            f"{path[:100]} cannot be granted. Name the folder that the server works with.", code="path"
+        )
+
+
+def validate_host(host: str) -> None:
+    found = _HOST.fullmatch(host)
+    six = found["six"] if found else host
+    name = found["name"] if found else None
+    if six is not None:
+        _validate_address(six, host)
+    elif not name or len(name) > 253 or not _NAME.fullmatch(name) or name in _METADATA:
+        _refuse(host)
+    if found and found["port"] and not 0 < int(found["port"]) < 65_536:
+        _refuse(host)
+
+
+def _validate_address(text: str, host: str) -> None:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        _refuse(host)
+    if text.lower() in _METADATA:
+        _refuse(host)
+
+
+def _refuse(host: str) -> None:
+    words = (
+        f"{host[:100]} is not a host. Enter a name or address, with a port if you like: api.example.com, 10.0.0.5:5432."
+    )
+    raise ValidationError(words, code="host")
+
+
+def validate_paths(paths: Sequence[str]) -> None:
+    _validate_each(paths, validate_path, MAX_PATHS, "paths")
+
+
+def validate_hosts(hosts: Sequence[str]) -> None:
+    _validate_each(hosts, validate_host, MAX_HOSTS, "hosts")
+
+
+def _validate_each(items: Sequence[str], rule: Callable[[str], None], most: int, noun: str) -> None:
+    if len(items) > most:
+        raise ValidationError(f"At most {most} {noun}.", code="count")
+    for item in items:
+        rule(item)

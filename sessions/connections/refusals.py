@@ -1,0 +1,63 @@
+"""What the confinement of a stdio server refused, as *Connection info* lists it, each with the entry that would allow it."""
+
+import re
+from dataclasses import dataclass
+
+from servers.enums import IdentityKind, NetworkAccess, TransportKind
+from sessions.enums import LogSource
+from sessions.models import LogLine, McpSession
+
+#: lines of stderr looked through, and refusals shown
+_LINES, _SHOWN = 500, 20
+_FILE = re.compile(r"\[mcpadmin\] refused access to (?P<path>/.*)")
+_SOCKET = re.compile(r"\[mcpadmin\] refused to connect to the UNIX socket (?P<path>.*)")
+_NAME = re.compile(r"\[mcpadmin\] refused to look up (?P<name>\S+): .*")
+_HOST = re.compile(r"\[mcpadmin\] refused to connect to (?P<host>\S+): (?P<reason>.*)")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """`field`: of the registration's form; empty where nothing can allow it. `entry`: what to add there."""
+
+    what: str
+    why: str
+    field: str = ""
+    entry: str = ""
+
+
+def refusals(session: McpSession | None) -> list[Refusal]:
+    """Newest first, without those that the registration has come to allow."""
+    if session is None or session.server.transport != TransportKind.STDIO:
+        return []
+    own = session.identity if session.identity.kind == IdentityKind.PERSONAL else None
+    lines = LogLine.objects.filter(server_id=session.server_id, identity=own, source=LogSource.STDERR)
+    texts = lines.order_by("-seq").values_list("text", flat=True)[:_LINES]
+    found = filter(None, map(_refusal, dict.fromkeys(texts)))
+    return [refusal for refusal in found if not _is_allowed(session, refusal)][:_SHOWN]
+
+
+def _refusal(text: str) -> Refusal | None:
+    if match := _SOCKET.fullmatch(text):
+        return Refusal(f"Connect to {match['path']}", "UNIX sockets outside its own folders are out of reach.")
+    if match := _HOST.fullmatch(text):
+        why = f"{match['reason'][:1].upper()}{match['reason'][1:]}."
+        if match["reason"] == "this server has no network":
+            return Refusal(f"Connect to {match['host']}", f"{why} Choose another network under Access.")
+        if "metadata" in match["reason"]:
+            return Refusal(f"Connect to {match['host']}", why)
+        return Refusal(f"Connect to {match['host']}", why, "network_hosts", match["host"])
+    if match := _NAME.fullmatch(text):
+        why = "It is none of the listed hosts."
+        return Refusal(f"Look up {match['name']}", why, "network_hosts", match["name"])
+    if match := _FILE.fullmatch(text):
+        why = "It is not among the files that this server may use."
+        return Refusal(f"Open {match['path']}", why, "readable_paths", match["path"])
+    return None
+
+
+def _is_allowed(session: McpSession, refusal: Refusal) -> bool:
+    server = session.server
+    if refusal.field == "network_hosts":
+        return refusal.entry in server.network_hosts and server.network_access != NetworkAccess.NONE
+    granted = (*server.readable_paths, *server.writable_paths)
+    return any(refusal.entry == path or refusal.entry.startswith(path.rstrip("/") + "/") for path in granted)

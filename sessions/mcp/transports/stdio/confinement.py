@@ -1,0 +1,479 @@
+"""What a confined stdio server may touch, and the job for runner.py that makes it so."""
+
+import glob
+import os
+import pwd
+import re
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from . import names
+from .reach import Host, Network
+
+#: for reading directories, so that many starts at once do not make as many threads
+threads: Final = ThreadPoolExecutor(2, "confinement")
+RUNNER: Final = str(Path(__file__).with_name("runner.py"))
+#: programs and libraries of the system, and what tells about the processor
+SYSTEM: Final = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
+    *("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage"),
+)
+#: of /proc, where it shows processes of others too
+SHARED_PROC: Final = (
+    *("/proc/self", "/proc/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime"),
+    *("/proc/version", "/proc/filesystems", "/proc/cgroups", "/proc/mounts"),
+)
+#: the part of /etc that programs need: names, certificates, time, libraries, fonts
+ETC: Final = tuple(
+    f"/etc/{name}"
+    for name in (
+        # not their folders of private keys, which the group of mcpadmin's user may be allowed to read
+        *("ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ssl/ca-bundle.pem", "pki/tls/certs", "pki/tls/cert.pem"),
+        *(
+            "pki/tls/openssl.cnf",
+            "pki/ca-trust",
+            "ca-certificates",
+            "ca-certificates.conf",
+            "crypto-policies",
+            "openssl",
+            "hosts",
+            "host.conf",
+        ),
+        *("nsswitch.conf", "gai.conf", "protocols", "services", "localtime", "timezone", "ld.so.cache", "ld.so.conf"),
+        *("ld.so.conf.d", "alternatives", "mime.types", "magic", "os-release", "debian_version", "alpine-release"),
+        *("chromium", "chromium.d", "fonts", "terminfo", "python3", "nodejs", "java", "static"),
+    )
+)
+#: in addition, where there is no view of its own in which these can be made
+SHARED_ETC: Final = ("/etc/passwd", "/etc/group", "/etc/resolv.conf")
+DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_SCRIPTS: Final = frozenset(
+    (".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".jar", ".lua")
+)
+#: folders of everything, where a script or program lies only by chance
+_TOO_MUCH: Final = frozenset(("/", "/etc", "/home", "/root", "/tmp", "/var", "/opt", "/srv", "/mnt", "/media"))  # noqa: S108
+#: what a server with a view sees its own temporary folder as
+_TMP: Final = "/tmp"  # noqa: S108
+#: threads of one user, where those of servers are not counted apart
+_TOGETHER: Final = 8_192
+#: what makes a folder a program
+_MAINS: Final = ("__main__.py", "index.js", "index.mjs")
+_SUBCOMMAND: Final = re.compile(r"[a-z]{1,12}")
+_FOLDERS: Final = ("node_modules", ".venv")
+_SHEBANGS: Final = 4
+_INTERPRETER: Final = re.compile(r"(?:python|pypy|node|ruby|perl)[0-9.]*t?")
+#: what an installation of one of them holds
+_LANGUAGES: Final = (
+    "lib/python3*/os.py",
+    "lib/pypy3*/os.py",
+    "include/node/node.h",
+    "lib/node_modules/npm",
+    "lib/ruby/[0-9]*",
+    "lib/perl5",
+)
+#: as the kernel has it
+_MOST_LINKS: Final = 40
+
+
+class Tier(StrEnum):
+    """Best first; suitable to show on a page."""
+
+    LANDLOCK = "landlock"
+    BUBBLEWRAP = "bubblewrap"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Confines:
+    """What confines servers on this machine. `view`: with a file system of its own besides. `alone`: in a PID namespace
+    of its own. `counted`: processes are counted for each server. `reason`: why there is no better tier."""
+
+    tier: Tier
+    view: bool
+    alone: bool = False
+    counted: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """`home`, `tmp`, `work`: folders of its own. `read`, `write`: further paths. `protected`: ours, which no path of this
+    server may hold or lie in, except its own folders. `uid`: its user, where we are root. `mount_point`: an empty
+    folder that only we use."""
+
+    home: str
+    tmp: str
+    mount_point: str
+    work: str = ""
+    read: tuple[str, ...] = field(default=(), repr=False)
+    write: tuple[str, ...] = field(default=(), repr=False)
+    protected: tuple[str, ...] = field(default=(), repr=False)
+    uid: int | None = None
+    network: Network = Network.PUBLIC
+    hosts: tuple[Host, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.home, self.tmp, self.work)))
+
+    def environment(self, declared: Mapping[str, str]) -> dict[str, str]:
+        """What is set unless the registration sets it."""
+        user = f"mcp{self.uid}" if self.uid else _user_name()
+        made = {
+            "HOME": self.home,
+            "USER": user,
+            "LOGNAME": user,
+            "TMPDIR": self.tmp,
+            "XDG_CACHE_HOME": f"{self.home}/.cache",
+            "XDG_CONFIG_HOME": f"{self.home}/.config",
+            "XDG_DATA_HOME": f"{self.home}/.local/share",
+            "XDG_STATE_HOME": f"{self.home}/.local/state",
+            "XDG_RUNTIME_DIR": self.tmp,
+        }
+        if self.network is not Network.NONE:
+            made["RES_OPTIONS"] = "use-vc"  # see names.py
+        return made | dict(declared)
+
+    def allows(self, path: str) -> bool:
+        """Whether a path is among those that the registration grants (not: those that every server may read)."""
+        return any(_within(path, granted) for granted in (*self.own, *self.read, *self.write))
+
+
+def job(
+    confinement: Confinement,
+    program: str,
+    arguments: Iterable[str],
+    *,
+    cwd: str,
+    environment: Mapping[str, str],
+    confines: Confines,
+) -> dict[str, Any]:
+    """What runner.py takes. Reads directories: call it in a thread."""
+    given, view = list(arguments), confines.view
+    isolated = view or confines.tier is Tier.BUBBLEWRAP
+    places = _Places(confinement)
+    granted = [*map(os.path.normpath, (*confinement.read, *(() if cwd in confinement.own else (cwd,))))]
+    write = [*map(os.path.normpath, (*confinement.own, *confinement.write))]
+    found = list(places.harmless(_needed(program, given, cwd, environment, places)))
+    links, system = _split_links(SYSTEM)
+    shared = (*(("/proc",) if confines.alone else SHARED_PROC), *(() if view else SHARED_ETC))
+    read = [*places.without_ours((*system, *ETC, *shared)), *found, *granted]
+    sources = {path: source for path in dict.fromkeys((*read, *write)) if (source := places.real(path)) is not None}
+    read, write = _with_sources(read, sources), _with_sources(write, sources)
+    return {
+        "program": program,
+        "arguments": given,
+        # Paths of UNIX sockets have at most 107 characters, and browsers make some below TMPDIR.
+        "environment": {
+            name: _TMP if view and value == confinement.tmp else value for name, value in environment.items()
+        },
+        "cwd": cwd,
+        "uid": confinement.uid,
+        "view": view,
+        "landlock": confines.tier is Tier.LANDLOCK,
+        "modes": not isolated,
+        "others": confinement.uid is None and not confines.alone,
+        "ipc": isolated,
+        "mount_point": os.path.realpath(confinement.mount_point),
+        "tmp": os.path.realpath(confinement.tmp),
+        "read": read,
+        "write": write,
+        "mounts": _mounts(read, write, sources, links),
+        "devices": list(DEVICES),
+        "links": links if isolated else {},
+        "made_files": _made_files(confinement) if view else {},
+        "owned_by_others": _owned_by_others(confinement, _of(sources, found), _of(sources, [*granted, *write])),
+        "limits": _limits(confinement, counted=confines.counted),
+    }
+
+
+class _Places:
+    """Where paths lead, as far as the server cannot have decided it. A link in a folder that it may write can be its own
+    work, from an earlier run or by another process of it: following that would grant what nobody granted."""
+
+    def __init__(self, confinement: Confinement) -> None:
+        self._own = [os.path.realpath(place) for place in confinement.own]
+        self._ours = [os.path.realpath(place) for place in confinement.protected]
+        self._writable = [*self._own, *map(os.path.realpath, confinement.write)]
+
+    def is_writable(self, path: str) -> bool:
+        """Whether the server can have written what stands there."""
+        return any(_within(path, place) for place in self._writable)
+
+    def real(self, path: str) -> str | None:
+        """None if the path goes through a link that the server can have made. The links of /proc depend on who asks, and
+        only the kernel makes them."""
+        if path.startswith("/proc/"):
+            return path
+        at, rest, links = "/", list(reversed(os.path.normpath(path).split("/"))), 0
+        while rest:
+            part = rest.pop()
+            if part in ("", "."):
+                continue
+            step = os.path.dirname(at) if part == ".." else os.path.join(at, part)
+            if not os.path.islink(step):
+                at = step
+                continue
+            links += 1
+            if self.is_writable(at) or links > _MOST_LINKS:
+                return None
+            target = os.readlink(step)
+            at = "/" if target.startswith("/") else at
+            rest += reversed(target.split("/"))
+        return at
+
+    def overlaps(self, path: str) -> bool:
+        """Whether a path holds, or lies in, what is ours."""
+        real = os.path.realpath(path)
+        if any(_within(real, place) for place in self._own):
+            return False
+        return any(_within(real, place) or _within(place, real) for place in self._ours)
+
+    def harmless(self, paths: Iterable[str]) -> Iterator[str]:
+        """Of paths that nobody named, those that may be shown: nothing of ours, no whole home, and nothing that it may write
+        anyway."""
+        for path in dict.fromkeys(paths):
+            real = self.real(path)
+            if real is None or self.is_writable(real) or self.overlaps(path):
+                continue
+            if real in _homes() or real in _TOO_MUCH:
+                continue
+            yield path
+
+    def without_ours(self, paths: Iterable[str]) -> Iterator[str]:
+        """The paths, or what is in them beside what is ours."""
+        for path in paths:
+            real = os.path.realpath(path)
+            if not any(_within(place, real) for place in self._ours):
+                yield path
+            elif not any(_within(real, place) for place in self._ours):
+                yield from self.without_ours(entry.path for entry in os.scandir(path))
+
+
+def _with_sources(paths: Iterable[str], sources: Mapping[str, str]) -> list[str]:
+    """The kernel judges real paths, programs use the names."""
+    return list(dict.fromkeys(form for path in paths if path in sources for form in (path, sources[path])))
+
+
+def _of(sources: Mapping[str, str], paths: Iterable[str]) -> list[str]:
+    return [sources[path] for path in paths if path in sources]
+
+
+def _limits(confinement: Confinement, *, counted: bool) -> dict[str, int]:
+    """Processes are counted for each user, or each user namespace: without either, ours and those of other servers
+    count too, and only a bomb shall meet the limit."""
+    limits = dict(confinement.limits)
+    if "NPROC" in limits and not counted and confinement.uid is None:
+        limits["NPROC"] = max(limits["NPROC"], _TOGETHER)
+    return limits
+
+
+def _mounts(
+    read: list[str], write: list[str], sources: Mapping[str, str], links: Iterable[str]
+) -> list[tuple[str, str, bool]]:
+    """Each path of a view, what is there and whether it may be written, outer ones first. A link inside a mounted folder
+    is there already, and what it leads to is mounted by its own name."""
+    mounts: list[tuple[str, str, bool]] = []
+    for path, writable in sorted((dict.fromkeys(read, False) | dict.fromkeys(write, True)).items()):
+        source = sources.get(path, path)
+        if path == "/proc" or not os.path.exists(source) or any(_within(path, link) for link in links):
+            continue
+        inside = any(_within(path, outer) for outer, _, _ in mounts)
+        if not (inside and source != path):
+            mounts.append((path, source, writable))
+    return mounts
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def overlaps(path: str, protected: Iterable[str]) -> bool:
+    """Whether a path holds, or lies in, one of these."""
+    real = os.path.realpath(path)
+    return any(_within(real, place) or _within(place, real) for place in map(os.path.realpath, protected))
+
+
+def first_overlap(paths: Iterable[str], confinement: Confinement) -> str | None:
+    """The first path that holds, or lies in, what is ours."""
+    places = _Places(confinement)
+    return next((path for path in paths if places.overlaps(path)), None)
+
+
+def first_through_own_link(paths: Iterable[str], confinement: Confinement) -> str | None:
+    """The first path that goes through a link that the server can have made."""
+    places = _Places(confinement)
+    return next((path for path in paths if places.real(path) is None), None)
+
+
+@cache
+def _homes() -> frozenset[str]:
+    return frozenset(os.path.realpath(entry.pw_dir) for entry in pwd.getpwall() if entry.pw_dir)
+
+
+def _split_links(paths: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """`/bin` is a link to `/usr/bin` on most systems, which a view makes again."""
+    links = {path: os.readlink(path) for path in paths if os.path.islink(path)}
+    return links, [path for path in paths if path not in links and os.path.exists(path)]
+
+
+def _needed(
+    program: str, arguments: list[str], cwd: str, environment: Mapping[str, str], places: "_Places"
+) -> Iterator[str]:
+    """The program with its interpreters, the folders of PATH, and the files that the command line names. What a file
+    says (its first line, where it leads) counts only if the server cannot have written it."""
+    search = environment.get("PATH", os.defpath)
+    for folder in search.split(os.pathsep):
+        if folder.startswith("/") and os.path.isdir(folder):
+            yield os.path.dirname(folder) if os.path.basename(folder) == "shims" else folder
+    yield from _program(program, search, places)
+    script_seen = False
+    for argument in arguments:
+        path = os.path.normpath(os.path.join(cwd, argument))
+        if "\0" in argument or len(argument) > 4096 or argument.startswith("-"):
+            continue
+        if not script_seen and any(os.path.isfile(f"{path}/{name}") for name in _MAINS):
+            script_seen = True
+            yield from _script(f"{path}/.")
+        if not os.path.isfile(path):
+            script_seen |= not _SUBCOMMAND.fullmatch(argument)
+            continue
+        yield path
+        if os.access(path, os.X_OK) and argument.startswith("/"):
+            yield from _program(path, search, places)
+        if not script_seen and os.path.splitext(path)[1] in _SCRIPTS:
+            script_seen = True
+            yield from _script(path)
+
+
+def _program(program: str, search: str, places: "_Places") -> Iterator[str]:
+    """A program, what its links lead to, and the installation that it belongs to."""
+    todo, seen = [program], set[str]()
+    while todo and len(seen) < _SHEBANGS * 4:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        real = places.real(path)
+        if real is None or places.is_writable(real):
+            yield from _interpreter_of_a_project(path, places)
+            continue
+        yield path
+        yield from _installation(path)
+        if os.path.islink(path):
+            todo.append(os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path))))
+        if real != path:
+            todo.append(real)
+        interpreter = _interpreter(real, search)
+        if interpreter:
+            todo.append(interpreter)
+
+
+def _interpreter_of_a_project(program: str, places: "_Places") -> Iterator[str]:
+    """Where a program in a folder that the server can change leads: only to an interpreter, which is no secret. Virtual
+    environments in a working directory are such programs."""
+    real = os.path.realpath(program)
+    prefix = os.path.dirname(os.path.dirname(real))
+    if places.is_writable(real) or not _INTERPRETER.fullmatch(os.path.basename(real)) or not os.access(real, os.X_OK):
+        return
+    if any(glob.glob(f"{prefix}/{mark}") for mark in _LANGUAGES):
+        yield real
+        yield prefix
+
+
+def _installation(program: str) -> Iterator[str]:
+    folder = os.path.dirname(program)
+    if any(_within(program, system) for system in SYSTEM):
+        return
+    prefix = os.path.dirname(folder) if os.path.basename(folder) in ("bin", "sbin", "shims") else folder
+    hidden = os.path.basename(prefix).startswith(".")  # such as ~/.cargo and ~/.local, which hold more than programs
+    if hidden and not os.path.isfile(f"{prefix}/pyvenv.cfg") and os.path.basename(folder) != "shims":
+        prefix = folder
+    yield prefix
+    yield from (outer for outer in (_outermost(program, "node_modules"),) if outer)
+    try:
+        text = Path(prefix, "pyvenv.cfg").read_text("utf-8", "replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == "home" and value.strip().startswith("/"):
+            home = value.strip()
+            yield os.path.dirname(home) if os.path.basename(home) == "bin" else home
+
+
+def _interpreter(program: str, search: str) -> str:
+    """Of a script that names one in its first line."""
+    try:
+        with open(program, "rb") as file:
+            first = file.readline(256)
+    except OSError:
+        return ""
+    words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
+    if words and os.path.basename(words[0]) == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+        return (shutil.which(words[0], path=search) or "") if words else ""
+    return words[0] if words else ""
+
+
+def _outermost(path: str, folder: str) -> str:
+    head, found, _ = path.partition(f"/{folder}/")
+    return f"{head}/{folder}" if found else ""
+
+
+def _script(path: str) -> Iterator[str]:
+    """The folder of a script, and the packages beside or above it that an interpreter looks for."""
+    folder = os.path.dirname(path)
+    yield folder
+    for place in (folder, *list(map(str, Path(folder).parents))[:3]):
+        yield from (f"{place}/{name}" for name in _FOLDERS if os.path.isdir(f"{place}/{name}"))
+        yield from (
+            f"{place}/{name}" for name in ("package.json", "pyproject.toml") if os.path.isfile(f"{place}/{name}")
+        )
+
+
+def _made_files(confinement: Confinement) -> dict[str, str]:
+    uid = confinement.uid or os.getuid()
+    name = f"mcp{confinement.uid}" if confinement.uid else _user_name()
+    root = "root:x:0:0:root:/:/usr/sbin/nologin\n" if uid else ""
+    group = "root:x:0:\n" if uid else ""
+    gid = confinement.uid or os.getgid()
+    made = {
+        "/etc/passwd": f"{root}{name}:x:{uid}:{gid}::{confinement.home}:/bin/sh\n",
+        "/etc/group": f"{group}{name}:x:{gid}:\n",
+    }
+    if confinement.network is not Network.NONE:
+        lines = "".join(f"nameserver {server}\n" for server in names.servers())
+        made["/etc/resolv.conf"] = f"{lines}options use-vc\n"
+    return made
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as a user without a name
+        return "mcp"
+
+
+def _owned_by_others(confinement: Confinement, found: list[str], granted: list[str]) -> list[str]:
+    """Real paths whose owner the server's user has to stand for: all that were granted, the rest where others may not read."""
+    if not confinement.uid:
+        return []
+    others = []
+    for path in dict.fromkeys((*found, *granted)):
+        try:
+            state = os.stat(path)
+        except OSError:
+            continue
+        open_to_all = state.st_mode & 0o004 and (not stat.S_ISDIR(state.st_mode) or state.st_mode & 0o001)
+        if state.st_uid != confinement.uid and (path in granted or not open_to_all):
+            others.append(path)
+    return others

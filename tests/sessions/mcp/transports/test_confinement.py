@@ -1,0 +1,330 @@
+"""What a confined stdio server can and cannot do. Real servers and a real thief, in each tier that this machine allows."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessions.mcp.core.errors import LaunchError
+from sessions.mcp.transports.registry import StdioSpec, open_transport
+from sessions.mcp.transports.stdio import Confinement, Host, Network, confines, names, user
+from sessions.mcp.transports.stdio import confinement as confinement_module
+from sessions.mcp.transports.stdio.confinement import job
+from sessions.mcp.transports.stdio.reach import Reach, _own_address
+from sessions.mcp.transports.stdio.refusals import REFUSAL_MARK
+from tests.sessions.mcp.transports.robbery import INTERPRETER, Receiver
+
+ROOT = Path(__file__).parents[4]
+NOBODY = 65_534
+#: the tier, and whether servers get a view of their own
+TIERS = [("landlock", "view"), ("landlock", "no view"), ("bubblewrap", "no view")]
+LEGITIMATE = 6
+#: for an ordinary user without namespaces (docs/architecture.md): what a server leaves behind runs on, still confined
+KNOWN_LIMITS = {"outlive_its_server"}
+PROBES = 60
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Outside /tmp, of which each server gets another one."""
+    made = Path(tempfile.mkdtemp(prefix="mcpadmin-confined-", dir="/var/tmp"))
+    made.chmod(0o777)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def as_we_are(folder: Path) -> list[str]:
+    return [sys.executable]
+
+
+def as_an_ordinary_user(folder: Path) -> list[str]:
+    if os.geteuid() != 0:
+        return [sys.executable]  # we are one
+    packages = next(path for path in sys.path if path.endswith("site-packages"))
+    become = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", "/usr/bin/env", "HOME=/tmp"]
+    command = [*become, f"PYTHONPATH={ROOT}:{packages}", "PYTHONDONTWRITEBYTECODE=1", INTERPRETER]
+    trial = subprocess.run(
+        [*command, "-c", "import sessions.mcp.transports.registry"], capture_output=True, check=False
+    )
+    if trial.returncode:
+        pytest.skip("no interpreter that an ordinary user can run has the packages")
+    return command
+
+
+def as_an_ordinary_user_of_a_container(folder: Path) -> list[str]:
+    """Without namespaces: the worker's own processes and files are in sight."""
+    command = as_an_ordinary_user(folder)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "setpriv").symlink_to(shutil.which("setpriv") or "/none")
+    return ["/usr/bin/env", f"PATH={folder}/bin", *([shutil.which(command[0]) or command[0], *command[1:]])]
+
+
+def as_root_of_a_container(folder: Path) -> list[str]:
+    """Without namespaces and the right to look into other users' processes, as Docker has it by default."""
+    if os.geteuid() != 0:
+        pytest.skip("we are not root")
+    (folder / "bin").mkdir()
+    (folder / "bin" / "setpriv").symlink_to(shutil.which("setpriv") or "/none")
+    less = ["setpriv", "--bounding-set=-sys_ptrace,-sys_admin", "--inh-caps=-all"]
+    return [*less, "env", f"PATH={folder}/bin", sys.executable]
+
+
+@pytest.mark.parametrize(
+    ("become", "tier", "view"),
+    [
+        *((become, tier, view) for become in (as_we_are, as_an_ordinary_user) for tier, view in TIERS),
+        (as_root_of_a_container, "landlock", "no view"),
+        (as_an_ordinary_user_of_a_container, "landlock", "no view"),
+    ],
+)
+def test_a_thief_gets_nothing(become: Callable[[Path], list[str]], tier: str, view: str, folder: Path) -> None:
+    if tier == "bubblewrap" and not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed")
+    command = [*become(folder), "-m", "tests.sessions.mcp.transports.robbery", tier, view, str(folder / "scene")]
+    (folder / "scene").mkdir()
+    (folder / "scene").chmod(0o777)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    report = json.loads(done.stdout)
+    known = KNOWN_LIMITS if become is as_an_ordinary_user_of_a_container else set()
+    assert {name for name, got in report["stolen"].items() if got is not False} == known, report["stolen"]
+    assert len(report["stolen"]) > PROBES
+    assert list(report["own"].values()) == [True] * LEGITIMATE, report["own"]
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_machine_that_cannot_confine_starts_no_server_and_says_why(masked: bool, folder: Path) -> None:
+    """The second case shows that the same command starts where nothing is masked."""
+    command = [sys.executable, "-m", "tests.sessions.mcp.transports.masked", str(folder), *([] if masked else ["x"])]
+    environment = os.environ | {"PATH": f"{folder}/bin"}
+    (folder / "bin").mkdir()
+    for program in ("setpriv", "unshare", "true"):  # all but bubblewrap
+        (folder / "bin" / program).symlink_to(shutil.which(program) or "/none")
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    if masked:
+        assert "not_confined: This worker cannot confine stdio servers, so it starts none." in done.stdout
+        assert "Landlock" in done.stdout
+        assert "bwrap is not installed" in done.stdout
+    else:
+        assert "started as process" in done.stdout
+
+
+# --- one server --------------------------------------------------------------------------------------------------------
+def confinement(folder: Path, **fields: Any) -> Confinement:
+    uid = user(3)
+    for name in ("home", "tmp", "view"):
+        (folder / name).mkdir(exist_ok=True, mode=0o700)
+        if uid and name != "view":
+            os.chown(folder / name, uid, uid)
+    places = [str(folder / name) for name in ("home", "tmp", "view")]
+    return Confinement(*places, uid=uid, **fields)  # type: ignore[arg-type]  # three paths
+
+
+async def printed(spec: StdioSpec) -> list[str]:
+    """What a server prints until it ends."""
+    transport, receiver = await open_transport(spec), Receiver()
+    try:
+        await transport.connect(receiver)  # type: ignore[arg-type]  # the part of a receiver that is called
+        async with asyncio.timeout(20):
+            with pytest.raises(RuntimeError):
+                await receiver.report
+    finally:
+        await transport.close()
+    return receiver.lines
+
+
+async def test_a_server_has_a_home_and_a_temporary_folder_of_its_own(folder: Path) -> None:
+    script = 'echo "$HOME $TMPDIR"; echo a > "$HOME/x"; echo b > "$TMPDIR/y"; echo $(ls /tmp) "$PWD" "$SECRET"'
+    spec = StdioSpec(
+        "/bin/sh", ("-c", script), env=lambda: {"SECRET": "mine", "PATH": os.defpath}, confinement=confinement(folder)
+    )
+    lines = await printed(spec)
+    viewed = (await confines()).view
+    assert lines[0] == f"stdout: {folder}/home {'/tmp' if viewed else folder / 'tmp'}"
+    assert (folder / "tmp" / "y").read_text() == "b\n"
+    shown = "y " if viewed else lines[1].split(folder.as_posix())[0].removeprefix("stdout: ")
+    assert lines[1] == f"stdout: {shown}{folder}/home mine"
+
+
+async def test_the_folder_of_a_script_is_readable_and_what_is_not_granted_is_named(folder: Path) -> None:
+    (folder / "app").mkdir()
+    (folder / "secret").mkdir()
+    (folder / "app" / "part.py").write_text("value = 7")
+    (folder / "secret" / "file").write_text("x")
+    (folder / "app" / "server.py").write_text(
+        f"import part; print(part.value, flush=True)\nopen({str(folder / 'secret' / 'file')!r})"
+    )
+    lines = await printed(StdioSpec(INTERPRETER, (str(folder / "app" / "server.py"),), confinement=confinement(folder)))
+    assert "stdout: 7" in lines
+    assert f"stderr: {REFUSAL_MARK} refused access to {folder}/secret/file" in lines
+
+
+@pytest.mark.parametrize(("grant", "done"), [("read", "read 1, written 0"), ("write", "read 1, written 1")])
+async def test_a_folder_can_be_granted_for_reading_or_for_writing_whoever_owns_it(
+    grant: str, done: str, folder: Path
+) -> None:
+    given = folder / "given"
+    given.mkdir(mode=0o700)
+    (given / "file").write_text("x")
+    (given / "file").chmod(0o600)
+    script = f"cat {given}/file >/dev/null && r=1; echo y > {given}/new && w=1; echo read ${{r:-0}}, written ${{w:-0}}"
+    fields: dict[str, Any] = {grant: (str(given),)}
+    lines = await printed(StdioSpec("/bin/sh", ("-c", script), confinement=confinement(folder, **fields)))
+    assert f"stdout: {done}" in lines
+    if grant == "write":
+        assert (given / "new").stat().st_uid == os.geteuid()
+
+
+async def test_a_folder_that_holds_what_is_ours_cannot_be_granted(folder: Path) -> None:
+    spec = StdioSpec("/bin/true", confinement=confinement(folder, read=("/var",), protected=(str(folder / "data"),)))
+    with pytest.raises(LaunchError, match="/var holds files of mcpadmin itself"):
+        await printed(spec)
+
+
+READS = "import sys\ntry: print(open(sys.argv[1]).read())\nexcept OSError as e: print(e)"
+
+
+async def test_a_link_that_a_server_made_grants_it_nothing_at_its_next_start(folder: Path) -> None:
+    """The command line names a file in its working directory, which the server can replace by a link."""
+    (folder / "secret").write_text("of somebody else")
+    given = confinement(folder)
+    (folder / "home" / "notes").symlink_to(folder / "secret")
+    for name in ("notes", f"{folder}/home/notes"):
+        lines = await printed(StdioSpec(INTERPRETER, ("-I", "-c", READS, name), cwd=given.home, confinement=given))
+        assert not [line for line in lines if "of somebody else" in line], lines
+    (folder / "secret").rename(folder / "home" / "own")
+    (folder / "home" / "notes").unlink()
+    (folder / "home" / "notes").symlink_to(folder / "home" / "own")
+    (folder / "home" / "own").chmod(0o644)
+    lines = await printed(StdioSpec(INTERPRETER, ("-I", "-c", READS, "notes"), cwd=given.home, confinement=given))
+    assert "stdout: of somebody else" in lines  # inside its own folders it follows its links
+
+
+async def test_a_program_in_a_folder_that_a_server_can_change_leads_to_no_further_files(folder: Path) -> None:
+    """Its first line names an interpreter, and its pyvenv.cfg a home: the server can have written both."""
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "secret").write_text("of somebody else")
+    (folder / "elsewhere" / "python").symlink_to(INTERPRETER)
+    project = folder / "project"
+    (project / "bin").mkdir(parents=True)
+    (project / "pyvenv.cfg").write_text(f"home = {folder}/elsewhere\n")
+    (project / "bin" / "run").write_text(f"#!{folder}/elsewhere/python\n")
+    (project / "bin" / "run").chmod(0o755)
+    given = confinement(folder, write=(str(project),))
+    made = job(given, str(project / "bin" / "run"), [], cwd=given.home, environment={}, confines=await confines())
+    assert not [path for path in made["read"] if path.startswith(f"{folder}/elsewhere")]
+
+
+async def test_a_file_of_the_command_line_in_a_folder_that_may_be_changed_can_be_changed(folder: Path) -> None:
+    (folder / "base").mkdir()
+    (folder / "base" / "some.db").write_text("before")
+    given = confinement(folder, write=(str(folder / "base"),))
+    appends = "import sys; open(sys.argv[1], 'a').write(' and after')"
+    await printed(StdioSpec(INTERPRETER, ("-I", "-c", appends, f"{folder}/base/some.db"), confinement=given))
+    assert (folder / "base" / "some.db").read_text() == "before and after"
+
+
+async def test_a_granted_path_through_a_link_that_the_server_can_change_is_refused(folder: Path) -> None:
+    (folder / "project").mkdir()
+    (folder / "project" / "data").symlink_to("/var/log")
+    granted = {"read": (str(folder / "project" / "data"),), "write": (str(folder / "project"),)}
+    with pytest.raises(LaunchError, match="project/data leads through a link in a folder that this server can change"):
+        await printed(StdioSpec("/bin/true", confinement=confinement(folder, **granted)))
+
+
+async def test_what_is_ours_inside_a_folder_of_the_system_stays_out_of_reach(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("system/app/data", "system/bin"):
+        (folder / name).mkdir(parents=True)
+    monkeypatch.setattr(confinement_module, "SYSTEM", (str(folder / "system"),))
+    given = confinement(folder, protected=(str(folder / "system" / "app" / "data"),))
+    made = job(given, "/bin/true", [], cwd=given.home, environment={}, confines=await confines())
+    assert f"{folder}/system/bin" in made["read"]
+    assert not [
+        path
+        for path in (f"{folder}/system", f"{folder}/system/app", f"{folder}/system/app/data")
+        if path in made["read"]
+    ]
+
+
+async def test_a_program_that_cannot_run_is_named_with_the_reason(folder: Path) -> None:
+    (folder / "app").mkdir()
+    (folder / "app" / "broken").write_bytes(b"\x00\x01 no program")
+    (folder / "app" / "broken").chmod(0o755)
+    with pytest.raises(LaunchError, match="broken could not be started: Exec format error"):
+        await printed(StdioSpec(str(folder / "app" / "broken"), confinement=confinement(folder)))
+
+
+# --- the network -------------------------------------------------------------------------------------------------------
+CONNECT = "import socket, sys\ntry:\n socket.create_connection((sys.argv[1], int(sys.argv[2])), 3); print('connected')\nexcept OSError as e: print(e)"
+
+
+@pytest.mark.parametrize(
+    ("network", "hosts", "name", "connects"),
+    [
+        (Network.PUBLIC, [], "127.0.0.1", False),
+        (Network.PUBLIC, ["127.0.0.1:{port}"], "127.0.0.1", True),
+        (Network.LISTED, ["localhost:{port}"], "localhost", True),
+        (Network.LISTED, ["localhost:1"], "localhost", False),
+        (Network.NONE, ["127.0.0.1:{port}"], "127.0.0.1", False),
+    ],
+)
+async def test_loopback_is_reachable_only_where_it_is_named(
+    network: Network, hosts: list[str], name: str, connects: bool, folder: Path
+) -> None:
+    accepted: list[int] = []
+    server = await asyncio.start_server(lambda _, writer: (accepted.append(1), writer.close())[0], "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        listed = tuple(Host.parsed(host.format(port=port)) for host in hosts)
+        given = confinement(folder, network=network, hosts=listed)
+        lines = await printed(StdioSpec(INTERPRETER, ("-I", "-c", CONNECT, name, str(port)), confinement=given))
+    assert ("stdout: connected" in lines) is connects, lines
+    assert bool(accepted) is connects
+    assert any(line.startswith(f"stderr: {REFUSAL_MARK} refused to connect to") for line in lines) is not connects
+
+
+def test_an_address_is_learned_from_the_answer_to_a_listed_name_only() -> None:
+    reach = Reach(Network.LISTED, [Host.parsed("*.example.com:443")])
+    assert (reach.may_ask_for("api.example.com"), reach.may_ask_for("example.org")) == (True, False)
+    reach.learn("api.example.com", ["10.1.2.3", "169.254.169.254"])
+    reach.learn("example.org", ["10.9.9.9"])
+    assert reach.refusal("10.1.2.3", 443) is None
+    assert reach.refusal("::ffff:10.1.2.3", 443) is None
+    assert reach.refusal("10.1.2.3", 80) == "it is none of the listed hosts"
+    assert reach.refusal("10.9.9.9", 443) == "it is none of the listed hosts"
+    assert reach.refusal("169.254.169.254", 443) == "it is none of the listed hosts"
+
+
+def test_an_address_of_this_machine_is_known_from_an_address_elsewhere() -> None:
+    assert _own_address("127.0.0.1") == "it is this machine itself"
+    assert _own_address("192.0.2.1") is None
+
+
+@pytest.mark.parametrize("text", ["169.254.169.254", "", "a b", "host:0", "host:x", "-x.example", "[::1", "http://x"])
+def test_what_is_no_host_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        Host.parsed(text)
+
+
+def test_an_answer_with_aliases_and_compressed_names_gives_its_addresses() -> None:
+    question = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03api\x07example\x03com\x00\x00\x01\x00\x01"
+    alias = b"\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x02\xc0\x10"
+    address = b"\xc0\x10\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x05\x06\x07\x08"
+    answer = question[:2] + b"\x81\x80\x00\x01\x00\x02\x00\x00\x00\x00" + question[12:] + alias + address
+    assert names._question_name(question) == "api.example.com"
+    assert names._addresses(answer) == ["5.6.7.8"]
+    refused = names._without_answer(question, 5)
+    assert (refused[:2], refused[3] & 0xF, refused[12:]) == (b"\x12\x34", 5, question[12:])
