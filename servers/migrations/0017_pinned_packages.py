@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('servers', '0015_people'),
+        ('servers', '0016_confinement'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('mcp_sessions', '0009_fewer_indexes_per_call'),
+        ('mcp_sessions', '0010_confinement'),
     ]
 
     operations = [

@@ -1,9 +1,12 @@
 """Reading and writing in a folder in which code of packages ran: through no link, and no more than fits."""
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
+#: what is known of a folder, in files beside it
+DIGEST, INTERPRETER = "installed", "python"
 MOST_BYTES = 32 * 1024 * 1024
 
 
@@ -21,5 +24,18 @@ def write(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o644)  # the package manager may run as another user; only it enters the folder
+        owner = path.parent.stat()
+        if owner.st_uid != os.geteuid():  # the server's user, as which the package manager runs
+            os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
         file.write(text)
+
+
+def beside(folder: Path, what: str) -> Path:
+    """A file about a folder, where no code of a package writes."""
+    return folder.with_name(f"{folder.name}.{what}")
+
+
+def remove(folder: Path) -> None:
+    for what in (DIGEST, INTERPRETER):
+        beside(folder, what).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)

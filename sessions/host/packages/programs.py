@@ -3,17 +3,23 @@ variables, in the same isolation."""
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sessions.mcp.core.errors import Fault, LaunchError, McpError, TransportError
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.transports.registry import StdioSpec, open_transport
+from sessions.mcp.transports.stdio import Confinement, Host
 
 #: lines kept of each output
 LINES = 4_000
 _UNLIMITED = 2**31
+_NAMES_REGISTRY = re.compile("registry|index|proxy|find_links", re.IGNORECASE)
+_REGISTRIES = ("registry.npmjs.org:443", "pypi.org:443", "files.pythonhosted.org:443")
 
 
 @dataclass
@@ -79,6 +85,7 @@ class Programs:
             cwd=str(folder),
             env=lambda: self._environment(variables),
             limits=replace(self.spec.limits, noise_lines=_UNLIMITED),
+            confinement=self._confinement(folder, arguments),
         )
         output = Output()
         receiver = _Receiver(output, self.on_line)
@@ -98,6 +105,21 @@ class Programs:
             raise LaunchError(Fault.PACKAGE_FAILED, error.detail)
         output.code = getattr(error, "exit_code", None)
         return output
+
+    def _confinement(self, folder: Path, arguments: Iterable[str]) -> Confinement | None:
+        """Where the server may not reach its registry, its package manager may: those that all use, and those that a
+        variable or an option names."""
+        if self.spec.confinement is None:
+            return None
+        hosts = [*map(Host.parsed, _REGISTRIES)]
+        named = (value for name, value in self.spec.env().items() if _NAMES_REGISTRY.search(name))
+        for text in (*named, *(part for argument in arguments for part in argument.split("=", 1))):
+            with suppress(ValueError):
+                parts = urlsplit(text)
+                if parts.scheme in ("http", "https") and parts.hostname:
+                    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+                    hosts.append(Host.parsed(f"{name}:{parts.port or (443 if parts.scheme == 'https' else 80)}"))
+        return self.spec.confinement.installing(str(folder), hosts)
 
     def _environment(self, variables: Mapping[str, str]) -> Mapping[str, str]:
         return dict(variables) | dict(self.spec.env())

@@ -1,6 +1,7 @@
 """Packages of Python indexes. `uv` resolves them into a pylock.toml (PEP 751) and installs them into an environment of
 the server's own, comparing every file with the hashes in it."""
 
+import asyncio
 import os
 import re
 import tomllib
@@ -19,6 +20,8 @@ from sessions.host.packages.programs import Output, Programs
 LOCK = "pylock.toml"
 ENVIRONMENT = "venv"
 _PATIENCE = {"UV_HTTP_RETRIES": "1", "UV_NO_PROGRESS": "1"}
+#: not links into the cache, which the server may write
+_COPIES = {"UV_LINK_MODE": "copy"}
 #: what pip takes from its variables, where pipx would have used pip
 _OF_PIP = {
     "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
@@ -95,12 +98,20 @@ async def _make_environment(programs: Programs, command: PackageCommand, folder:
         programs, command, folder, "venv", "--quiet", "--no-project", *python, ENVIRONMENT, of_index=False
     )
     _require(output, command, None, "")
+    # Noted before code of a package runs, which could lead the link elsewhere.
+    python_itself = await asyncio.to_thread(os.path.realpath, folder / ENVIRONMENT / "bin" / "python")
+    files.write(files.beside(folder, files.INTERPRETER), python_itself)
+
+
+def interpreter(folder: Path) -> str:
+    """The installation of the interpreter, outside of the folder."""
+    return str(Path(files.read(files.beside(folder, files.INTERPRETER))).parent.parent)
 
 
 async def _uv(
     programs: Programs, command: PackageCommand, folder: Path, *arguments: str, of_index: bool = True
 ) -> Output:
-    variables = dict(_PATIENCE)
+    variables = _PATIENCE | _COPIES
     if command.launcher.startswith("pipx"):
         given = programs.spec.env()
         variables |= {ours: given[theirs] for theirs, ours in _OF_PIP.items() if theirs in given}

@@ -5,7 +5,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -29,7 +28,6 @@ from sessions.mcp.transports.registry import StdioSpec
 
 #: installations of one worker at a time
 AT_ONCE = 4
-_MARK = ".installed"
 _LOCK_PAUSE = 0.1
 _MANAGERS = {Ecosystem.NPM: npm, Ecosystem.PYPI: pypi, Ecosystem.IMAGE: images}
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -46,6 +44,7 @@ class PackageStart:
     pin: Pin | None = None
     server_id: int | None = None
     server: ServerRef | None = None
+    user: int | None = None
 
 
 def package_of(
@@ -61,7 +60,8 @@ def package_of(
         return None
     row = server.packages.filter(state=PinState.PINNED, requested=registered.requested).first() if server else None
     pin = Pin.of(row) if row else None
-    start = PackageStart(replace(command, registered=registered.requested), folder, seconds, pin)
+    user = spec.confinement.uid if spec.confinement else None
+    start = PackageStart(replace(command, registered=registered.requested), folder, seconds, pin, user=user)
     if server is None or server is not source:
         return start
     return replace(start, server_id=server.pk, server=ServerRef.of(server))
@@ -93,6 +93,9 @@ def run_by(command: PackageCommand, spec: StdioSpec, pin: Pin, folder: Path) -> 
     """The installed program itself, without the launcher."""
     if pin.ecosystem == Ecosystem.IMAGE:
         return replace(spec, args=(*command.before, images.reference(pin), *command.arguments))
+    if spec.confinement is not None:
+        read = (*spec.confinement.read, *((pypi.interpreter(folder),) if pin.ecosystem == Ecosystem.PYPI else ()))
+        spec = replace(spec, confinement=replace(spec.confinement, package=str(folder), read=read))
     path = (npm if pin.ecosystem == Ecosystem.NPM else pypi).program(command, folder)
 
     def environment() -> dict[str, str]:
@@ -113,24 +116,24 @@ async def installed(programs: Programs, start: PackageStart, pin: Pin) -> Path:
 async def scratch(start: PackageStart) -> AsyncIterator[Path]:
     """A folder for looking something up."""
     async with _one_of_few():
-        folder = Path(await asyncio.to_thread(_new_folder, start.folder, "lookup-"))
+        folder = await asyncio.to_thread(_new_folder, start, "lookup-")
         try:
             yield folder
         finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await asyncio.to_thread(files.remove, folder)
 
 
 async def _installed(programs: Programs, start: PackageStart, pin: Pin | None) -> tuple[Pin, Path]:
     if pin is not None and (found := await asyncio.to_thread(_find, start.folder, pin)) is not None:
         return pin, found
-    folder = await asyncio.to_thread(_new_folder, start.folder, "package-")
+    folder = await asyncio.to_thread(_new_folder, start, "package-")
     try:
         done = await _MANAGERS[start.command.ecosystem].install(programs, start.command, pin, folder)
         if start.command.ecosystem != Ecosystem.IMAGE:
             run_by(start.command, programs.spec, done, folder)  # a package without the program is not pinned
-        files.write(_mark_of(folder), json.dumps({"digest": _digest(done)}))
+        files.write(files.beside(folder, files.DIGEST), json.dumps({"digest": _digest(done)}))
     except BaseException:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(files.remove, folder)
         raise
     return done, folder
 
@@ -168,21 +171,21 @@ def _folders(root: Path) -> Iterable[Path]:
     return sorted(path for path in root.glob("package-*") if path.is_dir()) if root.is_dir() else []
 
 
-def _mark_of(folder: Path) -> Path:
-    """Beside the folder, where no code of a package writes."""
-    return folder.with_name(f"{folder.name}{_MARK}")
-
-
 def _mark(folder: Path) -> str:
     try:
-        return str(json.loads(files.read(_mark_of(folder)))["digest"])
+        return str(json.loads(files.read(files.beside(folder, files.DIGEST)))["digest"])
     except (OSError, ValueError, KeyError):
         return ""
 
 
-def _new_folder(root: Path, prefix: str) -> Path:
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+def _new_folder(start: PackageStart, prefix: str) -> Path:
+    """Of the server's user, if it has one."""
+    start.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=start.folder))
+    if start.user is not None:
+        os.chown(folder, start.user, start.user)
+        start.folder.chmod(0o711)  # its user passes to the folder, and lists none
+    return folder
 
 
 def _prune(start: PackageStart) -> None:
@@ -192,8 +195,7 @@ def _prune(start: PackageStart) -> None:
     kept = {_digest(Pin.of(row)) for row in PinnedPackage.objects.filter(server_id=start.server_id)}
     for folder in _folders(start.folder):
         if _mark(folder) not in kept:
-            _mark_of(folder).unlink(missing_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
+            files.remove(folder)
 
 
 @asynccontextmanager

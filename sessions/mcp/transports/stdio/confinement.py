@@ -8,7 +8,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -104,14 +104,16 @@ class Confines:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """`home`, `tmp`, `work`: folders of its own. `read`, `write`: further paths. `protected`: ours, which no path of this
-    server may hold or lie in, except its own folders. `uid`: its user, where we are root. `mount_point`: an empty
-    folder that only we use."""
+    """`home`, `tmp`, `work`: folders of its own. `package`: what was installed for it, which it may read, and write only
+    while it is installed. `read`, `write`: further paths. `protected`: ours, which no path of this server may hold or lie
+    in, except its own folders. `uid`: its user, where we are root. `mount_point`: an empty folder that only we use."""
 
     home: str
     tmp: str
     mount_point: str
     work: str = ""
+    package: str = ""
+    is_installing: bool = False
     read: tuple[str, ...] = field(default=(), repr=False)
     write: tuple[str, ...] = field(default=(), repr=False)
     protected: tuple[str, ...] = field(default=(), repr=False)
@@ -122,7 +124,14 @@ class Confinement:
 
     @property
     def own(self) -> tuple[str, ...]:
-        return tuple(filter(None, (self.home, self.tmp, self.work)))
+        """Those that it may write."""
+        return tuple(filter(None, (self.home, self.tmp, self.work, self.package if self.is_installing else "")))
+
+    def installing(self, folder: str, registries: Iterable[Host]) -> "Confinement":
+        """For the package manager that fills a folder of the server."""
+        network = Network.LISTED if self.network is Network.NONE else self.network
+        hosts = (*self.hosts, *registries)
+        return replace(self, package=folder, is_installing=True, network=network, hosts=hosts)
 
     def environment(self, declared: Mapping[str, str]) -> dict[str, str]:
         """What is set unless the registration sets it."""
@@ -144,7 +153,7 @@ class Confinement:
 
     def allows(self, path: str) -> bool:
         """Whether a path is among those that the registration grants (not: those that every server may read)."""
-        return any(_within(path, granted) for granted in (*self.own, *self.read, *self.write))
+        return any(_within(path, granted) for granted in (*self.own, self.package, *self.read, *self.write) if granted)
 
 
 def job(
@@ -160,7 +169,8 @@ def job(
     given, view = list(arguments), confines.view
     isolated = view or confines.tier is Tier.BUBBLEWRAP
     places = _Places(confinement)
-    granted = [*map(os.path.normpath, (*confinement.read, *(() if cwd in confinement.own else (cwd,))))]
+    package = (confinement.package,) if confinement.package else ()
+    granted = [*map(os.path.normpath, (*package, *confinement.read, *(() if cwd in confinement.own else (cwd,))))]
     write = [*map(os.path.normpath, (*confinement.own, *confinement.write))]
     found = list(places.harmless(_needed(program, given, cwd, environment, places)))
     links, system = _split_links(SYSTEM)
@@ -200,7 +210,8 @@ class _Places:
     work, from an earlier run or by another process of it: following that would grant what nobody granted."""
 
     def __init__(self, confinement: Confinement) -> None:
-        self._own = [os.path.realpath(place) for place in confinement.own]
+        # Code of its package ran in the folder of the package: what links there lead to is as doubtful.
+        self._own = [os.path.realpath(place) for place in (*confinement.own, confinement.package) if place]
         self._ours = [os.path.realpath(place) for place in confinement.protected]
         self._writable = [*self._own, *map(os.path.realpath, confinement.write)]
 
