@@ -186,7 +186,10 @@ def test_a_connection_test_installs_in_a_step_of_its_own_and_pins_nothing(
 ) -> None:
     values = [ValueInput(ValueKind.ENVIRONMENT, name, False, value) for name, value in shop.environment.items()]
     actor, fields = Actor.of_user(admin), fields_of("uvx", "notes")
-    registration = Registration(name="Notes", transport=TransportKind.STDIO, values=values, **fields)
+    folders = [str(shop.folder)]
+    registration = Registration(
+        name="Notes", transport=TransportKind.STDIO, values=values, writable_paths=folders, **fields
+    )
     draft = create_draft(actor, admin, registration)
     commands.test_draft(actor, draft)
     done = over(draft)

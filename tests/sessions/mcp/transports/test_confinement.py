@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,24 @@ async def test_a_program_in_a_folder_that_a_server_can_change_leads_to_no_furthe
     given = confinement(folder, write=(str(project),))
     made = job(given, str(project / "bin" / "run"), [], cwd=given.home, environment={}, confines=await confines())
     assert not [path for path in made["read"] if path.startswith(f"{folder}/elsewhere")]
+
+
+async def test_a_link_that_code_of_its_package_made_leads_to_no_further_files(folder: Path) -> None:
+    (folder / "elsewhere" / "bin").mkdir(parents=True)
+    (folder / "elsewhere" / "bin" / "run").write_text("#!/bin/sh\n")
+    (folder / "elsewhere" / "bin" / "run").chmod(0o755)
+    package = folder / "package-1"
+    package.mkdir()
+    (package / "run").symlink_to(folder / "elsewhere" / "bin" / "run")
+    given = replace(confinement(folder), package=str(package))
+    made = job(given, str(package / "run"), [], cwd=given.home, environment={}, confines=await confines())
+    assert str(package) in made["read"]
+    assert str(package) not in made["write"]
+    assert not [path for path in made["read"] if path.startswith(f"{folder}/elsewhere")]
+    installing = job(
+        given.installing(str(package), ()), "/bin/true", [], cwd=str(package), environment={}, confines=await confines()
+    )
+    assert str(package) in installing["write"]
 
 
 async def test_a_file_of_the_command_line_in_a_folder_that_may_be_changed_can_be_changed(folder: Path) -> None:
