@@ -240,7 +240,11 @@ def _confinement(
 
 def _of_the_operator() -> tuple[list[str], list[stdio.Host]]:
     """Files and hosts that settings and inherited variables name: certificates, proxies, package mirrors."""
-    files, hosts = [], [*map(stdio.Host.parsed, settings.STDIO_HOSTS)]
+    try:
+        files, hosts = [], [*map(stdio.Host.parsed, settings.STDIO_HOSTS)]
+    except ValueError as problem:
+        words = f"The setting MCPADMIN_STDIO_HOSTS cannot be used: {problem}"
+        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from None
     for value in inherited().values():
         if value.startswith("/") and Path(value).exists():
             files.append(value)

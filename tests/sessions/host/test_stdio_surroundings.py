@@ -58,6 +58,19 @@ def test_a_server_works_in_a_directory_of_its_own_that_only_we_may_enter(data: P
 
 
 @pytest.mark.django_db
+def test_hosts_of_the_operator_are_reachable_by_every_server_and_a_wrong_one_is_named(
+    data: Path, settings: Any
+) -> None:
+    settings.STDIO_HOSTS = ["mirror.corp.example:8080"]
+    confinement = spec_of().confinement
+    assert confinement is not None
+    assert list(map(str, confinement.hosts)) == ["mirror.corp.example:8080"]
+    settings.STDIO_HOSTS = ["http://mirror"]
+    with pytest.raises(LaunchProblem, match="MCPADMIN_STDIO_HOSTS cannot be used: '//mirror' is no port"):
+        spec_of(slug="second")
+
+
+@pytest.mark.django_db
 def test_the_directory_of_the_form_is_used_and_no_other_is_made(data: Path) -> None:
     assert spec_of(working_directory="/srv").cwd == "/srv"
     assert [path.name for path in (data / "servers").glob("*/work")] == []
