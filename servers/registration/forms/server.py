@@ -211,6 +211,11 @@ class ServerForm(forms.Form):
         self.notes_for_user.append(
             f"This looks like {found.kind}. Access to {words} was filled in below: check it, then register."
         )
+        if any(path.endswith(".sock") for path in found.writable_paths):
+            self.notes_for_user.append(
+                "The socket of a container engine gives control over the whole machine: what the command does with it is "
+                "not confined. Register it only if you trust the command line itself."
+            )
         return data
 
     def _add_entry(self, name: str, entry: str) -> None:

@@ -92,6 +92,13 @@ def test_a_usual_server_is_proposed_what_its_command_names_and_needs_a_second_cl
     assert not ServerForm(again, user=admin_user, propose=True).proposing
 
 
+@pytest.mark.django_db
+def test_the_socket_of_a_container_engine_is_proposed_with_a_warning(admin_user: Any) -> None:
+    form = ServerForm(posted(command="docker run -i image"), user=admin_user, propose=True)
+    assert not form.is_valid()
+    assert "gives control over the whole machine" in form.notes_for_user[1]
+
+
 @pytest.mark.parametrize(
     ("line", "field", "entries"),
     [
