@@ -1,6 +1,6 @@
 #!/bin/sh
-# What tests need from the system: Chromium, PostgreSQL, strace and bubblewrap. Installs Debian's packages when run by root on a machine
-# with apt; otherwise the tests use what is there, and what is missing is said at the end of `make test`.
+# What tests need from the system: Chromium, PostgreSQL, strace and bubblewrap. Installs Debian's packages when run by root
+# on a machine with apt; otherwise the tests use what is there, and what is missing is said at the end of `make test`.
 set -u
 notes="$(dirname "$0")/../.notes"
 mkdir -p "$notes"
