@@ -31,6 +31,7 @@ from servers.secret import Secret
 from servers.validators.commands import validate_arguments
 from servers.validators.roots import validate_roots
 from servers.validators.values import validate_header_value
+from sessions.connections import refusals
 from sessions.connections.diagnosis import LIMITS_OF, explain
 from sessions.inbox import questions
 from sessions.live import limits as live_limits
@@ -93,6 +94,12 @@ def writer_busy() -> str:
         made.stop(20)
 
 
+def refused_by_the_kernel(line: str) -> str:
+    found = refusals._refusal(line)
+    assert found is not None
+    return found.why
+
+
 #: limit: its refusal, as a user or a server's owner reads it
 REFUSALS: dict[str, Callable[[], str]] = {
     **{name: lambda name=name: pages.too_large(name).text for name in limits.LIMITS if name.startswith("body_")},
@@ -128,6 +135,8 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "arguments": lambda: raised(lambda: validate_arguments(["x"] * 201)),
     "value_chars": lambda: raised(lambda: validate_header_value("x" * 20_000)),
     "audit_queue": writer_busy,
+    "stdio_file_mib": lambda: refused_by_the_kernel("OSError: [Errno 27] File too large: 'dump.bin'"),
+    "stdio_open_files": lambda: refused_by_the_kernel("Error: EMFILE: too many open files, open '/srv/x'"),
     "roots": lambda: raised(lambda: validate_roots([{"uri": f"file:///{number}", "name": ""} for number in range(51)])),
 }
 #: refused by tests that need a worker, a socket or a second user: (file, what it expects there)

@@ -149,7 +149,7 @@ _TABLE: dict[str, tuple[str, str]] = {
 
 #: the limits that a fault may have exceeded (servers.limits)
 LIMITS_OF: dict[str, tuple[str, ...]] = {
-    Fault.PROCESS_LIMIT: ("stdio_memory_mib", "stdio_processes"),
+    Fault.PROCESS_LIMIT: ("stdio_memory_mib", "stdio_processes", "stdio_disk_mib"),
     Fault.MESSAGE_LIMIT: ("message_bytes",),
     Fault.HEADER_LIMIT: ("header_count", "header_bytes"),
     Fault.INFLATED_LIMIT: ("inflated_bytes", "inflated_ratio"),

@@ -2,7 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
+from servers import limits
 from servers.enums import IdentityKind, NetworkAccess, TransportKind
 from sessions.enums import LogSource
 from sessions.models import LogLine, McpSession
@@ -12,6 +14,11 @@ _LINES, _SHOWN = 500, 20
 _FILE = re.compile(r"\[mcpadmin\] refused access to (?P<path>/.*)")
 _SOCKET = re.compile(r"\[mcpadmin\] refused to connect to the UNIX socket (?P<path>.*)")
 _NAME = re.compile(r"\[mcpadmin\] refused to look up (?P<name>\S+): .*")
+#: what the kernel refuses, as programs report it -> the limit
+_EXCEEDED: Final = (
+    (re.compile(r"EFBIG|File too large", re.IGNORECASE), "Write a larger file", "stdio_file_mib"),
+    (re.compile(r"EMFILE|Too many open files", re.IGNORECASE), "Open more files", "stdio_open_files"),
+)
 _HOST = re.compile(r"\[mcpadmin\] refused to connect to (?P<host>\S+): (?P<reason>.*)")
 
 
@@ -32,7 +39,7 @@ def refusals(session: McpSession | None) -> list[Refusal]:
     own = session.identity if session.identity.kind == IdentityKind.PERSONAL else None
     lines = LogLine.objects.filter(server_id=session.server_id, identity=own, source=LogSource.STDERR)
     texts = lines.order_by("-seq").values_list("text", flat=True)[:_LINES]
-    found = filter(None, map(_refusal, dict.fromkeys(texts)))
+    found = dict.fromkeys(filter(None, map(_refusal, texts)))
     return [refusal for refusal in found if not _is_allowed(session, refusal)][:_SHOWN]
 
 
@@ -52,7 +59,7 @@ def _refusal(text: str) -> Refusal | None:
     if match := _FILE.fullmatch(text):
         why = "It is not among the files that this server may use."
         return Refusal(f"Open {match['path']}", why, "readable_paths", match["path"])
-    return None
+    return next((Refusal(what, limits.stated(name)) for mark, what, name in _EXCEEDED if mark.search(text)), None)
 
 
 def _is_allowed(session: McpSession, refusal: Refusal) -> bool:

@@ -1,6 +1,7 @@
 """Two people see the same state of a failing server at once: countdown, retry, pause, timeline, sessions."""
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.peers.peers import peer_command
 from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+ROOT = Path(__file__).resolve().parents[2]
 LEFT = re.compile(r"Attempt \d+ in\s+(\d:\d\d|a moment)")
 
 
@@ -20,7 +22,11 @@ def register_failing(person: Walk, name: str, folder: Path) -> Path:
     mended = folder / "mended"
     command, arguments = peer_command("demo")
     words = " ".join([command, *arguments])
-    person.register_stdio(name, "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {words}"])
+    person.fill_stdio(name, "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {words}"])
+    # What a shell's script runs does not show in the command line.
+    needed = [folder, ROOT / "mcpadmin" / "demo_server", *map(Path, (sys.prefix, sys.base_prefix))]
+    person.page.get_by_label("Files it may read", exact=True).fill("\n".join(map(str, needed)))
+    person.save()
     person.wait_for_state("Failing")
     return mended
 

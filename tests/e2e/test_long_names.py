@@ -111,7 +111,7 @@ MORE = {
     "repeat": lambda world: f"/calls/{world.succeeded}/repeat/",
 }
 #: pages that exist only in the world of the screenshots
-ELSEWHERE = ("calendar", "no-such-server", "tool=", "definitions/tool")
+ELSEWHERE = ("calendar", "acme-changed", "no-such-server", "tool=", "definitions/tool")
 
 
 def pages(world: World) -> list[Shot]:

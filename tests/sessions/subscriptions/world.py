@@ -61,6 +61,7 @@ class NoteServer:
         fields["connection_policy"] = ConnectionPolicy.ON_DEMAND
         if transport == "stdio":
             fields |= {"transport": TransportKind.STDIO, "command": python, "arguments": [script, "stdio"]}
+            fields |= {"writable_paths": [str(self.notes.folder)]}
         else:
             port = str(closed_port())
             self._command = [python, script, "http", port]
