@@ -68,7 +68,7 @@ def press(person: Walk, name: str) -> None:
 
 
 CITIES: list[Any] = [
-    pytest.param("sdk1", "legacy", id="sdk1-legacy"),
+    pytest.param("sdk1", "legacy", id="sdk1-legacy", marks=pytest.mark.long),
     pytest.param("sdk2", "legacy", id="sdk2-legacy"),
     pytest.param("sdk2", "modern", id="sdk2-input-required"),
 ]

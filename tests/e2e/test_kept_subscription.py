@@ -18,7 +18,8 @@ from tests.e2e.walk import Walk
 from tests.peers.peers import Peer, start_peer
 from tests.tools.stack import ADMIN, Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+#: `make test` has the same over a worker, without pages: tests/sessions/subscriptions/test_subscriptions_live.py
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 BOARD = "peer://board"
 SECONDS = 60
 #: of each version from the previous one

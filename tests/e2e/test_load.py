@@ -14,7 +14,8 @@ from tests.faults.checkers import left_behind
 from tests.peers.peers import peer_command
 from tests.tools.stack import ADMIN, Stack
 
-pytestmark = [pytest.mark.up, pytest.mark.slow]
+#: `make test` has 500 calls of 50 sockets: tests/sessions/live/test_calls.py
+pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 CALLERS, CALLS_EACH, SETTLE_SECONDS = 50, 10, 10
 #: twice, by all callers at once, so that all the threads and connections that the counted calls need exist already
 WARMING_CALLS_EACH = 3

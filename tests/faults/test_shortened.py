@@ -35,6 +35,7 @@ async def test_redis_killed_wiped_and_away_loses_no_call() -> None:
     judge(await redis_outages(SHORT))
 
 
+@pytest.mark.long
 async def test_a_locked_database_refuses_calls_and_moves_no_session() -> None:
     judge(await database_locked(SHORT))
 
