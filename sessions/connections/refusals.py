@@ -2,7 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
+
+from django.conf import settings
 
 from servers import limits
 from servers.enums import IdentityKind, NetworkAccess, TransportKind
@@ -57,9 +60,19 @@ def _refusal(text: str) -> Refusal | None:
         why = "It is none of the listed hosts."
         return Refusal(f"Look up {match['name']}", why, "network_hosts", match["name"])
     if match := _FILE.fullmatch(text):
+        if _is_ours(Path(match["path"])):
+            return Refusal(
+                f"Open {match['path']}", "It belongs to mcpadmin itself. No server can be allowed to use it."
+            )
         why = "It is not among the files that this server may use."
         return Refusal(f"Open {match['path']}", why, "readable_paths", match["path"])
     return next((Refusal(what, limits.stated(name)) for mark, what, name in _EXCEEDED if mark.search(text)), None)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it holds, or lies in, what no registration can grant."""
+    ours = (Path(settings.DATA_DIR), Path(settings.KEYRING_FILE))
+    return any(path.is_relative_to(place) or place.is_relative_to(path) for place in ours)
 
 
 def _is_allowed(session: McpSession, refusal: Refusal) -> bool:

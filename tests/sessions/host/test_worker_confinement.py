@@ -56,6 +56,8 @@ def test_a_server_reads_nothing_of_ours_and_what_it_was_refused_can_be_allowed(
 
     found = {refusal.entry: refusal.field for refusal in refusals(session)}
     assert found[f"{tmp_path}/notes"] == "readable_paths"
+    of_ours = [refusal for refusal in refusals(session) if any(path in refusal.what for path in ours)]
+    assert {(refusal.field, "mcpadmin itself" in refusal.why) for refusal in of_ours} == {("", True)}
     client = Client()
     client.force_login(get_user_model().objects.create_superuser("ada"))
     page = client.get(f"/servers/{session.server.slug}/info/").content.decode()
