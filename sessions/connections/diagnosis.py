@@ -44,7 +44,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     ),
     Fault.PACKAGE_UNAVAILABLE: (
         "The package registry did not deliver the package",
-        "Check that the worker's machine reaches the registry. Proxies, mirrors and their credentials come from this server's variables or MCPADMIN_INHERITED_VARIABLES. Once it is installed, the server starts without the registry.",
+        "Check that the worker's machine reaches the registry. Proxies, mirrors, certificates and their credentials come from this server's variables or MCPADMIN_INHERITED_VARIABLES. A registry on a private network must be listed under Access, Hosts, or in MCPADMIN_STDIO_HOSTS. Once it is installed, the server starts without the registry.",
     ),
     Fault.PACKAGE_FAILED: (
         "The package could not be installed",
