@@ -43,7 +43,7 @@ def syscall(number: int, *arguments: Any) -> bool:
 
 
 for _name in ("keyring", "secret_key", "database", "wal", "log", "sibling_file", "ssh_key", "environment_file"):
-    PROBES[f"read_{_name}"] = lambda _path=AIMS[_name]: reads(_path)  # type: ignore[misc]
+    PROBES[f"read_{_name}"] = lambda _path=AIMS[_name]: reads(_path)  # type: ignore[misc]  # bound now
 
 
 @probe
@@ -335,7 +335,7 @@ def make_a_set_user_id_program() -> bool:
     made = []
     for attempt in (
         lambda: os.chmod(HOME + "/program", 0o4755),  # noqa: S103  # that is the crime
-        lambda: os.chmod(HOME + "/program", 0o2755),  # noqa: S103
+        lambda: os.chmod(HOME + "/program", 0o2755),  # noqa: S103  # must be refused
         lambda: os.close(os.open(HOME + "/created", os.O_CREAT | os.O_WRONLY, 0o4755)),
         lambda: os.mknod(HOME + "/node", 0o104755),
     ):
@@ -635,7 +635,7 @@ def main() -> None:
             found[name] = bool(attempt())
         except (OSError, ValueError):
             found[name] = False
-        except Exception as problem:
+        except Exception as problem:  # a probe that broke is reported, and counts as a success of the thief
             found[name] = repr(problem)
     daemon()
     message = {"jsonrpc": "2.0", "method": "report", "params": {"stolen": found, "own": legitimate()}}

@@ -19,7 +19,6 @@ from sessions.mcp.transports.stdio import Confinement, Host
 LINES = 4_000
 _UNLIMITED = 2**31
 _NAMES_REGISTRY = re.compile("registry|index|proxy|find_links", re.IGNORECASE)
-_REGISTRIES = ("registry.npmjs.org:443", "pypi.org:443", "files.pythonhosted.org:443")
 
 
 @dataclass
@@ -107,11 +106,10 @@ class Programs:
         return output
 
     def _confinement(self, folder: Path, arguments: Iterable[str]) -> Confinement | None:
-        """Where the server may not reach its registry, its package manager may: those that all use, and those that a
-        variable or an option names."""
+        """The package manager also reaches the registries that a variable or an option names."""
         if self.spec.confinement is None:
             return None
-        hosts = [*map(Host.parsed, _REGISTRIES)]
+        hosts = []
         named = (value for name, value in self.spec.env().items() if _NAMES_REGISTRY.search(name))
         for text in (*named, *(part for argument in arguments for part in argument.split("=", 1))):
             with suppress(ValueError):

@@ -132,7 +132,7 @@ async def _installed(programs: Programs, start: PackageStart, pin: Pin | None) -
         if start.command.ecosystem != Ecosystem.IMAGE:
             run_by(start.command, programs.spec, done, folder)  # a package without the program is not pinned
         files.write(files.beside(folder, files.DIGEST), json.dumps({"digest": _digest(done)}))
-    except BaseException:
+    except BaseException:  # also when cancelled: half an installation is none
         await asyncio.to_thread(files.remove, folder)
         raise
     return done, folder

@@ -55,7 +55,7 @@ async def start(
                 transport.close()
                 words = f"The server could not be confined within {_PATIENCE:.0f} s."
                 raise LaunchError(Fault.SPAWN_FAILED, words) from None
-            except BaseException:
+            except BaseException:  # also when cancelled: no process stays behind
                 transport.close()
                 raise
             return transport, listener
@@ -79,7 +79,7 @@ async def _run(loop: asyncio.AbstractEventLoop, ours: socket.socket, job: Mappin
         report = os.read(status, 4096)  # empty: it closed when the program started
         if report:
             raise _failure(report, str(job["program"]))
-    except BaseException:
+    except BaseException:  # also when cancelled: no descriptor stays behind
         os.close(listener)
         raise
     finally:

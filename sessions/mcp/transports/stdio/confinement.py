@@ -58,9 +58,9 @@ _SCRIPTS: Final = frozenset(
     (".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".jar", ".lua")
 )
 #: folders of everything, where a script or program lies only by chance
-_TOO_MUCH: Final = frozenset(("/", "/etc", "/home", "/root", "/tmp", "/var", "/opt", "/srv", "/mnt", "/media"))  # noqa: S108
+_TOO_MUCH: Final = frozenset(("/", "/etc", "/home", "/root", "/tmp", "/var", "/opt", "/srv", "/mnt", "/media"))  # noqa: S108  # only compared
 #: what a server with a view sees its own temporary folder as
-_TMP: Final = "/tmp"  # noqa: S108
+_TMP: Final = "/tmp"  # noqa: S108  # in the view: its own
 #: threads of one user, where those of servers are not counted apart
 _TOGETHER: Final = 8_192
 #: what makes a folder a program

@@ -340,7 +340,7 @@ class View:
         checked("separating shared memory", _libc.unshare(_NEW_IPC))
         mount("tmpfs", self._root, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755,size=16m")
         os.makedirs(self._root + "/dev/shm")  # noqa: S108  # inside the new root
-        mount("tmpfs", self._root + "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=256m")  # noqa: S108
+        mount("tmpfs", self._root + "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777,size=256m")  # noqa: S108  # inside the new root
         for path, text in self._job["made_files"].items():
             self._make_file(path, text)
         for link, target in self._job["links"].items():

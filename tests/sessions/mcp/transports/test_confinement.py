@@ -198,24 +198,24 @@ READS = "import sys\ntry: print(open(sys.argv[1]).read())\nexcept OSError as e: 
 
 async def test_a_link_that_a_server_made_grants_it_nothing_at_its_next_start(folder: Path) -> None:
     """The command line names a file in its working directory, which the server can replace by a link."""
-    (folder / "secret").write_text("of somebody else")
+    (folder / "secret").write_text("of another user")
     given = confinement(folder)
     (folder / "home" / "notes").symlink_to(folder / "secret")
     for name in ("notes", f"{folder}/home/notes"):
         lines = await printed(StdioSpec(INTERPRETER, ("-I", "-c", READS, name), cwd=given.home, confinement=given))
-        assert not [line for line in lines if "of somebody else" in line], lines
+        assert not [line for line in lines if "of another user" in line], lines
     (folder / "secret").rename(folder / "home" / "own")
     (folder / "home" / "notes").unlink()
     (folder / "home" / "notes").symlink_to(folder / "home" / "own")
     (folder / "home" / "own").chmod(0o644)
     lines = await printed(StdioSpec(INTERPRETER, ("-I", "-c", READS, "notes"), cwd=given.home, confinement=given))
-    assert "stdout: of somebody else" in lines  # inside its own folders it follows its links
+    assert "stdout: of another user" in lines  # inside its own folders it follows its links
 
 
 async def test_a_program_in_a_folder_that_a_server_can_change_leads_to_no_further_files(folder: Path) -> None:
     """Its first line names an interpreter, and its pyvenv.cfg a home: the server can have written both."""
     (folder / "elsewhere").mkdir()
-    (folder / "elsewhere" / "secret").write_text("of somebody else")
+    (folder / "elsewhere" / "secret").write_text("of another user")
     (folder / "elsewhere" / "python").symlink_to(INTERPRETER)
     project = folder / "project"
     (project / "bin").mkdir(parents=True)
@@ -243,6 +243,9 @@ async def test_a_link_that_code_of_its_package_made_leads_to_no_further_files(fo
         given.installing(str(package), ()), "/bin/true", [], cwd=str(package), environment={}, confines=await confines()
     )
     assert str(package) in installing["write"]
+    hosts = (Host.parsed("registry.example:443"),)
+    offline = replace(given, network=Network.NONE, hosts=hosts).installing(str(package), ())
+    assert (offline.network, offline.hosts) == (Network.LISTED, hosts)
 
 
 async def test_a_file_of_the_command_line_in_a_folder_that_may_be_changed_can_be_changed(folder: Path) -> None:
