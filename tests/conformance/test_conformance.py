@@ -16,11 +16,16 @@ AUTHORIZATION = "auth/"
 TELLING = [
     ("2025-11-25", "auth/metadata-var3"),
     ("2026-07-28", "auth/scope-step-up"),
-    ("2026-07-28", "auth/authorization-server-migration"),
-    ("2026-07-28", "auth/iss-normalized"),
     ("2026-07-28", "auth/dpop-nonce"),
-    ("2026-07-28", "auth/client-credentials-jwt"),
-    (suite.BEFORE, "auth/2025-03-26-oauth-endpoint-fallback"),
+    *(
+        pytest.param(revision, scenario, marks=pytest.mark.long)
+        for revision, scenario in (
+            ("2026-07-28", "auth/authorization-server-migration"),
+            ("2026-07-28", "auth/iss-normalized"),
+            ("2026-07-28", "auth/client-credentials-jwt"),
+            (suite.BEFORE, "auth/2025-03-26-oauth-endpoint-fallback"),
+        )
+    ),
 ]
 
 

@@ -12,8 +12,8 @@ from tests.sessions.mcp.transports.making import connected
 
 pytestmark = pytest.mark.integration
 
-CYCLES = 100
-CALLS = 50
+CYCLES = 30
+CALLS = 20
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,7 +21,7 @@ from .test_websocket import ws
 
 pytestmark = pytest.mark.integration
 
-CYCLES = 50
+CYCLES = 15
 
 
 def held() -> tuple[int, int, int]:
@@ -101,7 +101,7 @@ async def cancel(spec: Spec) -> None:
         pytest.param(websocket, cancel, id="websocket-cancelled"),
     ],
 )
-async def test_fifty_sessions_leave_nothing_behind(server: Any, act: Any) -> None:
+async def test_sessions_leave_nothing_behind(server: Any, act: Any) -> None:
     async with server() as make:
         for _ in range(3):
             await act(make())  # creates what the process creates only once
