@@ -17,7 +17,7 @@ import structlog
 from django.conf import settings
 from structlog.typing import EventDict, Processor
 
-from mcpadmin.redaction import MASK, is_secret_name, redact
+from mcpadmin.log_redaction import MASK, is_secret_name, redact
 from sessions.hints import outage
 
 MAX_TEXT = 16_384

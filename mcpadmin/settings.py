@@ -137,7 +137,7 @@ TEMPLATES = [
                 "calls": "sessions.calls.tags",
                 "catalog": "sessions.catalog.tags",
                 "inbox": "sessions.inbox.tags",
-                "mcp": "sessions.calls.words",
+                "mcp": "sessions.calls.looks",
                 "connection": "sessions.overview.tags",
                 "packages": "servers.packages.tags",
                 "subscriptions": "sessions.subscriptions.tags",

@@ -21,7 +21,7 @@ from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, PayloadKind, SignsInAs, ValueKind
 from servers.models import Credential, CredentialUse, Identity, ReferenceGrant, Server, ServerDraft, ServerValue, SignIn
 from servers.registration import drafts
-from servers.registration.importing import held
+from servers.registration.importing import stored_preview
 from servers.secret import Secret
 from sessions.connections import commands
 from sessions.enums import CallState, QuestionKind
@@ -69,7 +69,7 @@ class Bea:
         self.subscription: Subscription = make_subscription(self.session)
         add_version(self.subscription, "version-of-bea")
         self.draft = drafts.create_draft(actor, self.user, over_http(url="https://mcp.example.com/draft-of-bea"))
-        self.preview = held.hold(self.user, json.dumps({"mcpServers": {"import-of-bea": {"command": "x"}}}))
+        self.preview = stored_preview.hold(self.user, json.dumps({"mcpServers": {"import-of-bea": {"command": "x"}}}))
         self.question = self._question()
 
     def _call(self, identity: Identity) -> Call:

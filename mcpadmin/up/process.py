@@ -26,7 +26,7 @@ from time import monotonic
 from typing import IO, Any
 
 from mcpadmin import hardening
-from mcpadmin.redaction import redact
+from mcpadmin.log_redaction import redact
 from mcpadmin.up import ready
 from mcpadmin.up.options import ROOT
 

@@ -1,1 +1,1 @@
-"""The audit log: one hash chain of events, the payloads beside it, its verification and its filters."""
+"""The audit log and the one writer of a process: hash chain, payloads beside it, group commit, verification and filters"""

@@ -1,4 +1,5 @@
-"""A user's own identity at a server: created with their first credential, given up for the shared one.
+"""A user's own identity at a server: created with their first credential, given up for the shared one. Which identity a user has is
+decided in `servers/access.py`, which session belongs to it in `sessions/connections/commands.py`.
 
 It belongs to one person only. Its row stays after its end, so that calls, lists and subscriptions keep their owner.
 """

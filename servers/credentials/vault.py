@@ -1,4 +1,4 @@
-"""The verbs of the vault. Each checks the right, acts and is audited in one transaction, and notifies on commit.
+"""The verbs of the vault; `servers/crypto.py` seals the values. Each checks the right, acts and is audited in one transaction, and notifies on commit.
 
 A value is write-only: pages replace it and never show it. Raises access.Denied, ValidationError with messages by part,
 crypto.SealError.

@@ -17,7 +17,7 @@ from servers.configuration import COLUMNS, Registration, ValueInput
 from servers.enums import AuditAction, TransportKind
 from servers.models import Server
 from servers.packages import pins
-from servers.registration.importing.own import CREDENTIALS, KEY, OWNER, PACKAGE, SECRETS
+from servers.registration.importing.mcpadmin_member import CREDENTIALS, KEY, OWNER, PACKAGE, SECRETS
 from servers.registration.importing.placeholders import replaced
 from servers.registration.needed_credentials import as_values, others, used_by
 from servers.validators import holds_secret, is_secret_parameter, references, secret_arguments

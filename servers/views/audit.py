@@ -10,13 +10,13 @@ from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.audit import payloads, query
+from servers.audit.forms import AuditFilterForm
 from servers.audit.verify import ChainVerdict, verify
 from servers.enums import JobKind, PayloadKind
 from servers.jobs import board
 from servers.kit.filters import ignored
 from servers.models import AuditEvent, Payload
 from servers.numbers import whole_number
-from servers.registration.forms import AuditFilterForm
 from servers.views.jobs import request_job
 
 _TREE_BYTES = 512 * 1024

@@ -15,7 +15,7 @@ from servers.audit import payloads
 from servers.models import Payload
 from sessions.calls import statements
 from sessions.calls.operations import Words, words_of
-from sessions.calls.outcome import OutcomeWords, outcome_of
+from sessions.calls.outcome_words import OutcomeWords, outcome_of
 from sessions.calls.results import View, lighter, view_of
 from sessions.enums import CallState
 from sessions.mcp.core import refusals

@@ -1,4 +1,4 @@
-"""Final states that the web side may set: for calls that no worker sent, or whose server is gone.
+"""Final states that are set without an answer: for calls that no worker sent, whose worker died, or whose server is gone.
 
 Each is a conditional UPDATE with its audit event in the same commit. If the state has changed meanwhile, nothing
 happens.

@@ -1,7 +1,7 @@
 """Placing, cancelling and repeating calls. Socket, form and repeat all end here.
 
 A call is accepted when its intent (row, arguments, audit event) is committed. No byte may leave before that; after it
-the worker is woken. If the wake-up is lost, the tick of the session's owner finds the row.
+`intents` wakes the worker. If the wake-up is lost, the tick of the session's owner finds the row.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

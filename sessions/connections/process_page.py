@@ -14,7 +14,7 @@ from sessions.models import LogLine, McpSession
 
 WARN_BYTES, WARN_PROCESSES = 1024**3, 100
 STDERR_LINES = 20
-#: how children are prevented from outliving their worker (sessions.mcp.transports.stdio.isolation)
+#: how children are prevented from outliving their worker (sessions.mcp.transports.stdio.lifetime)
 ISOLATION = {
     "pid_namespace": "PID namespace",
     "pid_namespace_user": "PID namespace",

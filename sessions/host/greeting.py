@@ -6,7 +6,7 @@ from typing import Any
 from django.utils import timezone
 
 from sessions.connections.lifecycle import Greeting
-from sessions.host.redaction import Redactor
+from sessions.host.answer_redaction import Redactor
 from sessions.mcp.core.memory import Remembered
 from sessions.mcp.core.results import Connected
 

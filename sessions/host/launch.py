@@ -28,7 +28,13 @@ from servers.enums import ConnectionPolicy, IdentityKind, TransportKind
 from servers.models import Server, ServerDraft
 from servers.registration.drafts import open_draft, vault_of
 from servers.registration.inherited import inherited, secrets_of
-from servers.registration.launch import Certificate, LaunchValues, NotLaunchable, draft_launch_values, launch_values
+from servers.registration.resolved_values import (
+    Certificate,
+    LaunchValues,
+    NotLaunchable,
+    draft_launch_values,
+    launch_values,
+)
 from servers.secret import Secret
 from servers.validators import launcher
 from sessions.connections.lifecycle import Failure

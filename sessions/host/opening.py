@@ -8,13 +8,13 @@ from functools import partial
 
 from sessions.connections.lifecycle import Failure
 from sessions.connections.starting import HELD_UP_AFTER, SHOWN_AFTER, unreached
+from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database
 from sessions.host.desired_state import Roots
 from sessions.host.launch import Launch, client_info
 from sessions.host.packages.start import prepared
-from sessions.host.redaction import Redactor
 from sessions.mcp.client import Client
-from sessions.mcp.client.answers import Answer
+from sessions.mcp.client.answerers import Answer
 from sessions.mcp.core.asked import Root
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.core.events import DiagnosticLine, Event

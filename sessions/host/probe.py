@@ -22,6 +22,7 @@ from servers.registration.drafts import update_draft
 from servers.signals import draft_changed
 from sessions.connections.lifecycle import Failure, storable, storable_json
 from sessions.host import directories
+from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
@@ -29,7 +30,6 @@ from sessions.host.inbox import server_requests
 from sessions.host.launch import Launch, LaunchProblem, load_draft
 from sessions.host.opening import Diagnosis, make_client
 from sessions.host.packages.start import prepared
-from sessions.host.redaction import Redactor
 from sessions.mcp.client import Client
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.core.events import DiagnosticLine, Event

@@ -22,7 +22,7 @@ from sessions.connections import lifecycle
 from sessions.connections.process_page import disk_excess, excess, warnings
 from sessions.host.db import Database
 from sessions.host.disk import DiskMeter
-from sessions.host.live import Live
+from sessions.host.open_session import Live
 from sessions.mcp.core.errors import Fault, TransportError
 from sessions.mcp.transports.registry import StdioSpec
 

@@ -21,14 +21,14 @@ from sessions.host.calls.dispatch import Calls
 from sessions.host.calls.spool import Spool
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.desired_state import read_desired_states
-from sessions.host.live import Live
 from sessions.host.logs.writer import LogWriter
-from sessions.host.pace import ceilings
+from sessions.host.open_session import Live
 from sessions.host.packages import checking
 from sessions.host.probe import ConnectionTest
+from sessions.host.reconnect_delays import ceilings
+from sessions.host.session_supervisor import SessionSupervisor
 from sessions.host.shared import Shared
-from sessions.host.subscriptions.webhooks import Webhooks
-from sessions.host.supervisor import SessionSupervisor
+from sessions.host.subscriptions.webhook_sender import Webhooks
 from sessions.housekeeping.dead_workers import Incarnation
 from sessions.inbox import reads
 

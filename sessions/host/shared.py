@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sessions.host.logs.writer import LogWriter
-from sessions.host.pace import Ceilings
+from sessions.host.reconnect_delays import Ceilings
 
 #: sessions that may be opening at once: when a whole network comes back, not all servers start at the same moment
 OPENING_AT_ONCE = 50

@@ -25,8 +25,8 @@ from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from sessions import hints
 from sessions.calls.arguments import Given
 from sessions.enums import QuestionState
-from sessions.inbox.answers import Action, Unfit, prefilled, read_answer, requested_schema
-from sessions.inbox.extension import longer
+from sessions.inbox.answer_check import Action, Unfit, prefilled, read_answer, requested_schema
+from sessions.inbox.more_time import longer
 from sessions.inbox.questions import ended, notify, question_event
 from sessions.inbox.reads import is_theirs, params_of
 from sessions.models import Question

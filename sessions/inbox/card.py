@@ -12,7 +12,7 @@ from servers.kit.pages import RowsPage, page_before
 from servers.models import Server
 from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox import reads
-from sessions.inbox.extension import longer
+from sessions.inbox.more_time import longer
 from sessions.inbox.sampling_request import SamplingRequest, read_request
 from sessions.inbox.visit_address import VisitAddress, read_address
 from sessions.models import Call, Question

@@ -14,7 +14,7 @@ from servers.crypto import SealError
 from servers.models import ServerDraft
 from servers.numbers import whole_number
 from servers.registration import exporting
-from servers.registration.importing import held
+from servers.registration.importing import stored_preview
 from servers.registration.importing.applying import apply
 from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.forms import ExportForm, ImportForm, decisions
@@ -29,7 +29,7 @@ def start(request: HttpRequest) -> HttpResponse:
     form = ImportForm(request.POST, request.FILES) if request.method == "POST" else ImportForm()
     if request.method == "POST" and form.is_valid():
         try:
-            return redirect("servers:import_preview", held.hold(request.user, form.source).uid)
+            return redirect("servers:import_preview", stored_preview.hold(request.user, form.source).uid)
         except SealError as problem:
             form.add_error(None, str(problem))
     status = 422 if form.errors else 200
@@ -43,14 +43,14 @@ def preview(request: HttpRequest, uid: Any) -> HttpResponse:
     access.require(request.user, "add_server")
     draft = access.import_for(request.user, uid)
     try:
-        text = held.text_of(draft)
+        text = stored_preview.text_of(draft)
     except SealError as problem:
         messages.error(request, str(problem))
         return redirect("servers:import")
     document = read(text) if text else None
     if request.method == "POST":
         return _applied(request, draft, document)
-    outcomes = held.outcomes_of(draft)
+    outcomes = stored_preview.outcomes_of(draft)
     proposals = plan(request.user, document) if document else []
     offers = [offer(proposal, outcomes) for proposal in proposals]
     context = {
@@ -73,12 +73,12 @@ def _applied(request: HttpRequest, draft: ServerDraft, document: ImportedDocumen
     except connect_limit.TooOften as problem:
         messages.error(request, problem.message)
         return back
-    if document is None or version is None or not held.claim(draft, version):
+    if document is None or version is None or not stored_preview.claim(draft, version):
         messages.info(request, "This import has already been applied. Here is the result.")
         return back
     proposals = plan(request.user, document)
     outcomes = apply(Actor.of(request), request.user, document, proposals, decisions(request.POST, proposals))
-    held.settle(draft, outcomes)
+    stored_preview.settle(draft, outcomes)
     return back
 
 

@@ -17,7 +17,7 @@ from servers.models import Server
 from sessions.calls import placing
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.calls.plain_arguments import FIELD
-from sessions.catalog import offered, prompts, search
+from sessions.catalog import not_offered, prompts, search
 from sessions.catalog import resources as resource_page
 from sessions.catalog.resources import Chosen
 from sessions.catalog.template_form import TemplateForm, template_form
@@ -83,7 +83,7 @@ def _chosen_context(
         "latest": latest,
         "hidden": latest is not None and not placing.may_read(request.user, latest),
         "subscription": resource_page.subscription_of(server, chosen.uri),
-        "no_subscriptions": offered.no_subscriptions(header.mcp_session),
+        "no_subscriptions": not_offered.no_subscriptions(header.mcp_session),
     }
 
 
@@ -105,7 +105,7 @@ def _subscribe_button(request: HttpRequest, server: Server, uri: str) -> str:
         "server": server,
         "uri": uri,
         "subscription": resource_page.subscription_of(server, uri),
-        "no_subscriptions": offered.no_subscriptions(server_page.session_of(server)),
+        "no_subscriptions": not_offered.no_subscriptions(server_page.session_of(server)),
         "rights": access.rights(request.user),
     }
     return render_to_string("subscriptions/_subscribe.html", context, request)

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from servers import access
 from servers.enums import DefinitionKind, TransportKind
-from sessions.catalog import offered
+from sessions.catalog import not_offered
 from sessions.catalog.search import Listed, listing, words_of
 from sessions.connections import icons, process_page, refusals, timeline
 from sessions.overview import rows as queries
@@ -51,7 +51,7 @@ def info(request: HttpRequest, slug: str) -> HttpResponse:
     context = server_context(request, header, "info") | {
         "capabilities": words,
         "instructions": instructions,
-        "missing": offered.missing(session) if session else [],
+        "missing": not_offered.missing(session) if session else [],
         "cuts": server_page.cuts(session),
         "timeline": timeline.lines(session),
         "process": process_page.process_page(session),
@@ -99,7 +99,7 @@ def list_context(
     return server_context(request, header, tab) | {
         "listing": listing(words_of(request.GET), total, *(rows for _, rows in lists)),
         "cuts": [cut for cut in server_page.cuts(header.mcp_session) if cut.kind in kinds],
-        "why_none": offered.why(header.mcp_session, tab),
+        "why_none": not_offered.why(header.mcp_session, tab),
     }
 
 

@@ -14,7 +14,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.models import Server
 from servers.requests import WebRequest
-from sessions.catalog import offered
+from sessions.catalog import not_offered
 from sessions.models import Subscription
 from sessions.overview import server_page
 from sessions.subscriptions import history as past
@@ -66,7 +66,7 @@ def _button(
         "uri": uri,
         "title": subscription.title if subscription else request.POST.get("title", ""),
         "subscription": subscription,
-        "no_subscriptions": offered.no_subscriptions(server_page.session_of(server)),
+        "no_subscriptions": not_offered.no_subscriptions(server_page.session_of(server)),
         "problem": problem,
         "rights": access.rights(request.user),
     }

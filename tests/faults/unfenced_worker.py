@@ -32,7 +32,7 @@ def _of_whoever_owns_it(change: Callable[..., bool]) -> Callable[..., bool]:
 def _lose_the_fence(**kwargs: Any) -> None:
     from sessions.calls import statements as calls  # noqa: PLC0415  # models exist only now
     from sessions.connections import lifecycle, statements  # noqa: PLC0415  # as above
-    from sessions.host.supervisor import SessionSupervisor  # noqa: PLC0415  # as above
+    from sessions.host.session_supervisor import SessionSupervisor  # noqa: PLC0415  # as above
 
     calls._CLAIM, cut = _FENCE.subn("AND (%s > 0 OR %s > 0)\n", calls._CLAIM)
     assert cut == 1

@@ -11,7 +11,7 @@ from servers.credentials import vault as credentials
 from servers.credentials.kinds import Parts
 from servers.enums import AuditAction, CredentialKind, SignsInAs
 from servers.models import AuditEvent, Server
-from servers.registration.launch import launch_values
+from servers.registration.resolved_values import launch_values
 from servers.secret import Secret
 from tests.servers.cast import CANARY
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from servers.models import Server
-from servers.registration.launch import launch_values
+from servers.registration.resolved_values import launch_values
 from tests.servers.cast import CANARY
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ from servers.audit.record import Actor
 from servers.enums import CredentialKind
 from servers.models import CredentialUse, ReferenceGrant, Server
 from servers.registration import registering
-from servers.registration.launch import NotLaunchable, launch_values
+from servers.registration.resolved_values import NotLaunchable, launch_values
 from servers.secret import Secret
 from tests.servers.cast import header, over_http
 from tests.servers.conftest import person

@@ -200,13 +200,15 @@ def modules(package: str) -> str:
 
 
 def rooms(app: str) -> str:
-    """Each package of an app with the first paragraph of its docstring."""
+    """Each package of an app, and each module beside them, with the first paragraph of its docstring."""
     ignored = ("migrations", "management")
     folders = [path.parent for path in (ROOT / app).rglob("__init__.py") if path.parent != ROOT / app]
-    kept = [one for one in folders if not set(one.parts) & set(ignored) and one.parent.name in (app, "mcp")]
+    kept = [one for one in folders if not set(one.parts) & set(ignored) and one.parent.name in (app, "host", "mcp")]
+    modules = [one for one in (ROOT / app).glob("*.py") if one.name not in ("__init__.py", "apps.py", "routing.py")]
     return table(
         ["folder", "what is there"],
-        [(f"`{one.relative_to(ROOT)}/`", about(one / "__init__.py")) for one in sorted(kept)],
+        [(f"`{one.relative_to(ROOT)}/`", about(one / "__init__.py")) for one in sorted(kept)]
+        + [(f"`{one.relative_to(ROOT)}`", about(one)) for one in sorted(modules)],
     )
 
 

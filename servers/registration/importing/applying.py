@@ -17,7 +17,7 @@ from servers.models import Server
 from servers.registration import registering
 from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entries import Entry, parse, words
-from servers.registration.importing.planning import Plan, Proposal, match, overwriting
+from servers.registration.importing.planning import Plan, Proposal, existing_server, overwriting
 from servers.registration.needed_credentials import others, used_by
 
 
@@ -113,7 +113,7 @@ def _tried(name: str, act: Callable[[], ImportOutcome]) -> ImportOutcome:
 
 
 def _created(actor: Actor, user: Any, entry: Entry, given: Registration) -> ImportOutcome:
-    if not given.slug and (other := match(given, list(access.visible_servers(user)))) is not None:
+    if not given.slug and (other := existing_server(given, list(access.visible_servers(user)))) is not None:
         return ImportOutcome(entry.name, "refused", f"{other.name} already uses this name. Choose another one.")
     enabled = entry.enabled and not _waits(entry, given)
     server = registering.register(actor, user, given, enabled=enabled, package=entry.package)

@@ -16,7 +16,7 @@ from servers.registration.importing.connection import connection
 from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entry_reader import EntryReader, Need, short
 from servers.registration.importing.given_values import given_values
-from servers.registration.importing.own import own_columns, own_credentials, own_package
+from servers.registration.importing.mcpadmin_member import own_columns, own_credentials, own_package
 from servers.registration.importing.registry import About
 from servers.registration.importing.text import Pairs
 from servers.registration.needed_credentials import Needed

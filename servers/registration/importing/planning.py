@@ -59,7 +59,7 @@ def _proposal(user: Any, index: int, entry: Entry, stored: list[Server], taken: 
         return Proposal(index, entry, Plan.REFUSE, reasons=entry.problems)
     if entry.name.strip().casefold() in taken:
         return Proposal(index, entry, Plan.REFUSE, reasons=("Another server in this file has the same name.",))
-    server = match(entry.registration, stored)
+    server = existing_server(entry.registration, stored)
     if missing := _lacking(user, entry.registration.transport, server) or _ungranted(user, entry, server):
         return Proposal(index, entry, Plan.REFUSE, entry.registration, server, reasons=(missing,))
     if server is None:
@@ -75,7 +75,7 @@ def _conflict(index: int, entry: Entry, server: Server) -> Proposal:
     return Proposal(index, entry, Plan.CHANGE if found else Plan.SAME, registration, server, found)
 
 
-def match(registration: Registration, stored: list[Server]) -> Server | None:
+def existing_server(registration: Registration, stored: list[Server]) -> Server | None:
     """The server that this one would replace: of its short name, of the same name in any case, or of the short name it
     would get."""
     name = registration.name.casefold()

@@ -16,10 +16,10 @@ from servers.enums import CredentialKind
 from servers.secret import Secret
 from sessions.connections import client_document
 from sessions.connections.lifecycle import storable
+from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database
 from sessions.host.launch import Launch
-from sessions.host.redaction import Redactor
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, IdentityProvider
 from sessions.mcp.core.errors import AuthorizationError, McpError
 from sessions.mcp.oauth.challenges import Demand

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from servers.secret import Secret
-from sessions.host.redaction import Redactor
+from sessions.host.answer_redaction import Redactor
 from sessions.mcp.client.authorization import Grant
 
 #: the log filter knows this many values per session, the newest ones

@@ -15,11 +15,11 @@ from servers.credentials.issuers import Expected
 from servers.crypto import SealError
 from servers.secret import Secret
 from sessions.connections import client_document
+from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.accounts import account_authorization, expected_issuer
 from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import Launch
-from sessions.host.redaction import Redactor
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.oauth.challenges import Demand

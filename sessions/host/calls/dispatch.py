@@ -17,7 +17,7 @@ from sessions.host.calls.progress import CallProgress
 from sessions.host.calls.senders import OperationRequest, Raw
 from sessions.host.calls.spool import Spool, SpooledOutcome
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.live import Live
+from sessions.host.open_session import Live
 from sessions.mcp.core.errors import Fault, McpError, NotReady
 from sessions.mcp.core.methods import TOOLS_CALL
 

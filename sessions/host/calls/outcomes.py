@@ -5,7 +5,7 @@ from typing import Any
 
 from sessions.calls.claims import CallOutcome
 from sessions.enums import CallState
-from sessions.host.redaction import Redactor
+from sessions.host.answer_redaction import Redactor
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 
 MAY_HAVE_RUN = "The tool may have run."

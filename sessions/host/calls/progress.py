@@ -7,8 +7,8 @@ from functools import partial
 from sessions import hints
 from sessions.calls import claims
 from sessions.connections.lifecycle import Lease
+from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database
-from sessions.host.redaction import Redactor
 from sessions.mcp.core.tasks import Status, TaskState
 
 #: shown while a task is not over

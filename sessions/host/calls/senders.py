@@ -11,7 +11,7 @@ from sessions.calls.claims import PendingCall
 from sessions.calls.operations import completion_reference
 from sessions.host.calls.outcomes import arguments_of
 from sessions.host.calls.progress import CallProgress
-from sessions.host.live import Live
+from sessions.host.open_session import Live
 from sessions.mcp.client import BeforeSend
 from sessions.mcp.core import methods
 from sessions.mcp.core.tasks import TaskOptions, support_of

@@ -24,10 +24,10 @@ from sessions.catalog import reading
 from sessions.catalog.reading import PLURALS, Note
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Lease
+from sessions.host.answer_redaction import Redactor
 from sessions.host.cancelling import cancel_all
 from sessions.host.catalog.icons import Icons
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.redaction import Redactor
 from sessions.mcp.client import Client
 from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.core.events import ListKind

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from sessions.calls.claims import PendingCall
 from sessions.enums import QuestionKind, QuestionState
+from sessions.host.answer_redaction import Redactor
 from sessions.host.launch import Launch
-from sessions.host.redaction import Redactor
 from sessions.inbox.questions import SUMMARY_CHARS, NewQuestion
 from sessions.inbox.reads import Settled
 from sessions.inbox.visit_address import read_address

@@ -20,15 +20,15 @@ from servers import limits
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import QuestionState
+from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database
 from sessions.host.inbox import server_requests
 from sessions.host.launch import Launch
 from sessions.host.logs.session_log import ServerLog
-from sessions.host.redaction import Redactor
 from sessions.inbox import questions, reads
 from sessions.inbox.questions import NewQuestion
 from sessions.inbox.reads import Settled
-from sessions.mcp.client.answers import Answer
+from sessions.mcp.client.answerers import Answer
 from sessions.mcp.core import asked as rules
 from sessions.mcp.core.asked import Asked, Gone
 from sessions.mcp.core.flow import TokenBucket

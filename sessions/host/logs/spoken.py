@@ -3,10 +3,10 @@ reader."""
 
 from sessions.calls.claims import PendingCall
 from sessions.enums import LogSource
+from sessions.host.answer_redaction import Redactor
 from sessions.host.logs.repeats import Repeats
 from sessions.host.logs.session_log import ServerLog, ServerLogLine
 from sessions.host.opening import Diagnosis
-from sessions.host.redaction import Redactor
 from sessions.mcp.core.events import DiagnosticLine, LogMessage, NotDelivered, ProtocolViolation, RequestRefused
 
 

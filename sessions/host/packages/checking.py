@@ -19,6 +19,7 @@ from servers.packages import checks, pins
 from servers.packages.pins import Pin
 from sessions import hints
 from sessions.connections.commands import shared_session
+from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.db import Database
 from sessions.host.inbox import server_requests
@@ -27,7 +28,6 @@ from sessions.host.opening import make_client
 from sessions.host.packages import images, npm, pypi, start
 from sessions.host.packages.programs import Programs
 from sessions.host.packages.start import PackageStart
-from sessions.host.redaction import Redactor
 from sessions.mcp.core.errors import McpError
 from sessions.mcp.core.events import Event
 from sessions.mcp.transports.registry import StdioSpec

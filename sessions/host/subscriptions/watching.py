@@ -19,10 +19,10 @@ from django.utils import timezone
 
 from sessions.connections.lifecycle import Lease
 from sessions.enums import VersionCause
+from sessions.host.answer_redaction import Redactor
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.logs.session_log import ServerLog
-from sessions.host.redaction import Redactor
 from sessions.host.subscriptions.notification_counts import NotificationCounts
 from sessions.host.subscriptions.reads import ReadReason, Reads
 from sessions.mcp.client import Client

@@ -6,7 +6,7 @@ flight with their deadlines, the attempts of a call, the server's requests, the 
 
 from ..core.asked import Asked, Refused, Root
 from ..core.tasks import TaskOptions, TaskState
-from .answers import Answer
+from .answerers import Answer
 from .client import Client
 from .pump import OnProgress
 from .round_trips import BeforeSend

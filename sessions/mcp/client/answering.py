@@ -17,7 +17,7 @@ from ..core.events import NotDelivered, ProtocolViolation, RequestRefused
 from ..core.jsonrpc import RequestId
 from ..core.received_tasks import AT_ONCE, TaskOutcome
 from ..core.session import Outgoing, Session
-from .answers import Answers
+from .answerers import Answers
 from .pump import Pump
 from .received_tasks import ReceivedTasks
 

@@ -17,8 +17,8 @@ from ..core.state import State, Trigger
 from ..core.tasks import TaskListing, TaskOptions, TasksOffer, TaskState
 from ..core.versions import Era
 from ..transports.base import OpenTransport
+from .answerers import Answer, Answers
 from .answering import Answering
-from .answers import Answer, Answers
 from .cache import read_key
 from .collecting import Collecting
 from .keep_alive import KeepAlive

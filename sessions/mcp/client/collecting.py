@@ -15,7 +15,7 @@ from ..core.events import Event, OtherNotification, RequestRefused
 from ..core.limits import Limits
 from ..core.rounds import Question, Visit
 from ..core.session import Session
-from .answers import Answers
+from .answerers import Answers
 from .pump import Pump
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The guard of every outbound connection: it checks addresses when the socket opens.
+"""The guard of every outbound connection, against SSRF: it checks addresses when the socket opens.
 
 It resolves names first and checks the answer, so unusual spellings, DNS rebinding and mixed answers do not get through.
 Literal addresses never reach the resolver, so the socket factory checks again.

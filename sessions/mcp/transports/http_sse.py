@@ -16,8 +16,8 @@ from ..core.methods import INITIALIZE
 from ..core.session import Outgoing
 from ..core.versions import Revision
 from .base import Receiver, Transport, translated
+from .dialing import addresses
 from .endpoint import Endpoint
-from .reach import addresses
 from .streamable_http import answers
 from .streamable_http.wire import Wire, discard, parsed_url
 

@@ -11,7 +11,7 @@ from servers.credentials import kinds, vault
 from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, SignsInAs
 from servers.models import Credential
-from servers.registration import launch, needed_credentials, registering
+from servers.registration import needed_credentials, registering, resolved_values
 from servers.secret import Secret
 from tests.servers.cast import over_http
 
@@ -79,12 +79,12 @@ def test_the_token_is_read_when_a_session_opens_and_a_missing_one_is_named(
 ) -> None:
     server = registering.register(actor, admin, over_http())
     vault.attach(actor, admin, server, vault.create(actor, admin, "Platform", workload(), server.url))
-    with pytest.raises(launch.NotLaunchable) as missing:
-        launch.launch_values(server)
+    with pytest.raises(resolved_values.NotLaunchable) as missing:
+        resolved_values.launch_values(server)
     assert missing.value.fault == "reference_missing"
     assert str(missing.value).startswith("Platform: The worker has no variable MCP_WORKLOAD_TOKEN")
     monkeypatch.setenv("MCP_WORKLOAD_TOKEN", CANARY)
-    values = launch.launch_values(server)
+    values = resolved_values.launch_values(server)
     assert values.account == workload()
     assert [secret.reveal() for secret in values.secrets] == [CANARY]
 

@@ -19,7 +19,7 @@ from servers.enums import AuditAction, CredentialKind, SignsInAs
 from servers.models import AuditEvent, Credential, Identity, Server
 from servers.registration import registering
 from servers.registration.exporting import export
-from servers.registration.launch import launch_values
+from servers.registration.resolved_values import launch_values
 from servers.secret import Secret
 from tests.servers.cast import header, over_http
 from tests.servers.conftest import person

@@ -9,7 +9,7 @@ from servers.audit.record import Actor
 from servers.credentials.reference_grants import ALL
 from servers.credentials.references import ReferenceMissing, has_reference, resolve
 from servers.registration import registering
-from servers.registration.launch import NotLaunchable, launch_values
+from servers.registration.resolved_values import NotLaunchable, launch_values
 from servers.secret import Secret
 from tests.servers.cast import header, over_http, over_stdio, variable
 

@@ -13,7 +13,7 @@ from servers.credentials.variables import command_refusal, fillable
 from servers.enums import AuditAction, CredentialKind, SignsInAs
 from servers.models import AuditEvent, Credential, CredentialUse, Server
 from servers.registration import registering
-from servers.registration.launch import NotLaunchable, launch_values
+from servers.registration.resolved_values import NotLaunchable, launch_values
 from servers.secret import Secret
 from servers.validators import effect_on_execution
 from tests.servers.cast import over_stdio, variable

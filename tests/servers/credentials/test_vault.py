@@ -20,7 +20,7 @@ from servers.crypto import SealBroken
 from servers.enums import AuditAction, CredentialKind, TransportKind
 from servers.models import AuditEvent, Credential, CredentialUse, Server
 from servers.registration import registering
-from servers.registration.launch import NotLaunchable, launch_values
+from servers.registration.resolved_values import NotLaunchable, launch_values
 from servers.secret import Secret
 from tests.servers.cast import header, over_http, over_stdio
 

@@ -14,7 +14,7 @@ from servers.enums import AuditAction, CredentialKind, IdentityKind
 from servers.models import AuditEvent, Credential, CredentialUse, Identity, Server, ServerDraft
 from servers.registration import needed_credentials, registering
 from servers.registration.drafts import FIELD, TABLE, create_draft, open_draft, vault_of
-from servers.registration.launch import LaunchValues, NotLaunchable, draft_launch_values
+from servers.registration.resolved_values import LaunchValues, NotLaunchable, draft_launch_values
 from servers.secret import Secret
 from tests.servers.cast import header, over_http, over_stdio
 from tests.servers.conftest import person

@@ -12,7 +12,7 @@ from servers.enums import DraftState
 from servers.models import ServerDraft
 from servers.registration import registering
 from servers.registration.drafts import create_draft, open_draft, purge_drafts, update_draft
-from servers.registration.launch import draft_launch_values
+from servers.registration.resolved_values import draft_launch_values
 from servers.secret import Secret
 from servers.signals import draft_changed
 from tests.servers.cast import CANARY, header, over_http, over_stdio, variable

@@ -17,8 +17,8 @@ from servers.enums import AuditAction, AuditOutcome, DefinitionKind
 from servers.models import AuditEvent, Server, ServerDraft, ServerValue
 from servers.registration import registering
 from servers.registration.drafts import create_draft
-from servers.registration.launch import launch_values
 from servers.registration.registering import Conflict, Registration
+from servers.registration.resolved_values import launch_values
 from servers.secret import Secret
 from servers.signals import server_changed
 from tests.servers.cast import CANARY, header, over_http, over_stdio, variable

@@ -15,9 +15,9 @@ from sessions.enums import SubscriptionState
 from sessions.host.desired_state import read_desired_states
 from sessions.host.launch import load
 from sessions.host.logs.writer import LogWriter
-from sessions.host.pace import Ceilings
+from sessions.host.reconnect_delays import Ceilings
+from sessions.host.session_supervisor import SessionSupervisor
 from sessions.host.shared import Shared
-from sessions.host.supervisor import SessionSupervisor
 from sessions.models import McpSession, Subscription
 from tests.sessions.host.make import make_hold, make_session, make_worker
 

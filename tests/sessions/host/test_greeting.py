@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from servers.secret import Secret
+from sessions.host.answer_redaction import Redactor
 from sessions.host.greeting import greeting_of
-from sessions.host.redaction import Redactor
 from sessions.mcp.core.memory import Remembered, recalled
 from sessions.mcp.core.results import Connected
 from sessions.mcp.core.versions import Era

@@ -15,10 +15,10 @@ from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, TransportKind
 from servers.secret import Secret
 from sessions.connections.diagnosis import explain
+from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.db import Database
 from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, client_info, limits_of, load
-from sessions.host.redaction import Redactor
 from sessions.mcp.client.authorization import Authorization
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.transports.registry import HttpSpec, StdioSpec, WebSocketSpec

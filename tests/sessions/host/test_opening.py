@@ -9,9 +9,9 @@ import pytest
 
 from sessions.connections.starting import held_up
 from sessions.host import opening
+from sessions.host.answer_redaction import Redactor
 from sessions.host.launch import load
 from sessions.host.opening import Diagnosis
-from sessions.host.redaction import Redactor
 from sessions.mcp.core.errors import Fault, TransportError
 from tests.sessions.host.make import make_session
 

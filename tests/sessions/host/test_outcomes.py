@@ -5,8 +5,8 @@ import json
 import pytest
 
 from sessions.enums import CallState
+from sessions.host.answer_redaction import Redactor
 from sessions.host.calls.outcomes import arguments_of, of_error, of_result
-from sessions.host.redaction import Redactor
 from sessions.mcp.core.errors import (
     Fault,
     HttpError,

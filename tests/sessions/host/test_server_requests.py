@@ -7,8 +7,8 @@ import pytest
 
 from servers.secret import Secret
 from sessions.enums import QuestionState
+from sessions.host.answer_redaction import Redactor
 from sessions.host.inbox.server_requests import answer_params, new_question
-from sessions.host.redaction import Redactor
 from sessions.inbox.reads import Settled
 from sessions.mcp.core.asked import Asked, Refused
 from tests.sessions.mcp.client.answers import ELICIT, FORM, SAMPLE, SAMPLING

@@ -13,7 +13,7 @@ from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent
 from servers.registration import registering
 from servers.registration.registering import Registration
-from sessions.catalog import offered
+from sessions.catalog import not_offered
 from sessions.enums import CallState, QuestionState
 from sessions.inbox import answering
 from sessions.models import Call, LogLine, McpSession, Question
@@ -199,7 +199,7 @@ def test_a_secret_of_the_server_is_not_in_its_question(worker: WorkerProcess) ->
 def test_what_is_switched_off_is_neither_declared_nor_asked(worker: WorkerProcess) -> None:
     session = peer_session("sdk2", era="legacy", answers_elicitation=False, answers_sampling=False)
     assert await_ready(session).client_capabilities == {}
-    words = {missing.feature: missing.reason for missing in offered.missing(await_ready(session))}
+    words = {missing.feature: missing.reason for missing in not_offered.missing(await_ready(session))}
     assert words["Sampling"] == words["Elicitation"] == "Turned off under Settings, so it is not declared."
     assert ended(begin(session, "ask_person")).state != CallState.SUCCEEDED
     assert not Question.objects.exists()

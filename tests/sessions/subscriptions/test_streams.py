@@ -10,10 +10,10 @@ import pytest
 
 from sessions.connections.lifecycle import Lease
 from sessions.enums import SubscriptionState
+from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database
 from sessions.host.logs.session_log import ServerLog
 from sessions.host.logs.writer import LogWriter
-from sessions.host.redaction import Redactor
 from sessions.host.subscriptions import watching
 from sessions.host.subscriptions.watching import Watching
 from sessions.mcp.client import listening

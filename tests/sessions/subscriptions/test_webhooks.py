@@ -20,7 +20,7 @@ from servers.enums import AuditAction
 from servers.models import AuditEvent
 from servers.secret import Secret
 from sessions.enums import DeliveryState
-from sessions.host.subscriptions.webhooks import attempt
+from sessions.host.subscriptions.webhook_sender import attempt
 from sessions.models import Subscription, WebhookDelivery
 from sessions.subscriptions import subscribing, webhooks
 from sessions.subscriptions.settings import Settings
@@ -183,7 +183,7 @@ async def test_a_long_answer_is_not_read_to_its_end(hook: Hook) -> None:
 
 
 async def test_a_webhook_that_does_not_answer_in_time_has_failed(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sessions.host.subscriptions.webhooks.SECONDS", 0.2)
+    monkeypatch.setattr("sessions.host.subscriptions.webhook_sender.SECONDS", 0.2)
     hook.may_answer.clear()
     outcome = await attempt(to(hook.url))
     assert (outcome.status, "did not answer" in outcome.detail) == (None, True)

@@ -1,8 +1,8 @@
 """stdio servers: a child process that exchanges one JSON-RPC message per line."""
 
 from .confinement import Confinement, Confines, Tier, overlaps
-from .isolation import Isolation, isolation, prepare_loop
-from .reach import Host, Network
+from .connect_gate import Host, Network
+from .lifetime import Isolation, isolation, prepare_loop
 from .tiers import confines, has_view, user
 from .transport import StdioTransport
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from ..fairness import Share
-from . import confined, processes, tiers
+from . import confined_start, processes, tiers
 from .confinement import Confinement, Tier, job, threads
-from .isolation import PREFIXES, isolation, resolved
-from .reach import Gate, Reach
+from .connect_gate import Gate, Reach
+from .lifetime import PREFIXES, isolation, resolved
 
 #: seconds to wait: after closing stdin, after SIGTERM, after SIGKILL
 PATIENCE: Final = (2.0, 2.0, 2.0)
@@ -78,7 +78,7 @@ class Child(asyncio.SubprocessProtocol):
         made = await self._loop.run_in_executor(
             threads, lambda: job(confinement, program, arguments, cwd=cwd, environment=env, confines=tier)
         )
-        transport, listener = await confined.start(lambda: self, await tiers.prefix(tier, made), made)
+        transport, listener = await confined_start.start(lambda: self, await tiers.prefix(tier, made), made)
         self.pid = transport.get_pid()
         reach = Reach(confinement.network, confinement.hosts, on_refused)
         own_tmp = ("/tmp",) if tier.view or tier.tier is Tier.BUBBLEWRAP else ()  # noqa: S108  # it has one of its own there

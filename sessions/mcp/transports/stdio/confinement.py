@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import names
-from .reach import Host, Network
+from .connect_gate import Host, Network
 
 #: for reading directories, so that many starts at once do not make as many threads
 threads: Final = ThreadPoolExecutor(2, "confinement")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...core.errors import LaunchError
-from . import confined
-from .confined import PYTHON
+from . import confined_start
+from .confined_start import PYTHON
 from .confinement import RUNNER, Confinement, Confines, Tier, job, threads
-from .isolation import PREFIXES, Isolation, found, isolation, resolved
-from .reach import Gate, Network, Reach
+from .connect_gate import Gate, Network, Reach
+from .lifetime import PREFIXES, Isolation, found, isolation, resolved
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ async def _output(tried: Confines, confinement: Confinement, arguments: list[str
             confines=tried,
         ),
     )
-    transport, listener = await confined.start(lambda: collector, await prefix(tried, made), made)
+    transport, listener = await confined_start.start(lambda: collector, await prefix(tried, made), made)
     gate = Gate(listener, Reach(Network.NONE), (), confinement.uid, lambda _: None)
     try:
         async with asyncio.timeout(_PROBE_SECONDS):

@@ -13,8 +13,8 @@ from ...core.errors import Fault, HttpError, McpError, ProtocolError, TransportE
 from ...core.session import Outgoing
 from ...core.versions import Revision
 from ..base import Receiver, Transport
+from ..dialing import addresses, try_connection
 from ..endpoint import Endpoint
-from ..reach import addresses, try_connection
 from . import answers
 from .listener import Listener
 from .wire import Cursor, Wire, discard, parsed_url

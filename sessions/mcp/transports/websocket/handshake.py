@@ -18,8 +18,8 @@ from ...core.methods import INITIALIZE
 from ...core.refusals import READ_BYTES, with_words, words_in
 from ..authorizing import Trial
 from ..base import connect_error
+from ..dialing import connected_socket, wire_host
 from ..endpoint import Endpoint
-from ..reach import connected_socket, wire_host
 from ..streamable_http import answers
 from ..streamable_http.wire import parsed_url
 from .closing import PING, PONG

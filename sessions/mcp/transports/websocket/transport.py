@@ -9,9 +9,9 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from ...core.errors import Fault, McpError, NotReady, ProtocolError
 from ...core.session import Outgoing
 from ..base import Receiver, Transport
+from ..dialing import addresses
 from ..endpoint import Endpoint
 from ..fairness import Share
-from ..reach import addresses
 from .closing import closed
 from .handshake import CLOSING, SUBPROTOCOL, Handshake, http_twin, websocket_url
 

@@ -11,11 +11,11 @@ from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent, Server, ServerDraft
 from servers.registration import registering
-from servers.registration.importing import held
+from servers.registration.importing import stored_preview
 from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply
 from servers.registration.importing.document import read
 from servers.registration.importing.planning import Plan, plan
-from servers.registration.launch import launch_values
+from servers.registration.resolved_values import launch_values
 from servers.secret import Secret
 from tests.servers.cast import CANARY, header, over_http, over_stdio
 from tests.servers.conftest import person
@@ -190,29 +190,29 @@ def test_a_value_that_is_entered_in_the_preview_is_sealed(admin: Any) -> None:
 # --- the held preview --------------------------------------------------------------------------------------------------
 def test_a_preview_rests_sealed_and_is_forgotten_when_all_of_it_is_applied(admin: Any) -> None:
     text = json.dumps({"a": {"command": CANARY}})
-    draft = held.hold(admin, text)
+    draft = stored_preview.hold(admin, text)
     assert CANARY not in text_columns()
-    assert held.text_of(ServerDraft.objects.get()) == text
-    held.settle(draft, [ImportOutcome("a", "created", slug="a")])
-    assert held.text_of(ServerDraft.objects.get()) == ""
+    assert stored_preview.text_of(ServerDraft.objects.get()) == text
+    stored_preview.settle(draft, [ImportOutcome("a", "created", slug="a")])
+    assert stored_preview.text_of(ServerDraft.objects.get()) == ""
 
 
 def test_a_preview_with_a_refused_server_is_kept_for_another_try(admin: Any) -> None:
-    draft = held.hold(admin, "{}")
-    held.settle(draft, [ImportOutcome("a", "refused", "why"), ImportOutcome("b", "created")])
+    draft = stored_preview.hold(admin, "{}")
+    stored_preview.settle(draft, [ImportOutcome("a", "refused", "why"), ImportOutcome("b", "created")])
     kept = ServerDraft.objects.get()
-    assert held.text_of(kept) == "{}"
-    assert [outcome.result for outcome in held.outcomes_of(kept)] == ["refused", "created"]
+    assert stored_preview.text_of(kept) == "{}"
+    assert [outcome.result for outcome in stored_preview.outcomes_of(kept)] == ["refused", "created"]
 
 
 def test_a_preview_is_applied_once(admin: Any) -> None:
-    draft = held.hold(admin, "{}")
-    assert [held.claim(draft, draft.version), held.claim(draft, draft.version)] == [True, False]
+    draft = stored_preview.hold(admin, "{}")
+    assert [stored_preview.claim(draft, draft.version), stored_preview.claim(draft, draft.version)] == [True, False]
 
 
 def test_a_user_holds_a_few_previews_at_most(admin: Any, operator: Any) -> None:
-    other = held.hold(operator, "{}")
-    drafts = [held.hold(admin, "{}") for _ in range(7)]
+    other = stored_preview.hold(operator, "{}")
+    drafts = [stored_preview.hold(admin, "{}") for _ in range(7)]
     assert set(ServerDraft.objects.filter(user=admin)) == set(drafts[-5:])
     assert ServerDraft.objects.filter(pk=other.pk).exists()
 
@@ -220,7 +220,7 @@ def test_a_user_holds_a_few_previews_at_most(admin: Any, operator: Any) -> None:
 def test_no_worker_takes_a_preview_for_a_test(admin: Any) -> None:
     from sessions.host.tick import waiting_drafts  # noqa: PLC0415 - only this test needs the host
 
-    held.hold(admin, "{}")
+    stored_preview.hold(admin, "{}")
     assert waiting_drafts([]) == []
 
 

@@ -19,7 +19,7 @@ from sessions.mcp.transports.registry import StdioSpec, open_transport
 from sessions.mcp.transports.stdio import Confinement, Host, Network, confines, names, user
 from sessions.mcp.transports.stdio import confinement as confinement_module
 from sessions.mcp.transports.stdio.confinement import job
-from sessions.mcp.transports.stdio.reach import Reach, _own_address
+from sessions.mcp.transports.stdio.connect_gate import Reach, _own_address
 from sessions.mcp.transports.stdio.refusals import REFUSAL_MARK
 from tests.sessions.mcp.transports.robbery import INTERPRETER, Receiver
 

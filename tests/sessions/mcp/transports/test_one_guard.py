@@ -18,7 +18,7 @@ WRITTEN = {
     "servers/accounts/mail.py": "sends links through the operator's mail server",
     "sessions/host/catalog/icons.py": "asks the guarded engine",
     "sessions/housekeeping/machine.py": "asks for the name of this machine",
-    "sessions/host/subscriptions/webhooks.py": "writes the request that the guarded engine sends",
+    "sessions/host/subscriptions/webhook_sender.py": "writes the request that the guarded engine sends",
 }
 
 
@@ -56,7 +56,7 @@ def test_connections_are_made_in_the_guarded_engine_and_on_guarded_sockets_only(
     opening = {path: called(tree) & OPENING for path, tree in sources().items()}
     assert {path: calls for path, calls in opening.items() if calls} == {
         "sessions/mcp/transports/engine.py": {"ClientSession"},
-        "sessions/mcp/transports/reach.py": {"create_connection"},  # TLS on a socket that is already connected
+        "sessions/mcp/transports/dialing.py": {"create_connection"},  # TLS on a socket that is already connected
         "sessions/mcp/transports/stdio/names.py": {"open_connection"},  # to the machine's name servers
         "sessions/mcp/transports/egress.py": {"create_connection"},  # the same on a tunnel to a judged address
     }

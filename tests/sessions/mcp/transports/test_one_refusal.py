@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from servers.secret import Secret
-from sessions.host.subscriptions import webhooks
+from sessions.host.subscriptions import webhook_sender
 from sessions.mcp.core.errors import AddressRefused, Fault
 from sessions.mcp.oauth.exchange import get
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
@@ -82,10 +82,10 @@ async def test_an_address_of_an_authorization_flow_is_refused_in_the_same_words(
 async def test_an_address_of_a_webhook_is_refused_in_the_same_words(
     places: list[str], listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "egress_policy", Policy)
+    monkeypatch.setattr(webhook_sender, "egress_policy", Policy)
     said = set()
     for place in places:
-        attempted = await webhooks.attempt(a_delivery(f"https://{place}/hook"))
+        attempted = await webhook_sender.attempt(a_delivery(f"https://{place}/hook"))
         said.add((attempted.status, attempted.detail))
     assert len(said) == 1
     assert await listener.reached_only_by_us()

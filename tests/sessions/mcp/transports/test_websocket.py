@@ -24,7 +24,7 @@ from sessions.mcp.core.errors import Fault, HttpError, McpError, NotReady, Trans
 from sessions.mcp.core.events import DiagnosticLine
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.core.state import State
-from sessions.mcp.transports import reach
+from sessions.mcp.transports import dialing
 from sessions.mcp.transports.registry import WebSocketSpec, open_transport
 from sessions.mcp.transports.websocket import WebSocketTransport, handshake
 from sessions.mcp.transports.websocket.handshake import http_twin, websocket_url
@@ -275,7 +275,7 @@ async def test_each_address_of_a_name_is_tried_until_one_accepts(monkeypatch: py
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port)) for host in ("127.0.0.3", "127.0.0.1")]
 
     async with scripted_websocket() as peer:
-        monkeypatch.setattr(reach, "_infos", two)
+        monkeypatch.setattr(dialing, "_infos", two)
         async with connected(ws(peer.url)) as made:
             assert await made.client.ping() > 0
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from servers.secret import Secret
-from sessions.host.subscriptions.webhooks import attempt
+from sessions.host.subscriptions.webhook_sender import attempt
 from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.transports.egress import Policy
 from sessions.mcp.transports.registry import HttpSpec, Spec, WebSocketSpec

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from servers.models import Server
-from sessions.catalog.offered import missing, why
+from sessions.catalog.not_offered import missing, why
 from sessions.models import McpSession
 
 EVERYTHING = {

@@ -26,9 +26,9 @@ from sessions.host.db import Database, DatabaseAway
 from sessions.host.desired_state import DesiredState
 from sessions.host.greeting import greeting_of
 from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, load
-from sessions.host.live import Live
 from sessions.host.logs.session_log import ServerLog
-from sessions.host.pace import ConnectionLoss, Pace, retry_after
+from sessions.host.open_session import Live
+from sessions.host.reconnect_delays import ConnectionLoss, Pace, retry_after
 from sessions.host.shared import Shared
 from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.core.refusals import without_words

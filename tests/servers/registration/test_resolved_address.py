@@ -21,8 +21,8 @@ from servers.registration.drafts import create_draft, open_draft
 from servers.registration.exporting import Form, export
 from servers.registration.importing.document import read
 from servers.registration.importing.entries import parse
-from servers.registration.launch import NotLaunchable, draft_launch_values, launch_values
-from servers.registration.reached import reached
+from servers.registration.resolved_address import reached
+from servers.registration.resolved_values import NotLaunchable, draft_launch_values, launch_values
 from servers.secret import Secret
 from servers.validators import secret_arguments, validate_url
 from tests.servers.cast import over_http, over_stdio

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from sessions.connections.lifecycle import Failure
-from sessions.host.pace import Ceilings, ConnectionLoss, Pace
+from sessions.host.reconnect_delays import Ceilings, ConnectionLoss, Pace
 from sessions.mcp.core.errors import Fault
 
 DOWN = ConnectionLoss(Failure(Fault.CONNECTION_REFUSED, "Nobody is there."))

@@ -12,7 +12,7 @@ from servers.credentials.kinds import Parts
 from servers.credentials.references import OPEN_ADDRESS, ReferenceMissing, ReferenceRefused, has_reference
 from servers.enums import CredentialKind, IdentityKind, SignsInAs, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
-from servers.registration.reached import Reached, reached
+from servers.registration.resolved_address import Reached, reached
 from servers.registration.values import reveal
 from servers.secret import Secret
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from tests.mcpadmin.test_redaction import encodings, leaks
 
 from servers.secret import Secret
-from sessions.host.redaction import MASK, Redactor
-from tests.mcpadmin.test_redaction import encodings, leaks
+from sessions.host.answer_redaction import MASK, Redactor
 
 SECRET = 'cäN4ry/"quoted"\\back+=%'
 

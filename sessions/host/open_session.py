@@ -12,6 +12,7 @@ from django.utils import timezone
 from sessions.calls import claims
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Failure, Lease
+from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.calls import outcomes
 from sessions.host.cancelling import cancel_all
@@ -23,7 +24,6 @@ from sessions.host.launch import Launch
 from sessions.host.logs.session_log import ServerLog
 from sessions.host.logs.spoken import Spoken
 from sessions.host.opening import Diagnosis, make_client, roots_for
-from sessions.host.redaction import Redactor
 from sessions.host.subscriptions.watching import Watching
 from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.errors import Fault, McpError, TransportError

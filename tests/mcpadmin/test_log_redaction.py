@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from mcpadmin import logging as product_logging
-from mcpadmin.redaction import MASK, is_secret_name, redact
+from mcpadmin.log_redaction import MASK, is_secret_name, redact
 from servers.secret import Secret
 
 CANARY = 'cäN4ry/"quoted"\\back slash&+=%'

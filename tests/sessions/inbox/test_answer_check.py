@@ -6,7 +6,7 @@ import pytest
 
 from servers.schemas.compile import compile_form
 from sessions.calls.arguments import Given
-from sessions.inbox.answers import Unfit, prefilled, read_answer, requested_schema
+from sessions.inbox.answer_check import Unfit, prefilled, read_answer, requested_schema
 
 EVERY = {
     "name": {"type": "string", "minLength": 2, "maxLength": 5, "default": "Ada"},
