@@ -66,7 +66,8 @@ class Postgresql:
             database.execute(f"SET lock_timeout = '{round(1000 * seconds)}ms'")
             try:
                 database.execute(f"LOCK TABLE {tables} IN EXCLUSIVE MODE")
-            except psycopg.errors.LockNotAvailable as exc:
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as exc:
+                # the tables are locked one after the other, in another order than a transaction of the product
                 raise Busy from exc
             yield
             database.rollback()
