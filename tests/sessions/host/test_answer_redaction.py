@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.mcpadmin.test_redaction import encodings, leaks
+from tests.mcpadmin.test_log_redaction import encodings, leaks
 
 from servers.secret import Secret
 from sessions.host.answer_redaction import MASK, Redactor
