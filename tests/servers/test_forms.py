@@ -6,10 +6,11 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
+from servers.audit.forms import AuditFilterForm
 from servers.audit.record import Actor
 from servers.models import Server
 from servers.registration import registering
-from servers.registration.forms import AuditFilterForm, ServerForm
+from servers.registration.forms import ServerForm
 from servers.registration.registering import Registration
 from tests.servers.cast import CANARY, header, over_http, over_stdio
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tests.mcpadmin.test_log_redaction import encodings, leaks
 
 from servers.secret import Secret
 from sessions.host.answer_redaction import MASK, Redactor
+from tests.mcpadmin.test_log_redaction import encodings, leaks
 
 SECRET = 'cäN4ry/"quoted"\\back+=%'
 
