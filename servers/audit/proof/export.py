@@ -1,29 +1,26 @@
 """The lines of an export (docs/audit-proof.md): written in order, each ended by a newline."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from servers.models import AuditEvent, Payload
+from servers.models import AuditEvent
 
 
 class ExportLines:
-    """One export, from `head()` over `event()` and `payload()` to `end()`. Raises KeyMissing without the checkpoint key."""
+    """One export: `head()`, then `lines()` of each batch of events, then `end()`. Raises KeyMissing without the
+    checkpoint key. `payloads`: with arguments and results, for those who may read them."""
 
-    def __init__(self, *, filtered: bool, filter_text: str = "") -> None:
+    def __init__(self, *, filtered: bool, filter_text: str = "", payloads: bool = False, first_seq: int = 1) -> None:
         raise NotImplementedError
 
     #: number of the last event that a whole export holds: the log's end when this object was made
     last_seq: int
 
     def head(self) -> Iterator[str]:
-        """Header, cut and checkpoints."""
+        """Header, cut, checkpoints."""
         raise NotImplementedError
 
-    def event(self, event: AuditEvent) -> str:
-        """By ascending number."""
-        raise NotImplementedError
-
-    def payload(self, payload: Payload, text: str | None) -> str:
-        """Of the event just written; `text` as `payloads.read` gives it, None when it was erased."""
+    def lines(self, events: Sequence[AuditEvent]) -> Iterator[str]:
+        """Of events that follow those before by number: their lines, each followed by its payloads and its call."""
         raise NotImplementedError
 
     def end(self) -> str:
