@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from servers.audit.proof.notes import stamp
@@ -49,7 +49,7 @@ class CallRows:
     def unrecorded(self, removed: Removed, on_batch: Callable[[], None]) -> Finding | None:
         last = 0
         calls = Call.objects.order_by("pk").values("pk", "uid", "state", "version", "created_at")
-        while rows := [dict(row) for row in calls.filter(pk__gt=last)[:_CHUNK]]:
+        while rows := cast("list[_Row]", list(calls.filter(pk__gt=last)[:_CHUNK])):
             last = rows[-1]["pk"]
             if wrong := _unaccounted(rows, removed):
                 return wrong
@@ -153,5 +153,8 @@ def _exported(row: _Row) -> dict[str, Any]:
         "method": row["method"],
         "target": row["target"],
         "state": row["state"],
+        "epoch": row["epoch"],
+        "arguments": row["arguments__digest"],
+        "result": row["result__digest"],
         **{name: stamp(row[name]) if row[name] else None for name in ("created_at", "sent_at", "finished_at")},
     }

@@ -24,8 +24,8 @@ NOTES, NEVER, when = ("checkpoint", "cut"), datetime.min.replace(tzinfo=UTC), da
 Line = dict[str, Any]
 
 
-class Bad(Exception):
-    """Of the number of the first bad event, None where there is none to name, and words."""
+class Bad(Exception):  # of the number of the first bad event, None where there is none to name, and words
+    pass
 
 
 def demand(fits: Any, seq: int | None, words: str) -> None:
@@ -100,15 +100,16 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         self.request = body if body["action"] == "call:tool:request" and self.calls else {}
         row, details = self.open.get(body["call"]), body["details"]
         if row and body["action"] == "call:tool:send" and details.get("attempt") == 1:
+            demand(row["epoch"] == details["epoch"], seq, "The epoch of the call was changed.")
             self.near(row["sent_at"])
         if row and body["action"] == "call:tool:finish" and not details.get("late"):
-            demand(row["state"] == details["state"], seq, "The state of the call was changed.")
+            ended = row["state"] == details["state"] and row["result"] == body["digests"].get("result")
+            demand(ended, seq, "The state or the result of the call was changed.")
             self.near(row["finished_at"])
             del self.open[row["uid"]]
 
     def near(self, time: str | None) -> None:
-        near = time and abs(when(time) - self.at) <= TOLERANCE
-        demand(near, self.seq, "A time of the call was changed.")
+        demand(time and abs(when(time) - self.at) <= TOLERANCE, self.seq, "A time of the call was changed.")
 
     def payload(self, line: Line) -> None:
         digest = line["digest"]
@@ -124,10 +125,13 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
     def call(self, row: Line) -> None:
         body, self.request = self.request, {}
         demand(body and row["uid"] == body["call"], self.seq, "A call follows that it does not request.")
-        names = [row["user"], row["server"], row["identity"], row["method"], row["target"][:300]]
-        actor, server, details = body["actor"], body["server"] or {"name": ""}, body["details"]
-        said = [actor["name"], server["name"], body["identity"], details["method"], body["subject"]]
-        demand(names == said, self.seq, "The row of the call was changed.")
+        names = [row["user"], row["server"], row["identity"], row["method"], row["target"][:300], row["arguments"]]
+        said = [body["actor"]["name"], (body["server"] or {}).get("name"), body["identity"], body["details"]["method"]]
+        demand(
+            names == [*said, body["subject"], body["digests"]["arguments"]],
+            self.seq,
+            "The row of the call was changed.",
+        )
         self.near(row["created_at"])
         self.open[row["uid"]] = {**row, "seq": self.seq}
 
@@ -145,7 +149,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
             for digest, seq in self.erased.items():
                 demand(not seq or digest in self.erasures, seq, "Its payload was erased, and no event says so.")
             for row in self.open.values():
-                demand(row["state"] in ("requested", "sent"), row["seq"], f"No event made the call {row['state']}.")
+                demand(row["state"] in ("requested", "sent"), row["seq"], "No event ended the call.")
         fits = (str(self.count), self.hashes.digest()) == (end["events"], b64decode(end["digest"]))
         demand(fits, None, "These are not the events that were exported: some were added, removed or changed.")
         yield f"No tampering found: {self.count:,} events verified, and {self.contents:,} payloads."
@@ -188,8 +192,8 @@ def verify(export: str, keys: Iterable[str], files: Iterable[str] = ()) -> list[
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export")
-    parser.add_argument("--key", action="append", required=True, help="the log's public key")
-    parser.add_argument("--checkpoints", action="append", default=[], help="a file of checkpoints kept outside")
+    parser.add_argument("--key", action="append", required=True)
+    parser.add_argument("--checkpoints", action="append", default=[])
     options = parser.parse_args()
     try:
         print("\n".join(verify(options.export, options.key, options.checkpoints)))

@@ -55,6 +55,9 @@ class Whole:
         what it covers: whatever the first of these names, the rest leads to the signed hash."""
         if self.cut is None:
             return 1, ""
+        for row in Checkpoint.objects.filter(seq__lte=self.cut.seq).order_by("seq"):
+            if self._opened(row) is None:
+                raise _forged(row)
         left = AuditEvent.objects.filter(seq__lte=self.cut.seq)
         first = left.order_by("seq").values_list("seq", flat=True).first()
         if first is None:
@@ -90,7 +93,7 @@ class Whole:
         for row in Checkpoint.objects.filter(seq__gte=first, seq__lte=last).order_by("seq"):
             one = self._opened(row)
             if one is None:
-                return Finding(row.seq, f"The checkpoint of event {row.seq} in the database was forged or changed.")
+                return Finding(row.seq, str(_forged(row)))
             known.append(one)
         for one in sorted(known, key=lambda one: one.seq):
             if checkpoints.void(one, self.restorations):
@@ -116,7 +119,7 @@ class Whole:
         if newest is not None and newest.seq > last:
             one = self._opened(newest)
             if one is None:
-                raise Broken(last + 1, f"The checkpoint of event {newest.seq} in the database was forged or changed.")
+                raise _forged(newest)
             known.append(one)
         lost = [one for one in known if one.seq > last and not checkpoints.void(one, self.restorations)]
         if lost:
@@ -163,6 +166,10 @@ class Whole:
                 batch, size = [], 0
             batch.append((pk, digest))
             size += _number(one)
+
+
+def _forged(row: Checkpoint) -> Broken:
+    return Broken(row.seq, f"The checkpoint of event {row.seq} in the database was forged or changed.")
 
 
 def _judged(batch: list[tuple[int, str]]) -> list[tuple[str, str]]:
