@@ -50,8 +50,15 @@ def ensure_checkpoint_key(path: Path, host: str) -> None:
         _create(path, new_checkpoint_key(host))
 
 
-def new_checkpoint_key(host: str, retired: list[str] | None = None) -> str:
+def replace_checkpoint_key(path: Path, host: str, retired: list[str]) -> None:
     """`retired`: public keys of the same log whose signatures still count."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    _create(draft, new_checkpoint_key(host, retired))
+    os.replace(draft, path)
+
+
+def new_checkpoint_key(host: str, retired: list[str] | None = None) -> str:
     name = f"{host}/audit-{secrets.token_hex(4)}"
     private = b64encode(secrets.token_bytes(32)).decode()
     return json.dumps({"name": name, "private": private, "retired": retired or []})

@@ -380,6 +380,10 @@ DEMO_COMMAND = [sys.executable, str(BASE_DIR / "mcpadmin" / "demo_server")]
 CHECKPOINT_SECONDS = TIME_SCALE * env.float("MCPADMIN_CHECKPOINT_SECONDS", default=60.0)
 CHECKPOINT_EVENTS = env.int("MCPADMIN_CHECKPOINT_EVENTS", default=1_000)
 CHECKPOINT_FILE = Path(env.str("MCPADMIN_CHECKPOINT_FILE", default=str(DATA_DIR / "checkpoints.jsonl")))
+# Where else checkpoints go: https://, syslog:// and s3:// addresses (servers/audit/proof/witnesses.py).
+WITNESSES = env.list("MCPADMIN_WITNESSES", default=[])
+WITNESS_S3_ACCESS_KEY = env.str("MCPADMIN_WITNESS_S3_ACCESS_KEY", default="")
+WITNESS_S3_SECRET_KEY = env.str("MCPADMIN_WITNESS_S3_SECRET_KEY", default="")
 
 # --- language, time, logs ----------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en"

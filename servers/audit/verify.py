@@ -114,7 +114,11 @@ def _check_link(event: AuditEvent, prev: str | None) -> dict[str, Any]:
     try:
         body = json.loads(event.body)
         fits = columns_fit(event, body)
-    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        if not all(isinstance(digest, str) for digest in body["digests"].values()) or not isinstance(
+            body["details"], dict
+        ):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise Broken(event.seq, f"The body of event {event.seq} cannot be read.") from exc
     if prev is not None and body["prev"] != prev:
         raise Broken(event.seq, f"Event {event.seq} does not follow the previous event.")
@@ -127,6 +131,8 @@ def columns_fit(event: AuditEvent, body: dict[str, Any]) -> bool:
     """Whether the columns say what the body says. Raises KeyError and TypeError for a body that lacks something."""
     prev, details, digests = body["prev"], body["details"], body["digests"]
     columns = {field.attname: getattr(event, field.attname) for field in AuditEvent._meta.concrete_fields}
+    if columns["server_uid"] is None and columns["server_name"] != "":
+        return False  # the body has neither
     try:
         return canonical(body_of(columns, prev, details, digests)) == event.body
     except (ValueError, TypeError, AttributeError) as exc:  # a NULL, or a value of another type

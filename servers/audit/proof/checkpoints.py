@@ -14,7 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from servers.audit.proof import file, key
-from servers.audit.proof.notes import EMPTY_HASH, NoteInvalid, Statement, opened, signed
+from servers.audit.proof.notes import EMPTY_HASH, NoteInvalid, Statement, opened, signed, stamp
 from servers.audit.record import CHAIN
 from servers.enums import StatementKind
 from servers.models import AuditEvent, AuditHead, Checkpoint
@@ -81,6 +81,23 @@ def sign(kind: StatementKind, seq: int, digest: str, **more: str) -> Checkpoint:
 def head() -> tuple[int, str]:
     found = AuditHead.objects.filter(chain=CHAIN).values_list("seq", "hash").first()
     return found or (0, "")
+
+
+def signers() -> list[str]:
+    """Ids of the keys that the database's statements name."""
+    return list(Checkpoint.objects.order_by().values_list("key_id", flat=True).distinct())
+
+
+def forget(key_ids: list[str]) -> int:
+    """Give up the statements of lost keys, in a transaction. The newest cut among them is signed again as it is: without it the log
+    would have no beginning."""
+    lost = Checkpoint.objects.filter(key_id__in=key_ids)
+    cut = lost.filter(kind=StatementKind.CUT).order_by("-seq").first()
+    first = cut is not None and AuditEvent.objects.order_by("seq").first()
+    count, _ = lost.delete()
+    if cut is not None and first:
+        sign(StatementKind.CUT, cut.seq, cut.hash, first="1", until=stamp(first.at))
+    return count
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class ExportLines:
         #: number of the last event that a whole export holds: the log's end when this object was made
         self.last_seq, self._hash = checkpoints.head()
         self._hashes, self._count = hashlib.sha256(), 0
-        self._written: set[bytes] = set()
+        self._written: set[str] = set()
 
     def head(self) -> Iterator[str]:
         """Header, cut, checkpoints."""
@@ -87,16 +87,15 @@ class ExportLines:
 
     def _small_payloads(self, bodies: Sequence[dict[str, Any]]) -> dict[str, Payload]:
         """Large ones are read one by one, so that a batch of events takes no more memory than the largest of them."""
-        named = {digest for body in bodies for digest in (body.get("digests") or {}).values()}
+        named = {digest for body in bodies for _, digest in _digests(body)}
         rows = Payload.objects.filter(digest__in=named, size__lte=settings.INLINE_PAYLOAD_BYTES)
         return {row.digest: row for row in rows}
 
     def _payload_lines(self, body: dict[str, Any], small: dict[str, Payload]) -> Iterator[str]:
-        for role, digest in (body.get("digests") or {}).items():
-            known = bytes.fromhex(digest)
-            if role == ERASED or known in self._written:
+        for role, digest in _digests(body):
+            if role == ERASED or digest in self._written:
                 continue
-            self._written.add(known)
+            self._written.add(digest)
             row = small.get(digest) or Payload.objects.filter(digest=digest).first()
             if row is not None:
                 yield _payload_line(row)
@@ -143,10 +142,15 @@ def _body(event: AuditEvent) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
+def _digests(body: dict[str, Any]) -> list[tuple[str, str]]:
+    digests = body.get("digests")
+    return [one for one in digests.items() if isinstance(one[1], str)] if isinstance(digests, dict) else []
+
+
 def _fits(event: AuditEvent, body: dict[str, Any]) -> bool:
     try:
         return columns_fit(event, body)
-    except (Broken, KeyError, TypeError):
+    except (Broken, KeyError, TypeError, AttributeError):
         return False
 
 

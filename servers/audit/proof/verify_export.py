@@ -65,8 +65,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         self.signed_at: dict[int, list[Line]] = {}
         for s in self.statements:
             self.signed_at.setdefault(s["seq"], []).append(s)
-        removals = (s for s in self.statements if s["kind"] == "removal")
-        self.gone = {s["rows"]: when(s["before"]) + TOLERANCE for s in removals}  # older rows may be missing
+        self.gone = {s["rows"]: when(s["before"]) + TOLERANCE for s in self.statements if s["kind"] == "removal"}
         self.seq, self.prev, self.signed = self.cut["seq"], self.cut["hash"], self.cut["seq"]
         self.count = self.contents = self.gaps = self.run = self.chained = 0
         self.hashes, self.at = sha256(), NEVER
@@ -141,7 +140,9 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
 
     def finish(self, end: Line) -> Iterator[str]:
         self.end_of_event()
-        demand(end, self.seq + 1, "The export is cut off, or its last line is not signed with the key of the log.")
+        demand(
+            end.get("kind") == "export", self.seq + 1, "The export is cut off, or its end is not signed with this key."
+        )
         if self.whole:
             last = ([end] + [s for s in self.statements if s["seq"] > self.seq])[-1]
             words = f"The log ends at event {self.seq}. At {last['time']} UTC it had {last['seq']} events."
@@ -153,10 +154,8 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         fits = (str(self.count), self.hashes.digest()) == (end["events"], b64decode(end["digest"]))
         demand(fits, None, "These are not the events that were exported: some were added, removed or changed.")
         yield f"No tampering found: {self.count:,} events verified, and {self.contents:,} payloads."
-        if self.cut["seq"]:
-            yield f"The retention removed the events up to {self.cut['seq']} (signed)."
-        for s in self.back:
-            yield f"At {s['time']} UTC an older database was accepted: what followed event {s['seq']} before is lost (signed)."
+        yield from (f"The retention removed the events up to {s['seq']}." for s in [self.cut] if s["seq"])
+        yield from (f"{s['time']} UTC: an older database, up to event {s['seq']}, was accepted." for s in self.back)
         yield f"{self.chained:,} events lead to a checkpoint. For the rest stands the export's signature of {end['time']} UTC."
         if not self.whole:
             yield f"Filtered, with {self.gaps} gaps: it cannot be proved that no event is missing in them."

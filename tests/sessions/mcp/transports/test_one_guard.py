@@ -18,6 +18,9 @@ WRITTEN = {
     "servers/accounts/mail.py": "sends links through the operator's mail server",
     "sessions/host/catalog/icons.py": "asks the guarded engine",
     "sessions/housekeeping/machine.py": "asks for the name of this machine",
+    "sessions/host/sending/http.py": "writes the request that the guarded engine sends",
+    "sessions/host/sending/s3.py": "writes the request that the guarded engine sends",
+    "sessions/host/sending/syslog.py": "writes to a socket that the guard opened",
     "sessions/host/subscriptions/webhooks.py": "writes the request that the guarded engine sends",
 }
 
