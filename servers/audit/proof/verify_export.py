@@ -126,11 +126,8 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         demand(body and row["uid"] == body["call"], self.seq, "A call follows that it does not request.")
         names = [row["user"], row["server"], row["identity"], row["method"], row["target"][:300], row["arguments"]]
         said = [body["actor"]["name"], (body["server"] or {}).get("name"), body["identity"], body["details"]["method"]]
-        demand(
-            names == [*said, body["subject"], body["digests"]["arguments"]],
-            self.seq,
-            "The row of the call was changed.",
-        )
+        said += [body["subject"], body["digests"]["arguments"]]
+        demand(names == said, self.seq, "The row of the call was changed.")
         self.near(row["created_at"])
         self.open[row["uid"]] = {**row, "seq": self.seq}
 
