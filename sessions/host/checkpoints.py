@@ -76,8 +76,9 @@ class Checkpoints:
             self._compared = True
         except (KeyMissing, KeyReplaced) as problem:
             await self._db.write(partial(alarms.sound, AlarmKind.KEY, None, str(problem)), spare=True)
-        except OSError as problem:  # the file: the witness says so on the page
-            log.warning("host.checkpoint_file", problem=str(problem)[:200])
+        except OSError as problem:  # unread, it may contradict what would be signed
+            words = f"{settings.CHECKPOINT_FILE} cannot be read: {problem.strerror or problem}. Nothing is signed meanwhile."
+            await self._db.write(partial(witnesses.file_failed, words), spare=True)
 
     def _deliver_soon(self, place: Place) -> None:
         if place.name not in self._sending:
@@ -134,7 +135,7 @@ class Checkpoints:
 def _sound(found: list[Misfit]) -> None:
     alarm = alarms.sound_misfits(found)
     if alarm is not None:
-        log.error("audit.alarm", kind=alarm.kind, event=alarm.seq, words=alarm.words)
+        log.error("audit.alarm", kind=alarm.kind, seq=alarm.seq, words=alarm.words)
 
 
 def _appended(rows: list[Checkpoint]) -> None:

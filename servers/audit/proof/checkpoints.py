@@ -39,14 +39,14 @@ class KeyReplaced(Exception):
 
 # --- signing ------------------------------------------------------------------------------------------------------------
 def due() -> bool:
-    """Whether the log has grown enough, or waited long enough, for another checkpoint. Only reads."""
-    seq, _ = head()
-    newest = Checkpoint.objects.filter(kind=StatementKind.REGULAR).values_list("seq", "at").first()
-    if newest is None:
-        return seq > 0
-    grown = seq - newest[0]
-    old = timezone.now() - newest[1] >= timedelta(seconds=settings.CHECKPOINT_SECONDS)
-    return grown >= settings.CHECKPOINT_EVENTS or (grown != 0 and old)
+    """Whether enough events have no checkpoint, or one has waited long enough. Only reads."""
+    newest = Checkpoint.objects.filter(kind=StatementKind.REGULAR).values_list("seq", flat=True).first() or 0
+    unsigned = head()[0] - newest
+    if unsigned <= 0:
+        return False
+    since = AuditEvent.objects.filter(seq=newest + 1).values_list("at", flat=True).first()
+    old = since is None or timezone.now() - since >= timedelta(seconds=settings.CHECKPOINT_SECONDS)
+    return unsigned >= settings.CHECKPOINT_EVENTS or old
 
 
 def sign_regular() -> Checkpoint | None:

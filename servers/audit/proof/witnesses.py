@@ -156,6 +156,12 @@ def failed(place: Place, problem: str) -> None:
     rows.update(failures=F("failures") + 1, problem=problem[:500], next_attempt_at=again)
 
 
+def file_failed(problem: str) -> None:
+    """In a transaction: the file cannot be read, and so not be compared with the log."""
+    Witness.objects.get_or_create(name=FILE, defaults={"next_attempt_at": timezone.now()})
+    Witness.objects.filter(name=FILE).exclude(problem=problem[:500]).update(problem=problem[:500], failures=1)
+
+
 def states() -> list[State]:
     """Of all witnesses in the settings, the file first."""
     rows = {row.name: row for row in Witness.objects.all()}
