@@ -8,6 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
+from servers.audit.proof.witnesses import WitnessKind
+from servers.audit.proof.witnesses import parsed as parsed_witness
 from servers.validators import LIMITS
 
 TAG = "mcpadmin"
@@ -18,7 +20,7 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
 def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
     addresses = {"REDIS_URL": settings.REDIS_URL} | settings.REDIS_URLS
     redis = (problem for name, address in addresses.items() for problem in _redis(name, address))
-    return [*redis, *_exposure(), *_keys(), *_consistency(), *_limits(), *_outbound_proxy()]
+    return [*redis, *_exposure(), *_keys(), *_consistency(), *_limits(), *_outbound_proxy(), *_witnesses()]
 
 
 def _redis(name: str, address: str) -> Iterator[CheckMessage]:
@@ -139,6 +141,31 @@ def _outbound_proxy() -> Iterator[CheckMessage]:
             "MCPADMIN_OUTBOUND_PROXY is no address of an HTTP proxy.",
             hint="Write it as http://host:port or http://user:password@host:port",
             id="mcpadmin.E014",
+        )
+
+
+def _witnesses() -> Iterator[CheckMessage]:
+    for address in settings.WITNESSES:
+        try:
+            place = parsed_witness(address)
+        except ValueError as problem:
+            yield Error(
+                f"MCPADMIN_WITNESSES has an address that cannot be used. {problem}",
+                hint="docs/audit-proof.md lists the kinds of witnesses.",
+                id="mcpadmin.E015",
+            )
+            continue
+        if place.kind is WitnessKind.S3 and not (settings.WITNESS_S3_ACCESS_KEY and settings.WITNESS_S3_SECRET_KEY):
+            yield Error(
+                f"The witness {place.name} needs an access key.",
+                hint="Set MCPADMIN_WITNESS_S3_ACCESS_KEY and MCPADMIN_WITNESS_S3_SECRET_KEY.",
+                id="mcpadmin.E015",
+            )
+    if settings.CHECKPOINT_SECONDS <= 0 or settings.CHECKPOINT_EVENTS <= 0:
+        yield Error(
+            "MCPADMIN_CHECKPOINT_SECONDS and MCPADMIN_CHECKPOINT_EVENTS must be greater than 0.",
+            hint="Correct them, or unset them for the defaults.",
+            id="mcpadmin.E016",
         )
 
 

@@ -1,6 +1,7 @@
-"""The two key files of an installation: Django's secret key and the key ring that seals credentials.
+"""The key files of an installation: Django's secret key, the key ring that seals credentials, and the key that signs the
+checkpoints of the audit log.
 
-Both live outside the database, in the data directory, readable by their owner only.
+All live outside the database, in the data directory, readable by their owner only.
 """
 
 import json
@@ -41,3 +42,23 @@ def ensure_keyring(path: Path) -> None:
     """A new key ring where none exists. `servers.crypto.missing_keys` checks whether it fits the database."""
     if not path.exists():
         _create(path, _new_keyring())
+
+
+def ensure_checkpoint_key(path: Path, host: str) -> None:
+    """A new key where none exists. `servers.audit.proof.key` reads it; any 32 bytes are an Ed25519 private key."""
+    if not path.exists():
+        _create(path, new_checkpoint_key(host))
+
+
+def replace_checkpoint_key(path: Path, host: str, retired: list[str]) -> None:
+    """`retired`: public keys of the same log whose signatures still count."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    _create(draft, new_checkpoint_key(host, retired))
+    os.replace(draft, path)
+
+
+def new_checkpoint_key(host: str, retired: list[str] | None = None) -> str:
+    name = f"{host}/audit-{secrets.token_hex(4)}"
+    private = b64encode(secrets.token_bytes(32)).decode()
+    return json.dumps({"name": name, "private": private, "retired": retired or []})

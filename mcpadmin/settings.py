@@ -27,11 +27,14 @@ INSTANCE_NAME = env.str("MCPADMIN_INSTANCE_NAME", default="mcpadmin")
 KEYRING_FILE = Path(env.str("MCPADMIN_KEYRING_FILE", default=str(DATA_DIR / "keyring.json")))
 KEYRING = env.str("MCPADMIN_KEYRING", default="")  # the key ring itself, where no file can be kept
 KEYRING_COMMAND = env.str("MCPADMIN_KEYRING_COMMAND", default="")  # prints the key ring: for a KMS or a secret manager
+# Signs the checkpoints of the audit log; worth the more, the further it is from the database.
+CHECKPOINT_KEY_FILE = Path(env.str("MCPADMIN_CHECKPOINT_KEY_FILE", default=str(DATA_DIR / "checkpoint_key.json")))
 KEY_PROBLEM = ""  # read by mcpadmin.checks and `up`, which turn it into one clear line
 try:
     SECRET_KEY = env.str("MCPADMIN_SECRET_KEY", default="") or keys.read_or_create_secret_key(DATA_DIR / "secret_key")
     if not (KEYRING or KEYRING_COMMAND):
         keys.ensure_keyring(KEYRING_FILE)
+    keys.ensure_checkpoint_key(CHECKPOINT_KEY_FILE, urlsplit(PUBLIC_URL).netloc.rpartition("@")[2] or "mcpadmin")
 except OSError as problem:
     SECRET_KEY = secrets.token_urlsafe(48)
     KEY_PROBLEM = f"cannot write the key files in {DATA_DIR}: {problem.strerror}"
@@ -371,6 +374,16 @@ LIMITS = {
 
 # Run by the interpreter of the worker, from the folder that holds this package.
 DEMO_COMMAND = [sys.executable, str(BASE_DIR / "mcpadmin" / "demo_server")]
+
+# --- audit log -----------------------------------------------------------------------------------------------------
+# Signed checkpoints: at the latest so many seconds, or so many events, after an event.
+CHECKPOINT_SECONDS = TIME_SCALE * env.float("MCPADMIN_CHECKPOINT_SECONDS", default=60.0)
+CHECKPOINT_EVENTS = env.int("MCPADMIN_CHECKPOINT_EVENTS", default=1_000)
+CHECKPOINT_FILE = Path(env.str("MCPADMIN_CHECKPOINT_FILE", default=str(DATA_DIR / "checkpoints.jsonl")))
+# Where else checkpoints go: https://, syslog:// and s3:// addresses (servers/audit/proof/witnesses.py).
+WITNESSES = env.list("MCPADMIN_WITNESSES", default=[])
+WITNESS_S3_ACCESS_KEY = env.str("MCPADMIN_WITNESS_S3_ACCESS_KEY", default="")
+WITNESS_S3_SECRET_KEY = env.str("MCPADMIN_WITNESS_S3_SECRET_KEY", default="")
 
 # --- language, time, logs ----------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en"

@@ -1,6 +1,7 @@
 from importlib import import_module
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate, pre_migrate
 
 
 class ServersConfig(AppConfig):
@@ -10,6 +11,9 @@ class ServersConfig(AppConfig):
     def ready(self) -> None:
         import_module("servers.audit.accounts")
         import_module("servers.accounts.sign_ins")
+        triggers = import_module("servers.audit.proof.triggers")
+        pre_migrate.connect(triggers.before_migrations, sender=self, dispatch_uid="audit.triggers_before")
+        post_migrate.connect(triggers.after_migrations, sender=self, dispatch_uid="audit.triggers_after")
         has_sealed = import_module("servers.crypto").has_sealed
         has_sealed("servers.ServerValue")
         has_sealed("servers.ServerDraft", expires="expires_at")

@@ -250,6 +250,10 @@ class AuditAction(TextChoices):
     INSTANCE_RELEASE = "instance:copy:release", "Instance released"
     JOB_REQUEST = "instance:job:request", "Background job requested"
     AUDIT_VERIFY = "instance:audit:verify", "Audit log verified"
+    AUDIT_CUT = "instance:audit:cut", "Old audit events removed"
+    AUDIT_ALARM = "instance:audit:alarm", "Audit alarm raised"
+    AUDIT_ACKNOWLEDGE = "instance:audit:acknowledge", "Audit alarm acknowledged"
+    CHECKPOINT_KEY = "instance:audit:key", "Checkpoint key replaced"
     CALL_REQUEST = "call:tool:request", "Call requested"
     CALL_SEND = "call:tool:send", "Call sent"
     CALL_FINISH = "call:tool:finish", "Call finished"
@@ -265,3 +269,20 @@ class AuditOutcome(TextChoices):
     CANCELLED = "cancelled", "Cancelled"
     UNKNOWN = "outcome_unknown", "Outcome unknown"
     PENDING = "pending", "Pending"
+
+
+class StatementKind(TextChoices):
+    """What a signed statement about the audit log says: docs/audit-proof.md."""
+
+    REGULAR = "regular", "Checkpoint"
+    CUT = "cut", "Cut"
+    REMOVAL = "removal", "Removal"
+    RESTORED = "restored", "Restoration"
+    EXPORT = "export", "Export"
+
+
+class AlarmKind(TextChoices):
+    BEHIND = "behind", "The audit log is older than its checkpoints"
+    REWRITTEN = "rewritten", "The audit log was rewritten"
+    BROKEN = "broken", "The audit log was changed"
+    KEY = "key", "The checkpoint key is not that of the audit log"

@@ -3,12 +3,16 @@ own account, at /account/, and one-time links, at /link/."""
 
 from django.urls import path
 
-from servers.views import account_links, audit, credentials, issuer, jobs, references, users
+from servers.views import account_links, audit, credentials, issuer, jobs, proof, references, users
 
 app_name = "audit"
 urlpatterns = [
     path("", audit.index, name="list"),
     path("verify/", audit.verify_all, name="verify"),
+    path("proof/", proof.index, name="proof"),
+    path("proof/verifier/", proof.verifier, name="verifier"),
+    path("proof/key/", proof.public_key, name="public_key"),
+    path("alarms/<uuid:uid>/acknowledge/", proof.acknowledge, name="acknowledge"),
     path("<int:seq>/", audit.detail, name="detail"),
 ]
 

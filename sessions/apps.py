@@ -10,5 +10,6 @@ class SessionsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("sessions.receivers")
+        import_module("servers.audit.proof.rows").register(import_module("sessions.calls.proof").CallRows())
         has_sealed = import_module("servers.crypto").has_sealed
         has_sealed("mcp_sessions.Subscription", "webhook_sealed", "webhook_key_id")

@@ -21,7 +21,7 @@ from servers.audit import writer as writing
 from servers.audit.record import Actor
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
-from servers.models import AuditEvent, Server, ServerDraft
+from servers.models import AuditAlarm, AuditEvent, Server, ServerDraft
 from servers.registration import drafts
 from sessions.enums import CallState, QuestionKind
 from sessions.models import Call, McpSession, Question
@@ -112,6 +112,7 @@ def world(admin: Any) -> Call:
     session.server.icons.create(digest="0" * 64, mime="image/png", data=b"icon", expires_at=session.state_since)
     draft = drafts.create_draft(Actor.of_user(admin), admin, over_stdio(command=DRAFTED))
     ServerDraft.objects.filter(pk=draft.pk).update(uid=UID)
+    AuditAlarm.objects.create(uid=UID, kind="broken", seq=1, words="Event 1 is missing.", found_at=timezone.now())
     add_version(make_subscription(session, uid=UID), RESULT)
     _ask(session)
     return Call.objects.get(pk=call.pk)
@@ -215,6 +216,10 @@ LOOKS = {
     ("audit:list", "get"): "view_auditevent",
     ("audit:detail", "get"): "view_auditevent",
     ("audit:verify", "post"): "view_auditevent",
+    ("audit:proof", "get"): "view_auditevent",
+    ("audit:verifier", "get"): "view_auditevent",
+    ("audit:public_key", "get"): "view_auditevent",
+    ("audit:acknowledge", "post"): "administer",
     ("credentials:list", "get"): "view_credential",
     ("credentials:references", "get"): "grant_reference",
     ("credentials:references", "post"): "grant_reference",

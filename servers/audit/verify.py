@@ -1,4 +1,6 @@
-"""Verifying the chain: every link against its body, its columns, the link before it, and the head."""
+"""Verifying the log: every link against its body, its columns and the link before it, and the head; for the whole log also
+the signed statements, the stored payloads and the rows of calls (docs/audit-proof.md).
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -8,75 +10,77 @@ from typing import Any
 from django.db import connection
 from django.db.models import QuerySet
 
+from servers.audit.proof import triggers
+from servers.audit.proof.whole import Whole
 from servers.audit.record import CHAIN, body_of
+from servers.audit.verdict import Broken, ChainVerdict, OnProgress
 from servers.json.canonical import canonical, sha256
 from servers.models import AuditEvent, AuditHead
+
+__all__ = ["ChainVerdict", "columns_fit", "verify"]
 
 _CHUNK = 200
 #: events between two calls of `on_progress`: less work than the interpreter's switch interval, after which another thread
 #: of the process would have its turn anyway
 _REPORTED = 50
-OnProgress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class ChainVerdict:
-    """`first_bad_seq` is where the chain does not hold any more; `reason` says it in words for a page."""
-
-    ok: bool
-    checked: int
-    first_bad_seq: int | None = None
-    reason: str = ""
-
-
-class _Broken(Exception):
-    def __init__(self, seq: int, reason: str) -> None:
-        super().__init__(reason)
-        self.seq = seq
+_TRIGGERS = (
+    "The database does not refuse to have audit events changed: its triggers are missing. Run manage.py migrate."
+)
 
 
 @dataclass
 class _Walk:
-    """Where a verification stands: the next number and the hash that its link must name."""
+    """Where a verification stands: the next number and the hash that its link must name, None if any will do."""
 
     seq: int
-    prev: str
+    prev: str | None
     checked: int = 0
 
-    def step(self, event: AuditEvent) -> None:
+    def step(self, event: AuditEvent) -> dict[str, Any]:
+        """Returns the event's body."""
         if not isinstance(event.seq, int):
-            raise _Broken(self.seq, f"The entry in place of event {self.seq} has no number.")
+            raise Broken(self.seq, f"The entry in place of event {self.seq} has no number.")
         if event.seq != self.seq:
             raise _missing(self.seq, event.seq)
-        _check_link(event, self.prev)
+        body = _check_link(event, self.prev)
         self.seq, self.prev, self.checked = event.seq + 1, event.hash, self.checked + 1
+        return body
 
 
 def verify(
     start: int = 1, end: int | None = None, on_progress: OnProgress = lambda checked, total: None
 ) -> ChainVerdict:
-    """Check the links from `start` to `end`, both included; without `end` to the head, which is checked too.
+    """Check the links from `start` to `end`, both included; without `end` to the head, which is checked too. Without both
+    the whole log is checked.
 
     `on_progress(checked, total)` is called outside of any transaction; what it raises ends the verification. `total` is as
     the log was at the beginning.
     """
-    total = _count(start, end)
+    total, walk = _count(start, end), _Walk(start, "")
+
+    def report() -> None:
+        on_progress(walk.checked, max(total, walk.checked))
+
     try:
-        walk = _Walk(start, _hash_before(start))
-    except _Broken as broken:
-        return ChainVerdict(False, 0, broken.seq, str(broken))
-    try:
-        for event in _events(start, end):
-            walk.step(event)
-            if not walk.checked % _REPORTED:
-                on_progress(walk.checked, max(total, walk.checked))
+        whole = Whole.of_this_log() if start <= 1 and end is None else None
+        if whole is None:
+            walk.prev = _hash_before(start)
+        else:
+            walk.seq, walk.prev = whole.beginning()
+        for page in _pages(start, end):
+            _check_page(walk, page, whole, report)
         if end is None:
-            _reach_head(walk)
+            _reach_head(walk, whole, report)
         elif walk.seq <= end:
             raise _missing(walk.seq, None)
-    except _Broken as broken:
-        return ChainVerdict(False, walk.checked, broken.seq, str(broken))
-    return ChainVerdict(True, walk.checked)
+        if whole is None:
+            return ChainVerdict(True, walk.checked)
+        whole.finish(report)
+        warning = "" if triggers.present(connection) == triggers.NAMES else _TRIGGERS
+        return ChainVerdict(True, walk.checked, signed_seq=whole.signed_seq, warning=warning)
+    except Broken as broken:
+        before = walk.checked if broken.seq is None else walk.checked - max(0, walk.seq - broken.seq)
+        return ChainVerdict(False, max(0, before), broken.seq, str(broken))
 
 
 def _count(start: int, end: int | None) -> int:
@@ -85,29 +89,54 @@ def _count(start: int, end: int | None) -> int:
     return max(0, last - start + 1) if isinstance(last, int) else 0
 
 
+def _check_page(walk: _Walk, page: list[AuditEvent], whole: Whole | None, report: Callable[[], None]) -> None:
+    """The links first; then what belongs to those that hold, since the first bad event is what counts."""
+    good, broken = [], None
+    try:
+        for event in page:
+            good.append((event, walk.step(event)))
+            if not walk.checked % _REPORTED:
+                report()
+    except Broken as exc:
+        broken = exc
+    if whole is not None and good:
+        whole.check(good)
+    if broken is not None:
+        raise broken
+
+
 # --- one link ----------------------------------------------------------------------------------------------------------
-def _check_link(event: AuditEvent, prev: str) -> None:
+def _check_link(event: AuditEvent, prev: str | None) -> dict[str, Any]:
     if not isinstance(event.body, str):
-        raise _Broken(event.seq, f"The body of event {event.seq} cannot be read.")
+        raise Broken(event.seq, f"The body of event {event.seq} cannot be read.")
     if sha256(event.body) != event.hash:
-        raise _Broken(event.seq, f"Event {event.seq} does not match its recorded hash.")
+        raise Broken(event.seq, f"Event {event.seq} does not match its recorded hash.")
     try:
         body = json.loads(event.body)
-        details, digests = body["details"], body["digests"]
-    except (ValueError, KeyError, TypeError, RecursionError) as exc:
-        raise _Broken(event.seq, f"The body of event {event.seq} cannot be read.") from exc
+        fits = columns_fit(event, body)
+        if not all(isinstance(digest, str) for digest in body["digests"].values()) or not isinstance(
+            body["details"], dict
+        ):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise Broken(event.seq, f"The body of event {event.seq} cannot be read.") from exc
+    if prev is not None and body["prev"] != prev:
+        raise Broken(event.seq, f"Event {event.seq} does not follow the previous event.")
+    if not fits:
+        raise Broken(event.seq, f"The columns of event {event.seq} differ from the body that was hashed.")
+    return dict(body)
+
+
+def columns_fit(event: AuditEvent, body: dict[str, Any]) -> bool:
+    """Whether the columns say what the body says. Raises KeyError and TypeError for a body that lacks something."""
+    prev, details, digests = body["prev"], body["details"], body["digests"]
+    columns = {field.attname: getattr(event, field.attname) for field in AuditEvent._meta.concrete_fields}
+    if columns["server_uid"] is None and columns["server_name"] != "":
+        return False  # the body has neither
     try:
-        rebuilt = canonical(body_of(_columns(event), prev, details, digests))
+        return canonical(body_of(columns, prev, details, digests)) == event.body
     except (ValueError, TypeError, AttributeError) as exc:  # a NULL, or a value of another type
         raise _unreadable(event.seq) from exc
-    if body.get("prev") != prev:
-        raise _Broken(event.seq, f"Event {event.seq} does not follow the previous event.")
-    if rebuilt != event.body:
-        raise _Broken(event.seq, f"The columns of event {event.seq} differ from the body that was hashed.")
-
-
-def _columns(event: AuditEvent) -> dict[str, Any]:
-    return {field.attname: getattr(event, field.attname) for field in AuditEvent._meta.concrete_fields}
 
 
 # --- the ends ------------------------------------------------------------------------------------------------------------
@@ -121,31 +150,31 @@ def _hash_before(start: int) -> str:
     return found
 
 
-def _reach_head(walk: _Walk) -> None:
+def _reach_head(walk: _Walk, whole: Whole | None, report: Callable[[], None]) -> None:
     """Follow what was appended while we walked, until the head says that nothing is left."""
     while True:
         head = AuditHead.objects.filter(chain=CHAIN).first()
         head_seq, head_hash = (head.seq, head.hash) if head else (0, "")
         before = walk.seq
         if not isinstance(head_seq, int):
-            raise _Broken(walk.seq, "The recorded end of the chain cannot be read.")
+            raise Broken(walk.seq, "The recorded end of the chain cannot be read.")
         if head_seq < walk.seq - 1:
-            raise _Broken(head_seq + 1, f"Event {head_seq + 1} is beyond the recorded end of the chain.")
+            raise Broken(head_seq + 1, f"Event {head_seq + 1} is beyond the recorded end of the chain.")
         if head_seq == walk.seq - 1:
             if head_hash != walk.prev:
-                raise _Broken(head_seq, f"Event {head_seq} is not the recorded end of the chain.")
+                raise Broken(head_seq, f"Event {head_seq} is not the recorded end of the chain.")
             return
-        for event in _events(walk.seq, head_seq):
-            walk.step(event)
+        for page in _pages(walk.seq, head_seq):
+            _check_page(walk, page, whole, report)
         if walk.seq == before:
             raise _missing(walk.seq, None)
 
 
-def _events(start: int, end: int | None) -> Iterator[AuditEvent]:
-    """In pages by number, so that a chain of any length takes no memory. From the first on, also what stands before it."""
+def _pages(start: int, end: int | None) -> Iterator[list[AuditEvent]]:
+    """By number, so that a chain of any length takes no memory. From the first on, also what stands before it."""
     floor: int | None = None if start <= 1 else start - 1
     while page := _read(floor, end):
-        yield from page
+        yield page
         floor = page[-1].seq
 
 
@@ -177,11 +206,11 @@ def _page(floor: int | None, end: int | None) -> QuerySet[AuditEvent]:
     return rows[:_CHUNK]
 
 
-def _unreadable(seq: int) -> _Broken:
-    return _Broken(seq, f"The columns of event {seq} cannot be read.")
+def _unreadable(seq: int) -> Broken:
+    return Broken(seq, f"The columns of event {seq} cannot be read.")
 
 
-def _missing(seq: int, found: int | None) -> _Broken:
+def _missing(seq: int, found: int | None) -> Broken:
     if found is not None and found < seq:
-        return _Broken(found, f"Event {found} is not part of the chain.")
-    return _Broken(seq, f"Event {seq} is missing.")
+        return Broken(found, f"Event {found} is not part of the chain.")
+    return Broken(seq, f"Event {seq} is missing.")

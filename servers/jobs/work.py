@@ -5,22 +5,36 @@ from functools import partial
 from typing import Any
 
 from servers import keyring
+from servers.audit.proof import alarms, checkpoints
+from servers.audit.proof.key import KeyMissing
 from servers.audit.verify import verify
 from servers.credentials import rotation
 from servers.crypto import missing_keys
-from servers.enums import JobKind
+from servers.enums import AlarmKind, JobKind
 from servers.jobs.lifecycle import JobOutcome, counted
 from servers.jobs.running import JobProgress, does
 from servers.registration.drafts import purge_drafts
 
 
 def verify_log(progress: JobProgress) -> JobOutcome:
+    """What does not fit also becomes an alarm on every administrator's page."""
+    try:
+        misfits = checkpoints.misfits()
+    except (KeyMissing, OSError) as problem:
+        alarms.sound(AlarmKind.KEY, None, str(problem))
+        return JobOutcome(False, f"The signed checkpoints cannot be checked. {problem}", {"ok": False, "checked": 0})
+    alarms.sound_misfits(misfits)
     verdict = verify(on_progress=progress)
     result: dict[str, Any] = {"ok": verdict.ok, "checked": verdict.checked}
+    result |= {"signed": verdict.signed_seq} if verdict.signed_seq else {}
+    result |= {"warning": verdict.warning} if verdict.warning else {}
     if verdict.ok:
         return JobOutcome(True, f"All {counted(verdict.checked, 'event')} verified.", result)
+    if not misfits:
+        alarms.sound(AlarmKind.BROKEN, verdict.first_bad_seq, verdict.reason)
     result |= {"first_bad_seq": verdict.first_bad_seq, "reason": verdict.reason}
-    return JobOutcome(False, f"Broken at event {verdict.first_bad_seq}. {verdict.reason}", result)
+    where = f"Broken at event {verdict.first_bad_seq}. " if verdict.first_bad_seq is not None else ""
+    return JobOutcome(False, f"{where}{verdict.reason}", result)
 
 
 def rotate_keys(progress: JobProgress) -> JobOutcome:

@@ -11,15 +11,18 @@ from servers.models.instance import Instance
 from servers.models.job import BackgroundJob
 from servers.models.package import PinnedPackage
 from servers.models.payload import Payload
+from servers.models.proof import AuditAlarm, Checkpoint, Witness
 from servers.models.reference_grant import ReferenceGrant
 from servers.models.server import Server, ServerValue
 from servers.models.sign_in import SignIn
 
 __all__ = [
     "AccountLink",
+    "AuditAlarm",
     "AuditEvent",
     "AuditHead",
     "BackgroundJob",
+    "Checkpoint",
     "Credential",
     "CredentialUse",
     "Definition",
@@ -34,4 +37,5 @@ __all__ = [
     "ServerDraft",
     "ServerValue",
     "SignIn",
+    "Witness",
 ]

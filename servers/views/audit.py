@@ -64,7 +64,7 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
 def verify_all(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view_auditevent")
     request_job(request, JobKind.VERIFICATION)
-    return redirect("audit:list")
+    return redirect("audit:proof" if request.POST.get("back") == "proof" else "audit:list")
 
 
 # --- one event ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from sessions.connections.lifecycle import Lease
 from sessions.host.authorization import sign_ins
 from sessions.host.calls.dispatch import Calls
 from sessions.host.calls.spool import Spool
+from sessions.host.checkpoints import Checkpoints
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.desired_state import read_desired_states
 from sessions.host.logs.writer import LogWriter
@@ -49,6 +50,7 @@ class Host:
         self.spool_directory = Path(settings.DATA_DIR) / "spool"
         self.calls = Calls(db, self._live_session, self.counters, Spool(self.spool_directory, me.uid))
         self.webhooks = Webhooks(db)
+        self.checkpoints = Checkpoints(db)
         self.shared = Shared(LogWriter(db), ceilings(), self._on_ready, self.webhooks.look)
         self.supervisors: dict[int, SessionSupervisor] = {}
         #: sessions that became ready and whose waiting calls must be found
@@ -237,6 +239,7 @@ class Host:
             await asyncio.wait(self._holders, timeout=max(0.1, seconds - 0.5))
         await self.calls.settle(0.5)
         await self.webhooks.close()
+        await self.checkpoints.close()
         for task in list(self._holders):
             task.cancel()
 

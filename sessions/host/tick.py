@@ -142,6 +142,7 @@ class Tick:
             await self._read_sign_ins()
             await self._read_packages()
             self._host.webhooks.look()
+            self._host.checkpoints.look()
         except DatabaseAway:
             self._host.counters["database_away"] += 1
         except Exception:  # one bad row must not stop the clock; the next tick tries again

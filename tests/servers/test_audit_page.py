@@ -151,6 +151,7 @@ def test_a_change_shows_before_and_after_and_no_secret(ada: Client, admin: Any, 
     assert "canary" not in page
 
 
+@pytest.mark.usefixtures("tamperable")
 def test_a_changed_event_is_shown_as_broken(ada: Client, call: AuditEvent) -> None:
     AuditEvent.objects.filter(pk=call.pk).update(actor_name="eve")
     assert "The hash chain is broken here" in text(ada.get(f"/audit/{call.seq}/"))

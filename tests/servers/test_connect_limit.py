@@ -44,6 +44,7 @@ def test_the_eleventh_address_in_a_minute_is_refused_with_the_time_to_wait(
     assert ServerDraft.objects.count() == 1
 
 
+@pytest.mark.usefixtures("tamperable")
 def test_a_minute_later_it_goes_on(admin: Any, actor: Actor, tried: Callable[..., None]) -> None:
     tried(10)
     AuditEvent.objects.update(at=timezone.now() - timedelta(seconds=61))

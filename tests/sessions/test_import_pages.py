@@ -186,6 +186,7 @@ def test_a_value_that_is_needed_is_asked_for_in_the_settings(client: Client) -> 
     assert "Value needed" in client.get("/servers/notes/settings/").content.decode()
 
 
+@pytest.mark.usefixtures("tamperable")
 def test_the_next_import_waits_when_many_addresses_were_just_tried(client: Client, settings: Any) -> None:
     settings.TRIES_PER_MINUTE = 3
     servers = {f"s{number}": {"url": f"https://mcp.example.com/{number}"} for number in range(5)}

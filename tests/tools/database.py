@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.db import connection
 
+from servers.audit.proof import triggers
 from tests.tools.prepared import copy_database
 
 
@@ -13,3 +15,10 @@ def django_db_keepdb(django_db_modify_db_settings: None) -> bool:
     """pytest-django then migrates the copy, where nothing is pending. The file disappears with the data directory."""
     copy_database(Path(settings.DATABASES["default"]["TEST"]["NAME"]))
     return True
+
+
+@pytest.fixture
+def tamperable(db: None) -> None:
+    """Without the triggers that refuse to have audit events changed, as someone who owns the database can do it. The end of the
+    test's transaction, or the flush after it, brings them back."""
+    triggers.drop(connection)

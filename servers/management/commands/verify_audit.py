@@ -7,7 +7,7 @@ from servers.audit.verify import verify
 
 
 class Command(BaseCommand):
-    help = "Verify the hash chain of the audit log. Exit status 1 when it is broken. A tail that was cut off together with the head's record of it is not found."
+    help = "Verify the audit log: the hash chain, signed checkpoints, payloads and rows of calls. Exit status 1 when something does not fit. With --start or --end only the chain is checked."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--start", type=int, default=1, help="first event, 1 by default")
@@ -17,7 +17,16 @@ class Command(BaseCommand):
         verdict = verify(options["start"], options["end"])
         if verdict.ok:
             self.stdout.write(self.style.SUCCESS(f"No tampering found: {verdict.checked:,} events verified."))
+            if verdict.signed_seq:
+                self.stdout.write(f"Signed checkpoints vouch for the log up to event {verdict.signed_seq}.")
+            if verdict.warning:
+                self.stderr.write(self.style.WARNING(verdict.warning))
             return
-        self.stderr.write(self.style.ERROR(f"The chain is broken at event {verdict.first_bad_seq}: {verdict.reason}"))
+        where = (
+            "The log does not hold"
+            if verdict.first_bad_seq is None
+            else f"The log is broken at event {verdict.first_bad_seq}"
+        )
+        self.stderr.write(self.style.ERROR(f"{where}: {verdict.reason}"))
         self.stderr.write(f"{verdict.checked:,} events before it are intact.")
         sys.exit(1)

@@ -21,12 +21,12 @@ from servers.models import AuditEvent, AuditHead
 from servers.secret import Secret
 from servers.signals import audit_recorded
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("tamperable")]
 
 
 def event(subject: str = "echo", **fields: Any) -> Event:
     return Event(
-        AuditAction.CALL_REQUEST, AuditOutcome.OK, Actor(7, "ada", "192.0.2.7", "r-1"), subject=subject, **fields
+        AuditAction.CONNECTION_TEST, AuditOutcome.OK, Actor(7, "ada", "192.0.2.7", "r-1"), subject=subject, **fields
     )
 
 

@@ -40,6 +40,9 @@ def test_erasing_leaves_no_content_and_an_intact_chain() -> None:
     row = Payload.objects.get(pk=row.pk)
     assert payloads.read(row) is None
     assert (row.text, row.blob, bytes(row.salt)) == ("", None, b"")
+    assert verify().reason == "A payload of event 1 was erased, and no event says so."
+    with transaction.atomic():
+        record(Event(AuditAction.CONNECTION_TEST, AuditOutcome.OK, SYSTEM, digests={"erased": row.digest}))
     assert verify().ok
 
 

@@ -66,6 +66,7 @@ def test_each_filter_finds_its_events_newest_first(five: Any) -> None:
     assert found("text=nothing") == []
 
 
+@pytest.mark.usefixtures("tamperable")
 def test_a_time_without_a_zone_is_utc_and_both_ends_are_included(five: Any) -> None:
     at = AuditEvent.objects.get(seq=3).at
     AuditEvent.objects.filter(seq__gt=3).update(at=at + timedelta(hours=1))

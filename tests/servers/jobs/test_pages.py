@@ -69,6 +69,7 @@ def test_a_verification_that_runs_shows_how_far_it_is_and_refuses_a_second_one(a
     assert BackgroundJob.objects.count() == 1
 
 
+@pytest.mark.usefixtures("tamperable")
 def test_a_broken_chain_is_shown_with_its_first_bad_event_to_those_who_may_verify(ada: Client) -> None:
     chain_of(20)
     AuditEvent.objects.filter(seq=7).delete()

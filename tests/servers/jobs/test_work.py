@@ -36,6 +36,7 @@ def test_a_person_has_the_whole_log_verified_and_beginning_and_end_are_in_it(adm
     assert details(verified)["checked"] == count
 
 
+@pytest.mark.usefixtures("tamperable")
 def test_a_scheduled_verification_writes_an_event_only_of_a_broken_chain() -> None:
     chain_of(9)
     job = requesting.request_scheduled(JobKind.VERIFICATION)

@@ -19,6 +19,9 @@ WRITTEN = {
     "sessions/host/catalog/icons.py": "asks the guarded engine",
     "sessions/housekeeping/machine.py": "asks for the name of this machine",
     "sessions/host/subscriptions/webhook_sender.py": "writes the request that the guarded engine sends",
+    "sessions/host/sending/http.py": "writes the request that the guarded engine sends",
+    "sessions/host/sending/s3.py": "writes the request that the guarded engine sends",
+    "sessions/host/sending/syslog.py": "writes to a socket that the guard opened",
 }
 
 

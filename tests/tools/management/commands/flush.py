@@ -13,6 +13,8 @@ from django.core.management.color import no_style
 from django.core.management.commands import flush
 from django.db import connections
 
+from servers.audit.proof import triggers
+
 KEPT = {model._meta.db_table for model in (Permission, ContentType)}
 
 
@@ -28,5 +30,7 @@ class Command(flush.Command):
             reset_sequences=options.get("reset_sequences", True),
             allow_cascade=options.get("allow_cascade", False),
         )
+        triggers.drop(connection)  # they refuse to have audit events deleted
         connection.ops.execute_sql_flush(statements)
+        triggers.create(connection)
         ContentType.objects.clear_cache()  # the next database may use other primary keys for them

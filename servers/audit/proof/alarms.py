@@ -1,0 +1,69 @@
+"""Alarms: what does not fit the audit log, until an administrator acknowledges it with a reason."""
+
+from django.db import transaction
+from django.utils import timezone
+
+from servers.audit.proof import checkpoints
+from servers.audit.proof.checkpoints import Misfit
+from servers.audit.record import SYSTEM, Actor, Event, record
+from servers.enums import AlarmKind, AuditAction, AuditOutcome, StatementKind
+from servers.models import AuditAlarm, Checkpoint
+
+_BY_CHECKPOINT = (AlarmKind.BEHIND, AlarmKind.REWRITTEN)
+#: statements that an acknowledgement looks through for the last one that still holds
+_SEARCHED = 10_000
+
+
+def standing() -> list[AuditAlarm]:
+    """Not acknowledged yet, newest first."""
+    return list(AuditAlarm.objects.filter(acknowledged_at=None))
+
+
+def sound(kind: AlarmKind, seq: int | None, words: str) -> AuditAlarm | None:
+    """Raise an alarm and record that. None if the same one stands, or was acknowledged: the verification itself goes on saying what it finds."""
+    with transaction.atomic():
+        same = AuditAlarm.objects.filter(kind=kind)
+        known = same.filter(acknowledged_at=None) if kind in _BY_CHECKPOINT else same.filter(seq=seq)
+        if known.exists():
+            return None
+        alarm = AuditAlarm.objects.create(kind=kind, seq=seq, words=words[:1_000], found_at=timezone.now())
+        details = {"alarm": kind.value, "event": seq, "words": alarm.words}
+        record(Event(AuditAction.AUDIT_ALARM, AuditOutcome.FAILED, SYSTEM, subject=kind.label, details=details))
+    return alarm
+
+
+def sound_misfits(found: list[Misfit]) -> AuditAlarm | None:
+    """One alarm for all that the checkpoint file knows better."""
+    if not found:
+        return None
+    worst = next((one for one in found if not one.behind), found[-1])
+    return sound(AlarmKind.BEHIND if worst.behind else AlarmKind.REWRITTEN, worst.seq, worst.words)
+
+
+def acknowledge(alarm: AuditAlarm, actor: Actor, reason: str) -> bool:
+    """False if another administrator was faster. For a log that does not fit its checkpoints, a signed statement takes those
+    back that the log does not bear out. Raises KeyMissing, KeyReplaced: then the alarm stands."""
+    with transaction.atomic():
+        now = {"acknowledged_at": timezone.now(), "acknowledged_by": actor.name, "reason": reason[:1_000]}
+        if not AuditAlarm.objects.filter(pk=alarm.pk, acknowledged_at=None).update(**now):
+            return False
+        details = {"alarm": alarm.kind, "event": alarm.seq, "words": alarm.words, "reason": reason[:1_000]}
+        if alarm.kind in _BY_CHECKPOINT:
+            details |= _take_back()
+        subject = AlarmKind(alarm.kind).label
+        record(Event(AuditAction.AUDIT_ACKNOWLEDGE, AuditOutcome.OK, actor, subject=subject, details=details))
+    return True
+
+
+def _take_back() -> dict[str, int]:
+    """Sign from where on the earlier log is given up: after the last statement that both logs share."""
+    known = [*checkpoints.statements(Checkpoint.objects.all()[:_SEARCHED]), *checkpoints.outside(_SEARCHED)]
+    lost = checkpoints.misfits(known)
+    if not lost:
+        return {}
+    unfit = {one.statement.seq for one in lost}
+    first = min(unfit)
+    shared = max((one for one in known if one.seq < first), key=lambda one: one.seq, default=None)
+    seq, digest = (shared.seq, shared.hash) if shared is not None else (0, "")
+    checkpoints.sign(StatementKind.RESTORED, seq, digest, lost=str(max(unfit)))
+    return {"shared": seq, "lost": max(unfit)}

@@ -1,0 +1,178 @@
+"""Checkpoints: signed statements of where the log ends, in the database and, by the witnesses, outside of it.
+
+A worker signs one when the log has grown: after CHECKPOINT_SECONDS, or after CHECKPOINT_EVENTS at once. Before that it
+compares the log with the newest statements of the checkpoint file, so that a log that does not fit is never signed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from servers.audit.proof import file, key
+from servers.audit.proof.notes import EMPTY_HASH, NoteInvalid, Statement, opened, signed, stamp
+from servers.audit.record import CHAIN
+from servers.enums import StatementKind
+from servers.models import AuditEvent, AuditHead, Checkpoint
+
+#: statements of the checkpoint file that are compared with the log, from the newest on
+COMPARED = 100
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A statement that the log does not bear out. `seq`: the first event that does not fit."""
+
+    statement: Statement
+    seq: int
+    words: str
+    behind: bool
+
+
+class KeyReplaced(Exception):
+    """The log's newest checkpoint was signed by a key that this process does not have. The message is for a page."""
+
+
+# --- signing ------------------------------------------------------------------------------------------------------------
+def due() -> bool:
+    """Whether enough events have no checkpoint, or one has waited long enough. Only reads."""
+    newest = Checkpoint.objects.filter(kind=StatementKind.REGULAR).values_list("seq", flat=True).first() or 0
+    unsigned = head()[0] - newest
+    if unsigned <= 0:
+        return False
+    since = AuditEvent.objects.filter(seq=newest + 1).values_list("at", flat=True).first()
+    old = since is None or timezone.now() - since >= timedelta(seconds=settings.CHECKPOINT_SECONDS)
+    return unsigned >= settings.CHECKPOINT_EVENTS or old
+
+
+def sign_regular() -> Checkpoint | None:
+    """Sign the log's end. None if another process was faster, or there is nothing. Raises KeyMissing, KeyReplaced.
+
+    Call it only after `misfits` found none.
+    """
+    with transaction.atomic():
+        return sign(StatementKind.REGULAR, *head()) if due() else None
+
+
+def sign(kind: StatementKind, seq: int, digest: str, **more: str) -> Checkpoint:
+    """Store a signed statement. Raises KeyMissing, KeyReplaced."""
+    signing = key.load()
+    newest = Checkpoint.objects.values_list("key_id", flat=True).first()
+    if newest is not None and newest not in {known.id.hex() for known in signing.trusted}:
+        raise KeyReplaced(
+            f"The newest checkpoint was signed with key {newest}, and this process has key {signing.public.id.hex()}. Restore "
+            f"the key file {settings.CHECKPOINT_KEY_FILE}, or run manage.py checkpoint_key --replace."
+        )
+    statement = Statement(kind, seq, digest or EMPTY_HASH, timezone.now(), more)
+    return Checkpoint.objects.create(
+        kind=kind,
+        seq=seq,
+        hash=statement.hash,
+        at=statement.at,
+        key_id=signing.public.id.hex(),
+        note=signed(statement, signing.private, signing.public),
+    )
+
+
+def head() -> tuple[int, str]:
+    found = AuditHead.objects.filter(chain=CHAIN).values_list("seq", "hash").first()
+    return found or (0, "")
+
+
+def signers() -> list[str]:
+    """Ids of the keys that the database's statements name."""
+    return list(Checkpoint.objects.order_by().values_list("key_id", flat=True).distinct())
+
+
+def forget(key_ids: list[str]) -> int:
+    """Give up the statements of lost keys, in a transaction. The newest cut among them is signed again as it is: without it the log
+    would have no beginning."""
+    lost = Checkpoint.objects.filter(key_id__in=key_ids)
+    cut = lost.filter(kind=StatementKind.CUT).order_by("-seq").first()
+    first = cut is not None and AuditEvent.objects.order_by("seq").first()
+    count, _ = lost.delete()
+    if cut is not None and first:
+        sign(StatementKind.CUT, cut.seq, cut.hash, first="1", until=stamp(first.at))
+    return count
+
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+def statements(rows: Any = None) -> Iterator[Statement]:
+    """Those of the database that a key of ours signed, newest first."""
+    trusted = key.load().trusted
+    for note in (Checkpoint.objects.all() if rows is None else rows).values_list("note", flat=True).iterator():
+        try:
+            yield opened(note, trusted)
+        except NoteInvalid:
+            continue
+
+
+def newest_cut() -> Statement | None:
+    """From the database or the checkpoint file: the events up to it may be gone."""
+    stored = next(statements(Checkpoint.objects.filter(kind=StatementKind.CUT).order_by("-seq")), None)
+    cuts = [found for found in [stored, *outside()] if found is not None and found.kind == StatementKind.CUT]
+    return max(cuts, key=lambda cut: cut.seq, default=None)
+
+
+def outside(most: int = COMPARED) -> list[Statement]:
+    """The newest statements of the checkpoint file that a key of ours signed, oldest first."""
+    trusted, found = key.load().trusted, []
+    for note in file.newest(most):
+        try:
+            found.append(opened(note, trusted))
+        except NoteInvalid:
+            continue
+    return found
+
+
+def void(statement: Statement, restorations: list[Statement]) -> bool:
+    """Whether a later restoration of the database, which a person accepted, took this statement back."""
+    return any(statement.seq > one.seq and statement.at < one.at for one in restorations)
+
+
+def restorations() -> list[Statement]:
+    stored = statements(Checkpoint.objects.filter(kind=StatementKind.RESTORED))
+    return [*stored, *(one for one in outside() if one.kind == StatementKind.RESTORED)]
+
+
+# --- comparing ----------------------------------------------------------------------------------------------------------
+def misfits(known: list[Statement] | None = None) -> list[Misfit]:
+    """What the checkpoint file says and the log does not bear out, by event. Only reads; raises KeyMissing."""
+    known = outside() if known is None else known
+    taken_back = restorations()
+    known = [one for one in known if not void(one, taken_back)]
+    cut = newest_cut()
+    last, hashes = head()[0], _hashes({one.seq for one in known})
+    found, good = [], 0
+    if cut is not None:
+        hashes[cut.seq], good = cut.hash, cut.seq
+    for one in sorted(known, key=lambda one: one.seq):
+        if one.seq == 0 or (cut is not None and one.seq < cut.seq):
+            continue
+        if hashes.get(one.seq) == one.hash:
+            good = one.seq
+        else:
+            found.append(_misfit(one, good, last))
+    return found
+
+
+def _misfit(one: Statement, good: int, last: int) -> Misfit:
+    if one.seq > last:
+        return Misfit(one, last + 1, f"The log ends at event {last}. {_said(one)}", behind=True)
+    return Misfit(one, good + 1, f"Event {one.seq} is not the one that was signed. {_said(one)}", behind=False)
+
+
+def _said(one: Statement) -> str:
+    return f"The checkpoint signed at {spoken(one.at)} says that it had {one.seq} events."
+
+
+def spoken(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _hashes(seqs: set[int]) -> dict[int, str]:
+    return dict(AuditEvent.objects.filter(seq__in=seqs).values_list("seq", "hash"))

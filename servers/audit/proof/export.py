@@ -1,0 +1,159 @@
+"""The lines of an export (docs/audit-proof.md): written in order, each ended by a newline."""
+
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from servers.audit import payloads as stored
+from servers.audit.proof import checkpoints, file, key, rows
+from servers.audit.proof.notes import EMPTY_HASH, Statement, signed, stamp
+from servers.audit.proof.whole import ERASED
+from servers.audit.verdict import Broken
+from servers.audit.verify import columns_fit
+from servers.enums import StatementKind
+from servers.models import AuditEvent, Checkpoint, Payload
+
+FORMAT = 1
+
+
+class ExportLines:
+    """One export: `head()`, then `lines()` of each batch of events, then `end()`. Raises KeyMissing without the
+    checkpoint key. `payloads`: with arguments and results, for those who may read them. `first_seq`: regular checkpoints
+    before it are left out.
+    """
+
+    def __init__(self, *, filtered: bool, filter_text: str = "", payloads: bool = False, first_seq: int = 1) -> None:
+        self._filtered, self._filter_text, self._payloads = filtered, filter_text, payloads
+        self._first_seq = first_seq
+        self._key = key.load()
+        #: number of the last event that a whole export holds: the log's end when this object was made
+        self.last_seq, self._hash = checkpoints.head()
+        self._hashes, self._count = hashlib.sha256(), 0
+        self._written: set[str] = set()
+
+    def head(self) -> Iterator[str]:
+        """Header, cut, checkpoints."""
+        yield _line(
+            type="header",
+            format=FORMAT,
+            filtered=self._filtered,
+            filter=self._filter_text,
+            payloads=self._payloads,
+            calls=True,
+            origin=self._key.public.name,
+            product=f"mcpadmin {settings.VERSION}",
+            exported_at=stamp(timezone.now()),
+            seq=self.last_seq,
+            hash=self._hash or EMPTY_HASH,
+            keys=[known.text for known in self._key.trusted],
+        )
+        cut, seen = checkpoints.newest_cut(), set()
+        first = max(self._first_seq, cut.seq + 1 if cut is not None else 1)
+        known = checkpoints.outside()
+        for one in [*([cut] if cut is not None else []), *self._statements(first), *known]:
+            if one.note not in seen and (one.kind != StatementKind.CUT or one is cut):
+                seen.add(one.note)
+                yield file.line(one.kind, one.note)
+
+    def _statements(self, first: int) -> Iterator[Statement]:
+        others = Checkpoint.objects.filter(kind__in=[StatementKind.REMOVAL, StatementKind.RESTORED]).order_by("seq")
+        yield from checkpoints.statements(others)
+        regular = Checkpoint.objects.filter(kind=StatementKind.REGULAR, seq__gte=first, seq__lte=self.last_seq)
+        yield from checkpoints.statements(regular.order_by("seq"))
+
+    def lines(self, events: Sequence[AuditEvent]) -> Iterator[str]:
+        """Of events that follow those before by number: their lines, each followed by its payloads and its call."""
+        bodies = [_body(event) for event in events]
+        calls: dict[Any, dict[str, Any]] = {}
+        for check in rows.checks():
+            calls |= check.exported(events)
+        small = self._small_payloads(bodies) if self._payloads else {}
+        for event, body in zip(events, bodies, strict=True):
+            self._hashes.update(event.hash.encode())
+            self._count += 1
+            line: dict[str, Any] = {"type": "event", "seq": event.seq, "hash": event.hash, "body": event.body}
+            if not _fits(event, body):
+                line["columns"] = _columns(event)
+            yield _line(**line)
+            if self._payloads:
+                yield from self._payload_lines(body, small)
+            if (call := calls.get(event.call_uid)) is not None and event.action == "call:tool:request":
+                yield _line(type="call", **call)
+
+    def _small_payloads(self, bodies: Sequence[dict[str, Any]]) -> dict[str, Payload]:
+        """Large ones are read one by one, so that a batch of events takes no more memory than the largest of them."""
+        named = {digest for body in bodies for _, digest in _digests(body)}
+        rows = Payload.objects.filter(digest__in=named, size__lte=settings.INLINE_PAYLOAD_BYTES)
+        return {row.digest: row for row in rows}
+
+    def _payload_lines(self, body: dict[str, Any], small: dict[str, Payload]) -> Iterator[str]:
+        for role, digest in _digests(body):
+            if role == ERASED or digest in self._written:
+                continue
+            self._written.add(digest)
+            row = small.get(digest) or Payload.objects.filter(digest=digest).first()
+            if row is not None:
+                yield _payload_line(row)
+
+    def end(self) -> str:
+        digest = b64encode(self._hashes.digest()).decode()
+        more = {"events": str(self._count), "digest": digest}
+        seq, head_hash = (self.last_seq, self._hash) if self.last_seq else (0, EMPTY_HASH)
+        statement = Statement(StatementKind.EXPORT, seq, head_hash, timezone.now(), more)
+        return _line(type="end", note=signed(statement, self._key.private, self._key.public))
+
+
+def _line(**members: Any) -> str:
+    """No byte of an event ends a line or reaches a terminal as it is: JSON escapes control characters."""
+    text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+    return text.translate(_ESCAPED) + "\n"
+
+
+#: what JSON leaves as it is and some programs take for the end of a line, and the other control characters
+_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
+
+
+def _payload_line(row: Payload) -> str:
+    if row.erased_at is not None:
+        return _line(type="payload", digest=row.digest, erased=True)
+    salt = b64encode(bytes(row.salt)).decode()
+    try:
+        text = stored.read(row) or ""
+    except Exception:  # whatever was done to it: without content no verifier accepts the line
+        return _line(type="payload", digest=row.digest, salt=salt)
+    data = text.encode("utf-8", "surrogatepass")
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return _line(type="payload", digest=row.digest, salt=salt, blob=b64encode(data).decode())
+    return _line(type="payload", digest=row.digest, salt=salt, text=text)
+
+
+def _body(event: AuditEvent) -> dict[str, Any]:
+    try:
+        body = json.loads(event.body)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _digests(body: dict[str, Any]) -> list[tuple[str, str]]:
+    digests = body.get("digests")
+    return [one for one in digests.items() if isinstance(one[1], str)] if isinstance(digests, dict) else []
+
+
+def _fits(event: AuditEvent, body: dict[str, Any]) -> bool:
+    try:
+        return columns_fit(event, body)
+    except (Broken, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _columns(event: AuditEvent) -> dict[str, Any]:
+    fields = (field.attname for field in AuditEvent._meta.concrete_fields if field.attname not in ("body", "hash"))
+    return {name: None if (value := getattr(event, name)) is None else str(value) for name in fields}

@@ -1,0 +1,48 @@
+"""Checks of rows beside the log against its events. Each app registers those of its own rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from servers.models import AuditEvent
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`seq`: the event that the row contradicts; None for a row that no event knows."""
+
+    seq: int | None
+    words: str
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What the retention signed: rows of calls, and payloads, whose request is older may be missing; so may the events up to `cut_until`."""
+
+    calls: datetime | None = None
+    payloads: datetime | None = None
+    cut_until: datetime | None = None
+
+
+class RowCheck(Protocol):
+    def of_events(self, events: Sequence[tuple[AuditEvent, dict[str, Any]]], removed: Removed) -> Finding | None:
+        """Of verified events in order, each with its body: the first that a row contradicts, or that lacks its row."""
+
+    def unrecorded(self, removed: Removed, on_batch: Any) -> Finding | None:
+        """After all events were verified: a row that the events do not account for."""
+
+    def exported(self, events: Sequence[AuditEvent]) -> dict[UUID, dict[str, Any]]:
+        """The rows that belong to these events, as an export has them, by uid of the call."""
+
+
+_checks: list[RowCheck] = []
+
+
+def checks() -> list[RowCheck]:
+    return list(_checks)
+
+
+def register(check: RowCheck) -> None:
+    _checks.append(check)

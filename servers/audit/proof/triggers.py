@@ -1,0 +1,71 @@
+"""Triggers of the database: nothing changes or deletes an audit event, except events that a cut covers.
+
+They stop mistakes and injected SQL. Whoever owns the database can drop them; the verification then says so, and the
+signed checkpoints show what was changed. `migrate` drops them first and makes them at its end: SQLite makes a table that
+is altered again, without its triggers.
+"""
+
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from servers.models import AuditEvent, Checkpoint
+
+_EVENTS, _STATEMENTS = AuditEvent._meta.db_table, Checkpoint._meta.db_table
+NAMES = frozenset({"audit_event_kept", "audit_event_unchanged", "audit_event_added"})
+_CUT = f"COALESCE((SELECT MAX(seq) FROM {_STATEMENTS} WHERE kind = 'cut'), 0)"  # noqa: S608  # names of our own models
+_KEPT, _UNCHANGED = "audit events are only removed by a signed cut", "audit events are never changed"
+_SQLITE = (
+    f"CREATE TRIGGER audit_event_unchanged BEFORE UPDATE ON {_EVENTS} BEGIN SELECT RAISE(ABORT, '{_UNCHANGED}'); END",
+    f"CREATE TRIGGER audit_event_kept BEFORE DELETE ON {_EVENTS} WHEN OLD.seq > {_CUT} "
+    f"BEGIN SELECT RAISE(ABORT, '{_KEPT}'); END",
+    # INSERT OR REPLACE deletes without the trigger above
+    f"CREATE TRIGGER audit_event_added BEFORE INSERT ON {_EVENTS} "  # noqa: S608  # the same
+    f"WHEN EXISTS (SELECT 1 FROM {_EVENTS} WHERE seq = NEW.seq) BEGIN SELECT RAISE(ABORT, '{_UNCHANGED}'); END",
+)
+_POSTGRESQL = (
+    f"CREATE OR REPLACE FUNCTION audit_event_guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+    f"IF TG_OP = 'UPDATE' THEN RAISE EXCEPTION '{_UNCHANGED}' USING ERRCODE = 'integrity_constraint_violation'; END IF; "
+    f"IF TG_OP = 'DELETE' THEN IF OLD.seq <= {_CUT} THEN RETURN OLD; END IF; END IF; "
+    f"RAISE EXCEPTION '{_KEPT}' USING ERRCODE = 'integrity_constraint_violation'; END $$",
+    f"CREATE TRIGGER audit_event_unchanged BEFORE UPDATE ON {_EVENTS} FOR EACH ROW EXECUTE FUNCTION audit_event_guard()",
+    f"CREATE TRIGGER audit_event_kept BEFORE DELETE ON {_EVENTS} FOR EACH ROW EXECUTE FUNCTION audit_event_guard()",
+    f"CREATE TRIGGER audit_event_added BEFORE TRUNCATE ON {_EVENTS} "
+    "FOR EACH STATEMENT EXECUTE FUNCTION audit_event_guard()",
+)
+
+
+def create(connection: BaseDatabaseWrapper) -> None:
+    """Where the tables are; what is there already is made again."""
+    if not {_EVENTS, _STATEMENTS} <= set(connection.introspection.table_names()):
+        return
+    drop(connection)
+    with connection.cursor() as cursor:
+        for statement in _POSTGRESQL if connection.vendor == "postgresql" else _SQLITE:
+            cursor.execute(statement)
+
+
+def drop(connection: BaseDatabaseWrapper) -> None:
+    with connection.cursor() as cursor:
+        for name in present(connection):
+            cursor.execute(f"DROP TRIGGER {name}" + (f" ON {_EVENTS}" if connection.vendor == "postgresql" else ""))
+
+
+def present(connection: BaseDatabaseWrapper) -> set[str]:
+    """Names of those that work."""
+    if connection.vendor == "postgresql":
+        sql = "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND NOT tgisinternal AND tgenabled = 'O'"
+    else:
+        sql = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s"
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [_EVENTS])
+        return {str(row[0]) for row in cursor.fetchall()} & NAMES
+
+
+def before_migrations(sender: Any, using: str, **_: Any) -> None:
+    drop(connections[using])
+
+
+def after_migrations(sender: Any, using: str, **_: Any) -> None:
+    create(connections[using])

@@ -1,0 +1,160 @@
+"""Checks each call's row against the audit events of the call."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+from servers.audit.proof.notes import stamp
+from servers.audit.proof.rows import Finding, Removed
+from servers.enums import AuditAction
+from servers.json.canonical import clean
+from servers.models import AuditEvent
+from sessions.enums import CallState
+from sessions.models import Call
+
+#: between a time in a row and the event of the same transaction: a commit may wait, and a clock may be set
+TOLERANCE = timedelta(seconds=30)
+_CHUNK = 500
+_COLUMNS = (
+    "uid", "user_id", "user_name", "server__uid", "server_name", "identity_name", "method", "target", "state", "epoch",
+    "created_at", "sent_at", "finished_at", "arguments__digest", "result__digest", "late_result__digest",
+)  # fmt: skip
+_Row = dict[str, Any]
+_Body = dict[str, Any]
+
+
+class CallRows:
+    """Registered when the app is ready."""
+
+    def of_events(self, events: Sequence[tuple[AuditEvent, _Body]], removed: Removed) -> Finding | None:
+        mine = [(event, body) for event, body in events if event.call_uid is not None and event.action in _CHECKS]
+        rows = {row["uid"]: row for row in _rows({event.call_uid for event, _ in mine})}
+        for event, body in mine:
+            row = rows.get(event.call_uid)
+            if row is None:
+                # the request decides: a call that may be gone can have ended after the time that the leave names
+                asked = event.action == AuditAction.CALL_REQUEST
+                if removed.calls is not None and (not asked or event.at < removed.calls + TOLERANCE):
+                    continue
+                return Finding(event.seq, f"The call of event {event.seq} is missing.")
+            try:
+                wrong = _CHECKS[AuditAction(event.action)](row, body, event.at)
+            except (TypeError, AttributeError):  # a value of another type than its column's
+                wrong = "row"
+            if wrong:
+                return Finding(event.seq, f"The {wrong} of the call of event {event.seq} was changed.")
+        return None
+
+    def unrecorded(self, removed: Removed, on_batch: Callable[[], None]) -> Finding | None:
+        last = 0
+        calls = Call.objects.order_by("pk").values("pk", "uid", "state", "version", "created_at")
+        while rows := cast("list[_Row]", list(calls.filter(pk__gt=last)[:_CHUNK])):
+            last = rows[-1]["pk"]
+            if wrong := _unaccounted(rows, removed):
+                return wrong
+            on_batch()
+        return None
+
+    def exported(self, events: Sequence[AuditEvent]) -> dict[UUID, dict[str, Any]]:
+        asked = {event.call_uid for event in events if event.action == AuditAction.CALL_REQUEST}
+        return {row["uid"]: _exported(row) for row in _rows(asked - {None})}
+
+
+def _rows(uids: set[Any]) -> Iterator[_Row]:
+    return iter(Call.objects.filter(uid__in=uids).values(*_COLUMNS)) if uids else iter(())
+
+
+# --- one event ----------------------------------------------------------------------------------------------------------
+def _near(found: datetime | None, at: datetime) -> bool:
+    return found is not None and abs(found - at) <= TOLERANCE
+
+
+def _request(row: _Row, body: _Body, at: datetime) -> str:
+    actor, server = body["actor"], body["server"] or {}
+    if row["user_name"] != actor["name"] or row["user_id"] not in (None, actor["id"]):
+        return "caller"
+    if row["server_name"] != server.get("name") or str(row["server__uid"] or server.get("uid")) != server.get("uid"):
+        return "server"
+    if row["identity_name"] != body["identity"]:
+        return "identity"
+    if clean(row["target"])[:300] != body["subject"] or row["method"] != body["details"].get("method"):
+        return "target"
+    if row["arguments__digest"] != body["digests"].get("arguments"):
+        return "reference to its arguments"
+    return "" if _near(row["created_at"], at) else "time of request"
+
+
+def _sent(row: _Row, body: _Body, at: datetime) -> str:
+    """The first attempt alone: further ones leave the row as it is."""
+    if body["details"].get("attempt") != 1:
+        return ""
+    if row["epoch"] != body["details"].get("epoch"):
+        return "epoch"
+    return "" if _near(row["sent_at"], at) else "time of sending"
+
+
+def _finished(row: _Row, body: _Body, at: datetime) -> str:
+    details, digest = body["details"], body["digests"].get("result")
+    if details.get("late"):
+        return "" if row["late_result__digest"] == digest else "reference to its late result"
+    if row["state"] != details.get("state"):
+        return "state"
+    if row["result__digest"] != digest:
+        return "reference to its result"
+    return "" if _near(row["finished_at"], at) else "time of its end"
+
+
+_CHECKS: dict[str, Callable[[_Row, _Body, datetime], str]] = {
+    AuditAction.CALL_REQUEST: _request,
+    AuditAction.CALL_SEND: _sent,
+    AuditAction.CALL_FINISH: _finished,
+}
+
+
+# --- rows without events ------------------------------------------------------------------------------------------------
+def _unaccounted(rows: list[_Row], removed: Removed) -> Finding | None:
+    """Rows that changed while they were read are not judged: the next verification does."""
+    uids = [row["uid"] for row in rows]
+    events: dict[UUID, set[str]] = {}
+    found = AuditEvent.objects.filter(call_uid__in=uids, action__in=_CHECKS)
+    for uid, action, body in found.values_list("call_uid", "action", "body"):
+        if uid is not None and not (action == AuditAction.CALL_FINISH and '"late":true' in body):
+            events.setdefault(uid, set()).add(action)
+    for row in rows:
+        if wrong := _without_event(row, events.get(row["uid"], set()), removed):
+            now = Call.objects.filter(pk=row["pk"]).values_list("version", flat=True).first()
+            if now == row["version"]:
+                return Finding(None, wrong)
+    return None
+
+
+def _without_event(row: _Row, actions: set[str], removed: Removed) -> str:
+    cut = removed.cut_until is not None and row["created_at"] <= removed.cut_until + TOLERANCE
+    if AuditAction.CALL_REQUEST not in actions and not cut:
+        return f"No event requested the call {row['uid']}, made at {row['created_at']:%Y-%m-%d %H:%M:%S} UTC."
+    if cut and not actions:
+        return ""
+    state = CallState(row["state"]) if row["state"] in CallState.values else None
+    if state is None or state.final != (AuditAction.CALL_FINISH in actions):
+        return f"No event made the call {row['uid']} {row['state']}."
+    if (state == CallState.SENT) and AuditAction.CALL_SEND not in actions:
+        return f"No event sent the call {row['uid']}."
+    return ""
+
+
+# --- export -------------------------------------------------------------------------------------------------------------
+def _exported(row: _Row) -> dict[str, Any]:
+    return {
+        "uid": str(row["uid"]),
+        "user": row["user_name"],
+        "server": row["server_name"],
+        "identity": row["identity_name"],
+        "method": row["method"],
+        "target": row["target"],
+        "state": row["state"],
+        "epoch": row["epoch"],
+        "arguments": row["arguments__digest"],
+        "result": row["result__digest"],
+        **{name: stamp(row[name]) if row[name] else None for name in ("created_at", "sent_at", "finished_at")},
+    }

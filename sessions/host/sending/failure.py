@@ -1,0 +1,16 @@
+"""The one error of everything that is sent."""
+
+
+class NotDelivered(Exception):
+    """The receiver did not confirm; it may have the data all the same. `detail` is a sentence for the page.
+
+    `status`: of an HTTP answer. `retry_after`: seconds that the receiver asked for.
+    """
+
+    def __init__(self, detail: str, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(detail)
+        self.detail, self.status, self.retry_after = detail, status, retry_after
+
+    @property
+    def too_large(self) -> bool:
+        return self.status == 413

@@ -1,0 +1,105 @@
+"""One HTTP request to a receiver. Redirects are not followed."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+
+from mcpadmin.redaction import redact
+from sessions.host.sending.failure import NotDelivered
+from sessions.mcp.core.errors import AddressRefused, McpError
+from sessions.mcp.core.limits import KIB, Limits
+from sessions.mcp.transports.base import translated
+from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.engine import engine, shared_tls
+
+SECONDS: Final = 20.0
+#: of an answer; the rest is not read
+ANSWER_BYTES: Final = 64 * KIB
+LONGEST_RETRY_AFTER: Final = 300.0
+GUARDED: Final = (
+    "The outbound guard blocks this address. An operator can allow its network with MCPADMIN_ALLOWED_NETWORKS."
+)
+_REASON_CHARS: Final = 200
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`headers` with names in lower case; `body` up to ANSWER_BYTES."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def send(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    policy: Policy,
+    tls: ssl.SSLContext | None = None,
+    seconds: float = SECONDS,
+) -> Answer:
+    """The answer, whose status is from 200 to 299. Raises NotDelivered."""
+    try:
+        async with asyncio.timeout(seconds):
+            answer = await _exchanged(httpx.Request(method, url, headers=dict(headers), content=body), policy, tls)
+    except TimeoutError:
+        raise NotDelivered(f"The receiver did not answer within {seconds:g} s.") from None
+    except AddressRefused as exc:
+        raise NotDelivered(GUARDED) from exc
+    except McpError as exc:
+        raise NotDelivered(exc.detail) from exc
+    except (httpx.InvalidURL, ValueError) as exc:
+        raise NotDelivered("The address or a header cannot be written as HTTP.") from exc
+    if not 200 <= answer.status < 300:
+        raise NotDelivered(_refusal(answer), answer.status, _retry_after(answer))
+    return answer
+
+
+async def _exchanged(request: httpx.Request, policy: Policy, tls: ssl.SSLContext | None) -> Answer:
+    request.headers.setdefault("User-Agent", "mcpadmin")
+    request.headers["Accept-Encoding"] = "identity"
+    connections = engine(policy, Limits(http_connections=1), tls or shared_tls(), timeout=SECONDS)
+    try:
+        with translated():
+            response = await connections.handle_async_request(request)
+        try:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return Answer(response.status_code, headers, await _beginning(response))
+        finally:
+            with suppress(McpError), translated():
+                await response.aclose()
+    finally:
+        await connections.aclose()
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    """The status decides, so an answer that breaks off in its body counts all the same."""
+    body = bytearray()
+    assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
+    with suppress(McpError), translated():
+        async for chunk in response.stream:
+            body += chunk
+            if len(body) >= ANSWER_BYTES:
+                break
+    return bytes(body[:ANSWER_BYTES])
+
+
+def _refusal(answer: Answer) -> str:
+    if 300 <= answer.status < 400:
+        return f"The receiver redirects (HTTP {answer.status}). Redirects are not followed: enter the final URL."
+    reason = " ".join(redact(answer.body.decode(errors="replace")).split())[:_REASON_CHARS]
+    return f"The receiver answered with HTTP {answer.status}{f': {reason}' if reason else '.'}"
+
+
+def _retry_after(answer: Answer) -> float | None:
+    """Only in seconds; the form with a date counts as none."""
+    text = answer.headers.get("retry-after", "")
+    return min(float(text), LONGEST_RETRY_AFTER) if text.isascii() and text.isdigit() else None

@@ -1,0 +1,106 @@
+"""A small log with everything that a verification covers: administration, calls with payloads, checkpoints."""
+
+import os
+from base64 import b64encode
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.utils import timezone
+
+from servers.audit import payloads
+from servers.audit.proof import checkpoints, file, key
+from servers.audit.proof.export import ExportLines
+from servers.audit.record import Actor, Event, ServerRef, record_many
+from servers.enums import AuditAction, AuditOutcome, PayloadKind, StatementKind
+from servers.models import AuditEvent, Checkpoint, Server
+from sessions.enums import CallState
+from sessions.models import Call
+
+
+def new_key(settings: Any, directory: Path) -> None:
+    """A key and a checkpoint file of the test's own."""
+    settings.CHECKPOINT_KEY_FILE = directory / "key.json"
+    settings.CHECKPOINT_FILE = directory / "outside" / "checkpoints.jsonl"
+    private = b64encode(os.urandom(32)).decode()
+    settings.CHECKPOINT_KEY_FILE.write_text(f'{{"name": "test.example/audit-1", "private": "{private}"}}')
+
+
+def fill(calls: int = 6, checkpoint_every: int = 2) -> None:
+    """Three events a call and one of administration, a checkpoint after every second call, the newest also in the file."""
+    user, _ = get_user_model().objects.get_or_create(username="ada")
+    server, _ = Server.objects.get_or_create(
+        slug="orders", defaults={"name": "orders", "transport": "streamable_http", "url": "http://127.0.0.1:9/mcp"}
+    )
+    for number in range(calls):
+        one_call(user, server, number)
+        if number % checkpoint_every == checkpoint_every - 1:
+            sign()
+
+
+@transaction.atomic
+def one_call(user: Any, server: Server, number: int) -> Call:
+    now = timezone.now()
+    arguments = payloads.store(PayloadKind.ARGUMENTS, f'{{"order":{number},"note":"é{number}"}}')
+    result = payloads.store(PayloadKind.RESULT, f'{{"content":"result {number}"}}')
+    ended = CallState.SUCCEEDED if number % 3 else CallState.TOOL_ERROR
+    call = Call.objects.create(
+        server=server, server_name=server.name, identity_name="Shared", user=user, user_name=user.username,
+        target=f"tool_{number}", arguments=arguments, result=result, state=ended, epoch=7, deadline=now, created_at=now,
+        sent_at=now, finished_at=now,
+    )  # fmt: skip
+    asked = {"arguments": arguments.digest}
+
+    def event(action: AuditAction, outcome: AuditOutcome, digests: dict[str, str], **details: Any) -> Event:
+        more = {"method": "tools/call", **details}
+        return Event(
+            action,
+            outcome,
+            Actor.of_user(user, "192.0.2.7"),
+            ServerRef.of(server),
+            "Shared",
+            call.target,
+            call.uid,
+            more,
+            digests,
+        )
+
+    record_many(
+        [
+            event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING, asked),
+            event(AuditAction.CALL_SEND, AuditOutcome.PENDING, asked, attempt=1, epoch=7),
+            event(AuditAction.CALL_FINISH, AuditOutcome.OK, asked | {"result": result.digest}, state=ended.value),
+            Event(
+                AuditAction.SERVER_CHANGE, AuditOutcome.OK, Actor.of_user(user), ServerRef.of(server), subject="orders"
+            ),
+        ]
+    )
+    return call
+
+
+def sign() -> Checkpoint:
+    """A checkpoint of the log's end, in the database and in the file."""
+    with transaction.atomic():
+        made = checkpoints.sign(StatementKind.REGULAR, *checkpoints.head())
+    file.append(made.kind, made.note)
+    return made
+
+
+def export_to(path: Path, **options: Any) -> Path:
+    lines = ExportLines(**{"filtered": False, "payloads": True} | options)
+    events = AuditEvent.objects.order_by("seq").filter(seq__lte=lines.last_seq)
+    with path.open("w", encoding="utf-8") as out:
+        out.writelines(lines.head())
+        out.writelines(lines.lines(list(events)))
+        out.write(lines.end())
+    return path
+
+
+def public_key() -> str:
+    return key.load().public.text
+
+
+def later(seconds: float) -> Any:
+    return timezone.now() + timedelta(seconds=seconds)

@@ -1,0 +1,116 @@
+"""An older copy of the database, or a rewritten log, is noticed from outside of it, and stands until it is acknowledged."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from servers.audit.proof import alarms, checkpoints, file, triggers, verify_export
+from servers.audit.proof.verify_export import Bad
+from servers.audit.record import SYSTEM
+from servers.audit.verify import verify
+from servers.enums import AlarmKind, AuditAction
+from servers.jobs import work
+from servers.models import AuditAlarm, AuditEvent, Checkpoint
+from tests.servers.audit.proof import log, mutations
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def restored() -> None:
+    """The log of two calls, copied; then two more calls and a checkpoint; then the copy put back and used."""
+    log.fill(2)
+    copy = Path(f"{connection.settings_dict['NAME']}-copy")
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM INTO %s", [str(copy)])
+    log.fill(2)
+    assert checkpoints.misfits() == []
+    connection.close()
+    shutil.move(copy, connection.settings_dict["NAME"])
+    for left in ("-wal", "-shm"):
+        Path(f"{connection.settings_dict['NAME']}{left}").unlink(missing_ok=True)
+
+
+def test_an_older_copy_of_the_whole_database_is_found_by_its_newest_checkpoint_outside(restored: None) -> None:
+    newest = AuditEvent.objects.order_by("-seq").first().seq
+    verdict = verify()
+    assert (verdict.ok, verdict.first_bad_seq) == (False, newest + 1)
+    [found] = checkpoints.misfits()
+    assert found.behind
+    alarm = alarms.sound_misfits([found])
+    assert alarm is not None
+    assert alarm.kind == AlarmKind.BEHIND
+    assert alarms.sound_misfits(checkpoints.misfits()) is None  # one alarm is enough
+
+
+def test_a_log_that_was_continued_after_it_was_put_back_is_found_too(restored: None) -> None:
+    log.fill(5, checkpoint_every=99)
+    assert not verify().ok
+    [found] = checkpoints.misfits()
+    assert not found.behind
+
+
+def test_an_accepted_restoration_is_signed_and_both_verifiers_go_on_from_it(restored: None, tmp_path: Path) -> None:
+    shared = Checkpoint.objects.order_by("-seq").first().seq
+    alarm = alarms.sound_misfits(checkpoints.misfits())
+    assert alarm is not None
+    assert alarms.acknowledge(alarm, SYSTEM, "Restored after the disk failed.")
+    statement = Checkpoint.objects.get(kind="restored")
+    assert (statement.seq, checkpoints.misfits(), alarms.standing()) == (shared, [], [])
+    assert verify().ok, verify()
+    file.append(statement.kind, statement.note)
+    log.fill(2)
+    assert checkpoints.misfits() == []
+    assert verify().ok
+    files = [str(checkpoints.settings.CHECKPOINT_FILE)]
+    report = verify_export.verify(str(log.export_to(tmp_path / "e")), [log.public_key()], files)
+    assert any("an older database" in line for line in report)
+    event = AuditEvent.objects.get(action=AuditAction.AUDIT_ACKNOWLEDGE)
+    assert "Restored after the disk failed." in event.body
+
+
+def test_a_truncated_export_is_found_with_the_checkpoints_kept_outside(tmp_path: Path) -> None:
+    log.fill(2)
+    old = log.export_to(tmp_path / "old")
+    log.fill(2)
+    files = [str(checkpoints.settings.CHECKPOINT_FILE)]
+    assert verify_export.verify(str(old), [log.public_key()])
+    with pytest.raises(Bad, match="it had"):
+        verify_export.verify(str(old), [log.public_key()], files)
+
+
+@pytest.mark.usefixtures("tamperable")
+def test_a_failed_verification_stands_on_every_page_of_administrators_until_it_is_acknowledged(
+    admin: Any, operator: Any
+) -> None:
+    log.fill(2)
+    mutations.sql("UPDATE servers_auditevent SET subject = 'forged' WHERE seq = 4")
+    triggers.create(connection)
+    outcome = work.verify_log(lambda *_: None)  # type: ignore[arg-type]  # its progress
+    assert not outcome.ok
+    page, others = Client(), Client()
+    page.force_login(admin)
+    others.force_login(operator)
+    assert "The columns of event 4 differ" in page.get("/").content.decode()
+    assert "The columns of event 4 differ" not in others.get("/").content.decode()
+    alarm = AuditAlarm.objects.get()
+    url = reverse("audit:acknowledge", args=[alarm.uid])
+    assert page.post(url, {"reason": " "}).status_code == 422
+    assert others.post(url, {"reason": "no"}).status_code == 403
+    assert page.post(url, {"reason": "A test."}).status_code == 302
+    assert "The columns of event 4 differ" not in page.get("/").content.decode()
+    assert "A test." in page.get(reverse("audit:proof")).content.decode()
+    work.verify_log(lambda *_: None)  # type: ignore[arg-type]
+    assert alarms.standing() == []  # the same finding was accepted; the verification still fails
+
+
+def test_a_foreign_key_signs_nothing_and_says_so(settings: Any, tmp_path: Path) -> None:
+    log.fill(2)
+    log.new_key(settings, tmp_path)
+    with pytest.raises(checkpoints.KeyReplaced, match="Restore the key file"):
+        checkpoints.sign_regular() if checkpoints.due() else log.sign()

@@ -1,0 +1,117 @@
+"""The retention removes old events and leaves a chain that verifies; nothing else removes or changes an event."""
+
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from servers.audit.proof import alarms, cuts, removals
+from servers.audit.proof.cuts import CutRefused, cut
+from servers.audit.verify import verify
+from servers.enums import AlarmKind, AuditAction
+from servers.models import AuditEvent, Checkpoint
+from sessions.models import Call
+from tests.servers.audit.proof import log
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def sql(statement: str, *values: Any) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement, values)
+
+
+FORBIDDEN = [
+    "UPDATE servers_auditevent SET subject = 'x' WHERE seq = 3",
+    "UPDATE servers_auditevent SET seq = 99 WHERE seq = 3",
+    "DELETE FROM servers_auditevent WHERE seq = 3",
+    "DELETE FROM servers_auditevent",
+]
+
+
+def nothing_changes_events(statements: list[str]) -> None:
+    log.fill(1)
+    before = list(AuditEvent.objects.values_list("seq", "body", "subject"))
+    for statement in statements:
+        with pytest.raises(DatabaseError, match="audit events are"):
+            sql(statement)
+    assert list(AuditEvent.objects.values_list("seq", "body", "subject")) == before
+    assert verify().warning == ""
+
+
+def test_the_database_refuses_to_change_or_delete_events() -> None:
+    replace = "INSERT OR REPLACE INTO servers_auditevent SELECT * FROM servers_auditevent WHERE seq = 3"
+    nothing_changes_events([*FORBIDDEN, replace])
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_postgresql_refuses_to_change_delete_or_truncate_events() -> None:
+    nothing_changes_events([*FORBIDDEN, "TRUNCATE servers_auditevent"])
+
+
+def cut_in_two() -> None:
+    log.fill(6)
+    done = cut(10)
+    assert (done.first, done.seq, done.removed) == (1, 9, 9)
+    assert AuditEvent.objects.order_by("seq").first().seq == 10
+    event = AuditEvent.objects.get(action=AuditAction.AUDIT_CUT)
+    assert event.subject == "events 1 to 9"
+    assert verify().ok, verify()
+    assert cut(10).removed == 0
+    assert cut(15).removed == 5
+    assert Checkpoint.objects.filter(seq__lt=14).count() == 0
+    assert verify().ok, verify()
+    with pytest.raises(DatabaseError, match="signed cut"):
+        sql("DELETE FROM servers_auditevent WHERE seq = 15")
+
+
+def test_a_cut_leaves_a_chain_that_verifies_and_the_next_cut_goes_on_from_it() -> None:
+    cut_in_two()
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_on_postgresql_a_cut_leaves_a_chain_that_verifies() -> None:
+    cut_in_two()
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_an_interrupted_cut_verifies_and_the_next_one_finishes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    log.fill(6)
+    monkeypatch.setattr(cuts, "_FIRST_BATCH", 3)
+
+    def stop(done: int, total: int) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        cut(10, on_batch=stop)
+    assert AuditEvent.objects.order_by("seq").first().seq == 4
+    assert verify().ok, verify()
+    assert cut(10).removed == 6
+    assert verify().ok, verify()
+
+
+def test_the_last_event_stays() -> None:
+    log.fill(1)
+    cut(10_000)
+    assert verify().ok, verify()
+    assert AuditEvent.objects.count() >= 1
+
+
+def test_nothing_is_removed_while_an_alarm_stands() -> None:
+    log.fill(2)
+    alarms.sound(AlarmKind.BROKEN, 3, "Event 3 is missing.")
+    with pytest.raises(CutRefused):
+        cut(5)
+    assert AuditEvent.objects.filter(seq=1).exists()
+
+
+def test_calls_that_the_retention_may_remove_are_not_missed_and_others_are() -> None:
+    log.fill(3)
+    removals.allow("calls", log.later(-3600))
+    Call.objects.all().delete()
+    assert verify().reason == "The call of event 2 is missing."
+    removals.allow("calls", log.later(0))
+    assert verify().ok, verify()

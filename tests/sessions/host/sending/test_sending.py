@@ -1,0 +1,164 @@
+"""What is sent over HTTP, syslog and S3, to real receivers: when it counts as delivered, and what a failure says."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from servers.secret import Secret
+from sessions.host.sending import http, s3, syslog
+from sessions.host.sending.failure import NotDelivered
+from sessions.host.sending.s3 import Store
+from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.tls import client_context
+from tests.peers.peers import closed_port
+from tests.sessions.host.sending.receivers import (
+    ACCESS_KEY,
+    REGION,
+    SECRET_KEY,
+    Bucket,
+    SyslogReceiver,
+    s3_bucket,
+    syslog_receiver,
+)
+from tests.sessions.mcp.transports.test_client_certificates import made
+from tests.sessions.subscriptions.hook import Hook, running_hook
+
+HERE = Policy(allow_loopback=True)
+MESSAGES = [b"<110>1 - - mcpadmin - - - one", "<110>1 - - mcpadmin - - - zwei ä".encode()]
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    with running_hook() as hook:
+        yield hook
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[SyslogReceiver]:
+    with syslog_receiver(tmp_path) as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    with s3_bucket() as bucket:
+        yield bucket
+
+
+# --- HTTP ---------------------------------------------------------------------------------------------------------------
+async def test_a_receiver_that_refuses_is_quoted_without_secrets(hook: Hook) -> None:
+    token = Secret("s3cr3t-value-of-this-sink")
+    hook.statuses, hook.body = [401], f"token {token.reveal()} is unknown\n".encode()
+    with pytest.raises(NotDelivered) as refused:
+        await http.send("POST", hook.url, {"X-Key": token.reveal()}, b"{}", policy=HERE)
+    assert refused.value.detail.startswith("The receiver answered with HTTP 401: token [redacted]")
+    assert token.reveal() not in refused.value.detail
+    assert hook.received[0].headers["x-key"] == token.reveal()
+
+
+async def test_a_redirect_is_not_followed(hook: Hook) -> None:
+    hook.statuses = [307]
+    with pytest.raises(NotDelivered, match="Redirects are not followed"):
+        await http.send("POST", hook.url, {}, b"{}", policy=HERE)
+    assert len(hook.received) == 1
+
+
+async def test_the_guard_blocks_an_address_and_says_who_can_allow_it(hook: Hook) -> None:
+    with pytest.raises(NotDelivered, match="MCPADMIN_ALLOWED_NETWORKS"):
+        await http.send("POST", hook.url, {}, b"{}", policy=Policy())
+    assert hook.received == []
+
+
+async def test_a_receiver_that_hangs_fails_in_time(hook: Hook) -> None:
+    hook.may_answer.clear()
+    with pytest.raises(NotDelivered, match=r"did not answer within 0\.2 s"):
+        await http.send("POST", hook.url, {}, b"{}", policy=HERE, seconds=0.2)
+
+
+# --- syslog -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("manner", ["farewell", "close"])
+async def test_messages_are_framed_by_their_length_and_confirmed_by_the_end(
+    receiver: SyslogReceiver, manner: str
+) -> None:
+    receiver.manner = manner
+    tls = client_context("", "", receiver.ca)
+    await syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=HERE, tls=tls)
+    assert receiver.messages == MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("manner", "words"), [("reset", "before it had read everything"), ("silent", "did not confirm")]
+)
+async def test_a_receiver_that_dies_or_never_ends_has_not_confirmed(
+    receiver: SyslogReceiver, manner: str, words: str
+) -> None:
+    """Everything was handed to the kernel: only the end of the connection tells that it was read."""
+    receiver.manner = manner
+    tls = client_context("", "", receiver.ca)
+    with pytest.raises(NotDelivered, match=words):
+        await syslog.send("127.0.0.1", receiver.port, MESSAGES * 200, policy=HERE, tls=tls, seconds=0.5)
+
+
+async def test_a_receiver_of_an_unknown_authority_gets_nothing(receiver: SyslogReceiver) -> None:
+    with pytest.raises(NotDelivered, match="No secure connection could be made"):
+        await syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=HERE)
+    assert receiver.messages == []
+
+
+async def test_a_receiver_that_wants_a_certificate_gets_ours_and_refuses_others(tmp_path: Path) -> None:
+    client = made("mcpadmin")
+    with syslog_receiver(tmp_path, client) as receiver:
+        ours = client_context(client.pem, client.key_pem, receiver.ca)
+        await syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=HERE, tls=ours)
+        with pytest.raises(NotDelivered):
+            await syslog.send(
+                "127.0.0.1", receiver.port, MESSAGES, policy=HERE, tls=client_context("", "", receiver.ca)
+            )
+        assert receiver.messages == MESSAGES
+
+
+async def test_syslog_passes_the_guard_too_and_says_where_nothing_listens(receiver: SyslogReceiver) -> None:
+    with pytest.raises(NotDelivered, match="MCPADMIN_ALLOWED_NETWORKS"):
+        await syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=Policy())
+    with pytest.raises(NotDelivered, match="No connection could be made"):
+        await syslog.send("127.0.0.1", closed_port(), MESSAGES, policy=HERE)
+    assert receiver.connections == 0
+
+
+# --- S3 -----------------------------------------------------------------------------------------------------------------
+def store(bucket: Bucket, secret: str = SECRET_KEY) -> Store:
+    return Store(bucket.endpoint, REGION, "audit", ACCESS_KEY, Secret(secret))
+
+
+async def test_an_object_is_signed_and_lies_under_its_key(bucket: Bucket) -> None:
+    await s3.put(store(bucket), "a/b c+ä.jsonl", b"lines\n", policy=HERE, lock_until="2027-01-01T00:00:00Z")
+    assert bucket.objects == {"/audit/a/b c+ä.jsonl": b"lines\n"}
+    headers = bucket.headers["/audit/a/b c+ä.jsonl"]
+    assert headers["x-amz-object-lock-mode"] == "COMPLIANCE"
+
+
+async def test_a_wrong_key_is_named_by_the_store(bucket: Bucket) -> None:
+    with pytest.raises(NotDelivered, match=r"refused the upload to audit: SignatureDoesNotMatch \(HTTP 403\)"):
+        await s3.put(store(bucket, "another"), "x", b"1", policy=HERE)
+    assert bucket.objects == {}
+
+
+async def test_a_large_file_goes_up_in_parts(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "PART_BYTES", 1_000)
+    data = bytes(range(256)) * 10
+    (tmp_path / "file").write_bytes(data)
+    await s3.put_file(store(bucket), "file", tmp_path / "file", policy=HERE)
+    assert bucket.objects == {"/audit/file": data}
+    assert len(bucket.parts) == 3
+
+
+async def test_parts_of_a_failed_upload_are_removed(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "PART_BYTES", 1_000)
+    bucket.fail_part = 2
+    (tmp_path / "file").write_bytes(b"x" * 2_500)
+    with pytest.raises(NotDelivered, match="InternalError"):
+        await s3.put_file(store(bucket), "file", tmp_path / "file", policy=HERE)
+    assert (bucket.objects, bucket.aborted) == ({}, True)
