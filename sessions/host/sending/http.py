@@ -9,7 +9,7 @@ from typing import Final
 
 import httpx
 
-from mcpadmin.redaction import redact
+from mcpadmin.log_redaction import redact
 from sessions.host.sending.failure import NotDelivered
 from sessions.mcp.core.errors import AddressRefused, McpError
 from sessions.mcp.core.limits import KIB, Limits

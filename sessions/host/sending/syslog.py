@@ -16,9 +16,9 @@ from sessions.host.sending.failure import NotDelivered
 from sessions.host.sending.http import GUARDED
 from sessions.mcp.core.errors import AddressRefused, McpError
 from sessions.mcp.transports.base import connect_error
+from sessions.mcp.transports.dialing import connected_socket, wire_host
 from sessions.mcp.transports.egress import Policy
 from sessions.mcp.transports.engine import shared_tls
-from sessions.mcp.transports.reach import connected_socket, wire_host
 
 SECONDS: Final = 20.0
 PORT: Final = 6514
