@@ -9,9 +9,11 @@ from django.utils import timezone
 
 from servers.audit.statements import Insert
 from servers.enums import PayloadKind
+from servers.json.canonical import clean
 from servers.models import Payload
 
 _SALT_BYTES = 16
+_PREVIEW_CHARS = 200
 insert = Insert(Payload)
 
 
@@ -44,6 +46,18 @@ def read(payload: Payload) -> str | None:
     if payload.erased_at is not None:
         return None
     return payload.text if payload.blob is None else _unpacked(payload).decode("utf-8", "surrogatepass")
+
+
+def indexable(payload: Payload) -> bool:
+    """Whether its words may also stand outside of it: in the index of the search and in a preview."""
+    return payload.erased_at is None
+
+
+def preview(payload: Payload, text: str) -> str:
+    """The beginning of the `text` of a payload, for lists; empty if nothing of it may stand outside."""
+    if not indexable(payload) or text == "{}":
+        return ""
+    return clean(text[:_PREVIEW_CHARS])
 
 
 def intact(payload: Payload) -> bool:

@@ -94,10 +94,11 @@ def _check_link(event: AuditEvent, prev: str) -> None:
     try:
         body = json.loads(event.body)
         details, digests = body["details"], body["digests"]
+        context = None if body["v"] == 1 else body["context"]
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise _Broken(event.seq, f"The body of event {event.seq} cannot be read.") from exc
     try:
-        rebuilt = canonical(body_of(_columns(event), prev, details, digests))
+        rebuilt = canonical(body_of(_columns(event), prev, details, digests, context))
     except (ValueError, TypeError, AttributeError) as exc:  # a NULL, or a value of another type
         raise _unreadable(event.seq) from exc
     if body.get("prev") != prev:
