@@ -5,12 +5,14 @@ import os
 import zlib
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from servers.audit.statements import Insert
 from servers.enums import PayloadKind
 from servers.json.canonical import clean
 from servers.models import Payload
+from servers.signals import payload_erased
 
 _SALT_BYTES = 16
 _PREVIEW_CHARS = 200
@@ -74,7 +76,9 @@ def intact(payload: Payload) -> bool:
 def erase(payload: Payload) -> None:
     """Remove the content and the salt for good; digest and chain stay as they are."""
     payload.text, payload.blob, payload.salt, payload.erased_at = "", None, b"", timezone.now()
-    payload.save(update_fields=["text", "blob", "salt", "erased_at"])
+    with transaction.atomic():
+        payload.save(update_fields=["text", "blob", "salt", "erased_at"])
+        payload_erased.send(sender=Payload, payload_id=payload.pk)
 
 
 def _unpacked(payload: Payload) -> bytes:
