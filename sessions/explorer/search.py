@@ -22,14 +22,14 @@ from sessions.explorer.language import FREE_TEXT, Query, Term
 from sessions.explorer.rows import Facet, Histogram, ResultPage, Row
 from sessions.explorer.streams import ARMS, NOTHING, OUTCOMES, Arm, Stream, plain
 from sessions.explorer.timeline import timeline
-from sessions.explorer.unions import first_keys, key_at
+from sessions.explorer.unions import FoundRow, first_rows, key_at
 
 __all__ = ["Facet", "Histogram", "ResultPage", "Row", "facets", "histogram", "newer_count", "one", "page", "timeline"]
 
 PAGE_SIZE = 50
 #: rows that a search looks at, of one stream and at once
-CANDIDATES = 20_000
-#: rows that a histogram and facets count
+CANDIDATES = 10_000
+#: rows of a stream that a histogram and facets count
 COUNTED = 10_000
 FACET_ROWS = 5_000
 FACET_VALUES = 10
@@ -87,8 +87,8 @@ class Selection:
         highs = [bound for bound in (self.high, high) if bound is not None]
         return replace(self, low=max(lows, default=None), high=min(highs, default=None))
 
-    def keys(self, count: int, *, ascending: bool = False) -> tuple[list[int], int | None]:
-        """At most `count` keys, and the key at which the search ended before the range did (None: it did not)."""
+    def read(self, count: int, *columns: str, ascending: bool = False) -> tuple[list[FoundRow], int | None]:
+        """At most `count` rows, and the key at which the search ended before the range did (None: it did not)."""
         if self.empty:
             return [], None
         end = self._end(ascending=ascending)
@@ -98,8 +98,8 @@ class Selection:
         parts = [
             self.base.filter(arm.rest, found._range(), found._index(arm, ascending=ascending)) for arm in self.arms
         ]
-        keys = first_keys(parts, count, ascending=ascending)
-        return keys, end if len(keys) < count else None
+        rows = first_rows(parts, columns, count, ascending=ascending)
+        return rows, end if len(rows) < count else None
 
     def _range(self) -> Q:
         bounds = {"pk__gte": self.low, "pk__lt": self.high}
@@ -122,8 +122,8 @@ class Selection:
             return None
         table = self.stream.model._default_manager.filter(self._range(), self.stream.index)
         parts = [table.filter(arm.index) for arm in self.arms]
-        ends = first_keys(parts, 1, ascending=ascending, offset=CANDIDATES // len(parts))
-        return None if not ends else ends[0]
+        ends = first_rows(parts, (), 1, ascending=ascending, offset=CANDIDATES // len(parts))
+        return ends[0][0] if ends else None
 
 
 def select(user: access.User, query: Query, stream: Stream) -> Selection | None:
@@ -206,31 +206,29 @@ def page(user: access.User, query: Query, cursor: str = "", limit: int = PAGE_SI
 def _older_page(
     user: access.User, selected: list[Selection], boundary: Boundary, limit: int, hidden: list[str]
 ) -> ResultPage:
-    rows: list[Row] = []
+    found: list[tuple[Any, str, int]] = []
     newest: dict[str, int] = {}
     ends: dict[str, int] = {}
     for selection in selected:
         name = selection.stream.name
-        keys, end = selection.within(high=boundary.keys.get(name)).keys(limit + 1)
-        newest[name] = keys[0] + 1 if keys else 0
-        rows += selection.stream.rows(user, keys)
+        rows, end = selection.within(high=boundary.keys.get(name)).read(limit + 1, selection.stream.at)
+        newest[name] = rows[0][0] + 1 if rows else 0
+        found += [(_moment(at), name, key) for key, at in rows]
         if end is not None:
             ends[name] = end
-    rows.sort(key=_place, reverse=True)
+    found.sort(reverse=True)
     searched_to = max((_time_of(streams.STREAMS[name], key) for name, key in ends.items()), default=None)
     if searched_to is not None:
-        rows = [row for row in rows if row.at >= searched_to]
-    shown = rows[:limit]
-    below = dict(boundary.keys)
-    for row in shown:
-        below[row.stream] = row.key
-    more = len(rows) > limit or searched_to is not None
-    if len(rows) > limit:
+        found = [place for place in found if place[0] >= searched_to]
+    shown = found[:limit]
+    below = boundary.keys | {name: key for _, name, key in shown}
+    more = len(found) > limit or searched_to is not None
+    if len(found) > limit:
         searched_to = None
     elif searched_to is not None:
         below |= {name: min(key, below.get(name, key)) for name, key in ends.items()}
     return ResultPage(
-        shown,
+        _rows(user, shown),
         older=Boundary(below).text() if more else "",
         newer=Boundary(boundary.keys, newer=True).text() if boundary.keys else "",
         newest=Boundary(newest).text(),
@@ -242,22 +240,31 @@ def _older_page(
 def _newer_page(
     user: access.User, selected: list[Selection], boundary: Boundary, limit: int, hidden: list[str]
 ) -> ResultPage:
-    rows: list[Row] = []
+    found: list[tuple[Any, str, int]] = []
     for selection in selected:
         low = boundary.keys.get(selection.stream.name, 0)
-        keys, _ = selection.within(low=low).keys(limit + 1, ascending=True)
-        rows += selection.stream.rows(user, keys)
-    rows.sort(key=_place)
-    shown = rows[:limit]
-    above = dict(boundary.keys)
-    for row in shown:
-        above[row.stream] = row.key + 1
-    newer = Boundary(above, newer=True).text() if len(rows) > limit else ""
-    return ResultPage(shown[::-1], Boundary(boundary.keys).text(), newer, Boundary(above).text(), hidden=hidden)
+        rows, _ = selection.within(low=low).read(limit + 1, selection.stream.at, ascending=True)
+        found += [(_moment(at), selection.stream.name, key) for key, at in rows]
+    found.sort()
+    shown = found[:limit]
+    above = boundary.keys | {name: key + 1 for _, name, key in shown}
+    newer = Boundary(above, newer=True).text() if len(found) > limit else ""
+    older, newest = Boundary(boundary.keys).text(), Boundary(above).text()
+    return ResultPage(_rows(user, shown[::-1]), older, newer, newest, hidden=hidden)
 
 
-def _place(row: Row) -> tuple[datetime, str, int]:
-    return row.at, row.stream, row.key
+def _rows(user: access.User, places: list[tuple[Any, str, int]]) -> list[Row]:
+    """In the order of `places`."""
+    keys: dict[str, list[int]] = {}
+    for _, name, key in places:
+        keys.setdefault(name, []).append(key)
+    found = {(name, row.key): row for name, some in keys.items() for row in streams.STREAMS[name].rows(user, some)}
+    return [found[name, key] for _, name, key in places if (name, key) in found]
+
+
+def _moment(at: Any) -> datetime:
+    """SQLite's driver returns text, without a zone."""
+    return datetime.fromisoformat(at).replace(tzinfo=UTC) if isinstance(at, str) else at
 
 
 def _time_of(stream: Stream, key: int) -> datetime:
@@ -270,7 +277,7 @@ def newer_count(user: access.User, query: Query, newest: str) -> int:
     keys = Boundary.read(newest).keys
     found = 0
     for selection in _selected(user, query)[0]:
-        found += len(selection.within(low=keys.get(selection.stream.name, 0)).keys(NEWER)[0])
+        found += len(selection.within(low=keys.get(selection.stream.name, 0)).read(NEWER)[0])
     return min(found, NEWER)
 
 
@@ -284,21 +291,23 @@ def one(user: access.User, stream: str, key: int) -> Row | None:
 # --- numbers ---------------------------------------------------------------------------------------------------------
 def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
     """Of the newest COUNTED rows of each stream."""
-    counted: list[tuple[Selection, list[int]]] = []
+    counted: list[tuple[Stream, list[FoundRow]]] = []
     partial = False
     for selection in _selected(user, query)[0]:
-        keys, end = selection.keys(COUNTED)
-        partial |= end is not None or len(keys) == COUNTED
-        counted.append((selection, keys))
+        rows, end = selection.read(COUNTED, selection.stream.outcome)
+        partial |= end is not None or len(rows) == COUNTED
+        if rows:
+            counted.append((selection.stream, rows))
     until = query.until or datetime.now(UTC)
-    oldest = [_time_of(selection.stream, keys[-1]) for selection, keys in counted if keys]
+    oldest = [_time_of(stream, rows[-1][0]) for stream, rows in counted]
     since = query.since or min(oldest, default=until - timedelta(hours=1))
     step = max((until - since).total_seconds() / buckets, 1.0)
     series = {outcome: [0] * buckets for outcome in OUTCOMES}
-    for selection, keys in counted:
-        starts = _starts(selection.stream, [since + timedelta(seconds=step * number) for number in range(1, buckets)])
-        for key, outcome in selection.stream.outcomes(keys) if keys else ():
-            series[outcome][bisect_right(starts, key)] += 1
+    for stream, rows in counted:
+        starts = _starts(stream, [since + timedelta(seconds=step * number) for number in range(1, buckets)])
+        cells = Counter((bisect_right(starts, key), exact) for key, exact in rows)
+        for (place, exact), count in cells.items():
+            series[stream.outcome_of(exact)][place] += count
     return Histogram(since, step, {name: counts for name, counts in series.items() if any(counts)}, partial)
 
 
@@ -323,12 +332,13 @@ def facets(user: access.User, query: Query) -> list[Facet]:
     values: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in _FACETS}
     partial = False
     for selection in _selected(user, query)[0]:
-        keys, end = selection.keys(FACET_ROWS)
-        partial |= end is not None or len(keys) == FACET_ROWS
-        for found in selection.stream.facets(keys):
-            values_of_row = ((name, value) for name, value in found.items() if value[0])
-            for name, value in values_of_row:
-                values[name][value] += 1
+        stream = selection.stream
+        rows, end = selection.read(FACET_ROWS, *stream.facets.values())
+        partial |= end is not None or len(rows) == FACET_ROWS
+        for name, column in zip(stream.facets, list(zip(*rows, strict=True))[1:], strict=False):
+            for stored, count in Counter(column).items():
+                if stored:
+                    values[name][stream.facet_value(name, stored)] += count
     return [
         Facet(name, label, [(*value, count) for value, count in values[name].most_common(FACET_VALUES)], partial)
         for name, label in _FACETS.items()

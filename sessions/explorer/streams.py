@@ -6,7 +6,7 @@ picks (an *arm*), and never with OFFSET over rows. What a person may see is deci
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -66,7 +66,7 @@ _AUDITED: dict[str, str] = {
     AuditOutcome.UNKNOWN: "unknown",
     AuditOutcome.PENDING: "running",
 }
-_LEVELS = {"debug": "ok", "info": "ok", "notice": "ok"}
+_LEVELS = ("debug", "info", "notice")
 #: kind of a call -> method
 METHODS = {"tool": TOOLS_CALL, "resource": RESOURCES_READ, "prompt": PROMPTS_GET, "completion": COMPLETE}
 _KINDS = {method: kind for kind, method in METHODS.items()}
@@ -116,6 +116,10 @@ class Stream(ABC):
     index: ClassVar[Q] = Q()
     #: columns of conditions
     columns: ClassVar[Sequence[str]]
+    #: column with the exact outcome
+    outcome: ClassVar[str]
+    #: facet -> column
+    facets: ClassVar[Mapping[str, str]]
 
     @abstractmethod
     def visible(self, user: access.User) -> QuerySet[Any] | None:
@@ -133,12 +137,15 @@ class Stream(ABC):
     def row(self, user: access.User, found: Any) -> Row: ...
 
     @abstractmethod
-    def outcomes(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Key and outcome of rows, in no order."""
+    def outcome_of(self, exact: str) -> str:
+        """The outcome of the query language, from the value of the column `outcome`."""
 
-    @abstractmethod
-    def facets(self, keys: Sequence[int]) -> Iterator[dict[str, tuple[str, str]]]:
-        """Of each row: facet -> (value for the query, words)."""
+    def facet_value(self, facet: str, stored: str) -> tuple[str, str]:
+        """The value for the query and the words of what the facet's column holds."""
+        if facet == "outcome":
+            outcome = self.outcome_of(stored)
+            return outcome, OUTCOMES[outcome][0]
+        return stored, CHOICES[facet].get(stored, stored) if facet in CHOICES else stored
 
     def rows(self, user: access.User, keys: Sequence[int]) -> list[Row]:
         visible = self.visible(user)
@@ -231,6 +238,16 @@ class Calls(Stream):
         *("server_id", "server_name", "target", "user_id", "user_name", "identity_name", "way", "method", "state"),
         *("duration_ms", "total_bytes", "uid", "session_id", "personal", "created_at"),
     )
+
+    outcome = "state"
+    facets = {
+        "outcome": "state",
+        "server": "server_name",
+        "tool": "target",
+        "user": "user_name",
+        "way": "way",
+        "kind": "method",
+    }
 
     def visible(self, user: access.User) -> QuerySet[Call] | None:
         if not access.may(user, "view"):
@@ -342,24 +359,11 @@ class Calls(Stream):
             own=found.method == COMPLETE,
         )
 
-    def outcomes(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
-        for key, state in Call.objects.filter(among(keys)).order_by().values_list("pk", "state"):
-            yield key, _STATES[state]
+    def outcome_of(self, exact: str) -> str:
+        return _STATES[exact]
 
-    def facets(self, keys: Sequence[int]) -> Iterator[dict[str, tuple[str, str]]]:
-        columns = ("state", "server_name", "target", "user_name", "way", "method")
-        for state, server, target, user, way, method in (
-            Call.objects.filter(among(keys)).order_by().values_list(*columns)
-        ):
-            outcome, kind = _STATES[state], _KINDS.get(method, method)
-            yield {
-                "outcome": (outcome, OUTCOMES[outcome][0]),
-                "server": (server, server),
-                "tool": (target[:120], target[:120]),
-                "user": (user, user),
-                "way": (way, CHOICES["way"].get(way, way)),
-                "kind": (kind, CHOICES["kind"].get(kind, kind)),
-            }
+    def facet_value(self, facet: str, stored: str) -> tuple[str, str]:
+        return super().facet_value(facet, _KINDS.get(stored, stored) if facet == "kind" else stored[:300])
 
     def free_text(self, user: access.User, query: Query) -> Match:
         found = [term for term in query.of(FREE_TEXT) if not term.negated]
@@ -402,6 +406,9 @@ class Events(Stream):
     name, label, model, at = "events", "Events", AuditEvent, "at"
     index = _NO_STEP
     columns = ("server_uid", "server_name", "subject", "actor_name", "identity_name", "outcome", "action", "way", "at")
+
+    outcome = "outcome"
+    facets = {"outcome": "outcome", "server": "server_name", "user": "actor_name", "way": "way", "kind": "action"}
 
     def visible(self, user: access.User) -> QuerySet[AuditEvent] | None:
         if not access.may(user, "view_auditevent"):
@@ -488,23 +495,11 @@ class Events(Stream):
             call_uid=str(found.call_uid) if found.call_uid else "",
         )
 
-    def outcomes(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
-        for key, outcome in AuditEvent.objects.filter(among(keys)).order_by().values_list("pk", "outcome"):
-            yield key, _AUDITED[outcome]
+    def outcome_of(self, exact: str) -> str:
+        return _AUDITED[exact]
 
-    def facets(self, keys: Sequence[int]) -> Iterator[dict[str, tuple[str, str]]]:
-        columns = ("outcome", "server_name", "actor_name", "way", "action")
-        for outcome, server, actor, way, action in (
-            AuditEvent.objects.filter(among(keys)).order_by().values_list(*columns)
-        ):
-            group = audit.group_of(action)
-            yield {
-                "outcome": (_AUDITED[outcome], OUTCOMES[_AUDITED[outcome]][0]),
-                "server": (server, server),
-                "user": (actor, actor),
-                "way": (way or "", CHOICES["way"].get(way or "", "")),
-                "kind": (group, CHOICES["kind"][group]),
-            }
+    def facet_value(self, facet: str, stored: str) -> tuple[str, str]:
+        return super().facet_value(facet, audit.group_of(stored) if facet == "kind" else stored)
 
     def free_text(self, user: access.User, query: Query) -> Match:
         found = query.of(FREE_TEXT)
@@ -526,6 +521,9 @@ class Logs(Stream):
     name, label, model, at = "logs", "Logs", LogLine, "at"
     columns = ("server_id", "source", "level", "text", "logger", "call_uid", "at")
 
+    outcome = "level"
+    facets = {"outcome": "level", "server": "server__name", "kind": "source"}
+
     def visible(self, user: access.User) -> QuerySet[LogLine] | None:
         if not access.may(user, "view"):
             return None
@@ -540,7 +538,7 @@ class Logs(Stream):
                 return names(term, "identity__name")
             case "outcome":
                 wanted = set(texts(term))
-                ok = Q(plain_level__in=list(_LEVELS))
+                ok = Q(plain_level__in=_LEVELS)
                 return (ok if "ok" in wanted else NOTHING) | (~ok if "error" in wanted else NOTHING)
             case "kind":
                 return Q(plain_source__in=texts(term))
@@ -580,19 +578,8 @@ class Logs(Stream):
             call_uid=str(found.call_uid) if found.call_uid else "",
         )
 
-    def outcomes(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
-        for key, level in LogLine.objects.filter(among(keys)).order_by().values_list("pk", "level"):
-            yield key, "ok" if level in _LEVELS else "error"
-
-    def facets(self, keys: Sequence[int]) -> Iterator[dict[str, tuple[str, str]]]:
-        found = LogLine.objects.filter(among(keys)).order_by().values_list("level", "server__name", "source")
-        for level, server, source in found:
-            outcome = "ok" if level in _LEVELS else "error"
-            yield {
-                "outcome": (outcome, OUTCOMES[outcome][0]),
-                "server": (server, server),
-                "kind": (source, CHOICES["kind"].get(source, source)),
-            }
+    def outcome_of(self, exact: str) -> str:
+        return "ok" if exact in _LEVELS else "error"
 
 
 STREAMS: dict[str, Stream] = {stream.name: stream for stream in (Calls(), Events(), Logs())}
