@@ -32,12 +32,13 @@ from servers.signals import (
 )
 from sessions import hints
 from sessions.connections import commands
-from sessions.explorer import indexing
+from sessions.explorer import indexing, suggestions
 from sessions.housekeeping import changed_registrations, people
 from sessions.live import tickets
 
 User = get_user_model()
 after_batches(hints.send_inline)
+suggestions.register()
 _SIGN_IN_ONLY = frozenset({"last_login"})
 
 

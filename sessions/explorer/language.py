@@ -8,9 +8,10 @@ value    a word, or text in double quotes (\\" and \\\\ inside); `*` at its ends
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Literal
 
@@ -208,7 +209,7 @@ def _value(tokens: list[Token]) -> Value:
 
 
 def _unknown_field(name: str, start: int, end: int) -> QueryError:
-    near = next((known for known in FIELDS if name and (known.startswith(name[:3]) or name.startswith(known))), "")
+    near = next(iter(get_close_matches(name, FIELDS, 1)), "")
     hint = f" Did you mean {near}:?" if near else f' To search for the text, write "{name}:…" in quotes.'
     return QueryError(f"There is no field {name}:.{hint}", start, end)
 
@@ -343,10 +344,46 @@ def _moment(term: Term, value: Value, now: datetime, *, end_of_day: bool) -> dat
     return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
 
 
+# --- completion ------------------------------------------------------------------------------------------------------
+COMPLETIONS = 12
+#: field -> values that begin as given, for this user: (value, words). Filled at start by those who know the rows.
+SUGGESTIONS: dict[str, Callable[[Any, str], list[tuple[str, str]]]] = {}
+_FIXED = {
+    "last": ("15m", "1h", "24h", "7d", "30d"),
+    "since": ("today", "yesterday", "1h", "24h"),
+    "until": ("today", "yesterday", "1h"),
+    "duration": (">1s", ">5s", ">30s", "<100ms"),
+    "size": (">64kb", ">1mb", ">10mb"),
+}
+_TYPED = re.compile(r"""(?:^|(?<=\s))-?(?:(?P<field>[A-Za-z_]+):)?(?P<value>(?:"(?:\\.|[^"\\])*"?|[^\s"])*)$""")
+_LAST_OF_LIST = re.compile(r"""(?:"(?:\\.|[^"\\])*"|[^,"])*,""")
+
+
 def complete(user: Any, text: str, cursor: int) -> list[Completion]:
-    """Fields for the word at the cursor."""
-    start = max(text.rfind(blank, 0, cursor) for blank in " \n\t") + 1
-    word = text[start:cursor].lstrip("-").lower()
-    start = cursor - len(word)
-    found = [field for field in FIELDS.values() if field.name.startswith(word)]
-    return [Completion(f"{field.name}:", field.label, field.example, start) for field in found]
+    """For the word that ends at `cursor`: fields, or values of the field before it."""
+    typed = _TYPED.search(text[:cursor])
+    if typed is None:
+        return []
+    field, value = typed["field"], typed["value"]
+    if field is None:
+        found = [known for known in FIELDS.values() if known.name.startswith(value.lower())]
+        return [Completion(f"{known.name}:", known.label, known.example, cursor - len(value)) for known in found]
+    while listed := _LAST_OF_LIST.match(value):
+        value = value[listed.end() :]
+    begun = value.lstrip('"')
+    values = _values(user, field.lower(), begun)
+    return [Completion(form, form, words, cursor - len(value)) for form, words in values][:COMPLETIONS]
+
+
+def _values(user: Any, field: str, begun: str) -> list[tuple[str, str]]:
+    if field in _FIXED:
+        return [(form, "") for form in _FIXED[field] if form.startswith(begun.lower())]
+    if field in CHOICES:
+        choices = CHOICES[field].items()
+        return [
+            (name, words)
+            for name, words in choices
+            if begun.lower() in (name[: len(begun)], words[: len(begun)].lower())
+        ]
+    suggest = SUGGESTIONS.get(field)
+    return [] if suggest is None else [(Value(text).text_form(), words) for text, words in suggest(user, begun)]

@@ -134,6 +134,10 @@ class Migration(migrations.Migration):
             model_name='call',
             index=models.Index(condition=models.Q(('total_bytes__gte', 65536)), fields=['-id'], name='calls_large'),
         ),
+        migrations.AddIndex(
+            model_name='logline',
+            index=models.Index(fields=['at'], name='log_lines_by_time'),
+        ),
         migrations.CreateModel(
             name='IndexCursor',
             fields=[
