@@ -159,6 +159,16 @@ class PinState(TextChoices):
     OFFERED = "offered", "Offered"
 
 
+class Way(TextChoices):
+    """How an act came in."""
+
+    PAGE = "page", "Page"
+    AGENT = "agent", "Agent"
+    COMMAND = "command", "Command line"
+    TASK = "task", "Background task"
+    SCHEDULE = "schedule", "Schedule"
+
+
 class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"

@@ -24,6 +24,7 @@ from servers.signals import (
     draft_changed,
     identity_ended,
     job_changed,
+    payload_erased,
     server_changed,
     sign_in_asked,
     sign_ins_ended,
@@ -31,11 +32,13 @@ from servers.signals import (
 )
 from sessions import hints
 from sessions.connections import commands
+from sessions.explorer import indexing, suggestions
 from sessions.housekeeping import changed_registrations, people
 from sessions.live import tickets
 
 User = get_user_model()
 after_batches(hints.send_inline)
+suggestions.register()
 _SIGN_IN_ONLY = frozenset({"last_login"})
 
 
@@ -60,6 +63,11 @@ def _identity_goes(identity_id: int, **_: Any) -> int:
 @receiver(pre_delete, sender=Server)
 def _server_goes(instance: Server, **_: Any) -> None:
     changed_registrations.before_delete(instance)
+
+
+@receiver(payload_erased)
+def _payload_goes(payload_id: int, **_: Any) -> None:
+    indexing.payload_erased(payload_id)
 
 
 @receiver(draft_changed)

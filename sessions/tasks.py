@@ -20,6 +20,7 @@ from servers.keyring_file import has_next_key
 from servers.packages import checks
 from servers.registration.drafts import purge_drafts
 from sessions.connections import commands
+from sessions.explorer import indexing
 from sessions.host.logs.store import trim_all
 from sessions.models import Worker
 from sessions.subscriptions import retention
@@ -71,10 +72,13 @@ def _stop_jobs(**_signal: object) -> None:
 
 def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     drafts = purge_drafts()
-    progress(1, 3)
-    logs = trim_all(partial(progress, 1, 3))
-    progress(2, 3)
-    versions = retention.trim_all(partial(progress, 2, 3))
+    progress(1, 4)
+    logs = trim_all(partial(progress, 1, 4))
+    progress(2, 4)
+    versions = retention.trim_all(partial(progress, 2, 4))
+    progress(3, 4)
+    while indexing.trim():
+        progress(3, 4)
     found = {"draft": drafts, "log": logs, "version": versions}
     words = [counted(count, noun) for noun, count in found.items() if count]
     return JobOutcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)

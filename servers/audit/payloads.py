@@ -5,13 +5,17 @@ import os
 import zlib
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from servers.audit.statements import Insert
 from servers.enums import PayloadKind
+from servers.json.canonical import clean
 from servers.models import Payload
+from servers.signals import payload_erased
 
 _SALT_BYTES = 16
+_PREVIEW_CHARS = 200
 insert = Insert(Payload)
 
 
@@ -46,6 +50,18 @@ def read(payload: Payload) -> str | None:
     return payload.text if payload.blob is None else _unpacked(payload).decode("utf-8", "surrogatepass")
 
 
+def indexable(payload: Payload) -> bool:
+    """Whether its words may also stand outside of it: in the index of the search and in a preview."""
+    return payload.erased_at is None
+
+
+def preview(payload: Payload, text: str) -> str:
+    """The beginning of the `text` of a payload, for lists; empty if nothing of it may stand outside."""
+    if not indexable(payload) or text == "{}":
+        return ""
+    return clean(text[:_PREVIEW_CHARS])
+
+
 def intact(payload: Payload) -> bool:
     """Whether what is stored still has the digest that the audit event names. An erased one is intact."""
     if payload.erased_at is not None:
@@ -60,7 +76,9 @@ def intact(payload: Payload) -> bool:
 def erase(payload: Payload) -> None:
     """Remove the content and the salt for good; digest and chain stay as they are."""
     payload.text, payload.blob, payload.salt, payload.erased_at = "", None, b"", timezone.now()
-    payload.save(update_fields=["text", "blob", "salt", "erased_at"])
+    with transaction.atomic():
+        payload.save(update_fields=["text", "blob", "salt", "erased_at"])
+        payload_erased.send(sender=Payload, payload_id=payload.pk)
 
 
 def _unpacked(payload: Payload) -> bytes:

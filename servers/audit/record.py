@@ -20,25 +20,27 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from servers.audit.statements import database, prepared
-from servers.enums import AuditAction, AuditOutcome
+from servers.enums import AuditAction, AuditOutcome, Way
 from servers.json.canonical import canonical, clean, sha256
 from servers.models import AuditEvent, AuditHead, Server
 from servers.signals import audit_recorded
 
 CHAIN = 1
-BODY_VERSION = 1
+#: 2: with `context`. Events of version 1 stay as they are and valid.
+BODY_VERSION = 2
 #: the request that this task of the web process answers; set by the middleware, read where signals carry no request
 current_request: ContextVar[HttpRequest | None] = ContextVar("current_request", default=None)
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Who acts. `name` is kept when the account goes."""
+    """Who acts, and by which way (a value of Way). `name` is kept when the account goes."""
 
     id: int | None
     name: str
     ip: str = ""
     request_id: str = ""
+    way: str = Way.PAGE
 
     @classmethod
     def of(cls, request: HttpRequest) -> "Actor":
@@ -46,11 +48,11 @@ class Actor:
         return cls.of_user(user, client_ip(request), getattr(request, "request_id", ""))
 
     @classmethod
-    def of_user(cls, user: Any, ip: str = "", request_id: str = "") -> "Actor":
+    def of_user(cls, user: Any, ip: str = "", request_id: str = "", way: str = Way.PAGE) -> "Actor":
         """Of a signed-in user; of an anonymous visitor or None, an actor without id and name."""
         if user is None or not user.is_authenticated:
-            return cls(None, "", ip, request_id)
-        return cls(user.pk, user.get_username(), ip, request_id)
+            return cls(None, "", ip, request_id, way)
+        return cls(user.pk, user.get_username(), ip, request_id, way)
 
     @classmethod
     def current(cls) -> "Actor":
@@ -59,8 +61,10 @@ class Actor:
         return SYSTEM if request is None else cls.of(request)
 
 
-#: the product itself: housekeeping, session hosts, management commands
-SYSTEM = Actor(None, "mcpadmin")
+#: the product itself: housekeeping, session hosts
+SYSTEM = Actor(None, "mcpadmin", way=Way.TASK)
+#: the operator at the command line, where no account is named
+OPERATOR = Actor(None, "mcpadmin", way=Way.COMMAND)
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,12 @@ class ServerRef:
 
 @dataclass(frozen=True)
 class Event:
-    """`details` are shown as they are: never put a secret or a payload in; `digests` name payloads by their digest."""
+    """`details` are shown as they are: never put a secret or a payload in; `digests` name payloads by their digest.
+
+    `context` of a call's steps: session (uid), epoch, era, revision, bytes_in and bytes_out (of the arguments and the
+    result), duration_ms, request_id (of the request at the server), traceparent (W3C). Values that are empty or None
+    are left out.
+    """
 
     action: AuditAction
     outcome: AuditOutcome
@@ -86,6 +95,7 @@ class Event:
     call_uid: UUID | None = None
     details: dict[str, Any] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    context: dict[str, Any] = field(default_factory=dict)
 
 
 def client_ip(request: HttpRequest) -> str:
@@ -126,7 +136,8 @@ def record_many(events: Sequence[Event]) -> range:
 def _link(event: Event, seq: int, prev: str) -> dict[str, Any]:
     """The row of `event`: body, hash and the columns that project the body."""
     columns = _columns(event, seq, timezone.now())
-    body = canonical(body_of(columns, prev, event.details, event.digests))
+    context = {name: value for name, value in event.context.items() if value not in ("", None)}
+    body = canonical(body_of(columns, prev, event.details, event.digests, context))
     return {**columns, "hash": sha256(body), "body": body}
 
 
@@ -146,14 +157,17 @@ def _columns(event: Event, seq: int, at: datetime) -> dict[str, Any]:
         "call_uid": event.call_uid,
         "ip": clean(actor.ip)[:45],
         "request_id": clean(actor.request_id)[:64],
+        "way": str(actor.way),
     }
 
 
-def body_of(columns: dict[str, Any], prev: str, details: Any, digests: Any) -> dict[str, Any]:
-    """What is hashed. verify.py builds it again from a row's columns and compares."""
+def body_of(
+    columns: dict[str, Any], prev: str, details: Any, digests: Any, context: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """What is hashed. verify.py builds it again from a row's columns and compares. Without `context`: version 1."""
     server = {"uid": str(columns["server_uid"]), "name": columns["server_name"]} if columns["server_uid"] else None
-    return {
-        "v": BODY_VERSION,
+    body = {
+        "v": 1,
         "seq": columns["seq"],
         "prev": prev,
         "at": columns["at"].strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -172,6 +186,9 @@ def body_of(columns: dict[str, Any], prev: str, details: Any, digests: Any) -> d
         "details": details,
         "digests": digests,
     }
+    if context is not None:
+        body |= {"v": BODY_VERSION, "context": {**context, "way": columns["way"]}}
+    return body
 
 
 # --- SQL: through the ORM these three statements cost four times as much, on the path of every call -------------------

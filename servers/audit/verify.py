@@ -130,11 +130,14 @@ def _check_link(event: AuditEvent, prev: str | None) -> dict[str, Any]:
 def columns_fit(event: AuditEvent, body: dict[str, Any]) -> bool:
     """Whether the columns say what the body says. Raises KeyError and TypeError for a body that lacks something."""
     prev, details, digests = body["prev"], body["details"], body["digests"]
+    context = None if body["v"] == 1 else body["context"]
     columns = {field.attname: getattr(event, field.attname) for field in AuditEvent._meta.concrete_fields}
     if columns["server_uid"] is None and columns["server_name"] != "":
         return False  # the body has neither
+    if context is None and columns["way"] is not None:
+        return False  # a body of version 1 has none
     try:
-        return canonical(body_of(columns, prev, details, digests)) == event.body
+        return canonical(body_of(columns, prev, details, digests, context)) == event.body
     except (ValueError, TypeError, AttributeError) as exc:  # a NULL, or a value of another type
         raise _unreadable(event.seq) from exc
 

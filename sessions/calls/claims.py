@@ -5,8 +5,8 @@ another process was faster and nothing may follow. `final_states` has the final 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from servers.audit.record import Actor, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from sessions import hints
 from sessions.calls import statements
-from sessions.calls.final_states import FinalState, end_now, finish_event
+from sessions.calls.final_states import FinalState, elapsed_ms, end_now, finish_event
 from sessions.connections.lifecycle import AUDITED_CHARS, Lease, storable
 from sessions.enums import CallState
 from sessions.mcp.core.methods import TOOLS_CALL
@@ -61,6 +61,19 @@ class PendingCall:
     actor: Actor
     definition: str = field(default="", repr=False)
     as_task: bool = False
+    argument_bytes: int = 0
+    sent_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """How a call went over the wire: the id of its last request, its trace context (W3C), era and revision of the
+    session."""
+
+    request_id: str = ""
+    traceparent: str = ""
+    era: str = ""
+    revision: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +90,7 @@ class CallOutcome:
     schema_violation: str = ""
     #: it did not succeed, and how far the server got is unknown
     may_have_run: bool = False
+    upstream: Upstream = Upstream()
 
     def fields(self) -> dict[str, Any]:
         return {
@@ -108,7 +122,8 @@ def read_pending_call(uid: UUID) -> PendingCall | None:
         target=call.target,
         arguments=text,
         arguments_digest=arguments.digest,
-        actor=Actor(call.user_id, call.user_name),
+        actor=Actor(call.user_id, call.user_name, way=call.way),
+        argument_bytes=arguments.size,
         definition=definition if call.method == TOOLS_CALL else "",
         as_task=call.as_task,
     )
@@ -139,6 +154,7 @@ def take(uid: UUID, lease: Lease) -> ClaimedCall | None:
     call = read_pending_call(uid)
     if call is None or call.session_id != lease.session_id:
         return None
+    call = replace(call, sent_at=timezone.now())
     events = claim(call, lease)
     return ClaimedCall(call, events) if events else None
 
@@ -149,7 +165,7 @@ def taken_events(taken: ClaimedCall | None) -> list[Event]:
 
 def claim(call: PendingCall, lease: Lease) -> list[Event]:
     """The call's bytes may leave only after this is committed."""
-    now = timezone.now()
+    now = call.sent_at or timezone.now()
     version = statements.claim(call.pk, lease, now)
     if version is None:
         return []
@@ -179,14 +195,24 @@ def progressed(
 def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     """Set the final state. If the call already has one, keep the result as late."""
     result = None if outcome.result is None else payloads.store(PayloadKind.RESULT, outcome.result)
-    ended = {"finished_at": timezone.now(), "result": None if result is None else result.pk, **outcome.fields()}
+    now = timezone.now()
+    duration = None if call.sent_at is None else elapsed_ms(call.sent_at, now)
+    size = 0 if result is None else result.size
+    ended = {
+        "finished_at": now,
+        "duration_ms": duration,
+        "result": None if result is None else result.pk,
+        "total_bytes": call.argument_bytes + size,
+        **outcome.fields(),
+    }
     digests = {"arguments": call.arguments_digest} | ({} if result is None else {"result": result.digest})
     if (version := statements.finish(call.pk, lease, ended)) is not None:
         _announce(call, lease, version)
         details = {"state": outcome.state.value, "epoch": lease.epoch}
         if outcome.fault:
             details |= {"fault": outcome.fault, "detail": outcome.detail[:AUDITED_CHARS]}
-        return [_event(call, lease, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests)]
+        context = {"bytes_in": call.argument_bytes, "bytes_out": size, "duration_ms": duration} | vars(outcome.upstream)
+        return [_event(call, lease, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests, context)]
     return [] if result is None else _late(call, lease, outcome, result.pk, digests)
 
 
@@ -246,6 +272,7 @@ def _event(
     outcome: AuditOutcome,
     details: dict[str, Any],
     digests: dict[str, str] | None = None,
+    context: dict[str, Any] | None = None,
 ) -> Event:
     return Event(
         action=action,
@@ -257,4 +284,5 @@ def _event(
         call_uid=call.uid,
         details={"method": call.method, **details},
         digests=digests or {"arguments": call.arguments_digest},
+        context={"session": str(lease.session_uid), "epoch": lease.epoch, **(context or {})},
     )

@@ -7,6 +7,7 @@ happens.
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from uuid import UUID
 
@@ -99,8 +100,16 @@ def end_now(uids: Iterable[UUID], final: FinalState) -> list[Call]:
         rows = Call.objects.filter(final.only, uid=uid, state=final.before)
         fields = {"state": final.after, "finished_at": now, "detail": final.detail, "version": F("version") + 1}
         if rows.update(**fields):
-            changed.append(Call.objects.select_related("server").get(uid=uid))
+            call = Call.objects.select_related("server", "session").get(uid=uid)
+            call.duration_ms = elapsed_ms(call.sent_at or call.created_at, now)
+            Call.objects.filter(pk=call.pk).update(duration_ms=call.duration_ms)
+            changed.append(call)
     return changed
+
+
+def elapsed_ms(start: datetime, end: datetime) -> int:
+    """Not negative, also where two machines' clocks differ."""
+    return max(0, round((end - start).total_seconds() * 1000))
 
 
 def request_cancel(uids: Iterable[UUID], name: str) -> int:
@@ -120,6 +129,12 @@ def finish_event(call: Call, final: FinalState, actor: Actor = SYSTEM) -> Event:
         subject=call.target[:300],
         call_uid=call.uid,
         details={"method": call.method, "state": final.after.value, "detail": final.detail},
+        context={
+            "session": str(call.session.uid) if call.session else "",
+            "epoch": call.epoch,
+            "bytes_in": call.argument_bytes,
+            "duration_ms": call.duration_ms,
+        },
     )
 
 

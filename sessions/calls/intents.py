@@ -86,6 +86,7 @@ def intent_of(
         personal=target.personal,
         user_id=actor.id,
         user_name=actor.name,
+        way=actor.way,
         method=method,
         target=target.name,
         definition_digest=target.digest or "",
@@ -95,6 +96,8 @@ def intent_of(
         deadline=deadline,
         created_at=timezone.now(),
     )
+    call.argument_bytes = call.total_bytes = call.arguments.size
+    call.preview = payloads.preview(call.arguments, arguments)
     values = payloads.insert.values(call.arguments), _insert.values(call)
     details: dict[str, Any] = {"unchecked": unchecked} if unchecked else {}
     return Intent(actor, target, call, *values, repeats, details | ({"as_task": True} if as_task else {}))
@@ -130,6 +133,11 @@ def requested(intent: Intent, call: Call) -> list[Event]:
             call_uid=call.uid,
             details={"method": call.method, **repeats, **intent.details},
             digests={"arguments": call.arguments.digest},
+            context={
+                "session": str(intent.target.session_uid),
+                "epoch": intent.target.epoch,
+                "bytes_in": call.argument_bytes,
+            },
         )
     ]
 

@@ -104,7 +104,7 @@ def lines(call: Call, newest: int) -> list[LogLine]:
 
 
 # --- the worker's side -------------------------------------------------------------------------------------------------
-_ORDER = Columns(Call, "one", ("id", "session_id", "method", "target", "user_id", "user_name", "as_task"))
+_ORDER = Columns(Call, "one", ("id", "session_id", "method", "target", "user_id", "user_name", "way", "as_task"))
 _ARGUMENTS = Columns(Payload, "arguments")
 _WAITING = """
 SELECT {columns}, (

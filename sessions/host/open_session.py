@@ -101,6 +101,8 @@ class Live:
         self._idle_since = self._record_use_at = self._now()
         self._missed_changes = self.modern = self._logs = False
         self._log_level = ""
+        #: era and revision of the session
+        self.spoken_revision = ("", "")
 
     # --- opening and closing -------------------------------------------------------------------------------------
     async def open(self) -> Connected:
@@ -125,6 +127,7 @@ class Live:
         self.accepting = True
         self.diagnosis.step = ""
         self.modern = connected.era is Era.MODERN
+        self.spoken_revision = (str(connected.era.value), str(connected.revision))
         self._idle_since = self._now()
         self._logs = declares(connected.server_capabilities, "logging")
         self._log_level = log_level

@@ -22,6 +22,7 @@ from servers.registration.drafts import update_draft
 from sessions import hints
 from sessions.calls import claims
 from sessions.connections import assignment
+from sessions.explorer import indexing
 from sessions.host.calls import spool
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import DatabaseAway
@@ -36,6 +37,8 @@ from sessions.models import Worker
 TEST_GIVEN_UP = timedelta(minutes=10)
 #: seconds from the start of one full batch of claims to the start of the next
 BETWEEN_CLAIMS = 1.0
+#: between two batches of the search's index: the calls have the database for themselves in between
+BETWEEN_BATCHES = 0.1
 log = structlog.get_logger(__name__)
 
 
@@ -44,6 +47,7 @@ class Tick:
         self._host = host
         self._sweeping: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[None] | None = None
+        self._indexing: asyncio.Task[None] | None = None
         #: monotonic time since which every heartbeat has been written; None while the database is away
         self._answering_since: float | None = None
         self._was_away = False
@@ -76,7 +80,7 @@ class Tick:
         """The worker drains: no more sweeps. A last heartbeat lets other workers know before their next look."""
         self._closing = True
         self._last_words = asyncio.create_task(self._beat())
-        await cancel_all(self._woken, self._sweeping, self._claiming)
+        await cancel_all(self._woken, self._sweeping, self._claiming, self._indexing)
 
     async def _beat(self) -> None:
         host = self._host
@@ -95,6 +99,21 @@ class Tick:
             self._sweeping = asyncio.create_task(self._sweep())
         if not self._closing and (self._claiming is None or self._claiming.done()):
             self._claiming = asyncio.create_task(self._claim())
+        if not self._closing and (self._indexing is None or self._indexing.done()):
+            self._indexing = asyncio.create_task(self._index())
+
+    async def _index(self) -> None:
+        """The words of what has ended, for the search; when nothing else is to be written."""
+        db = self._host.db
+        try:
+            while not self._closing and (batch := await db.read(indexing.next_batch)):
+                if not await db.write(partial(indexing.write, batch), spare=True):
+                    return
+                await asyncio.sleep(BETWEEN_BATCHES * settings.TIME_SCALE)
+        except DatabaseAway:
+            self._host.counters["database_away"] += 1
+        except Exception:  # a row that cannot be indexed must not stop the clock
+            log.exception("host.index_failed")
 
     def _away(self, exc: DatabaseAway) -> None:
         if self._answering_since is not None:

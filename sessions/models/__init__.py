@@ -1,6 +1,6 @@
 """The tables of sessions, calls, questions, subscriptions and workers."""
 
-from sessions.models.call import Attempt, Call
+from sessions.models.call import Attempt, Call, IndexCursor
 from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
 from sessions.models.question import Question
@@ -18,6 +18,7 @@ __all__ = [
     "Attempt",
     "Call",
     "ConnectionEvent",
+    "IndexCursor",
     "LogLine",
     "McpSession",
     "Question",

@@ -4,9 +4,21 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from servers.enums import Way
 from servers.models import Identity, Payload, Server
 from sessions.enums import CallState
 from sessions.models.session import McpSession
+
+#: calls beyond these are few, and each of them stands in an index of its own
+SLOW_MS, LARGE_BYTES = 1_000, 64 * 1024
+
+
+class Head(models.Func):
+    """The beginning of a text that may be longer than an index takes. Its length is no parameter: SQLite uses the index
+    only for the very same expression."""
+
+    template = "SUBSTR(%(expressions)s, 1, 120)"
+    output_field = models.TextField()
 
 
 class Call(models.Model):
@@ -20,12 +32,18 @@ class Call(models.Model):
     identity = models.ForeignKey(Identity, null=True, on_delete=models.SET_NULL, related_name="+")
     identity_name = models.CharField(max_length=120)
     personal = models.BooleanField(default=False)  # made as `user`'s own identity; kept when that identity is gone
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+", db_index=False
+    )
     user_name = models.CharField(max_length=150)
+    way = models.CharField(max_length=10, choices=Way, blank=True)  # blank: of a version that did not record it
     method = models.CharField(max_length=60, default="tools/call")
     target = models.TextField()  # name of the tool or prompt, URI of the resource, reference of a completion
     definition_digest = models.CharField(max_length=64, blank=True)
     arguments = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")
+    preview = models.CharField(max_length=200, blank=True)  # the beginning of the arguments; empty once they are erased
+    argument_bytes = models.PositiveBigIntegerField(default=0)
+    total_bytes = models.PositiveBigIntegerField(default=0)  # of arguments and result
     result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
     late_result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
     as_task = models.BooleanField(default=False)  # the user chose a task where the tool can run without one
@@ -43,6 +61,8 @@ class Call(models.Model):
     created_at = models.DateTimeField(db_index=True)
     sent_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+    # from sending to the end, from the request if nothing was sent; null while the call runs
+    duration_ms = models.PositiveBigIntegerField(null=True)
 
     fault = models.CharField(max_length=40, blank=True)  # sessions.mcp.core.errors.Fault
     detail = models.TextField(blank=True)
@@ -62,8 +82,15 @@ class Call(models.Model):
         indexes = [
             models.Index(fields=["server", "-id"], name="calls_by_server"),
             models.Index(fields=["server", "method", "-id"], name="calls_by_method"),
-            models.Index(fields=["state", "deadline"], name="calls_by_state"),
+            models.Index(fields=["user", "-id"], name="calls_by_user"),
+            models.Index(Head("target"), models.F("id").desc(), name="calls_by_target"),
+            models.Index(fields=["way", "-id"], name="calls_by_way"),
+            models.Index(fields=["method", "-id"], name="calls_by_kind"),
+            models.Index(fields=["state", "-id"], name="calls_by_outcome"),
             models.Index(fields=["session", "state"], name="calls_by_session"),
+            models.Index(fields=["session", "-id"], name="calls_of_session"),
+            models.Index(fields=["-id"], name="calls_slow", condition=Q(duration_ms__gte=SLOW_MS)),
+            models.Index(fields=["-id"], name="calls_large", condition=Q(total_bytes__gte=LARGE_BYTES)),
             # Every index costs each call; most calls have no second result and repeat nothing.
             models.Index(fields=["result"], name="calls_by_result", condition=Q(result__isnull=False)),
             models.Index(fields=["late_result"], name="calls_by_late_result", condition=Q(late_result__isnull=False)),
@@ -77,13 +104,6 @@ class Call(models.Model):
     def effect_unknown(self) -> bool:
         """Whether a second run may repeat an effect of the first, because it is unknown how far that one got."""
         return self.state == CallState.OUTCOME_UNKNOWN or self.may_have_run
-
-    @property
-    def duration_ms(self) -> float | None:
-        """From sending to the end; from the request if nothing was sent. None while the call runs."""
-        if self.finished_at is None:
-            return None
-        return (self.finished_at - (self.sent_at or self.created_at)).total_seconds() * 1000
 
 
 class Attempt(models.Model):
@@ -100,3 +120,13 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.call_id}.{self.number}"
+
+
+class IndexCursor(models.Model):
+    """How far the audit log has been read into the index of the explorer's search."""
+
+    name = models.CharField(max_length=20, primary_key=True)
+    seq = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.seq}"

@@ -21,6 +21,7 @@ class LogLine(models.Model):
 
     class Meta:
         ordering = ["seq"]
+        indexes = [models.Index(fields=["at"], name="log_lines_by_time")]
         constraints = [
             models.UniqueConstraint(
                 fields=["server", "seq"], condition=models.Q(identity=None), name="shared_log_line_once"

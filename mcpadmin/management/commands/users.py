@@ -14,7 +14,7 @@ from servers.accounts import belongings, catalog, links, people
 from servers.accounts.authority import Refused
 from servers.accounts.links import Invitation
 from servers.accounts.reads import invitation_rows, invitations
-from servers.audit.record import SYSTEM
+from servers.audit.record import OPERATOR
 
 
 class Command(BaseCommand):
@@ -71,7 +71,7 @@ class Command(BaseCommand):
         invitation = Invitation(
             options["name"], options["email"], options["superuser"], self._groups(options), tuple(options["right"])
         )
-        self._print(links.invite(SYSTEM, None, invitation))
+        self._print(links.invite(OPERATOR, None, invitation))
 
     def _grant(self, options: dict[str, Any]) -> None:
         self._change(options, lambda have, given: have | given, superuser=True)
@@ -84,7 +84,7 @@ class Command(BaseCommand):
     ) -> None:
         user = self._user(options["username"])
         people.set_rights(
-            SYSTEM,
+            OPERATOR,
             None,
             user,
             groups=merged(set(user.groups.all()), set(self._groups(options))),
@@ -96,19 +96,19 @@ class Command(BaseCommand):
         self.stdout.write(f"{user.get_username()} has these rights now: {rights}")
 
     def _disable(self, options: dict[str, Any]) -> None:
-        ended = people.disable(SYSTEM, None, self._user(options["username"]))
+        ended = people.disable(OPERATOR, None, self._user(options["username"]))
         self.stdout.write(f"Disabled. {belongings.counted(ended, 'sign-in')} ended.")
 
     def _enable(self, options: dict[str, Any]) -> None:
-        people.enable(SYSTEM, None, self._user(options["username"]))
+        people.enable(OPERATOR, None, self._user(options["username"]))
         self.stdout.write("Enabled.")
 
     def _reset(self, options: dict[str, Any]) -> None:
-        self._print(links.issue_password_link(SYSTEM, None, self._user(options["username"])))
+        self._print(links.issue_password_link(OPERATOR, None, self._user(options["username"])))
 
     def _handover(self, options: dict[str, Any]) -> None:
         user = self._user(options["username"])
-        moved = people.hand_over(SYSTEM, None, user, self._user(options["to"]))
+        moved = people.hand_over(OPERATOR, None, user, self._user(options["to"]))
         self.stdout.write("Handed over: " + ", ".join(f"{count} {what}" for what, count in moved.items()))
         for item in belongings.of(user):
             self.stdout.write(f"Not handed over: {item.title}. {item.note}")

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers.audit.record import Actor
 from servers.credentials import reference_grants
+from servers.enums import Way
 from servers.models import ReferenceGrant
 
 
@@ -39,7 +40,7 @@ class Command(BaseCommand):
             if options["revoke"]:
                 self._revoke(user, options["reference"], holder)
             else:
-                made = reference_grants.grant(Actor.of_user(user), user, options["reference"], holder)
+                made = reference_grants.grant(Actor.of_user(user, way=Way.COMMAND), user, options["reference"], holder)
                 self.stdout.write(f"{made.name} is granted to {reference_grants.holder_words(made)}.")
         except PermissionDenied as exc:
             raise CommandError(str(exc)) from exc
@@ -51,7 +52,7 @@ class Command(BaseCommand):
         found = ReferenceGrant.objects.filter(name=reference_grants.checked_name(reference), **of).first()
         if found is None:
             raise CommandError("This grant does not exist.")
-        reference_grants.revoke(Actor.of_user(user), user, found)
+        reference_grants.revoke(Actor.of_user(user, way=Way.COMMAND), user, found)
         self.stdout.write(f"{found.name} is no longer granted to {reference_grants.holder_words(found)}.")
 
 

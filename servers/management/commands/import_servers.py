@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers import limits
 from servers.audit.record import Actor
+from servers.enums import Way
 from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply, choices
 from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.planning import Proposal, plan
@@ -49,7 +50,7 @@ class Command(BaseCommand):
             return
         typed = dict(map(_value, options["value"]))
         decisions = {one.index: _decision(one, Choice(options["on_conflict"]), typed) for one in proposals}
-        outcomes = apply(Actor.of_user(user), user, document, proposals, decisions)
+        outcomes = apply(Actor.of_user(user, way=Way.COMMAND), user, document, proposals, decisions)
         for outcome in outcomes:
             self.stdout.write(_became(outcome))
         if any(outcome.result == "refused" for outcome in outcomes):

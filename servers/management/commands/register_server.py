@@ -8,7 +8,16 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from servers.audit.record import Actor
 from servers.credentials import vault as credentials
 from servers.crypto import SealError
-from servers.enums import ConnectionPolicy, Environment, EraChoice, NetworkAccess, SignsInAs, TransportKind, ValueKind
+from servers.enums import (
+    ConnectionPolicy,
+    Environment,
+    EraChoice,
+    NetworkAccess,
+    SignsInAs,
+    TransportKind,
+    ValueKind,
+    Way,
+)
 from servers.models import Credential
 from servers.registration import registering
 from servers.registration.forms.suggestion import transport_of
@@ -79,7 +88,7 @@ class Command(BaseCommand):
         data, chosen = _registration(options), _chosen(user, options["credential"])
         try:
             server = registering.register(
-                Actor.of_user(user), user, data, enabled=not options["disabled"], chosen=chosen
+                Actor.of_user(user, way=Way.COMMAND), user, data, enabled=not options["disabled"], chosen=chosen
             )
         except (PermissionDenied, SealError) as exc:
             raise CommandError(str(exc)) from exc

@@ -4,7 +4,7 @@ from django.core.management.base import BaseCommand
 from django.db import transaction
 
 from servers import instance
-from servers.audit.record import SYSTEM, record_many
+from servers.audit.record import OPERATOR, record_many
 
 
 class Command(BaseCommand):
@@ -12,6 +12,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with transaction.atomic():
-            events = instance.release(SYSTEM)
+            events = instance.release(OPERATOR)
             record_many(events)
         self.stdout.write("Released: workers open the sessions within a few seconds." if events else "It is not held.")

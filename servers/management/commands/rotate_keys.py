@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from servers import keyring
 from servers.audit.acts import audited
-from servers.audit.record import SYSTEM
+from servers.audit.record import OPERATOR
 from servers.credentials import rotation
 from servers.crypto import SealError, missing_keys
 from servers.enums import AuditAction
@@ -95,6 +95,6 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps({"current": keyring.load().current, "left": rest}))
 
     def _note(self, renewed: int) -> None:
-        with audited(SYSTEM) as trail:
+        with audited(OPERATOR) as trail:
             details = {"key": keyring.load().current, "renewed": renewed}
             trail.note(AuditAction.KEYS_ROTATE, None, "key ring", details)

@@ -4,6 +4,7 @@ once."""
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -109,10 +110,14 @@ class CallRun:
     async def _perform(self, call: PendingCall, live: Live) -> CallOutcome:
         sender, unsure = senders.sender_of(call.method), words_of(call.method).unsure
         progress = CallProgress(self._db, call, live.lease, live.redactor)
+        request = OperationRequest(call, live, progress, partial(self._before_send, call, live))
+        outcome = await self._outcome(sender, request, unsure)
+        return replace(outcome, upstream=request.upstream)
+
+    async def _outcome(self, sender: senders.Sender, request: OperationRequest, unsure: str) -> CallOutcome:
+        call, live = request.call, request.live
         try:
-            raw = await self._send(
-                sender, OperationRequest(call, live, progress, partial(self._before_send, call, live))
-            )
+            raw = await self._send(sender, request)
         except McpError as error:
             if error.fault in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
                 live.suspect(error)
@@ -122,7 +127,7 @@ class CallRun:
                 raise
             return outcomes.cancelled(self._words, unsure)
         finally:
-            progress.close()
+            request.progress.close()
         violation = await sender.violation(call, raw)
         return outcomes.of_result(raw, live.redactor, violation, tool=call.method == TOOLS_CALL)
 

@@ -9,6 +9,7 @@ from sessions.calls import claims
 from sessions.connections.lifecycle import Lease
 from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database
+from sessions.mcp.core.jsonrpc import RequestId
 from sessions.mcp.core.tasks import Status, TaskState
 
 #: shown while a task is not over
@@ -52,12 +53,17 @@ class CallProgress:
     def __init__(self, db: Database, call: claims.PendingCall, lease: Lease, redactor: Redactor) -> None:
         self._db, self._call, self._lease, self._redactor = db, call, lease, redactor
         self._newest: tuple[float | None, float | None, str | None] = (None, None, None)
+        self.request_id = ""
         self._throttles = (_Throttle(PUSH_SECONDS, self._push), _Throttle(SAVE_SECONDS, self._save))
 
     def __call__(self, progress: float | None, total: float | None, message: str | None) -> None:
         self._newest = (progress, total, self._redactor.text(message) if message else message)
         for throttle in self._throttles:
             throttle.trigger()
+
+    def numbered(self, request_id: RequestId) -> None:
+        """The request got its id; a further round of the call gets another."""
+        self.request_id = str(request_id)
 
     def task(self, state: TaskState) -> None:
         """The call became a task: until it is over, its status is shown in place of progress messages."""

@@ -4,10 +4,11 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from servers.schemas import checker
-from sessions.calls.claims import PendingCall
+from sessions.calls.claims import PendingCall, Upstream
 from sessions.calls.operations import completion_reference
 from sessions.host.calls.outcomes import arguments_of
 from sessions.host.calls.progress import CallProgress
@@ -30,12 +31,20 @@ class OperationRequest:
     def arguments(self) -> dict[str, Any]:
         return arguments_of(self.call.arguments)
 
+    @cached_property
+    def traceparent(self) -> str:
+        """W3C trace context (2026-07-28, `_meta`): the call's uid is the trace id, so a server's own traces lead
+        here. Empty in the legacy era, which has none."""
+        return f"00-{self.call.uid.hex}-{secrets.token_hex(8)}-01" if self.live.modern else ""
+
     @property
     def meta(self) -> dict[str, str] | None:
-        """W3C trace context (2026-07-28, `_meta`): the call's uid is the trace id, so a server's own traces lead
-        here."""
-        trace = {"traceparent": f"00-{self.call.uid.hex}-{secrets.token_hex(8)}-01"}
-        return trace if self.live.modern else None
+        return {"traceparent": self.traceparent} if self.traceparent else None
+
+    @property
+    def upstream(self) -> Upstream:
+        spoken = self.live.spoken_revision
+        return Upstream(self.progress.request_id, self.traceparent, *spoken)
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ async def _call_tool(request: OperationRequest) -> Raw:
         input_schema=schema if isinstance(schema, dict) else None,
         tag=call,
         meta=request.meta,
+        numbered=request.progress.numbered,
         task=TaskOptions(on_task=request.progress.task, support=support_of(tool) if tool else None, ask=call.as_task),
     )
     return result.raw
@@ -77,6 +87,7 @@ async def _read_resource(request: OperationRequest) -> Raw:
         before_send=request.before_send,
         tag=request.call,
         meta=request.meta,
+        numbered=request.progress.numbered,
     )
 
 
@@ -88,6 +99,7 @@ async def _get_prompt(request: OperationRequest) -> Raw:
         before_send=request.before_send,
         tag=request.call,
         meta=request.meta,
+        numbered=request.progress.numbered,
     )
 
 
@@ -100,6 +112,7 @@ async def _complete(request: OperationRequest) -> Raw:
         before_send=request.before_send,
         tag=request.call,
         meta=request.meta,
+        numbered=request.progress.numbered,
     )
 
 

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import structlog
 
 from servers.audit.record import Actor, Event
 from sessions.calls import claims
-from sessions.calls.claims import CallOutcome, PendingCall
+from sessions.calls.claims import CallOutcome, PendingCall, Upstream
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.db import Database, DatabaseAway
@@ -36,20 +37,28 @@ class SpooledOutcome:
     lease: Lease
     outcome: CallOutcome
 
-    # A file may be read by a worker of the version before: it knows call and lease as "order" and "hold".
+    # A file may be read by a worker of the version before: it knows call and lease as "order" and "hold", and refuses
+    # fields that it does not know, so later ones stand apart.
     def line(self) -> bytes:
-        call = replace(self.call, arguments="", definition="")
-        parts = {"order": {**vars(call), "actor": vars(call.actor)}, "hold": vars(self.lease)}
-        return json.dumps(parts | {"outcome": vars(self.outcome)}, default=str).encode() + b"\n"
+        call = {**vars(replace(self.call, arguments="", definition="")), "actor": dict(vars(self.call.actor))}
+        outcome = dict(vars(self.outcome))
+        later = {name: call.pop(name) for name in ("argument_bytes", "sent_at")}
+        later |= {"way": call["actor"].pop("way"), "upstream": vars(outcome.pop("upstream"))}
+        parts = {"order": call, "hold": vars(self.lease), "outcome": outcome, "later": later}
+        return json.dumps(parts, default=str).encode() + b"\n"
 
     @classmethod
     def of(cls, line: bytes) -> "SpooledOutcome":
         """Raises ValueError, KeyError or TypeError for a line that is truncated or not ours."""
-        read: dict[str, dict[str, Any]] = json.loads(line)
+        read: dict[str, Any] = json.loads(line)
         call, lease, outcome = read["order"], read["hold"], read["outcome"]
-        call |= {"uid": UUID(call["uid"]), "actor": Actor(**call["actor"])}
+        later = read.get("later") or {"way": "", "argument_bytes": 0, "sent_at": None, "upstream": {}}
+        call |= {"uid": UUID(call["uid"]), "actor": Actor(**call["actor"], way=later["way"])}
+        sent_at = later["sent_at"] and datetime.fromisoformat(later["sent_at"])
+        call |= {"argument_bytes": later["argument_bytes"], "sent_at": sent_at}
+        outcome |= {"state": CallState(outcome["state"]), "upstream": Upstream(**later["upstream"])}
         lease |= {name: UUID(lease[name]) for name in ("session_uid", "server_uid", "worker_uid")}
-        return cls(PendingCall(**call), Lease(**lease), CallOutcome(**outcome | {"state": CallState(outcome["state"])}))
+        return cls(PendingCall(**call), Lease(**lease), CallOutcome(**outcome))
 
 
 class Spool:

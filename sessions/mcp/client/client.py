@@ -25,6 +25,7 @@ from .keep_alive import KeepAlive
 from .lists import Lists
 from .log_level import LogLevel
 from .opener import Opener
+from .pending_request import Numbered
 from .pump import OnProgress, Pump, RequestSpec
 from .requester import Requester
 from .round_trips import BeforeSend, RoundTrips
@@ -166,12 +167,13 @@ class Client:
         tag: Any = None,
         meta: Mapping[str, Any] | None = None,
         task: TaskOptions | None = None,
+        numbered: Numbered | None = None,
     ) -> ToolResult:
         """`before_send(n, reason)` is awaited right before the bytes of attempt n leave (n from 1; reason: first,
         session_gone, header_mismatch, authorization, round, url_elicitation). Another attempt is made only after a
         definite rejection, or because the server asked a question. Progress renews `timeout`, and it is paused while
         we answer the server; neither applies to `total_timeout`. `tag` is returned in events about the call: Progress,
-        LateAnswer, Asked. `meta`: entries of `_meta` (traceparent, tracestate, baggage). Cancelling the awaiting task
+        LateAnswer, Asked. `numbered` is called with the id of each request. `meta`: entries of `_meta` (traceparent, tracestate, baggage). Cancelling the awaiting task
         cancels the request at the server."""
         await self._requester.demand_offered("tools")
         params = {"name": name, "arguments": dict(arguments)}
@@ -186,6 +188,7 @@ class Client:
             on_progress=on_progress,
             mirrored=await self._lists.mirrored_for(name, input_schema) if self._requester.mirrors else (),
             meta=own_meta(meta),
+            numbered=numbered,
         )
         done = await self._round_trips.perform(spec, before_send)
         result = done.result
@@ -202,6 +205,7 @@ class Client:
         before_send: BeforeSend | None = None,
         tag: Any = None,
         meta: Mapping[str, Any] | None = None,
+        numbered: Numbered | None = None,
         cached: bool = False,
     ) -> dict[str, Any]:
         """With `cached`, the result may come from the cache while a modern server allows that."""
@@ -211,7 +215,7 @@ class Client:
         if kept is not None:
             return kept
         seen = self._lists.cache_changes
-        spec = self._ask(methods.RESOURCES_READ, {"uri": uri}, timeout, on_progress, tag, meta)
+        spec = self._ask(methods.RESOURCES_READ, {"uri": uri}, timeout, on_progress, tag, meta, numbered)
         done = await self._round_trips.perform(spec, before_send)
         # A result that depends on a person's answers must not serve the same request again.
         self._lists.remember_result(key, done.result, seen, whole=not done.rounds)
@@ -227,10 +231,11 @@ class Client:
         before_send: BeforeSend | None = None,
         tag: Any = None,
         meta: Mapping[str, Any] | None = None,
+        numbered: Numbered | None = None,
     ) -> dict[str, Any]:
         params = {"name": name, "arguments": dict(arguments)}
         await self._requester.demand_offered("prompts")
-        spec = self._ask(methods.PROMPTS_GET, params, timeout, on_progress, tag, meta)
+        spec = self._ask(methods.PROMPTS_GET, params, timeout, on_progress, tag, meta, numbered)
         return (await self._round_trips.perform(spec, before_send)).result
 
     def _ask(
@@ -241,10 +246,13 @@ class Client:
         on_progress: OnProgress | None = None,
         tag: Any = None,
         meta: Mapping[str, Any] | None = None,
+        numbered: Numbered | None = None,
     ) -> RequestSpec:
         """A request during which the server may ask back: a person takes longer to answer than a server."""
         idle, total = timeout or self._timeouts.request, self._timeouts.total
-        return RequestSpec(method, params, idle, total, tag=tag, on_progress=on_progress, meta=own_meta(meta))
+        return RequestSpec(
+            method, params, idle, total, tag=tag, on_progress=on_progress, meta=own_meta(meta), numbered=numbered
+        )
 
     async def complete(
         self,
@@ -256,13 +264,14 @@ class Client:
         before_send: BeforeSend | None = None,
         tag: Any = None,
         meta: Mapping[str, Any] | None = None,
+        numbered: Numbered | None = None,
     ) -> dict[str, Any]:
         """`context` is sent where the revision knows it (2025-06-18 and later)."""
         await self._requester.demand_offered("completions")
         params: dict[str, Any] = {"ref": dict(ref), "argument": dict(argument)}
         if context is not None and self._session.revision and self._session.revision.completion_context:
             params["context"] = dict(context)
-        spec = self._ask(methods.COMPLETE, params, timeout, tag=tag, meta=meta)
+        spec = self._ask(methods.COMPLETE, params, timeout, tag=tag, meta=meta, numbered=numbered)
         return (await self._round_trips.perform(spec, before_send)).result
 
     # -- tasks

@@ -12,6 +12,7 @@ from ..core.jsonrpc import RequestId
 from ..core.session import Answered, Outgoing
 from .deadlines import Deadlines, Wait
 
+Numbered = Callable[[RequestId], None]
 OnProgress = Callable[[float, float | None, str | None], None]
 
 
@@ -26,7 +27,7 @@ class RequestSpec:
     total: float
     tag: Any = None
     on_progress: OnProgress | None = None
-    numbered: Callable[[RequestId], None] | None = None
+    numbered: Numbered | None = None
     before: Callable[[], Awaitable[None]] | None = None
     #: awaited with the reason before the transport itself sends it again
     before_repeat: Callable[[str], Awaitable[None]] | None = None

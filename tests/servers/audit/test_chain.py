@@ -12,6 +12,7 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import RequestFactory
 
+from servers.audit import record as record_module
 from servers.audit.acts import audited
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef, record, record_many
 from servers.audit.verify import verify
@@ -129,6 +130,21 @@ def test_an_empty_log_and_an_untouched_one_verify() -> None:
     assert verify(10, 19).checked == 10
 
 
+def test_events_of_body_version_one_stay_valid_beside_those_of_version_two() -> None:
+    earlier = record(event("of an earlier version"))
+    row = AuditEvent.objects.get(seq=earlier)
+    row.body = canonical(record_module.body_of(vars(row), "", {}, {}))
+    row.hash, row.way = hashlib.sha256(row.body.encode()).hexdigest(), None
+    row.save()
+    AuditHead.objects.update(hash=row.hash)
+    record(event("of this version", context={"epoch": 3, "revision": "", "duration_ms": None}))
+    bodies = [json.loads(body) for body in AuditEvent.objects.order_by("seq").values_list("body", flat=True)]
+    assert [body["v"] for body in bodies] == [1, 2]
+    assert "context" not in bodies[0]
+    assert bodies[1]["context"] == {"epoch": 3, "way": "page"}
+    assert verify().ok
+
+
 def test_its_progress_is_told_in_bounded_steps_and_can_end_it() -> None:
     chain_of(1_100)
     told: list[tuple[int, int]] = []
@@ -155,6 +171,7 @@ def test_its_progress_is_told_in_bounded_steps_and_can_end_it() -> None:
         ("subject", "tool x"),
         ("call_uid", "5" * 32),
         ("ip", "192.0.2.8"),
+        ("way", "agent"),
         ("request_id", "r-2"),
         ("at", "2001-01-01 00:00:00"),
         ("hash", "0" * 64),

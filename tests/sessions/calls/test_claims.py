@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from django.db import connection, transaction
@@ -10,7 +11,7 @@ from servers.audit import payloads, writer
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Payload
 from sessions.calls import claims
-from sessions.calls.claims import CallOutcome, PendingCall
+from sessions.calls.claims import CallOutcome, PendingCall, Upstream
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.models import Attempt, Call, McpSession, Worker
@@ -60,7 +61,9 @@ def test_a_second_claim_of_the_same_call_finds_nothing(pending: PendingCall, lea
 def test_a_call_is_read_and_claimed_at_once_and_only_once(pending: PendingCall, lease: Lease) -> None:
     taken = claims.take(pending.uid, lease)
     assert taken is not None
-    assert (taken.call, [event.action for event in taken.events]) == (pending, [AuditAction.CALL_SEND])
+    assert taken.call.sent_at == Call.objects.get().sent_at
+    assert replace(taken.call, sent_at=None) == pending
+    assert [event.action for event in taken.events] == [AuditAction.CALL_SEND]
     assert claims.take(pending.uid, lease) is None
     assert Attempt.objects.count() == 1
 
@@ -87,6 +90,26 @@ def test_a_call_past_its_deadline_is_neither_read_nor_claimed(lease: Lease) -> N
 def test_a_cancelled_call_is_not_sent(pending: PendingCall, lease: Lease) -> None:
     Call.objects.update(state=CallState.CANCELLED)
     assert claims.claim(pending, lease) == []
+
+
+def test_the_end_states_duration_sizes_and_wire_in_row_and_event(pending: PendingCall, lease: Lease) -> None:
+    taken = claims.take(pending.uid, lease)
+    assert taken is not None
+    upstream = Upstream("17", "", "legacy", "2025-11-25")
+    (event,) = claims.finish(taken.call, lease, CallOutcome(CallState.SUCCEEDED, '{"a": 1}', upstream=upstream))
+    call = Call.objects.get()
+    assert call.finished_at is not None
+    assert call.sent_at is not None
+    assert call.duration_ms == round((call.finished_at - call.sent_at).total_seconds() * 1000)
+    assert call.total_bytes == call.arguments.size + 8
+    assert event.context == {
+        "session": str(lease.session_uid),
+        "epoch": lease.epoch,
+        "bytes_in": call.arguments.size,
+        "bytes_out": 8,
+        "duration_ms": call.duration_ms,
+        **vars(upstream),
+    }
 
 
 def test_an_outcome_is_stored_with_its_result_and_event(pending: PendingCall, lease: Lease) -> None:

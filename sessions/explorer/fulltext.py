@@ -1,0 +1,172 @@
+"""The words of calls and events in the database's own full-text index: FTS5 on SQLite, tsvector on PostgreSQL.
+
+Both hold words, not letters: a search for `acme` finds "acme" and "ACME", not "acmeville", which `acme*` finds. Accents,
+case and punctuation do not matter, and words in quotes must stand side by side. Arguments and results are apart from
+names, because not everyone may search them.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models.expressions import RawSQL
+
+from servers.audit.statements import database
+from sessions.explorer.language import Value
+
+#: characters of each payload that are indexed
+WORDS_CHARS = 64 * 1024
+#: rows that one search takes from the index, newest first
+FOUND = 5_000
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True)
+class Document:
+    """`tags` are words for conditions that are searched together with free text."""
+
+    key: int
+    tags: str
+    names: str
+    words: str = ""
+
+
+def words_of(json_text: str) -> str:
+    """The words of a JSON text: its escapes would otherwise stick to them."""
+    text = json_text[:WORDS_CHARS]
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", text) if "\\" in text else text
+
+
+def folded(text: str) -> str:
+    """Words without accents, apart by blanks. Words of letters or digits alone reach PostgreSQL: its parser would take
+    an address or a path for one word."""
+    if not text.isascii():
+        apart = unicodedata.normalize("NFKD", text)
+        text = "".join(char for char in apart if not unicodedata.combining(char))
+    return _BETWEEN_WORDS.sub(" ", text).strip()
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+_WRITE = {
+    ("sqlite", "calls"): "INSERT OR REPLACE INTO explorer_calls (rowid, tags, names, words) VALUES (%s, %s, %s, %s)",
+    ("sqlite", "events"): "INSERT OR REPLACE INTO explorer_events (rowid, names) VALUES (%s, %s)",
+    ("postgresql", "calls"): (
+        "INSERT INTO explorer_calls (id, names, words) VALUES (%s, to_tsvector('simple', %s), to_tsvector('simple', %s))"
+        " ON CONFLICT (id) DO UPDATE SET names = EXCLUDED.names, words = EXCLUDED.words"
+    ),
+    ("postgresql", "events"): (
+        "INSERT INTO explorer_events (id, names) VALUES (%s, to_tsvector('simple', %s))"
+        " ON CONFLICT (id) DO UPDATE SET names = EXCLUDED.names"
+    ),
+}
+
+
+def write(stream: str, documents: Iterable[Document]) -> None:
+    """In the caller's transaction; a document takes the place of the earlier one with its key."""
+    vendor = database().vendor
+    if rows := [_row(vendor, stream, document) for document in documents]:
+        with database().cursor() as cursor:
+            cursor.executemany(_WRITE[vendor, stream], rows)
+
+
+def _row(vendor: str, stream: str, document: Document) -> list[Any]:
+    key, names = document.key, _storable(document.names)
+    if vendor == "sqlite":
+        return [key, document.tags, names, _storable(document.words)] if stream == "calls" else [key, names]
+    names = folded(names)
+    return [key, names, folded(f"{names} {_storable(document.words)}")] if stream == "calls" else [key, names]
+
+
+def _storable(text: str) -> str:
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "replace").decode().replace("\0", " ")
+
+
+def forget_before(stream: str, key: int, limit: int) -> int:
+    """Delete documents of rows older than `key`, which are gone; at most `limit`. Returns how many there were."""
+    column = _column()
+    with database().cursor() as cursor:
+        sql = f"SELECT {column} FROM explorer_{stream} WHERE {column} < %s ORDER BY {column} LIMIT %s"  # noqa: S608  # names of our own
+        cursor.execute(sql, [key, limit])
+        keys = [[row[0]] for row in cursor.fetchall()]
+        if keys:
+            cursor.executemany(f"DELETE FROM explorer_{stream} WHERE {column} = %s", keys)  # noqa: S608  # the same
+    return len(keys)
+
+
+def _column() -> str:
+    return "rowid" if database().vendor == "sqlite" else "id"
+
+
+# --- searching -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Match:
+    """Documents that hold all of `texts`, none of `without` and, on SQLite, one of each of `tags`. `words`: also in the
+    arguments and results of all calls; `own`: of the calls of the user with this id."""
+
+    texts: Sequence[Value]
+    without: Sequence[Value] = ()
+    tags: Sequence[Sequence[str]] = ()
+    words: bool = False
+    own: int | None = None
+
+    def keys(
+        self, stream: str, low: int | None, high: int | None, limit: int, offset: int = 0, *, ascending: bool = False
+    ) -> RawSQL:
+        """A sub-query of the newest (or oldest) keys from `low` on and below `high`."""
+        column = _column()
+        condition, values = self._sqlite(stream) if database().vendor == "sqlite" else self._postgresql(stream)
+        for bound, comparison in ((low, ">="), (high, "<")):
+            if bound is not None:
+                condition += f" AND {column} {comparison} %s"
+                values.append(bound)
+        order = "ASC" if ascending else "DESC"
+        sql = f"SELECT {column} FROM explorer_{stream} WHERE {condition} ORDER BY {column} {order} LIMIT %s OFFSET %s"  # noqa: S608  # names of our own
+        return RawSQL(sql, [*values, limit, offset])  # noqa: S611  # with parameters
+
+    def _sqlite(self, stream: str) -> tuple[str, list[Any]]:
+        def where(value: Value) -> str:
+            phrase = '"' + value.text.replace('"', " ").replace("\0", " ") + '"' + (" *" if value.any_end else "")
+            names = f"names : {phrase}"
+            if stream != "calls":
+                return names
+            if self.words:
+                return f"{{names words}} : {phrase}"
+            return names if self.own is None else f"({names} OR (words : {phrase} AND tags : user{self.own}))"
+
+        parts = [where(value) for value in self.texts]
+        parts += ["tags : (" + " OR ".join(any_of) + ")" for any_of in self.tags]
+        query = " AND ".join(f"({part})" for part in parts)
+        query = "".join((query, *(f" NOT ({where(value)})" for value in self.without)))
+        return f"explorer_{stream} MATCH %s", [query]
+
+    def _postgresql(self, stream: str) -> tuple[str, list[Any]]:
+        query = " & ".join(
+            [_tsquery(value) for value in self.texts] + [f"!({_tsquery(value)})" for value in self.without]
+        )
+        column = "words" if self.words and stream == "calls" else "names"
+        values: list[Any] = [query]
+        condition = f"{column} @@ to_tsquery('simple', %s)"
+        if stream == "calls" and not self.words and self.own is not None:
+            condition = f"({condition} OR words @@ to_tsquery('simple', %s) AND {_OWN})"
+            values += [query, self.own]
+        return condition, values
+
+
+_OWN = "EXISTS (SELECT 1 FROM mcp_sessions_call one WHERE one.id = explorer_calls.id AND one.user_id = %s)"
+
+
+def searchable(value: Value) -> bool:
+    """Whether there is a word in it."""
+    return bool(folded(value.text))
+
+
+def _tsquery(value: Value) -> str:
+    words = [f"'{word}'" for word in folded(value.text).split()]
+    if value.any_end:
+        words[-1] += ":*"
+    return "(" + " <-> ".join(words) + ")"

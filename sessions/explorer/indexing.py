@@ -1,0 +1,145 @@
+"""Keeps the full-text index: a cursor over the audit log, which names each call that ended and each other event in the
+order of their commits. So nothing is missed, and the path of a call does no more than before.
+
+A batch is read outside of a transaction and written in a short one. Whoever moves the cursor first wins: several workers
+may try.
+"""
+
+import json
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Min, Q
+
+from servers.audit import payloads
+from servers.audit import query as audit
+from servers.enums import AuditAction
+from servers.models import AuditEvent, Payload
+from sessions.explorer import fulltext
+from sessions.explorer.fulltext import Document, words_of
+from sessions.explorer.streams import tag
+from sessions.models import Call, IndexCursor
+
+NAME = "search"
+BATCH = 300
+#: characters that one transaction writes: other writers wait as long as it takes
+BATCH_CHARS = 128 * 1024
+_LINKS = ("arguments", "result", "late_result")
+
+
+@dataclass
+class Batch:
+    """What the events after `before` up to `after` add to the index."""
+
+    before: int
+    after: int
+    calls: list[Document] = field(default_factory=list)
+    events: list[Document] = field(default_factory=list)
+
+
+def next_batch() -> Batch | None:
+    """None when the index is up to date. Only reads."""
+    before = IndexCursor.objects.filter(name=NAME).values_list("seq", flat=True).first() or 0
+    events = list(AuditEvent.objects.filter(seq__gt=before).order_by("seq")[:BATCH])
+    if not events:
+        return None
+    ended = {event.call_uid for event in events if event.action == AuditAction.CALL_FINISH and event.call_uid}
+    calls = {call.uid: call for call in Call.objects.filter(uid__in=ended).select_related(*_LINKS)}
+    batch = Batch(before, before)
+    written: set[UUID] = set()
+    chars = 0
+    for event in events:
+        document = None
+        if event.call_uid in calls and event.action == AuditAction.CALL_FINISH:
+            if event.call_uid not in written:
+                document = document_of(calls[event.call_uid])
+                batch.calls.append(document)
+                written.add(event.call_uid)
+        elif not event.action.startswith("call:"):
+            document = _event_document(event)
+            batch.events.append(document)
+        batch.after = event.seq
+        chars += 0 if document is None else len(document.names) + len(document.words)
+        if chars > BATCH_CHARS:
+            break
+    return batch
+
+
+def write(batch: Batch) -> bool:
+    """In the caller's transaction. False: another process was faster, and nothing was written."""
+    IndexCursor.objects.get_or_create(name=NAME)
+    if not IndexCursor.objects.filter(name=NAME, seq=batch.before).update(seq=batch.after):
+        return False
+    fulltext.write("calls", batch.calls)
+    fulltext.write("events", batch.events)
+    return True
+
+
+def advance() -> bool:
+    """One batch in a transaction of its own. Returns whether there may be more."""
+    batch = next_batch()
+    if batch is None:
+        return False
+    with transaction.atomic():
+        return write(batch)
+
+
+def catch_up() -> None:
+    while advance():
+        pass
+
+
+# --- documents -------------------------------------------------------------------------------------------------------
+def document_of(call: Call) -> Document:
+    kinds = (
+        f"server{call.server_id or 0}",
+        f"user{call.user_id or 0}",
+        tag(call.state),
+        tag(call.way),
+        tag(call.method),
+    )
+    names = (call.target, call.server_name, call.user_name, call.identity_name)
+    words = [call.error_message, call.error_data, call.detail, call.schema_violation]
+    words += [_payload_words(payload) for payload in (call.arguments, call.result, call.late_result) if payload]
+    text = "\n".join(filter(None, words))
+    return Document(call.pk, " ".join(kinds), "\n".join(names), text[: 2 * fulltext.WORDS_CHARS])
+
+
+def _payload_words(payload: Payload) -> str:
+    text = payloads.read(payload) if payloads.indexable(payload) else None
+    return words_of(text or "")
+
+
+def _event_document(event: AuditEvent) -> Document:
+    body = json.loads(event.body)
+    parts = (
+        audit.action_word(event.action),
+        event.subject,
+        event.server_name,
+        event.actor_name,
+        event.identity_name,
+        event.ip,
+        event.request_id,
+        words_of(json.dumps(body.get("details") or {}, ensure_ascii=False)),
+    )
+    return Document(event.seq, "", "\n".join(filter(None, parts)))
+
+
+# --- what goes -------------------------------------------------------------------------------------------------------
+def payload_erased(payload_id: int) -> None:
+    """Call in the transaction that erases a payload: its words leave index and preview with it."""
+    Call.objects.filter(arguments_id=payload_id).update(preview="")
+    of_it = Q(arguments_id=payload_id) | Q(result_id=payload_id) | Q(late_result_id=payload_id)
+    calls = Call.objects.filter(of_it).select_related(*_LINKS)
+    fulltext.write("calls", [document_of(call) for call in calls])
+
+
+def trim(limit: int = 200) -> int:
+    """Forget calls and events that the retention deleted, in one short transaction. Returns how many; call it again
+    until it returns 0."""
+    oldest_call = Call.objects.aggregate(key=Min("pk"))["key"]
+    oldest_event = AuditEvent.objects.aggregate(key=Min("seq"))["key"]
+    with transaction.atomic():
+        gone = fulltext.forget_before("calls", 2**62 if oldest_call is None else oldest_call, limit)
+        return gone + fulltext.forget_before("events", 2**62 if oldest_event is None else oldest_event, limit)

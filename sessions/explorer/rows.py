@@ -1,0 +1,97 @@
+"""What the explorer shows: the values that its pages and tests exchange with the search."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Row:
+    """One call, event or log line. `key` is unique in its stream. `kind`, `who`, `way`, `identity`, `outcome` and
+    `status` are what the query language compares; `label` and `status_label` are the words for pages.
+
+    `preview` begins the arguments of a call; it is empty for a reader who may not read them. `tone` is one of the kit.
+    """
+
+    stream: str
+    key: int
+    at: datetime
+    server_uid: str
+    server_name: str
+    target: str
+    kind: str
+    label: str
+    who: str
+    way: str
+    identity: str
+    outcome: str
+    status: str
+    status_label: str
+    tone: str
+    duration_ms: int | None
+    bytes: int | None
+    preview: str
+    url: str
+    call_uid: str = ""
+    own: bool = False
+
+
+@dataclass(frozen=True)
+class ResultPage:
+    """Newest first. `older` and `newer` are cursors, empty where nothing more is. `newest` is for `newer_count`.
+
+    `searched_to`: the search of this page ended at its limit of work and found nothing older down to this time; `older`
+    continues it. `hidden`: streams that this person may not see.
+    """
+
+    rows: list[Row]
+    older: str
+    newer: str
+    newest: str
+    searched_to: datetime | None = None
+    hidden: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """`series`: outcome -> count of each bucket, the first bucket beginning at `start`. `partial`: only the newest
+    rows of the range are counted."""
+
+    start: datetime
+    step_seconds: float
+    series: dict[str, list[int]]
+    partial: bool = False
+
+
+@dataclass(frozen=True)
+class Facet:
+    """`values`: (value for the query language, words, count), most frequent first. `partial`: counted over the newest
+    rows only."""
+
+    field: str
+    label: str
+    values: list[tuple[str, str, int]]
+    partial: bool = False
+
+
+@dataclass(frozen=True)
+class TimelineEntry:
+    """`kind`: request, send, question, attempt, cancel, end, late, log. `url` leads to its own page, if it has one."""
+
+    at: datetime
+    kind: str
+    label: str
+    detail: str = ""
+    who: str = ""
+    tone: str = ""
+    seq: int | None = None
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """`insert` replaces the query text from `start` up to the cursor."""
+
+    insert: str
+    label: str
+    detail: str
+    start: int

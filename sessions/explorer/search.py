@@ -1,0 +1,345 @@
+"""Reading the streams: pages by key, counts, facets and the timeline of one call.
+
+A cursor is a boundary between rows: for each stream the key below which rows are older. So a page never repeats or
+skips a row, even where two streams do not agree on the time. Each read is bounded: it looks at no more than CANDIDATES
+rows of a stream that an index returns, and says how far it came.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+
+from servers import access
+from servers.numbers import whole_number
+from sessions.explorer import fulltext, streams
+from sessions.explorer.fulltext import Match
+from sessions.explorer.language import FREE_TEXT, Query, Term
+from sessions.explorer.rows import Facet, Histogram, ResultPage, Row
+from sessions.explorer.streams import ARMS, NOTHING, OUTCOMES, Arm, Stream, plain
+from sessions.explorer.timeline import timeline
+from sessions.explorer.unions import FoundRow, first_rows, key_at
+
+__all__ = ["Facet", "Histogram", "ResultPage", "Row", "facets", "histogram", "newer_count", "one", "page", "timeline"]
+
+PAGE_SIZE = 50
+#: rows that a search looks at, of one stream and at once
+CANDIDATES = 10_000
+#: rows of a stream that a histogram and facets count
+COUNTED = 10_000
+FACET_ROWS = 5_000
+FACET_VALUES = 10
+NEWER = 200
+#: the clock of a machine may step back: so much the times of neighbouring rows may disagree with their keys
+CLOCK_STEP = timedelta(minutes=2)
+#: conditions in the order in which their indexes are preferred: what leaves the fewest rows is first
+_PREFERRED = ("call", "session", "tool", "server", "duration", "size", "user", "kind", "status", "outcome", "way")
+_FACETS = {"outcome": "Outcome", "server": "Server", "tool": "Tool", "user": "Who", "way": "Way in", "kind": "Kind"}
+
+
+# --- cursors ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Boundary:
+    """Rows of a stream with a smaller key are older; without a key for a stream, all of them."""
+
+    keys: dict[str, int]
+    newer: bool = False
+
+    def text(self) -> str:
+        return ("n" if self.newer else "o") + "".join(f".{name}-{key}" for name, key in self.keys.items())
+
+    @classmethod
+    def read(cls, text: str) -> "Boundary":
+        """What cannot be a cursor counts as none."""
+        direction, *parts = text.split(".")
+        keys = {}
+        for part in parts:
+            name, _, key = part.partition("-")
+            if name in streams.STREAMS and (number := whole_number(key)) is not None:
+                keys[name] = number
+        return cls(keys, direction == "n")
+
+
+# --- one stream ------------------------------------------------------------------------------------------------------
+@dataclass
+class Selection:
+    """What a query selects of one stream. `base` has all that every arm needs; `low` is included, `high` is not."""
+
+    stream: Stream
+    base: QuerySet[Any]
+    arms: list[Arm]
+    match: Match | None
+    low: int | None = None
+    high: int | None = None
+    checked: bool = field(default=False)  # whether rows of an arm are still compared with something
+
+    @property
+    def empty(self) -> bool:
+        return self.low is not None and self.high is not None and self.low >= self.high
+
+    def within(self, low: int | None = None, high: int | None = None) -> "Selection":
+        """The same between these keys."""
+        lows = [bound for bound in (self.low, low) if bound is not None]
+        highs = [bound for bound in (self.high, high) if bound is not None]
+        return replace(self, low=max(lows, default=None), high=min(highs, default=None))
+
+    def read(self, count: int, *columns: str, ascending: bool = False) -> tuple[list[FoundRow], int | None]:
+        """At most `count` rows, and the key at which the search ended before the range did (None: it did not)."""
+        if self.empty:
+            return [], None
+        end = self._end(ascending=ascending)
+        found = self
+        if end is not None:
+            found = self.within(high=end) if ascending else self.within(low=end)
+        parts = [
+            self.base.filter(arm.rest, found._range(), found._index(arm, ascending=ascending)) for arm in self.arms
+        ]
+        rows = first_rows(parts, columns, count, ascending=ascending)
+        return rows, end if len(rows) < count else None
+
+    def _range(self) -> Q:
+        bounds = {"pk__gte": self.low, "pk__lt": self.high}
+        return Q(**{lookup: bound for lookup, bound in bounds.items() if bound is not None})
+
+    def _index(self, arm: Arm, *, ascending: bool) -> Q:
+        if self.match is None:
+            return arm.index
+        keys = self.match.keys(self.stream.name, self.low, self.high, fulltext.FOUND, ascending=ascending)
+        return arm.index & Q(pk__in=keys)
+
+    def _end(self, *, ascending: bool) -> int | None:
+        """Where CANDIDATES rows of the index are passed."""
+        if self.match is not None:
+            if not self.checked:
+                return None
+            last = fulltext.FOUND - 1
+            return key_at(self.match.keys(self.stream.name, self.low, self.high, 1, last, ascending=ascending))
+        if not self.checked or (self.low is not None and self.high is not None and self.high - self.low <= CANDIDATES):
+            return None
+        table = self.stream.model._default_manager.filter(self._range(), self.stream.index)
+        parts = [table.filter(arm.index) for arm in self.arms]
+        ends = first_rows(parts, (), 1, ascending=ascending, offset=CANDIDATES // len(parts))
+        return ends[0][0] if ends else None
+
+
+def select(user: access.User, query: Query, stream: Stream) -> Selection | None:
+    """None if this person may see none of the stream."""
+    rows = stream.visible(user)
+    if rows is None:
+        return None
+    rows = rows.alias(**plain(*stream.columns)).filter(stream.hidden(query))
+    match = stream.free_text(user, query) if query.of(FREE_TEXT) else None
+    terms = [term for term in query.terms if term.field or match is None]
+    driver, arms = (None, [Arm(Q())]) if match is not None and match.texts else _driver(user, stream, terms)
+    rest = [term for term in terms if term is not driver]
+    never = not arms
+    for term in rest:
+        found = stream.condition(user, term)
+        never |= found == NOTHING and not term.negated
+        rows = rows.exclude(found) if term.negated else rows.filter(found)
+    checked = bool(rest) or any(arm.rest for arm in arms) or not access.sees_personal(user)
+    selection = Selection(stream, rows, arms, None, checked=checked)
+    if never:
+        return replace(selection, low=0, high=0)
+    selection = _in_time(selection, query)
+    if match is None:
+        return selection
+    if not all(fulltext.searchable(value) for value in match.texts):
+        return replace(selection, low=0, high=0)
+    if match.texts:
+        return replace(selection, match=match)
+    return replace(selection, base=_without(selection, match), checked=True)
+
+
+def _driver(user: access.User, stream: Stream, terms: list[Term]) -> tuple[Term | None, list[Arm]]:
+    """The condition whose index is read."""
+    for name in _PREFERRED:
+        for term in (term for term in terms if term.field == name and not term.negated):
+            arms = stream.arms(user, term)
+            if arms is not None and len(arms) <= ARMS:
+                return term, arms
+    return None, [Arm(Q())]
+
+
+def _without(selection: Selection, match: Match) -> QuerySet[Any]:
+    """Words that a row must not have, and none that it must."""
+    rows = selection.base
+    for value in match.without:
+        found = replace(match, texts=[value], without=(), tags=())
+        keys = found.keys(selection.stream.name, selection.low, selection.high, CANDIDATES)
+        rows = rows.exclude(pk__in=keys)
+    return rows
+
+
+def _in_time(selection: Selection, query: Query) -> Selection:
+    """With the range of time as one of keys: the key is what all indexes are ordered by."""
+    stream, rows = selection.stream, selection.base
+    at = stream.at
+    table = stream.model._default_manager.order_by(at, "pk").values_list("pk", flat=True)
+    low = high = None
+    if query.since is not None:
+        rows = rows.filter(**{f"plain_{at}__gte": query.since})
+        low = table.filter(**{f"{at}__gte": query.since - CLOCK_STEP}).first()
+        low = 2**62 if low is None else low
+    if query.until is not None:
+        rows = rows.filter(**{f"plain_{at}__lt": query.until})
+        high = table.filter(**{f"{at}__gte": query.until + CLOCK_STEP}).first()
+    return replace(selection, base=rows, low=low, high=2**62 + 1 if high is None and low is not None else high)
+
+
+def _selected(user: access.User, query: Query) -> tuple[list[Selection], list[str]]:
+    found = [(stream, select(user, query, stream)) for stream in streams.chosen(user, query)]
+    return [one for _, one in found if one is not None], [stream.name for stream, one in found if one is None]
+
+
+# --- pages -----------------------------------------------------------------------------------------------------------
+def page(user: access.User, query: Query, cursor: str = "", limit: int = PAGE_SIZE) -> ResultPage:
+    boundary = Boundary.read(cursor)
+    selected, hidden = _selected(user, query)
+    return (_newer_page if boundary.newer else _older_page)(user, selected, boundary, limit, hidden)
+
+
+def _older_page(
+    user: access.User, selected: list[Selection], boundary: Boundary, limit: int, hidden: list[str]
+) -> ResultPage:
+    found: list[tuple[Any, str, int]] = []
+    newest: dict[str, int] = {}
+    ends: dict[str, int] = {}
+    for selection in selected:
+        name = selection.stream.name
+        rows, end = selection.within(high=boundary.keys.get(name)).read(limit + 1, selection.stream.at)
+        newest[name] = rows[0][0] + 1 if rows else 0
+        found += [(_moment(at), name, key) for key, at in rows]
+        if end is not None:
+            ends[name] = end
+    found.sort(reverse=True)
+    searched_to = max((_time_of(streams.STREAMS[name], key) for name, key in ends.items()), default=None)
+    if searched_to is not None:
+        found = [place for place in found if place[0] >= searched_to]
+    shown = found[:limit]
+    below = boundary.keys | {name: key for _, name, key in shown}
+    more = len(found) > limit or searched_to is not None
+    if len(found) > limit:
+        searched_to = None
+    elif searched_to is not None:
+        below |= {name: min(key, below.get(name, key)) for name, key in ends.items()}
+    return ResultPage(
+        _rows(user, shown),
+        older=Boundary(below).text() if more else "",
+        newer=Boundary(boundary.keys, newer=True).text() if boundary.keys else "",
+        newest=Boundary(newest).text(),
+        searched_to=searched_to,
+        hidden=hidden,
+    )
+
+
+def _newer_page(
+    user: access.User, selected: list[Selection], boundary: Boundary, limit: int, hidden: list[str]
+) -> ResultPage:
+    found: list[tuple[Any, str, int]] = []
+    for selection in selected:
+        low = boundary.keys.get(selection.stream.name, 0)
+        rows, _ = selection.within(low=low).read(limit + 1, selection.stream.at, ascending=True)
+        found += [(_moment(at), selection.stream.name, key) for key, at in rows]
+    found.sort()
+    shown = found[:limit]
+    above = boundary.keys | {name: key + 1 for _, name, key in shown}
+    newer = Boundary(above, newer=True).text() if len(found) > limit else ""
+    older, newest = Boundary(boundary.keys).text(), Boundary(above).text()
+    return ResultPage(_rows(user, shown[::-1]), older, newer, newest, hidden=hidden)
+
+
+def _rows(user: access.User, places: list[tuple[Any, str, int]]) -> list[Row]:
+    """In the order of `places`."""
+    keys: dict[str, list[int]] = {}
+    for _, name, key in places:
+        keys.setdefault(name, []).append(key)
+    found = {(name, row.key): row for name, some in keys.items() for row in streams.STREAMS[name].rows(user, some)}
+    return [found[name, key] for _, name, key in places if (name, key) in found]
+
+
+def _moment(at: Any) -> datetime:
+    """SQLite's driver returns text, without a zone."""
+    return datetime.fromisoformat(at).replace(tzinfo=UTC) if isinstance(at, str) else at
+
+
+def _time_of(stream: Stream, key: int) -> datetime:
+    rows = stream.model._default_manager.filter(pk__gte=key).order_by("pk").values_list(stream.at, flat=True)
+    return rows.first() or datetime.now(UTC)
+
+
+def newer_count(user: access.User, query: Query, newest: str) -> int:
+    """How many rows have come since a page whose `newest` this is, at most NEWER."""
+    keys = Boundary.read(newest).keys
+    found = 0
+    for selection in _selected(user, query)[0]:
+        found += len(selection.within(low=keys.get(selection.stream.name, 0)).read(NEWER)[0])
+    return min(found, NEWER)
+
+
+def one(user: access.User, stream: str, key: int) -> Row | None:
+    """None also for a row that this person may not see."""
+    source = streams.STREAMS.get(stream)
+    found = source.rows(user, [key]) if source else []
+    return found[0] if found else None
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
+    """Of the newest COUNTED rows of each stream."""
+    counted: list[tuple[Stream, list[FoundRow]]] = []
+    partial = False
+    for selection in _selected(user, query)[0]:
+        rows, end = selection.read(COUNTED, selection.stream.outcome)
+        partial |= end is not None or len(rows) == COUNTED
+        if rows:
+            counted.append((selection.stream, rows))
+    until = query.until or datetime.now(UTC)
+    oldest = [_time_of(stream, rows[-1][0]) for stream, rows in counted]
+    since = query.since or min(oldest, default=until - timedelta(hours=1))
+    step = max((until - since).total_seconds() / buckets, 1.0)
+    series = {outcome: [0] * buckets for outcome in OUTCOMES}
+    for stream, rows in counted:
+        starts = _starts(stream, [since + timedelta(seconds=step * number) for number in range(1, buckets)])
+        cells = Counter((bisect_right(starts, key), exact) for key, exact in rows)
+        for (place, exact), count in cells.items():
+            series[stream.outcome_of(exact)][place] += count
+    return Histogram(since, step, {name: counts for name, counts in series.items() if any(counts)}, partial)
+
+
+def _starts(stream: Stream, times: list[datetime]) -> list[int]:
+    """For each time the first key from it on: to sort rows into buckets without reading their times."""
+    first = stream.model._default_manager.order_by(stream.at, "pk").values("pk")
+    parts: list[str] = []
+    values: list[Any] = []
+    for number, moment in enumerate(times):
+        sql, given = first.filter(**{f"{stream.at}__gte": moment})[:1].query.sql_with_params()
+        parts.append(f"SELECT {number}, ({sql})")  # the ORM's own SQL, with parameters
+        values += given
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(parts), values)
+        found = dict(cursor.fetchall())
+    starts = [found[number] for number in range(len(times))]
+    return [2**62 if key is None else int(key) for key in starts]
+
+
+def facets(user: access.User, query: Query) -> list[Facet]:
+    """Of the newest FACET_ROWS rows of each stream."""
+    values: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in _FACETS}
+    partial = False
+    for selection in _selected(user, query)[0]:
+        stream = selection.stream
+        rows, end = selection.read(FACET_ROWS, *stream.facets.values())
+        partial |= end is not None or len(rows) == FACET_ROWS
+        for name, column in zip(stream.facets, list(zip(*rows, strict=True))[1:], strict=False):
+            for stored, count in Counter(column).items():
+                if stored:
+                    values[name][stream.facet_value(name, stored)] += count
+    return [
+        Facet(name, label, [(*value, count) for value, count in values[name].most_common(FACET_VALUES)], partial)
+        for name, label in _FACETS.items()
+    ]

@@ -1,0 +1,47 @@
+"""The first rows of several queries in one statement: each part has its own limit, so that each is read along its own
+index. With "column IN (…)" both databases would read and sort every row of all values before the first."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from django.core.exceptions import EmptyResultSet
+from django.db import connection
+from django.db.models import QuerySet
+from django.db.models.expressions import RawSQL
+
+#: the key, then the columns as the driver returns them
+FoundRow = tuple[Any, ...]
+
+
+def first_rows(
+    parts: list[QuerySet[Any]], columns: Sequence[str], count: int, *, ascending: bool = False, offset: int = 0
+) -> list[FoundRow]:
+    """At most `count` rows of all parts together, by their key. `offset`: of each part, so many are passed."""
+    order = "pk" if ascending else "-pk"
+    statements: list[str] = []
+    values: list[Any] = []
+    for part in parts:
+        with suppress(EmptyResultSet):
+            rows = part.order_by(order).values("pk", *columns)[offset : offset + count]
+            sql, given = rows.query.sql_with_params()
+            statements.append(f"SELECT * FROM ({sql}) part")  # noqa: S608  # the ORM's own SQL, with parameters
+            values += given
+    if not statements:
+        return []
+    with connection.cursor() as cursor:
+        # Django refuses a LIMIT inside of a union on SQLite, which takes it in a sub-query.
+        cursor.execute(" UNION ALL ".join(statements), values)
+        found = cursor.fetchall()
+    if len(statements) == 1:
+        return found
+    unique = {row[0]: row for row in found}
+    return [unique[key] for key in sorted(unique, reverse=not ascending)[:count]]
+
+
+def key_at(keys: RawSQL) -> int | None:
+    """The one key of such a sub-query, if there is one."""
+    with connection.cursor() as cursor:
+        cursor.execute(keys.sql, keys.params)
+        row = cursor.fetchone()
+    return None if row is None else int(row[0])

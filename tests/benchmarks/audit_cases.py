@@ -1,0 +1,203 @@
+"""The cases of bench_audit on the database of the settings, which it fills first. Prints one line of JSON."""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import django
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import Resolver404, resolve
+
+django.setup()
+
+from servers.audit.record import SYSTEM, Event, record  # noqa: E402  # after the set-up
+from servers.enums import AuditAction, AuditOutcome  # noqa: E402
+from sessions.explorer import indexing, language, search  # noqa: E402
+from sessions.models import Call  # noqa: E402
+from tests.benchmarks import audit_rows  # noqa: E402
+from tests.benchmarks.load import percentile  # noqa: E402
+
+Case = Callable[[int], float]  # runs with the values of a round; returns the size in bytes
+INDEXED = 300
+
+
+def query(text: str) -> language.Query:
+    return language.parse(text, datetime.now(UTC))
+
+
+class Cases:
+    def __init__(self) -> None:
+        self.user = get_user_model().objects.create_superuser("bench", password="x")  # of no one
+        self.client = Client()
+        self.client.force_login(self.user)
+        self.uids = list(Call.objects.order_by("-pk").values_list("uid", flat=True)[:10_000:97])
+
+    def found(self, text: str) -> Case:
+        def run(number: int) -> float:
+            search.page(self.user, query(text.format(n=number, tool=number * 7 % audit_rows.TOOLS)))
+            return 0
+
+        return run
+
+    def deep(self, number: int) -> float:
+        last = Call.objects.order_by("-pk").values_list("pk", flat=True)[0]
+        call = last // 2 - number * 101
+        event = call * 5
+        search.page(self.user, query(""), f"o.calls-{call}.events-{event}")
+        return 0
+
+    def page(self, path: str) -> Case:
+        def run(number: int) -> float:
+            response = self.client.get(path.format(n=number), secure=True, HTTP_HOST="localhost")
+            if response.status_code != 200:
+                raise RuntimeError(f"{path}: {response.status_code}")
+            return len(response.content)
+
+        return run
+
+    def call_page(self, number: int) -> float:
+        return self.page(f"/calls/{self.uids[number % len(self.uids)]}/")(number)
+
+    def histogram(self, text: str) -> Case:
+        def run(number: int) -> float:
+            search.histogram(self.user, query(text))
+            return 0
+
+        return run
+
+    def facets(self, text: str) -> Case:
+        def run(number: int) -> float:
+            search.facets(self.user, query(text))
+            return 0
+
+        return run
+
+    def all(self) -> dict[str, Case]:
+        yesterday = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%d")
+        rare, common, seldom, missing = audit_rows.RARE, audit_rows.COMMON, audit_rows.SELDOM, audit_rows.MISSING
+        cases: dict[str, Case] = {
+            "first page": self.found(""),
+            "first page of calls": self.found("in:calls"),
+            "deep page": self.deep,
+            "server:": self.found("server:server-{n}"),
+            "tool:": self.found("tool:tool_{tool}"),
+            "tool: with *": self.found("tool:tool_{n}*"),
+            "user:": self.found("user:person{n}"),
+            "user: of no one": self.found("user:nobody{n}"),
+            "identity:": self.found("identity:shared"),
+            "way:task": self.found("way:task"),
+            "outcome:error": self.found("outcome:error"),
+            "outcome:unknown": self.found("outcome:unknown"),
+            "kind:sign-in": self.found("kind:sign-in"),
+            "duration:>2s": self.found("duration:>2s"),
+            "size:>1mb": self.found("size:>1mb"),
+            "an hour of yesterday": self.found(f"since:{yesterday}T15:00 until:{yesterday}T16:00"),
+            "user: outcome: way:": self.found("user:person{n} outcome:error way:agent"),
+            "server: outcome: duration:": self.found("server:server-{n} outcome:error duration:>1s"),
+            "tool: way: duration:>20s": self.found("tool:tool_{tool} way:command duration:>20s"),
+            "the question of the issue": self.found(
+                f"since:{yesterday}T15:00 until:{yesterday}T16:00 outcome:error duration:>2s {seldom}"
+            ),
+            "rare word": self.found(rare),
+            "seldom word": self.found(seldom),
+            "common word": self.found(common),
+            "missing word": self.found(missing),
+            "two words": self.found(f"{common} {seldom}"),
+            "common word, outcome:error": self.found(f"{common} outcome:error"),
+            "beginning of a word": self.found("word12*"),
+            "facets": self.facets(""),
+            "facets of outcome:error": self.facets("outcome:error"),
+            "histogram of 30 days": self.histogram("last:30d"),
+            "histogram of 30 days, outcome:error": self.histogram("last:30d outcome:error"),
+            "page of a call": self.call_page,
+            "overview": self.page("/"),
+            "servers": self.page("/servers/"),
+        }
+        for name, path in (
+            ("page: explorer", "/explorer/"),
+            ("page: explorer, missing word", f"/explorer/?q={missing}"),
+            ("page: explorer, 30 days", "/explorer/?q=last%3A30d"),
+            ("page: charts", "/explorer/charts/"),
+            ("page: audit", "/audit/"),
+        ):
+            try:
+                resolve(path.partition("?")[0])
+            except Resolver404:
+                continue
+            if path != "/audit/" or self.client.get(path, secure=True, HTTP_HOST="localhost").status_code == 200:
+                cases[name] = self.page(path)
+        return cases
+
+
+def timed(name: str, case: Case, rounds: int) -> dict[str, Any]:
+    times, sizes, spent_cpu, statements = [], [], [], 0
+    for number in range(rounds + 1):
+        with CaptureQueriesContext(connection) if number == 0 else _nothing() as queries:
+            began, cpu = time.perf_counter(), time.process_time()
+            sizes.append(case(number))
+            spent = (time.perf_counter() - began) * 1_000
+        if number == 0:
+            statements = len(queries)  # counting them costs time
+        else:
+            times.append(spent)
+            spent_cpu.append((time.process_time() - cpu) * 1_000)
+    times.sort()
+    p50, p95 = statistics.median(times), percentile(times, 0.95)
+    cpu = statistics.median(spent_cpu)
+    return {"name": name, "p50": p50, "p95": p95, "cpu": cpu, "statements": statements, "kilobytes": max(sizes) / 1_000}
+
+
+class _nothing:
+    def __enter__(self) -> list[Any]:
+        return []
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def index_cost() -> float:
+    """Milliseconds of CPU that the index costs a call: each ends once more."""
+    calls = list(Call.objects.order_by("-pk").values_list("uid", flat=True)[:INDEXED])
+    with transaction.atomic():
+        for uid in calls:
+            for action in (AuditAction.CALL_REQUEST, AuditAction.CALL_SEND, AuditAction.CALL_FINISH):
+                record(Event(action, AuditOutcome.OK, SYSTEM, call_uid=uid))
+    began = time.process_time()
+    indexing.catch_up()
+    return (time.process_time() - began) * 1_000 / len(calls)
+
+
+def size() -> float:
+    """Of the database, in GB."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+        else:
+            cursor.execute("SELECT pg_database_size(current_database())")
+        return float(cursor.fetchone()[0]) / 1e9
+
+
+def main(servers: int, calls: int, events: int, rounds: int) -> None:
+    settings.ALLOWED_HOSTS = ["localhost"]
+    call_command("migrate", interactive=False, verbosity=0)
+    filled = audit_rows.fill(servers, calls, events)
+    connection.close()  # with the settings of the product again
+    cases = Cases()
+    found = []
+    for name, case in cases.all().items():
+        found.append(timed(name, case, rounds))
+        print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+    print(json.dumps({"filled": filled, "size": size(), "cases": found, "index_ms": index_cost()}))
+
+
+if __name__ == "__main__":
+    main(*(int(word) for word in sys.argv[1:5]))

@@ -1,0 +1,84 @@
+"""Measures search and pages over many rows: 1,000 servers, 1 million calls, 5 million audit events.
+
+python -m tests.benchmarks.bench_audit [--calls N] [--events N] [--servers N] [--rounds N] [--database sqlite|postgresql]
+
+Each case runs in a process of its own settings, a few times with other values each; the table shows the 95th percentile
+of all runs, the median of the CPU time of the process (without PostgreSQL's), the number of statements and the size of
+the page. Goals: p95 at most 100 ms on SQLite and 200 ms on
+PostgreSQL, 30 statements, 150 kB. They are printed as met or missed; no timing makes the run fail.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.tools.postgres import cluster
+from tests.tools.prepared import ROOT, clean_environment, prepare
+
+GOALS = {"sqlite": 100.0, "postgresql": 200.0}
+STATEMENTS, KILOBYTES = 30, 150
+
+
+@contextmanager
+def database(kind: str, directory: Path) -> Iterator[dict[str, str]]:
+    if kind == "sqlite":
+        yield {}
+    else:
+        with cluster() as url:
+            yield {"DATABASE_URL": url}
+
+
+def measured(kind: str, options: argparse.Namespace) -> dict[str, Any]:
+    directory = Path(tempfile.mkdtemp(prefix="mcpadmin-bench-"))
+    try:
+        prepare(directory)
+        with database(kind, directory) as settings:
+            words = [str(options.servers), str(options.calls), str(options.events), str(options.rounds)]
+            environment = clean_environment(
+                MCPADMIN_DATA_DIR=str(directory), DJANGO_SETTINGS_MODULE="mcpadmin.settings", **settings
+            )
+            command = [sys.executable, "-m", "tests.benchmarks.audit_cases", *words]
+            done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def show(kind: str, found: dict[str, Any]) -> None:
+    filled = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in found["filled"].items())
+    print(f"\n{kind}: {found['size']:.1f} GB; filled in: {filled}")
+    print(f"{'case':<44}{'p50 ms':>9}{'p95 ms':>9}{'CPU ms':>9}{'statements':>12}{'kB':>8}")
+    missed = 0
+    for case in found["cases"]:
+        met = case["p95"] <= GOALS[kind] and case["statements"] <= STATEMENTS and case["kilobytes"] <= KILOBYTES
+        missed += not met
+        size = f"{case['kilobytes']:.0f}" if case["kilobytes"] else "—"
+        line = f"{case['name']:<44}{case['p50']:>9.1f}{case['p95']:>9.1f}{case['cpu']:>9.1f}{case['statements']:>12}{size:>8}"
+        print(line + ("" if met else "  MISSED"), flush=True)
+    print(f"index: {found['index_ms']:.2f} ms CPU a call; {missed} of {len(found['cases'])} cases missed their goal")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--servers", type=int, default=1_000)
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--events", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--database", choices=list(GOALS), action="append")
+    options = parser.parse_args()
+    print(f"{options.servers:,} servers, {options.calls:,} calls, {options.events:,} events; {os.cpu_count()} cores")
+    for kind in options.database or list(GOALS):
+        show(kind, measured(kind, options))
+
+
+if __name__ == "__main__":
+    main()

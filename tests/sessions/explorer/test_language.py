@@ -1,0 +1,159 @@
+"""The query language: what it reads, what it says where it cannot, and what it offers."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessions.explorer import language
+from sessions.explorer.language import FIELDS, Query, QueryError, Term, Value, parse
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_session
+
+NOW = datetime(2026, 11, 24, 14, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+TODAY = datetime(2026, 11, 24, tzinfo=NOW.tzinfo)
+
+
+def read(text: str) -> Query:
+    return parse(text, NOW)
+
+
+def unplaced(query: Query) -> list[Term]:
+    return [replace(term, start=0, end=0) for term in query.terms]
+
+
+def test_a_query_is_its_conditions_their_values_and_a_range() -> None:
+    query = read(
+        'server:github,"Git Lab" tool:create_* -way:agent duration:>2s size:>=1.5mb "acme corp" in:calls last:15m'
+    )
+    assert unplaced(query) == [
+        Term("server", (Value("github"), Value("Git Lab"))),
+        Term("tool", (Value("create_", any_end=True),)),
+        Term("way", (Value("agent"),), negated=True),
+        Term("duration", (Value("2s", ">", number=2_000),)),
+        Term("size", (Value("1.5mb", ">=", number=1.5 * 1024**2),)),
+        Term("", (Value("acme corp"),)),
+    ]
+    assert query.streams == {"calls"}
+    assert (query.since, query.until, query.last) == (NOW - timedelta(minutes=15), None, "15m")
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "until"),
+    [
+        ("since:2026-11-23T15:00 until:2026-11-23T16:00", TODAY - timedelta(hours=9), TODAY - timedelta(hours=8)),
+        ('since:"2026-11-23 15:00:30"', TODAY - timedelta(hours=9) + timedelta(seconds=30), None),
+        ("since:yesterday until:yesterday", TODAY - timedelta(days=1), TODAY),
+        ("since:2026-11-20 until:2026-11-22", TODAY - timedelta(days=4), TODAY - timedelta(days=1)),
+        ("since:9:30", TODAY + timedelta(hours=9, minutes=30), None),
+        ("since:2h until:1h", NOW - timedelta(hours=2), NOW - timedelta(hours=1)),
+        ("since:2026-11-24T12:00Z", datetime(2026, 11, 24, 12, tzinfo=UTC), None),
+    ],
+)
+def test_a_range_is_read_in_the_zone_of_the_reader(text: str, since: datetime, until: datetime | None) -> None:
+    assert (read(text).since, read(text).until) == (since, until)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("user:ann sever:x", "sever:", "no field sever:. Did you mean server:?"),
+        ("http://acme", "http:", 'write "http:…" in quotes'),
+        ("user: ann", "user:", "Write a value after user:, without a blank"),
+        ("tool:", "tool:", "Write a value after tool:"),
+        ('user:ann "acme', '"acme', "This quote is not closed."),
+        ("duration:2s", "duration:2s", "as in duration:>2s"),
+        ("duration:>2x", "duration:>2x", "as in duration:>2s"),
+        ("size:>1tb", "size:>1tb", "as in size:>1mb"),
+        ("user:>ann", "user:>ann", "takes no comparison"),
+        ("outcome:bad", "outcome:bad", "one of ok, error"),
+        ("in:calls,letters", "in:calls,letters", "one of calls, events, logs"),
+        ("since:soon", "since:soon", "such as 2026-11-23T15:00"),
+        ("since:2026-02-30", "since:2026-02-30", "such as 2026-11-23T15:00"),
+        ("last:9999999999w", "last:9999999999w", "before all time"),
+        ("last:1h since:2h", "since:2h", "The range is given twice"),
+        ("since:1h until:2h", "until:2h", "later than since:"),
+        ("user:ann -", "-", "ends too early"),
+    ],
+)
+def test_an_error_names_its_place_and_what_to_write(text: str, place: str, words: str) -> None:
+    with pytest.raises(QueryError) as error:
+        read(text)
+    assert text[error.value.start : error.value.end] == place
+    assert words in error.value.message
+
+
+def test_a_query_has_bounds() -> None:
+    with pytest.raises(QueryError, match="2,000 characters"):
+        read("x" * 2_001)
+    with pytest.raises(QueryError, match="40 conditions"):
+        read("x " * 41)
+
+
+def test_conditions_are_added_and_taken_away() -> None:
+    query = read('last:1h user:ann "acme"')
+    assert query.having("server", "Git Lab") == 'last:1h user:ann acme server:"Git Lab"'
+    assert query.having("outcome", "ok", negated=True) == "last:1h user:ann acme -outcome:ok"
+    assert query.without("user") == "last:1h acme"
+
+
+texts = st.text(min_size=1, max_size=20)
+values = st.builds(Value, text=texts, any_start=st.booleans(), any_end=st.booleans()).filter(
+    lambda value: not value.text.startswith("*") and not value.text.endswith("*")
+)
+names = st.sampled_from([field.name for field in FIELDS.values() if field.kind is language.Kind.NAME])
+terms = st.builds(Term, field=names, values=st.lists(values, min_size=1, max_size=3).map(tuple), negated=st.booleans())
+
+
+@given(st.lists(terms, max_size=4))
+def test_the_text_of_a_query_is_read_as_the_same_query(found: list[Term]) -> None:
+    query = Query(terms=tuple(found))
+    again = read(query.text_form())
+    assert unplaced(again) == found
+    assert again.text_form() == query.text_form()
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_explained_at_a_place_within_it(text: str) -> None:
+    problem = None
+    try:
+        query = read(text)
+    except QueryError as error:
+        problem = error
+    if problem is None:
+        assert read(query.text_form()).text_form() == query.text_form()
+    else:
+        assert 0 <= problem.start <= problem.end <= max(1, len(text))
+
+
+# --- completion ------------------------------------------------------------------------------------------------------
+def offered(user: Any, text: str) -> list[str]:
+    """The text with each completion, the cursor at its end."""
+    return [text[: one.start] + one.insert for one in language.complete(user, text, len(text))]
+
+
+def test_fields_and_fixed_values_are_offered() -> None:
+    assert offered(None, "user:ann ser") == ["user:ann server:"]
+    assert offered(None, "-o") == ["-outcome:", "-own:"]
+    assert offered(None, "outcome:den") == ["outcome:denied"]
+    assert offered(None, "outcome:ok,err") == ["outcome:ok,error"]
+    assert offered(None, "kind:sign-")[0] == "kind:sign-in"
+    assert offered(None, "duration:>1") == ["duration:>1s"]
+    assert offered(None, "nothing:x") == []
+    assert len(offered(None, "")) == len(FIELDS)
+
+
+@pytest.mark.django_db
+def test_names_are_offered_to_who_may_see_them() -> None:
+    make_session("github")
+    make_session("gitlab")
+    ann, guest = person("ann", "view_server"), person("guest")
+    assert offered(ann, "server:GIT") == ["server:github", "server:gitlab"]
+    assert offered(ann, 'server:"gith') == ["server:github"]
+    assert offered(ann, "user:an") == ["user:ann"]
+    assert offered(ann, "identity:sh") == ["identity:shared"]
+    assert offered(guest, "server:git") == offered(guest, "user:an") == offered(guest, "identity:") == []

@@ -1,0 +1,123 @@
+"""Free text finds the words of names, arguments, results and errors, for whom they are to be read, on both databases."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from servers.audit import payloads
+from servers.audit.record import Actor
+from servers.enums import AuditAction
+from servers.models import Payload
+from sessions.enums import CallState
+from sessions.explorer import indexing
+from sessions.models import Call
+from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
+from tests.sessions.explorer.rows import ended_call, event, found
+from tests.sessions.host.make import make_session
+
+Check = Callable[[], None]
+CHECKS: list[Check] = []
+
+
+def check(function: Check) -> Check:
+    CHECKS.append(function)
+    return function
+
+
+def reader() -> Any:
+    return get_user_model().objects.create_superuser("root", password="x")
+
+
+@check
+def words_of_arguments_results_and_errors_are_found_and_missing_ones_are_not() -> None:
+    session, admin = make_session(), reader()
+    ended_call(session, "create_issue", arguments={"title": "Größe der Ampel\nacme"})
+    ended_call(session, "list_issues", result={"content": [{"type": "text", "text": "ord_41F9 is paid"}]})
+    ended_call(session, "broken", state=CallState.RPC_ERROR, error_message="Quota of ACME exceeded")
+    indexing.catch_up()
+    assert found(admin, "acme") == ["broken", "create_issue"]
+    assert found(admin, "große") == found(admin, "Größe") == found(admin, "AMPEL") == ["create_issue"]
+    assert found(admin, '"ord_41f9 is"') == found(admin, "paid") == ["list_issues"]
+    assert found(admin, '"paid ord_41f9"') == []
+    assert found(admin, "quo*") == ["broken"]
+    assert found(admin, "acme -quota in:calls") == ["create_issue"]
+    assert found(admin, "acme outcome:error") == ["broken"]
+    assert found(admin, "nowhere") == found(admin, '"--"') == []
+    assert found(admin, "issue in:calls") == ["create_issue"]
+
+
+@check
+def only_who_may_read_payloads_and_the_caller_find_by_arguments() -> None:
+    session, admin = make_session(), reader()
+    ann, bob = person("ann", "view_server"), person("bob", "view_server")
+    ended_call(session, "pay", user=ann, arguments={"iban": "DE0012"})
+    indexing.catch_up()
+    assert found(admin, "de0012") == found(ann, "de0012") == ["pay"]
+    assert found(bob, "de0012") == []
+    assert found(bob, "pay") == found(bob, "ann") == ["pay"]
+
+
+@check
+def an_erased_payload_leaves_index_and_preview() -> None:
+    session, admin = make_session(), reader()
+    call = ended_call(session, "pay", arguments={"iban": "DE0012"}, result={"receipt": "R77"})
+    indexing.catch_up()
+    assert Call.objects.get().preview == '{"iban": "DE0012"}'
+    payloads.erase(Payload.objects.get(pk=call.arguments_id))
+    assert found(admin, "de0012") == []
+    assert found(admin, "r77") == ["pay"]
+    assert Call.objects.get().preview == ""
+
+
+@check
+def events_are_found_by_their_words() -> None:
+    admin = reader()
+    event(AuditAction.SIGN_IN, "ann", Actor(None, "ann", "192.0.2.77"))
+    event(AuditAction.SERVER_CHANGE, "Orders", details={"changes": {"url": {"after": "https://acme.example/mcp"}}})
+    indexing.catch_up()
+    assert found(admin, "192.0.2.77") == ["ann"]
+    assert found(admin, '"signed in" ann') == ["ann"]
+    assert found(admin, "acme.example") == ["Orders"]
+    assert found(person("vera", "view_server"), "acme.example") == []
+
+
+@check
+def rows_that_are_deleted_leave_the_index() -> None:
+    session, admin = make_session(), reader()
+    for number in range(3):
+        ended_call(session, f"tool{number}", arguments={"word": "acme"})
+    indexing.catch_up()
+    first = Call.objects.order_by("pk")[0]
+    first.delete()
+    assert indexing.trim(limit=10) == 1
+    assert indexing.trim(limit=10) == 0
+    assert found(admin, "acme") == ["tool2", "tool1"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("it", CHECKS, ids=lambda it: it.__name__)
+def test_on_sqlite(it: Check) -> None:
+    it()
+
+
+@pytest.mark.parametrize("it", CHECKS, ids=lambda it: it.__name__)
+def test_on_postgresql(on_postgres: None, django_db_blocker: Any, it: Check) -> None:  # noqa: F811
+    with django_db_blocker.unblock():
+        it()
+
+
+@pytest.mark.django_db
+def test_a_batch_is_written_once_and_in_bounded_pieces() -> None:
+    session = make_session()
+    for number in range(4):
+        ended_call(session, f"tool{number}", arguments={"text": "x " * 30_000})
+    first = indexing.next_batch()
+    assert first is not None
+    assert len(first.calls) == 3
+    assert indexing.write(first)
+    assert not indexing.write(first)
+    second = indexing.next_batch()
+    assert second is not None
+    assert len(second.calls) == 1
