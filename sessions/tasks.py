@@ -23,6 +23,7 @@ from sessions.connections import commands
 from sessions.host.logs.store import trim_all
 from sessions.models import Worker
 from sessions.subscriptions import retention
+from sessions.wire import retention as wire_retention
 
 
 @shared_task(name=requesting.RUN_TASK)
@@ -71,11 +72,13 @@ def _stop_jobs(**_signal: object) -> None:
 
 def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     drafts = purge_drafts()
-    progress(1, 3)
-    logs = trim_all(partial(progress, 1, 3))
-    progress(2, 3)
-    versions = retention.trim_all(partial(progress, 2, 3))
-    found = {"draft": drafts, "log": logs, "version": versions}
+    progress(1, 4)
+    logs = trim_all(partial(progress, 1, 4))
+    progress(2, 4)
+    versions = retention.trim_all(partial(progress, 2, 4))
+    progress(3, 4)
+    messages = wire_retention.trim_all(partial(progress, 3, 4))
+    found = {"draft": drafts, "log": logs, "version": versions, "message": messages}
     words = [counted(count, noun) for noun, count in found.items() if count]
     return JobOutcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)
 

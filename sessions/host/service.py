@@ -29,6 +29,7 @@ from sessions.host.probe import ConnectionTest
 from sessions.host.shared import Shared
 from sessions.host.subscriptions.webhooks import Webhooks
 from sessions.host.supervisor import SessionSupervisor
+from sessions.host.wire.writer import WireWriter
 from sessions.housekeeping.dead_workers import Incarnation
 from sessions.inbox import reads
 
@@ -49,7 +50,7 @@ class Host:
         self.spool_directory = Path(settings.DATA_DIR) / "spool"
         self.calls = Calls(db, self._live_session, self.counters, Spool(self.spool_directory, me.uid))
         self.webhooks = Webhooks(db)
-        self.shared = Shared(LogWriter(db), ceilings(), self._on_ready, self.webhooks.look)
+        self.shared = Shared(LogWriter(db), WireWriter(db), ceilings(), self._on_ready, self.webhooks.look)
         self.supervisors: dict[int, SessionSupervisor] = {}
         #: sessions that became ready and whose waiting calls must be found
         self._ready: set[int] = set()
