@@ -125,7 +125,8 @@ class WireRecorder:
                 entry.method, entry.target = request.method, request.target
                 entry.call_uid = request.call_uid or entry.call_uid
                 entry.duration_ms = round((time.perf_counter() - request.since) * 1_000, 3)
-            entry.fault, entry.detail = _failure(entry.kind, value)
+            entry.fault, words = _failure(entry.kind, value)
+            entry.detail = words if self.level == Recording.FULL else ""  # it may repeat an argument
         entry.rpc_id = key
         self._mask(entry)
 
