@@ -141,6 +141,7 @@ TEMPLATES = [
                 "connection": "sessions.overview.tags",
                 "packages": "servers.packages.tags",
                 "subscriptions": "sessions.subscriptions.tags",
+                "wire": "sessions.wire.tags",
             },
         },
     },

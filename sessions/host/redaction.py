@@ -32,6 +32,8 @@ class Redactor:
         self._forms = sorted(forms, key=len, reverse=True)
         #: also as JSON writes them
         self._searched = tuple(dict.fromkeys((*self._forms, *(_dumped(form)[1:-1] for form in self._forms))))
+        #: characters
+        self.longest = max(map(len, self._searched), default=0)
 
     def text(self, text: str) -> str:
         for form in self._forms:

@@ -27,7 +27,7 @@ _HARMLESS: Final = frozenset(
 )
 #: their values are or contain URLs
 _URLS: Final = frozenset({"location", "content-location", "link", "refresh", "referer", "origin"})
-#: they repeat arguments of the call (2026-07-28, *Custom headers from tool parameters*)
+#: they repeat arguments of the call (2026-07-28, *Custom headers from tool parameters*), which the body has too
 _ARGUMENT: Final = "mcp-param-"
 _SCHEME: Final = re.compile(r"(?i)\b(bearer|basic|digest|negotiate|dpop|token)(\s+)[A-Za-z0-9._~+/=-]{8,}")
 _PARAMETER: Final = re.compile(r'(?i)\b(nonce|opaque|token)(\s*=\s*)("[^"]*"|[^\s,]+)')
@@ -40,23 +40,18 @@ def masked_url(url: str) -> str:
     return _USERINFO.sub(f"{MASK}@", _QUERY_VALUE.sub(rf"\1{MASK}", url.partition("#")[0]))[:URL_CHARS]
 
 
-def masked_headers(
-    headers: Iterable[tuple[str, str]], redacted: Callable[[str], str], *, arguments: bool
-) -> list[tuple[str, str]]:
-    """`arguments`: whether headers that repeat arguments of the call are kept."""
+def masked_headers(headers: Iterable[tuple[str, str]], redacted: Callable[[str], str]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for name, value in headers:
         if len(found) == HEADERS:
             found.append(("…", "more headers than are kept"))
             break
-        found.append((redacted(name), _masked(name.lower(), value, redacted, arguments)))
+        found.append((redacted(name), _masked(name.lower(), value, redacted)))
     return found
 
 
-def _masked(name: str, value: str, redacted: Callable[[str], str], arguments: bool) -> str:
-    if name.startswith(_ARGUMENT) and not arguments:
-        return MASK
-    if name not in _HARMLESS and _CREDENTIAL.search(name):
+def _masked(name: str, value: str, redacted: Callable[[str], str]) -> str:
+    if name.startswith(_ARGUMENT) or (name not in _HARMLESS and _CREDENTIAL.search(name)):
         return MASK
     if name in _URLS:
         value = masked_url(value)

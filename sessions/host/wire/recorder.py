@@ -29,8 +29,12 @@ from sessions.mcp.transports.recording import UNRECORDED_EXCHANGE, Exchange
 METHOD_CHARS, ID_CHARS, TARGET_CHARS, FAULT_CHARS, DETAIL_CHARS = 200, 200, 2_000, 40, 2_000
 #: requests of each side whose answers are expected
 OPEN: Final = 1_024
+#: bytes that one character of a secret may take: its UTF-8 bytes, or `\\u` and four digits twice
+_ESCAPED: Final = 12
 #: escapes that JSON does not need, with which a server may write a secret in another form
-_ESCAPE: Final = re.compile(r"\\(?:(/)|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPE: Final = re.compile(
+    r"\\(?:(/)|(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|.)", re.DOTALL
+)
 
 
 class _Open:
@@ -149,8 +153,11 @@ class WireRecorder:
 
     def _give_body(self, entry: WireEntry, data: bytes) -> None:
         most = settings.WIRE_BODY_KIB * 1024
-        text = self._masked_json(data.decode("utf-8", "replace"))
-        entry.body, entry.cut = storable(text, most), len(text) > most
+        if len(data) <= most:
+            text = self._masked_json(data.decode("utf-8", "replace"))
+            entry.body, entry.cut = storable(text, most), len(text) > most
+        else:
+            entry.body, entry.cut = storable(self._masked_beginning(data, most), most), True
 
     def _masked_json(self, text: str) -> str:
         """The text as it is, unless a secret is in it: then its value is written again without the secrets."""
@@ -163,6 +170,14 @@ class WireRecorder:
             return self.redacted(plain)
         return self._hidden.json_text(self._redactor.value(value))
 
+    def _masked_beginning(self, data: bytes, most: int) -> str:
+        """Of a message that is too large to keep. A secret that is cut at the end of what is searched cannot be
+        recognised, so as much as it may take is left out."""
+        longest = max(self._redactor.longest, self._hidden.longest)
+        text = data[: most + _ESCAPED * longest].decode("utf-8", "replace")
+        masked = self.redacted(_ESCAPE.sub(_unescaped, text))
+        return masked[: max(0, len(masked) - longest - _ESCAPED)] if longest else masked
+
     # --- for both ------------------------------------------------------------------------------------------------------
     def redacted(self, text: str, most: int | None = None) -> str:
         masked = self._hidden.text(self._redactor.text(text)) if text else ""
@@ -173,7 +188,7 @@ class WireRecorder:
         self._log.add(entry)
 
     def head(self, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        return masked_headers(headers, self.redacted, arguments=self.level == Recording.FULL)
+        return masked_headers(headers, self.redacted)
 
     def has_room(self) -> bool:
         """Counts one more that is dropped if not."""
@@ -297,10 +312,10 @@ def _text(identity: Any) -> str:
 
 def _unescaped(found: "re.Match[str]") -> str:
     """`\\/` and `\\uXXXX` as the characters they mean, if these can stand in a JSON string; all others stay."""
-    slash, code, _ = found.groups()
+    slash, pair, code = found.groups()
     if slash:
         return "/"
-    if code:
-        char = chr(int(code, 16))
-        return char if char.isprintable() and char not in '"\\' else found[0]
-    return found[0]
+    if not (pair or code):
+        return found[0]
+    char = str(json.loads(f'"{found[0]}"'))
+    return char if char.isprintable() and char not in '"\\' else found[0]

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import struct
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -22,7 +23,7 @@ from sessions.host.wire.writer import WireWriter
 from sessions.mcp.core.session import Outgoing
 from tests.canary.encodings import Searcher
 
-SECRET = "canary/Tok3n+öf=the;server"
+SECRET = "canary/Tok3n+öf=the;🔑server"
 SESSION = "wire-session-0f3a9c"
 
 
@@ -116,11 +117,17 @@ def test_the_body_is_the_text_that_was_sent_to_the_last_digit() -> None:
     assert kept(made)[0].body == text
 
 
+def units(text: str) -> tuple[int, ...]:
+    """UTF-16, of which JSON's escapes are made."""
+    data = text.encode("utf-16-be")
+    return struct.unpack(f">{len(data) // 2}H", data)
+
+
 # --- secrets -------------------------------------------------------------------------------------------------------------
 WRITTEN = {
     "plain": json.dumps(SECRET, ensure_ascii=False),
     "escaped slashes": json.dumps(SECRET).replace("/", "\\/"),
-    "every character escaped": '"' + "".join(f"\\u{ord(char):04X}" for char in SECRET) + '"',
+    "every character escaped": '"' + "".join(f"\\u{unit:04X}" for unit in units(SECRET)) + '"',
     "quoted once more": json.dumps(json.dumps({"key": SECRET})),
     "base64": json.dumps(base64.b64encode(b"x" + SECRET.encode()).decode()),
     "hex": json.dumps(SECRET.encode().hex()),
@@ -155,7 +162,20 @@ def test_a_secret_at_the_cut_does_not_leave_its_beginning(settings: Any) -> None
         made.received(message(method="x", params={"p": "x" * (960 + shift) + SECRET + "y" * 2_000}))
         (entry,) = kept(made)
         assert SECRET[:6] not in entry.body
-        assert (entry.cut, len(entry.body)) == (True, 1024)
+        assert (entry.cut, len(entry.body) <= 1024) == (True, True)
+
+
+def test_a_secret_written_in_escapes_at_the_cut_does_not_leave_its_beginning_either(settings: Any) -> None:
+    settings.WIRE_BODY_KIB = 1
+    escaped = "".join(f"\\u{unit:04x}" for unit in units(SECRET))
+    for shift in range(0, 12 * len(SECRET) + 60):
+        made = recorder()
+        made.received(
+            b'{"jsonrpc":"2.0","method":"x","params":{"p":"' + (b"x" * (700 + shift) + escaped.encode() * 9 + b'"}}')
+        )
+        (entry,) = kept(made)
+        assert SECRET[:6] not in entry.body
+        assert entry.cut
 
 
 def test_a_secret_that_the_session_learned_later_is_masked_from_then_on() -> None:
