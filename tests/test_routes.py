@@ -23,12 +23,13 @@ from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
 from servers.models import AuditEvent, Server, ServerDraft
 from servers.registration import drafts
-from sessions.enums import CallState, QuestionKind
+from sessions.enums import CallState, QuestionKind, WireKind
 from sessions.models import Call, McpSession, Question
 from tests.servers.cast import over_stdio
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.subscriptions.rows import add_version, make_subscription
+from tests.sessions.wire.rows import add_message
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -113,6 +114,7 @@ def world(admin: Any) -> Call:
     draft = drafts.create_draft(Actor.of_user(admin), admin, over_stdio(command=DRAFTED))
     ServerDraft.objects.filter(pk=draft.pk).update(uid=UID)
     add_version(make_subscription(session, uid=UID), RESULT)
+    add_message(session.server, WireKind.ERROR, body={"a": ARGUMENT}, detail=RESULT, call_uid=UID)
     _ask(session)
     return Call.objects.get(pk=call.pk)
 

@@ -11,16 +11,20 @@ register = template.Library()
 
 
 class Body(NamedTuple):
+    """`label` names its region: several messages are open at once."""
+
+    label: str
     is_json: bool
     json: Any = None
 
 
 @register.simple_tag
-def wire_body(message: WireMessage) -> Body:
+def wire_body(message: WireMessage, title: str) -> Body:
+    label = f"{title}, message {message.seq}"
     try:
-        return Body(True, reading.body(message))
+        return Body(label, True, reading.body(message))
     except (ValueError, RecursionError):
-        return Body(False)
+        return Body(label, False)
 
 
 @register.simple_tag

@@ -36,6 +36,7 @@ async function load(details) {
     if (!response.ok) throw new Error(`The message could not be loaded (${response.status}). Close and open it to try again.`);
     await htmx.swap({ target: place, swap: 'innerHTML', text: await response.text() });
     place.dataset.loaded = 'yes';
+    details.scrollIntoView({ block: 'nearest' });
   } catch (problem) {
     place.textContent = problem.message;
     delete place.dataset.loaded;

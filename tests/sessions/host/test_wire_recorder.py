@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -174,7 +175,8 @@ def test_a_secret_written_in_escapes_at_the_cut_does_not_leave_its_beginning_eit
             b'{"jsonrpc":"2.0","method":"x","params":{"p":"' + (b"x" * (700 + shift) + escaped.encode() * 9 + b'"}}')
         )
         (entry,) = kept(made)
-        assert SECRET[:6] not in entry.body
+        read = re.sub(r"\\u(....)", lambda found: chr(int(found[1], 16)), entry.body)
+        assert SECRET[:6] not in read
         assert entry.cut
 
 
