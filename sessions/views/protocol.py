@@ -11,6 +11,7 @@ from servers import access
 from servers.enums import Recording
 from servers.kit.filters import ignored
 from servers.numbers import whole_number
+from servers.requests import WebRequest
 from sessions.enums import WireDirection
 from sessions.overview import server_page
 from sessions.views.servers import server_context
@@ -37,7 +38,7 @@ def index(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 @vary_on_headers("HX-Request")
-def message(request: HttpRequest, slug: str, seq: int) -> HttpResponse:
+def message(request: WebRequest, slug: str, seq: int) -> HttpResponse:
     """One message: a page, or its content for the list."""
     server = access.server_for(request.user, slug)
     found = reading.of_server(server).select_related("identity").filter(seq=seq).first()

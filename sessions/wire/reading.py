@@ -100,7 +100,7 @@ class WireDetails:
 
 def details(message: WireMessage) -> WireDetails:
     of_connection = WireMessage.objects.filter(
-        server_id=message.server_id, identity_id=message.identity_id, connection=message.connection
+        server=message.server_id, identity=message.identity, connection=message.connection
     )
     exchange, carried = None, []
     if message.exchange is not None:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.conf import settings
-from django.db.models import Count, Max, Min, Sum
-from django.db.models.functions import Length
+from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
-from sessions.models import WireMessage
+from servers.enums import IdentityKind
+from sessions.models import McpSession, WireMessage
 
 #: rows per transaction: a call waits for it
 BATCH = 1_000
@@ -60,8 +60,8 @@ def trim_all(on_progress: Callable[[], None] = lambda: None) -> int:
     while count := _forget(timezone.now() - timedelta(days=settings.WIRE_DAYS)):
         removed += count
         on_progress()
-    for key, position in _logs():
-        while count := _trim(key, position):
+    for log in logs():
+        while log.bytes > limit() and (count := _trim(log.key, log.position)):
             removed += count
             on_progress()
     return removed
@@ -72,18 +72,29 @@ def _forget(before: datetime) -> int:
     return WireMessage.objects.filter(pk__in=list(old[:BATCH])).delete()[0]
 
 
-def _logs() -> list[tuple[LogKey, int]]:
-    """Logs that are over their size, with the position of their newest row."""
-    logs = WireMessage.objects.order_by().values("server_id", "identity_id")
-    ends = logs.annotate(newest=Max("position"), oldest=Min("position"))
-    return [
-        (LogKey(row["server_id"], row["identity_id"]), row["newest"])
-        for row in ends
-        if row["newest"] - row["oldest"] > limit()
-    ]
+class LogSize(NamedTuple):
+    """`position` is that of the newest row. `bytes` leaves out the oldest row."""
+
+    key: LogKey
+    position: int
+    bytes: int
+    rows: int
 
 
-def usage() -> dict[str, Any]:
-    """What all recorded messages take: rows, and the bytes of their texts."""
-    texts = Sum(Length("body") + Length("headers") + Length("target") + Length("detail"))
-    return WireMessage.objects.aggregate(rows=Count("pk"), bytes=texts, oldest=Min("at"))
+def logs() -> list[LogSize]:
+    """The size of each log that has messages, found by its ends: two look-ups a session, whatever its length."""
+    found = []
+    for kind in (IdentityKind.SHARED, IdentityKind.PERSONAL):
+        identity = None if kind == IdentityKind.SHARED else OuterRef("identity")
+        rows = WireMessage.objects.filter(server=OuterRef("server"), identity=identity)
+        ends = {
+            f"{end}_{name}": Subquery(rows.order_by(order).values(name)[:1])
+            for end, order in (("oldest", "seq"), ("newest", "-seq"))
+            for name in ("seq", "position")
+        }
+        sessions = McpSession.objects.filter(identity__kind=kind).annotate(**ends).exclude(newest_seq=None)
+        for row in sessions.values_list("server_id", "identity_id", *ends):
+            server_id, identity_id, first, start, last, end = row
+            key = LogKey(server_id, None if kind == IdentityKind.SHARED else identity_id)
+            found.append(LogSize(key, end, end - start, last - first + 1))
+    return found

@@ -21,6 +21,7 @@ from sessions.models import McpSession, WireMessage
 from sessions.wire import retention
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_hold, make_session, make_worker
+from tests.sessions.wire.rows import add_message
 
 KIB = 1024
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -216,9 +217,14 @@ def test_a_deleted_server_takes_its_messages_along() -> None:
     assert numbers() == []
 
 
-def test_what_the_messages_take_is_counted() -> None:
-    log = log_of(make_hold(make_session()))
+def test_the_size_of_each_log_is_found_by_its_ends() -> None:
+    session = make_session(signs_in_as=SignsInAs.EITHER)
+    own = Identity.objects.create(server=session.server, user=person("ada"), kind=IdentityKind.PERSONAL, name="ada")
+    commands.session_of(own, session.server)
+    add_message(session.server, identity=own, body="")
+    log = log_of(make_hold(session))
     say(log, 3, 100)
     write(log)
-    assert retention.usage()["rows"] == 3
-    assert 300 <= retention.usage()["bytes"] < 320
+    WireMessage.objects.filter(identity=None, seq=1).delete()
+    found = {size.key.identity_id: (size.rows, size.bytes) for size in retention.logs()}
+    assert found == {None: (2, 100 + ROW_BYTES), own.pk: (1, 0)}
