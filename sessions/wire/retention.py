@@ -92,9 +92,11 @@ def logs() -> list[LogSize]:
             for end, order in (("oldest", "seq"), ("newest", "-seq"))
             for name in ("seq", "position")
         }
-        sessions = McpSession.objects.filter(identity__kind=kind).annotate(**ends).exclude(newest_seq=None)
+        sessions = McpSession.objects.filter(identity__kind=kind).annotate(**ends)
         for row in sessions.values_list("server_id", "identity_id", *ends):
             server_id, identity_id, first, start, last, end = row
+            if first is None:
+                continue
             key = LogKey(server_id, None if kind == IdentityKind.SHARED else identity_id)
             found.append(LogSize(key, end, end - start, last - first + 1))
     return found
