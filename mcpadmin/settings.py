@@ -144,6 +144,7 @@ TEMPLATES = [
                 "connection": "sessions.overview.tags",
                 "packages": "servers.packages.tags",
                 "subscriptions": "sessions.subscriptions.tags",
+                "wire": "sessions.wire.tags",
             },
         },
     },
@@ -322,6 +323,10 @@ STDIO_OPEN_FILES = env.int("MCPADMIN_STDIO_OPEN_FILES", default=4096)
 STDIO_HOSTS = env.list("MCPADMIN_STDIO_HOSTS", default=[])
 # Run stdio servers without confinement, with all that mcpadmin itself may do.
 STDIO_UNCONFINED = env.bool("MCPADMIN_STDIO_UNCONFINED", default=False)
+# What is kept of the wire of each session: the newest messages, by size and age, and how much of each message.
+WIRE_MIB = env.float("MCPADMIN_WIRE_MIB", default=16.0)
+WIRE_DAYS = env.float("MCPADMIN_WIRE_DAYS", default=7.0)
+WIRE_BODY_KIB = env.int("MCPADMIN_WIRE_BODY_KIB", default=64)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 # How often a pinned package is compared with its registry, in hours; 0: only when a person asks.
 PACKAGE_CHECK_HOURS = env.float("MCPADMIN_PACKAGE_CHECK_HOURS", default=24.0)

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from servers.enums import ConnectionPolicy, Environment, EraChoice, NetworkAccess, SignsInAs, TransportKind, ValueKind
+from servers.enums import (
+    ConnectionPolicy,
+    Environment,
+    EraChoice,
+    NetworkAccess,
+    Recording,
+    SignsInAs,
+    TransportKind,
+    ValueKind,
+)
 from servers.models import Server
 from servers.secret import Secret
 from servers.validators import Root
@@ -78,6 +87,7 @@ class Registration:
     worker_label: str = ""
     answers_sampling: bool = True
     answers_elicitation: bool = True
+    recording: Recording = Recording.FULL
     signs_in_as: SignsInAs = SignsInAs.SHARED
     connection_policy: ConnectionPolicy = ConnectionPolicy.ALWAYS_ON
     idle_timeout_seconds: int = 900

@@ -45,6 +45,14 @@ class NetworkAccess(TextChoices):
     NONE = "none", "No network"
 
 
+class Recording(TextChoices):
+    """What the Protocol tab keeps of what crosses the wire."""
+
+    OFF = "off", "Off"
+    HEADERS = "headers", "Headers only"
+    FULL = "full", "Full"
+
+
 class ValueKind(TextChoices):
     ENVIRONMENT = "environment", "Environment variable"
     HEADER = "header", "HTTP header"

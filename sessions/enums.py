@@ -49,6 +49,32 @@ class CallState(TextChoices):
         return self not in (CallState.REQUESTED, CallState.SENT)
 
 
+class WireDirection(TextChoices):
+    SENT = "sent", "Sent"
+    RECEIVED = "received", "Received"
+
+
+class WireKind(TextChoices):
+    """What a row of the recorded wire is. The first five are JSON-RPC messages."""
+
+    REQUEST = "request", "Request"
+    NOTIFICATION = "notification", "Notification"
+    RESULT = "result", "Result"
+    ERROR = "error", "Error"
+    INVALID = "invalid", "Not JSON-RPC"
+    EXCHANGE = "exchange", "HTTP"
+    AUTHORIZATION = "authorization", "Sign-in HTTP"  # an exchange with an authorization server, or to find one
+    STREAM_END = "stream_end", "Stream ended"
+    DROPPED = "dropped", "Not recorded"
+
+    @property
+    def is_message(self) -> bool:
+        return self in _MESSAGES
+
+
+_MESSAGES = (WireKind.REQUEST, WireKind.NOTIFICATION, WireKind.RESULT, WireKind.ERROR, WireKind.INVALID)
+
+
 class QuestionKind(TextChoices):
     FORM = "form", "Elicitation"
     URL = "url", "Elicitation by URL"

@@ -24,6 +24,7 @@ from sessions.explorer import indexing
 from sessions.host.logs.store import trim_all
 from sessions.models import Worker
 from sessions.subscriptions import retention
+from sessions.wire import retention as wire_retention
 
 
 @shared_task(name=requesting.RUN_TASK)
@@ -72,14 +73,15 @@ def _stop_jobs(**_signal: object) -> None:
 
 def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     drafts = purge_drafts()
-    progress(1, 4)
-    logs = trim_all(partial(progress, 1, 4))
-    progress(2, 4)
-    versions = retention.trim_all(partial(progress, 2, 4))
-    progress(3, 4)
+    progress(1, 5)
+    logs = trim_all(partial(progress, 1, 5))
+    progress(2, 5)
+    versions = retention.trim_all(partial(progress, 2, 5))
+    progress(3, 5)
     while indexing.trim():
-        progress(3, 4)
-    found = {"draft": drafts, "log": logs, "version": versions}
+        progress(3, 5)
+    messages = wire_retention.trim_all(partial(progress, 4, 5))
+    found = {"draft": drafts, "log": logs, "version": versions, "message": messages}
     words = [counted(count, noun) for noun, count in found.items() if count]
     return JobOutcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)
 

@@ -23,12 +23,13 @@ from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
 from servers.models import AuditAlarm, AuditEvent, Server, ServerDraft
 from servers.registration import drafts
-from sessions.enums import CallState, QuestionKind
+from sessions.enums import CallState, QuestionKind, WireKind
 from sessions.models import Call, McpSession, Question
 from tests.servers.cast import over_stdio
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.subscriptions.rows import add_version, make_subscription
+from tests.sessions.wire.rows import add_message
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -114,6 +115,7 @@ def world(admin: Any) -> Call:
     ServerDraft.objects.filter(pk=draft.pk).update(uid=UID)
     AuditAlarm.objects.create(uid=UID, kind="broken", seq=1, words="Event 1 is missing.", found_at=timezone.now())
     add_version(make_subscription(session, uid=UID), RESULT)
+    add_message(session.server, WireKind.ERROR, body={"a": ARGUMENT}, detail=RESULT, call_uid=UID)
     _ask(session)
     return Call.objects.get(pk=call.pk)
 

@@ -4,7 +4,7 @@ The statements are made once from the models themselves, so a new column is neve
 fields' own conversions, the same on SQLite and PostgreSQL.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Generic, TypeVar
 
@@ -44,15 +44,31 @@ class Insert(Generic[M]):
         self._fields = [field for field in model._meta.concrete_fields if field is not key]
         names = ", ".join(f'"{field.column}"' for field in self._fields)
         marks = ", ".join(["%s"] * len(self._fields))
-        self._sql = f'INSERT INTO {model._meta.db_table} ({names}) VALUES ({marks}) RETURNING "{key.column}"'  # noqa: S608  # names of our own model
+        self._many = f"INSERT INTO {model._meta.db_table} ({names}) VALUES ({marks})"  # noqa: S608  # names of our own model
+        self._sql = f'{self._many} RETURNING "{key.column}"'
 
     def values(self, row: M) -> list[Any]:
         """What will be written, in the order of `place`; may be made before the transaction begins."""
         connection = database()
         return [prepared(field, field.pre_save(row, True), connection) for field in self._fields]
 
+    @property
+    def names(self) -> list[str]:
+        return [field.attname for field in self._fields]
+
     def place(self, name: str) -> int:
-        return [field.attname for field in self._fields].index(name)
+        return self.names.index(name)
+
+    def values_of(self, columns: Mapping[str, Any]) -> list[Any]:
+        """As `values`, of a row that was never an object."""
+        connection = database()
+        return [prepared(field, columns[field.attname], connection) for field in self._fields]
+
+    def many(self, rows: Sequence[list[Any]]) -> None:
+        """Write rows whose values were made by `values` or `values_of`."""
+        if rows:
+            with database().cursor() as cursor:
+                cursor.executemany(self._many, rows)
 
     def write(self, row: M, values: list[Any]) -> M:
         with database().cursor() as cursor:

@@ -11,6 +11,7 @@ from servers.enums import (
     EraChoice,
     IdentityKind,
     NetworkAccess,
+    Recording,
     SignsInAs,
     TransportKind,
     ValueKind,
@@ -49,6 +50,7 @@ class Server(models.Model):
     answers_sampling = models.BooleanField(default=True)  # declared, and put into the inbox
     answers_elicitation = models.BooleanField(default=True)
 
+    recording = models.CharField(max_length=10, choices=Recording, default=Recording.FULL)
     signs_in_as = models.CharField(max_length=10, choices=SignsInAs, default=SignsInAs.SHARED)
     connection_policy = models.CharField(max_length=20, choices=ConnectionPolicy, default=ConnectionPolicy.ALWAYS_ON)
     idle_timeout_seconds = models.PositiveIntegerField(default=900)

@@ -23,6 +23,7 @@ _LABELS = {
     "network_hosts": "Hosts",
     "answers_sampling": "Sampling",
     "answers_elicitation": "Elicitation",
+    "recording": "Protocol recording",
 }
 
 

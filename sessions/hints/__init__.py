@@ -3,8 +3,8 @@
 Everything here is a hint: the database row is the truth, and every receiver of a hint reads the row again. So losing
 Redis, or all of its content, costs time and never an event.
 
-Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "draft.<uid>", "inbox", "subscriptions",
-         "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs";
+Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "wire.<server uid>", "draft.<uid>",
+         "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs";
          "users" is internal to web processes: a user's rights or sign-in changed. So is "lost": some process could not
          send its hints for a while, so every listener compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids and progress only, never a result. All go to one group, several
@@ -54,6 +54,7 @@ __all__ = [
     "start",
     "user_changed",
     "wake_worker",
+    "wire_appended",
 ]
 
 _publisher = Publisher()
@@ -170,6 +171,11 @@ def jobs_changed() -> None:
 def log_appended(server_uid: UUID | str, seq: int) -> None:
     """`seq` is the newest line's."""
     publish(f"log.{server_uid}", seq, "line")
+
+
+def wire_appended(server_uid: UUID | str, seq: int) -> None:
+    """`seq` is the newest message's."""
+    publish(f"wire.{server_uid}", seq, "message", patient=True)
 
 
 def draft_changed(draft_uid: UUID | str, version: int | None = None) -> None:

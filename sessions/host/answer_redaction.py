@@ -19,14 +19,21 @@ class Redactor:
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         values = {form for secret in secrets for form in _values(secret.reveal())}
         found = {form for value in values for form in variants(value)}
-        #: longest first, so that a value that contains another is masked as a whole
-        self._forms = sorted(found, key=len, reverse=True)
+        self._know(found)
 
     def learn(self, secrets: Iterable[Secret]) -> None:
         """Add values that became known later, such as a renewed token."""
         values = {form for secret in secrets for form in _values(secret.reveal())}
         found = {form for value in values for form in variants(value)}
-        self._forms = sorted(found.union(self._forms), key=len, reverse=True)[:_MOST_FORMS]
+        self._know(sorted(found.union(self._forms), key=len, reverse=True)[:_MOST_FORMS])
+
+    def _know(self, forms: Iterable[str]) -> None:
+        #: longest first, so that a value that contains another is masked as a whole
+        self._forms = sorted(forms, key=len, reverse=True)
+        #: also as JSON writes them
+        self._searched = tuple(dict.fromkeys((*self._forms, *(_dumped(form)[1:-1] for form in self._forms))))
+        #: characters
+        self.longest = max(map(len, self._searched), default=0)
 
     def text(self, text: str) -> str:
         for form in self._forms:
@@ -36,14 +43,15 @@ class Redactor:
     def json_text(self, value: Any) -> str:
         """`value` as JSON text without the secrets. Walks the tree only if one of them occurs."""
         text = _dumped(value)
-        return _dumped(self._walked(value)) if self._occurs(text) else text
+        return _dumped(self._walked(value)) if self.occurs(text) else text
 
     def value(self, value: Any) -> Any:
         """The JSON value itself, without the secrets."""
-        return self._walked(value) if self._forms and self._occurs(_dumped(value)) else value
+        return self._walked(value) if self._forms and self.occurs(_dumped(value)) else value
 
-    def _occurs(self, text: str) -> bool:
-        return any(form in text or _dumped(form)[1:-1] in text for form in self._forms)
+    def occurs(self, text: str) -> bool:
+        """Whether a secret is in this text, which may be JSON."""
+        return any(form in text for form in self._searched)
 
     def _walked(self, value: Any) -> Any:
         if isinstance(value, str):

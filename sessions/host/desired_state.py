@@ -18,7 +18,7 @@ _COLUMNS = (
     *("pk", "uid", "desired", "epoch", "paused", "restart_requested", "restart_done"),
     *("refresh_requested", "refresh_done", "watch_requested", "log_level"),
 )
-_SERVER = ("in_service", "server__worker_label", "server__roots")
+_SERVER = ("in_service", "server__worker_label", "server__roots", "server__recording")
 
 
 _IN_SERVICE = Case(When(IN_SERVICE, then=Value(True)), default=Value(False), output_field=BooleanField())
@@ -41,6 +41,7 @@ class DesiredState:
     watch_requested: int
     log_level: str
     roots: Roots
+    recording: str
     idle: bool = False  # the host closed it because it was unused
 
     @property
@@ -74,7 +75,7 @@ def _roots(found: list[dict[str, str]]) -> Roots:
 
 def _desired(row: dict[str, Any], server: tuple[Any, ...], labels: list[str]) -> DesiredState:
     session_id, uid, desired = row.pop("pk"), row.pop("uid"), row.pop("desired")
-    in_service, label, roots = server
+    in_service, label, roots, recording = server
     requested = desired == Desired.OPEN and bool(in_service)
     elsewhere = label not in ("", *labels)
     return DesiredState(
@@ -85,5 +86,6 @@ def _desired(row: dict[str, Any], server: tuple[Any, ...], labels: list[str]) ->
         closed_by_request=desired == Desired.CLOSED,
         elsewhere=elsewhere,
         roots=_roots(roots),
+        recording=recording,
         **row,
     )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
@@ -25,6 +26,8 @@ from sessions.host.logs.session_log import ServerLog
 from sessions.host.logs.spoken import Spoken
 from sessions.host.opening import Diagnosis, make_client, roots_for
 from sessions.host.subscriptions.watching import Watching
+from sessions.host.wire.log import WireLog
+from sessions.host.wire.recorder import WireRecorder
 from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.core.events import (
@@ -77,11 +80,15 @@ class Live:
         lease: Lease,
         launch: Launch,
         log: ServerLog,
+        wire: WireLog,
+        recording: str,
         on_room: Callable[[], None],
         on_change: Callable[[], None],
     ) -> None:
         self.lease, self.launch, self.log = lease, launch, log
         self.redactor = Redactor(launch.secrets)
+        self.recorder = WireRecorder(wire, self.redactor, recording)
+        launch = replace(launch, spec=replace(launch.spec, recorder=self.recorder))
         launched = launch.package is None
         self.diagnosis = Diagnosis(self.redactor, step="handshake", hints=launch.hints, launched=launched)
         self.spoken = Spoken(log, self.redactor, self.diagnosis)

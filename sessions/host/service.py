@@ -30,6 +30,7 @@ from sessions.host.reconnect_delays import ceilings
 from sessions.host.session_supervisor import SessionSupervisor
 from sessions.host.shared import Shared
 from sessions.host.subscriptions.webhook_sender import Webhooks
+from sessions.host.wire.writer import WireWriter
 from sessions.housekeeping.dead_workers import Incarnation
 from sessions.inbox import reads
 
@@ -51,7 +52,7 @@ class Host:
         self.calls = Calls(db, self._live_session, self.counters, Spool(self.spool_directory, me.uid))
         self.webhooks = Webhooks(db)
         self.checkpoints = Checkpoints(db)
-        self.shared = Shared(LogWriter(db), ceilings(), self._on_ready, self.webhooks.look)
+        self.shared = Shared(LogWriter(db), WireWriter(db), ceilings(), self._on_ready, self.webhooks.look)
         self.supervisors: dict[int, SessionSupervisor] = {}
         #: sessions that became ready and whose waiting calls must be found
         self._ready: set[int] = set()

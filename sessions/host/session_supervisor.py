@@ -30,6 +30,7 @@ from sessions.host.logs.session_log import ServerLog
 from sessions.host.open_session import Live
 from sessions.host.reconnect_delays import ConnectionLoss, Pace, retry_after
 from sessions.host.shared import Shared
+from sessions.host.wire.log import WireLog
 from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.core.refusals import without_words
 from sessions.mcp.core.results import Connected
@@ -73,7 +74,7 @@ class SessionSupervisor:
         self.desired = desired
         self.live: Live | None = None
         self._db, self._shared = db, shared
-        self._log = ServerLog(shared.logs, lease)
+        self._log, self._wire = ServerLog(shared.logs, lease), WireLog(shared.wire, lease)
         self._pace = Pace(shared.ceilings, shared.least_pause)
         self._tried_at = float("-inf")
         #: calls that have already triggered an attempt
@@ -122,7 +123,7 @@ class SessionSupervisor:
             log.info("host.overtaken", session=str(self.lease.session_uid), epoch=self.lease.epoch)
             await self._remove_directory()
         finally:
-            await self._log.close()
+            await self._close_logs()
 
     # --- one connection --------------------------------------------------------------------------------------------
     async def _connection(self) -> ConnectionLoss | None:
@@ -135,7 +136,8 @@ class SessionSupervisor:
         except LaunchProblem as problem:
             return ConnectionLoss(problem.failure)
         self._idle_seconds = launch.idle_seconds
-        self._live = live = Live(self._db, self.lease, launch, self._log, self._call_room, self._shared.on_change)
+        logs = (self._log, self._wire, self.desired.recording)
+        self._live = live = Live(self._db, self.lease, launch, *logs, self._call_room, self._shared.on_change)
         try:
             connected = await self._opened(live)
             return None if connected is None else await self._serve(live, connected)
@@ -199,6 +201,7 @@ class SessionSupervisor:
             live.watching.subscriptions_changed(self.desired.watch_requested)
             live.take_roots(self.desired.roots)
             live.take_log_level(self.desired.log_level)
+            live.recorder.level = self.desired.recording
             await self._idle_or_news(live)
         error = live.over.result()
         await self._settled(live)
@@ -309,10 +312,14 @@ class SessionSupervisor:
         return closed
 
     async def _give_back(self) -> None:
-        await self._log.close()  # only the owner may write to the log
+        await self._close_logs()  # only the owner may write to them
         await self._db.persist(partial(lifecycle.release, self.lease))
         if self.desired.requested and not self.desired.paused:
             hints.later(partial(commands.wake_owner, self.lease.session_uid, departing=self.lease.worker_uid))
+
+    async def _close_logs(self) -> None:
+        await self._log.close()
+        await self._wire.close()
 
     # --- waiting ------------------------------------------------------------------------------------------------------
     def _should_be_open(self) -> bool:

@@ -1,6 +1,6 @@
 """Turns a topic into frames: reads rows once for all listeners and renders their HTML. For reader threads only."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,8 +19,9 @@ from sessions.connections.test_report import draft_context
 from sessions.enums import CallState, LogSource
 from sessions.live.frames import Audience, Frame, encode
 from sessions.live.topics import Topic, TopicKind
-from sessions.models import Call, LogLine, McpSession
+from sessions.models import Call, LogLine, McpSession, WireMessage
 from sessions.overview import rows as queries
+from sessions.wire import rows as wire_rows
 
 FEED_ROWS = 200
 #: events that one read of a filtered feed examines
@@ -56,7 +57,7 @@ def feed_after(topic: Topic, seq: int) -> FeedPart:
     if topic.query:
         return _filtered_after(topic, seq)
     limit = FEED_ROWS - seq % FEED_ROWS
-    rows = _audit_after(seq, limit) if topic.kind is TopicKind.AUDIT else _log_after(topic, seq, limit)
+    rows = _AFTER[topic.kind](topic, seq, limit)
     kept = _within(rows, FEED_CHARS)
     text = encode(topic.name, kept[-1]["seq"], feed_kind(topic), kept) if kept else ""
     return FeedPart(kept, len(rows) == limit or len(kept) < len(rows), text)
@@ -75,7 +76,7 @@ def _filtered_after(topic: Topic, seq: int) -> FeedPart:
 
 
 def feed_kind(topic: Topic) -> str:
-    return "event" if topic.kind is TopicKind.AUDIT else "line"
+    return {TopicKind.AUDIT: "event", TopicKind.LOG: "line", TopicKind.WIRE: "message"}[topic.kind]
 
 
 def _within(rows: list[Row], chars: int) -> list[Row]:
@@ -91,16 +92,25 @@ def feed_head(topic: Topic) -> int:
     """The newest sequence number, 0 before the first row."""
     if topic.kind is TopicKind.AUDIT:
         return AuditHead.objects.filter(chain=1).values_list("seq", flat=True).first() or 0
-    return _log_lines(topic).aggregate(newest=Max("seq"))["newest"] or 0
+    rows = _wire_messages(topic) if topic.kind is TopicKind.WIRE else _log_lines(topic)
+    return rows.aggregate(newest=Max("seq"))["newest"] or 0
 
 
-def _audit_after(seq: int, limit: int) -> list[Row]:
+def _audit_after(_topic: Topic, seq: int, limit: int) -> list[Row]:
     return [audit_query.event_row(event) for event in audit_query.rows_after(seq, limit)]
 
 
 def _log_lines(topic: Topic) -> QuerySet[LogLine]:
+    return LogLine.objects.filter(**_of_session(topic))
+
+
+def _wire_messages(topic: Topic) -> QuerySet[WireMessage]:
+    return WireMessage.objects.filter(**_of_session(topic))
+
+
+def _of_session(topic: Topic) -> dict[str, Any]:
     whose = {"identity": None} if topic.identity is None else {"identity__uid": topic.identity}
-    return LogLine.objects.filter(server__uid=topic.row, **whose)
+    return {"server__uid": topic.row, **whose}
 
 
 def _log_after(topic: Topic, seq: int, limit: int) -> list[Row]:
@@ -120,6 +130,18 @@ def _log_after(topic: Topic, seq: int, limit: int) -> list[Row]:
         }
         for line in lines
     ]
+
+
+def _wire_after(topic: Topic, seq: int, limit: int) -> list[Row]:
+    rows = _wire_messages(topic).filter(seq__gt=seq).order_by("seq").defer("body", "headers", "detail")
+    return [wire_rows.row(message) for message in rows[:limit]]
+
+
+_AFTER: dict[TopicKind, Callable[[Topic, int, int], list[Row]]] = {
+    TopicKind.AUDIT: _audit_after,
+    TopicKind.LOG: _log_after,
+    TopicKind.WIRE: _wire_after,
+}
 
 
 # --- snapshots -------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ class TopicKind(StrEnum):
     SERVER = "server"
     CALL = "call"
     LOG = "log"
+    WIRE = "wire"
     DRAFT = "draft"
     INBOX = "inbox"
     SUBSCRIPTIONS = "subscriptions"
@@ -30,7 +31,7 @@ class TopicKind(StrEnum):
     VERIFICATION = "verification"
 
 
-FEEDS = frozenset({TopicKind.AUDIT, TopicKind.LOG})
+FEEDS = frozenset({TopicKind.AUDIT, TopicKind.LOG, TopicKind.WIRE})
 _KINDS = {kind.value: kind for kind in TopicKind}
 _WITHOUT_UID = frozenset(
     {
@@ -52,6 +53,7 @@ _RIGHTS = {
     TopicKind.SERVER: "servers.view_server",
     TopicKind.CALL: "servers.view_server",
     TopicKind.LOG: "servers.view_server",
+    TopicKind.WIRE: "servers.view_server",
     TopicKind.DRAFT: "servers.view_server",
     TopicKind.INBOX: "servers.view_server",
     TopicKind.SUBSCRIPTIONS: "servers.view_server",
@@ -66,7 +68,7 @@ _RIGHTS = {
 
 
 #: topics that exist once per identity; without an identity they are about the shared one
-_OF_IDENTITIES = frozenset({TopicKind.SERVER, TopicKind.LOG})
+_OF_IDENTITIES = frozenset({TopicKind.SERVER, TopicKind.LOG, TopicKind.WIRE})
 
 
 @dataclass(frozen=True, slots=True)

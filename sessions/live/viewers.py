@@ -75,7 +75,7 @@ def _signed_in(user: Any, content: dict[str, Any]) -> bool:
 def sees_row(viewer: Viewer, topic: Topic) -> bool:
     """Whether the row behind the topic exists for this viewer. For reader threads."""
     servers = access.visible_servers(viewer.user)
-    if topic.kind in (TopicKind.SERVER, TopicKind.LOG):
+    if topic.kind in (TopicKind.SERVER, TopicKind.LOG, TopicKind.WIRE):
         own = access.own_identities(viewer.user).filter(server__in=servers, server__uid=topic.row, uid=topic.identity)
         return servers.filter(uid=topic.row).exists() if topic.identity is None else own.exists()
     if topic.kind is TopicKind.CALL:

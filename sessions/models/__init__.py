@@ -12,6 +12,7 @@ from sessions.models.subscription import (
     SubscriptionHour,
     WebhookDelivery,
 )
+from sessions.models.wire import WireMessage
 from sessions.models.worker import Worker
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "SubscriptionGap",
     "SubscriptionHour",
     "WebhookDelivery",
+    "WireMessage",
     "Worker",
 ]

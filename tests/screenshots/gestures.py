@@ -162,6 +162,12 @@ def open_event(page: Page) -> None:
     settle_scroll(page)
 
 
+def open_message(page: Page) -> None:
+    page.locator("[data-wire-lines] > li").last.locator("summary").first.click()
+    page.locator(".wire-facts").wait_for()
+    settle_scroll(page)
+
+
 def settle_scroll(page: Page) -> None:
     """Wait for smooth scrolling to end. A screenshot in the middle of it shows neither end."""
     page.wait_for_function(

@@ -13,6 +13,7 @@ from servers.enums import (
     Environment,
     EraChoice,
     NetworkAccess,
+    Recording,
     SignsInAs,
     TransportKind,
     ValueKind,
@@ -55,6 +56,9 @@ class Command(BaseCommand):
         parser.add_argument("--no-sampling", action="store_true", help="the server may not request model responses")
         parser.add_argument(
             "--no-elicitation", action="store_true", help="the server may not request input from a person"
+        )
+        parser.add_argument(
+            "--recording", choices=Recording.values, default=Recording.FULL, help="what is kept of the protocol"
         )
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-header", action="append", default=[], metavar="NAME=VARIABLE")
@@ -123,6 +127,7 @@ def _registration(options: dict[str, Any]) -> Registration:
         connection_policy=ConnectionPolicy(options["policy"]),
         worker_label=options["worker_label"],
         signs_in_as=SignsInAs(options["signs_in_as"]),
+        recording=Recording(options["recording"]),
         answers_sampling=not options["no_sampling"],
         answers_elicitation=not options["no_elicitation"],
         values=[

@@ -4,18 +4,28 @@ from contextlib import suppress
 from typing import Any, cast
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
 from servers import validators
-from servers.enums import ConnectionPolicy, Environment, EraChoice, NetworkAccess, SignsInAs, TransportKind, ValueKind
+from servers.enums import (
+    ConnectionPolicy,
+    Environment,
+    EraChoice,
+    NetworkAccess,
+    Recording,
+    SignsInAs,
+    TransportKind,
+    ValueKind,
+)
 from servers.models import Server
 from servers.packages.commands import readable
 from servers.registration.forms import roots, values
 from servers.registration.forms.limits import LimitsForm
 from servers.registration.forms.rows import with_another_row
 from servers.registration.forms.suggestion import suggest
-from servers.registration.forms.uses import FOUND_OUT, OF_ERA, OF_TRANSPORT
+from servers.registration.forms.uses import FOUND_OUT, OF_ERA, OF_RECORDING, OF_TRANSPORT
 from servers.registration.proposals import proposed
 
 #: the button that adds a row: the prefix of its formset
@@ -33,7 +43,8 @@ _LINES = {
 _PLAIN = (
     *("name", "slug", "description", "notes", "environment", "era", "command", "working_directory", "url"),
     "network_access",
-    *("connection_policy", "signs_in_as", "worker_label", "answers_sampling", "answers_elicitation", *validators.TIMES),
+    *("connection_policy", "signs_in_as", "worker_label", "answers_sampling", "answers_elicitation", "recording"),
+    *validators.TIMES,
 )
 
 
@@ -140,6 +151,7 @@ class ServerForm(forms.Form):
     )
     answers_sampling = _switch("Sampling", "The server can request model responses; a person answers them.")
     answers_elicitation = _switch("Elicitation", "The server can ask a person to fill in a form or open a link.")
+    recording = _select("Recording", Recording.choices, Recording.FULL, required=False)
     idle_timeout_seconds = _seconds("idle_timeout_seconds", "Idle time-out", 900, "Used by “Close when idle”.")
     connect_timeout_seconds = _seconds("connect_timeout_seconds", "Connect time-out", 30, CONNECT_HELP)
     request_timeout_seconds = _seconds(
@@ -244,6 +256,13 @@ class ServerForm(forms.Form):
     def era_uses(self) -> list[tuple[str, str, str]]:
         return [(value, label, OF_ERA[value]) for value, label in _choices(self.fields["era"])]
 
+    def recording_uses(self) -> list[tuple[str, str, str]]:
+        return [(value, label, OF_RECORDING[value]) for value, label in _choices(self.fields["recording"])]
+
+    @property
+    def recording_limits(self) -> dict[str, str]:
+        return {"mebibytes": f"{settings.WIRE_MIB:g}", "days": f"{settings.WIRE_DAYS:g}"}
+
     def _clear_errors(self) -> None:
         self.limits.clear_errors()
         self.values.clear_errors()
@@ -304,6 +323,9 @@ class ServerForm(forms.Form):
 
     def clean_network_access(self) -> str:
         return str(self.cleaned_data["network_access"]) or NetworkAccess.PUBLIC
+
+    def clean_recording(self) -> str:
+        return str(self.cleaned_data["recording"]) or (self.server.recording if self.server else Recording.FULL)
 
     def clean_readable_paths(self) -> list[str]:
         return self._clean_lines("readable_paths")

@@ -1,6 +1,6 @@
 """One line on when to use which choice, shown beside the choice."""
 
-from servers.enums import EraChoice, TransportKind
+from servers.enums import EraChoice, Recording, TransportKind
 
 FOUND_OUT = "Enter a URL or a command. Transport, era and revision are detected."
 OF_TRANSPORT = {
@@ -15,6 +15,11 @@ OF_ERA = {
     EraChoice.AUTO: "Detects the era on connect and remembers it for one day.",
     EraChoice.LEGACY: "Starts with initialize without probing: for servers that fail on unknown requests.",
     EraChoice.MODERN: "Never falls back to initialize: for servers that support only 2026-07-28.",
+}
+OF_RECORDING = {
+    Recording.FULL: "Keeps every message with its content, and each HTTP request with its headers. Credentials are masked.",
+    Recording.HEADERS: "Keeps methods, names, ids, sizes, times and HTTP headers, but no arguments, results or error texts.",
+    Recording.OFF: "Keeps nothing. What was recorded before stays until it is too old.",
 }
 
 

@@ -12,6 +12,7 @@ from servers.enums import (
     Environment,
     EraChoice,
     NetworkAccess,
+    Recording,
     SignsInAs,
     TransportKind,
 )
@@ -63,6 +64,7 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "connection_policy": _one_of(ConnectionPolicy),
     "signs_in_as": _one_of(SignsInAs),
     "network_access": _one_of(NetworkAccess),
+    "recording": _one_of(Recording),
     **dict.fromkeys(("tags", "readable_paths", "writable_paths", "network_hosts"), is_texts),
     "roots": _is_roots,
     "limits": _is_limits,

@@ -116,7 +116,8 @@ def account_authorization(
     """Each session gets its own tokens. They are in no row: only the account can renew them."""
     outcome = TokenOutcome(db, launch.account_row, redactor)
     settings = replace(_settings(spec.url, account, launch.expected), **_given(account, redactor))
-    made = AccountAuthorization(settings, MemoryStore(redactor, outcome), AuthorizationHttp(spec.policy))
+    http = AuthorizationHttp(spec.policy, recorder=spec.recorder)
+    made = AccountAuthorization(settings, MemoryStore(redactor, outcome), http)
     return made.report_to(outcome)
 
 

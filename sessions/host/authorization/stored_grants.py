@@ -102,7 +102,9 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
         return launch
     store = RowStore(db, launch.identity, redactor)
     made = HeldAuthorization(
-        settings_for(launch.spec.url, launch.expected), store, AuthorizationHttp(launch.spec.policy)
+        settings_for(launch.spec.url, launch.expected),
+        store,
+        AuthorizationHttp(launch.spec.policy, recorder=launch.spec.recorder),
     )
     return replace(launch, spec=replace(launch.spec, authorization=made.remember(db, launch.identity)))
 

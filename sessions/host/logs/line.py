@@ -45,3 +45,7 @@ class LogBatch:
     lines: list[ServerLogLine]
     shed: int
     to_write: list[ServerLogLine]
+
+    @property
+    def count(self) -> int:
+        return len(self.lines)

@@ -27,7 +27,8 @@ _ID_LAST: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*(?:,\s*
 
 @dataclass(slots=True, eq=False)
 class Outgoing:
-    """One message to send. `id` is set for requests only; `method` is empty for responses.
+    """One message to send. `id` is set for requests only; `method` is empty for responses. `tag` is the caller's, as in
+    Pending.
 
     `headers` mirror a modern request on HTTP. The transport sets `left` just before the first byte may leave.
     A transport with one reply stream per request reads `answered`, and sets `on_answered` to be notified when the
@@ -42,6 +43,7 @@ class Outgoing:
     left: bool = False
     answered: bool = False
     on_answered: Callable[[], None] | None = None
+    tag: Any = None
     before_repeat: Callable[[str], Awaitable[None]] | None = None
 
 
@@ -139,7 +141,7 @@ class Session:
             extra = headers.request_headers(method, params or {}, self.revision.name, mirrored)
         varies = own or self.log_level or pending.wants_progress
         data = jsonrpc.request(pending.id, method, params, self._meta_of(pending, own) if varies else self._meta)
-        return Outgoing(self._bounded(data), method, pending.id, extra)
+        return Outgoing(self._bounded(data), method, pending.id, extra, tag=pending.tag)
 
     def _meta_of(self, pending: Pending, own: Mapping[str, Any] | None) -> str:
         """The members of this request's `_meta`, as JSON text."""

@@ -17,6 +17,7 @@ from ..oauth.urls import demand_secure, origin
 from .base import translated
 from .egress import Policy
 from .engine import engine, shared_tls
+from .recording import UNRECORDED, Recorder
 
 #: seconds for one request including all its redirects; bytes of its answer
 SECONDS: Final = 10.0
@@ -28,15 +29,22 @@ _LIMITS: Final = Limits(http_connections=4)
 class AuthorizationHttp:
     """A callable that sends one request. `tls`: a context for servers of a private CA; None: the shared context."""
 
-    def __init__(self, policy: Policy, tls: ssl.SSLContext | None = None, *, seconds: float = SECONDS) -> None:
-        self._policy, self._tls, self._seconds = policy, tls or shared_tls(), seconds
+    def __init__(
+        self,
+        policy: Policy,
+        tls: ssl.SSLContext | None = None,
+        *,
+        seconds: float = SECONDS,
+        recorder: Recorder = UNRECORDED,
+    ) -> None:
+        self._policy, self._tls, self._seconds, self._recorder = policy, tls or shared_tls(), seconds, recorder
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         demand_secure(request.url, "An address of the authorization server")
         connections = engine(self._policy, _LIMITS, self._tls, timeout=self._seconds)
         try:
             async with asyncio.timeout(self._seconds):
-                return await _followed(connections, request)
+                return await _followed(connections, request, self._recorder)
         except TimeoutError:
             host = httpx.URL(request.url).host
             detail = f"{host} did not answer within {self._seconds:g} s."
@@ -45,31 +53,43 @@ class AuthorizationHttp:
             await connections.aclose()
 
 
-async def _followed(connections: httpx.AsyncBaseTransport, request: HttpRequest) -> HttpResponse:
+async def _followed(connections: httpx.AsyncBaseTransport, request: HttpRequest, recorder: Recorder) -> HttpResponse:
     url = request.url
     for _ in range(HOPS + 1):
-        response = await _sent(connections, request, url)
+        response = await _sent(connections, request, url, recorder)
         if not 300 <= response.status < 400:
             return response
         url = _next(request, url, response)
     raise _redirected(request.url, "in a circle", response.status)
 
 
-async def _sent(connections: httpx.AsyncBaseTransport, request: HttpRequest, url: str) -> HttpResponse:
+async def _sent(
+    connections: httpx.AsyncBaseTransport, request: HttpRequest, url: str, recorder: Recorder
+) -> HttpResponse:
     headers = {"Accept-Encoding": "identity", "User-Agent": "mcpadmin", **request.headers}
     host = httpx.URL(url).host
+    exchange = recorder.exchange(request.verb, url, headers, authorization=True)  # never a body: it holds the secrets
     try:
         with translated():
             asked = httpx.Request(request.verb, url, headers=headers, content=request.body)
             response = await connections.handle_async_request(asked)
+            exchange.answered(response.status_code, response.headers.raw)
             try:
-                return HttpResponse(response.status_code, _headers(response), await _body(response))
+                body = await _body(response)
+                exchange.read(len(body))
+                return HttpResponse(response.status_code, _headers(response), body)
             finally:
+                exchange.ended()
                 await response.aclose()
+    except asyncio.CancelledError:
+        exchange.failed("cancelled", "Given up before the server answered.")
+        raise
     except TransportError as exc:
+        exchange.failed(exc.fault, exc.detail)
         # This is not the request that needed the token. The server refused that one, so it certainly did not run.
         raise TransportError(exc.fault, f"{host}: {exc.detail}", may_have_run=False) from exc
     except (ProtocolError, InvalidRequest) as exc:  # nor does this error say anything about the MCP server
+        exchange.failed(exc.fault, exc.detail)
         raise AuthorizationError(f"{host}: {exc.detail}") from exc
 
 

@@ -8,6 +8,7 @@ from ..core.limits import Limits
 from .authorizing import Authorizer
 from .egress import Policy
 from .engine import shared_tls
+from .recording import UNRECORDED, Recorder
 
 
 def nothing() -> Mapping[str, str]:
@@ -36,6 +37,7 @@ class Endpoint:
     sent: Callable[[bool], None] = field(default=_ignore, repr=False)
     #: supplies the token of each request, and decides what a 401 or 403 means; None: only `headers` apply
     authorization: Authorizer | None = field(default=None, repr=False)
+    recorder: Recorder = field(default=UNRECORDED, repr=False)
 
     @property
     def tls_in_use(self) -> ssl.SSLContext:

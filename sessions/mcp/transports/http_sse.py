@@ -19,12 +19,14 @@ from .base import Receiver, Transport, translated
 from .dialing import addresses
 from .endpoint import Endpoint
 from .streamable_http import answers
-from .streamable_http.wire import Wire, discard, parsed_url
+from .streamable_http.wire import Wire, discard, exchange_of, parsed_url
 
 #: seconds to read the rest of a POST's answer, which has no meaning: only a fully read connection can be reused
 _REST: Final = 0.5
 #: seconds that a POST may continue after its answer arrived: some servers end the POST last
 _GRACE: Final = 0.2
+#: shorter parts of an endpoint's URL are words, not ids
+_ID_CHARS: Final = 10
 
 
 class HttpSseTransport(Transport):
@@ -83,7 +85,7 @@ class HttpSseTransport(Transport):
     async def _post(self, outgoing: Outgoing) -> None:
         outgoing.left = True
         headers = self._wire.session_headers(outgoing.method) | outgoing.headers
-        response = await self._wire.post(outgoing.data, headers, outgoing)
+        response = await self._wire.post(outgoing, headers)
         try:
             if 300 <= response.status_code < 400:
                 raise _redirected(response, outgoing.method)
@@ -134,7 +136,7 @@ class HttpSseTransport(Transport):
         try:
             async with aclosing(self._wire.events(response)) as stream:
                 async for event in stream:
-                    self._take(event, named)
+                    self._take(event, response, named)
         except McpError as exc:
             error = exc
         finally:
@@ -142,12 +144,14 @@ class HttpSseTransport(Transport):
                 await discard(response)
         self._lose(error, named)
 
-    def _take(self, event: ServerSentEvent, named: "asyncio.Future[httpx.URL]") -> None:
+    def _take(self, event: ServerSentEvent, response: httpx.Response, named: "asyncio.Future[httpx.URL]") -> None:
         assert self._receiver is not None  # noqa: S101  set before the stream is read
         if not named.done():
             self._first(event, named)
         elif event.event == "message" and event.data:
-            self._receiver.message(event.data.encode())
+            data = event.data.encode()
+            self._wire.recorder.received(data, exchange=exchange_of(response))
+            self._receiver.message(data)
         elif event.event == "endpoint":
             self._receiver.line("sse", "The server named a second endpoint, which is not used.")
 
@@ -155,12 +159,21 @@ class HttpSseTransport(Transport):
         """The stream must begin with the endpoint. Events without data are ignored."""
         try:
             if event.event == "endpoint":
-                named.set_result(endpoint(self._wire.url, event.data))
+                target = endpoint(self._wire.url, event.data)
+                self._hide(target)
+                named.set_result(target)
             elif event.data:
                 detail = f"The event stream began with {event.event[:40]!r} instead of naming its endpoint."
                 raise ProtocolError(Fault.NO_ENDPOINT, detail, may_have_run=False)
         except McpError as exc:
             named.set_exception(exc)
+
+    def _hide(self, target: httpx.URL) -> None:
+        """The endpoint contains the session id, in its query or in its path."""
+        known = set(self._wire.url.path.split("/"))
+        for value in (*target.params.values(), *(part for part in target.path.split("/") if part not in known)):
+            if len(value) >= _ID_CHARS:
+                self._wire.recorder.hide(value)
 
     def _lose(self, error: McpError, named: "asyncio.Future[httpx.URL]") -> None:
         if not named.done():

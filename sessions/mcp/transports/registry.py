@@ -9,6 +9,7 @@ from ..core.limits import Limits
 from .base import Transport
 from .endpoint import Endpoint, nothing
 from .http_sse import HttpSseTransport
+from .recording import UNRECORDED, Recorder
 from .stdio import Confinement, StdioTransport
 from .streamable_http import StreamableHttpTransport
 from .websocket import WebSocketTransport
@@ -27,6 +28,7 @@ class StdioSpec:
     limits: Limits = Limits()
     #: None: it may do what this process may do
     confinement: Confinement | None = None
+    recorder: Recorder = field(default=UNRECORDED, repr=False)
 
 
 HttpKind = Literal["auto", "streamable_http", "http_sse"]
@@ -53,6 +55,12 @@ async def open_transport(spec: Spec, kind: str = "", url: str = "") -> Transport
 
     `kind` (base.OpenTransport) applies only if the spec's kind is "auto", `url` only within the spec's origin.
     """
+    transport = _transport(spec, kind, url)
+    spec.recorder.opened(transport.kind)
+    return transport
+
+
+def _transport(spec: Spec, kind: str, url: str) -> Transport:
     if isinstance(spec, StdioSpec):
         return StdioTransport(
             command=spec.command,
@@ -61,6 +69,7 @@ async def open_transport(spec: Spec, kind: str = "", url: str = "") -> Transport
             env=spec.env,
             limits=spec.limits,
             confinement=spec.confinement,
+            recorder=spec.recorder,
         )
     if url and _same_origin(url, spec.url):
         spec = replace(spec, url=url)

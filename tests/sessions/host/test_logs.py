@@ -9,9 +9,8 @@ import pytest
 from sessions.enums import LogSource
 from sessions.host.db import DatabaseAway
 from sessions.host.logs import session_log
-from sessions.host.logs import writer as log_writer
 from sessions.host.logs.session_log import ServerLog, ServerLogLine
-from sessions.host.logs.writer import BATCH_LINES, SERVER_LINES, LogWriter
+from sessions.host.logs.writer import LogWriter
 
 
 class Shelf:
@@ -30,7 +29,7 @@ class Shelf:
             self.failures -= 1
             raise DatabaseAway("away")
         self.spare.append(spare)
-        self.batches.append(job.args[0])
+        self.batches.append([(source.lease, taken.to_write) for source, taken in job.args[0] if taken.to_write])
 
     def lines(self, lease: Any = None) -> list[ServerLogLine]:
         return [line for batch in self.batches for of, lines in batch if of == lease for line in lines]
@@ -46,8 +45,9 @@ class Shelf:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "FLUSH_SECONDS", 0.0)
-    monkeypatch.setattr(log_writer, "REST", 0.0)
+    monkeypatch.setattr(LogWriter, "flush_seconds", 0.0)
+    monkeypatch.setattr(LogWriter, "pause_seconds", 0.0)
+    monkeypatch.setattr(LogWriter, "rest", 0.0)
 
 
 def log_on(shelf: Shelf) -> ServerLog:
@@ -139,20 +139,20 @@ async def test_a_server_that_floods_gets_its_part_of_a_batch_and_the_others_thei
         while flooding.waits or flooding.under_way:  # noqa: ASYNC110 - waits for turns of the event loop
             await asyncio.sleep(0)
     first = {lease: len(lines) for lease, lines in shelf.batches[0]}
-    assert first == {"flooding": SERVER_LINES, "quiet": 3}
-    assert max(sum(len(lines) for _, lines in batch) for batch in shelf.batches) <= BATCH_LINES
+    assert first == {"flooding": LogWriter.share, "quiet": 3}
+    assert max(sum(len(lines) for _, lines in batch) for batch in shelf.batches) <= LogWriter.rows
     assert shelf.lines("flooding")[-1].text == f"line {session_log.PENDING_LIMIT - 1}"
     assert set(shelf.spare) == {True}
 
 
 async def test_after_a_batch_the_writer_rests_in_proportion_to_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "REST", 9.0)
+    monkeypatch.setattr(LogWriter, "rest", 9.0)
     shelf = Shelf()
     writer = LogWriter(shelf)  # type: ignore[arg-type]  # only `write` is used
     log = ServerLog(writer, None)  # type: ignore[arg-type]  # nothing is stored
     now = asyncio.get_running_loop().time
     shelf.gate.clear()
-    say(log, SERVER_LINES)
+    say(log, LogWriter.share)
     await asyncio.sleep(0.02)
     opened = now()
     shelf.gate.set()

@@ -9,6 +9,7 @@ from ...core.errors import Fault, LaunchError, McpError, NotReady, ProtocolError
 from ...core.limits import Limits
 from ...core.session import Outgoing
 from ..base import Receiver, Transport
+from ..recording import UNRECORDED, Recorder
 from . import command
 from .child import Child
 from .confinement import Confinement, Tier, first_overlap, first_through_own_link
@@ -33,10 +34,11 @@ class StdioTransport(Transport):
         env: Callable[[], Mapping[str, str]],
         limits: Limits,
         confinement: Confinement | None = None,
+        recorder: Recorder = UNRECORDED,
     ) -> None:
         """`confinement` None: the child may do what this process may do."""
         self._command, self._args, self._cwd, self._env = command, args, cwd, env
-        self._confinement = confinement
+        self._confinement, self._recorder = confinement, recorder
         self._refusals: set[str] = set()
         self._limits = limits
         self._child: Child | None = None
@@ -104,6 +106,7 @@ class StdioTransport(Transport):
             if self._over:
                 raise NotReady("The server's process ended before the message was written.")
         outgoing.left = True
+        self._recorder.sent(outgoing)
         self._child.write(outgoing.data + b"\n")
 
     async def close(self) -> None:
@@ -129,6 +132,7 @@ class StdioTransport(Transport):
         # This alone separates a message from a stray print: a printed dict also begins with "{".
         if b'"jsonrpc"' in line:
             self._spoken = True
+            self._recorder.received(line)
             self._receiver.message(line)
         elif line.strip():
             self._print(line)

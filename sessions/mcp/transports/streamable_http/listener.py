@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import httpx
+
 from ...core.errors import McpError, ProtocolError
 from . import answers
 from .wire import Cursor, Wire, discard
@@ -27,7 +29,7 @@ class Listener:
     def __init__(
         self,
         wire: Wire,
-        deliver: Callable[[bytes], None],
+        deliver: Callable[[bytes, httpx.Response], None],
         broken: Callable[[McpError], None],
         feed: Callable[[str, bool], None],
     ) -> None:
@@ -81,7 +83,7 @@ class Listener:
             if response.status_code != 200 or answers.media_type(response) != "text/event-stream":
                 return response.status_code >= 500 and response.status_code != 501
             self._feed("", True)
-            await self._wire.pump(response, cursor, self._deliver, _never)
+            await self._wire.pump(response, cursor, lambda data: self._deliver(data, response), _never)
             return True
         finally:
             await discard(response)

@@ -17,7 +17,7 @@ from ..dialing import addresses, try_connection
 from ..endpoint import Endpoint
 from . import answers
 from .listener import Listener
-from .wire import Cursor, Wire, discard, parsed_url
+from .wire import Cursor, Wire, discard, exchange_of, parsed_url
 
 #: attempts to resume one reply without a new event in between
 _RESUMPTIONS: Final = 5
@@ -91,7 +91,7 @@ class StreamableHttpTransport(Transport):
         for _ in range(answers.MAX_REDIRECTS + 1):
             outgoing.left = True
             headers = self._wire.session_headers(outgoing.method) | outgoing.headers
-            response = await self._wire.post(outgoing.data, headers, outgoing)
+            response = await self._wire.post(outgoing, headers)
             if not 300 <= response.status_code < 400:
                 # Read from the sent headers: another request may have renewed the session in the meantime.
                 await self._take(outgoing, response, with_session="Mcp-Session-Id" in headers)
@@ -126,7 +126,7 @@ class StreamableHttpTransport(Transport):
             return await self._stream(outgoing, response)
         body = await self._wire.body(response)
         answers.demand_json(response, media, body)
-        self._deliver(body, outgoing)
+        self._deliver(body, response, outgoing)
         if not outgoing.answered:
             raise ProtocolError(Fault.NO_ANSWER, "The server answered, but not to this request.")
         return False
@@ -136,7 +136,7 @@ class StreamableHttpTransport(Transport):
         body = await self._error_body(outgoing, response, with_session=with_session)
         error = await self._wire.refused(response, wire_session=with_session, body=body)
         if body is not None and error.fault is Fault.HTTP_STATUS and b'"jsonrpc"' in body:
-            self._deliver(body, outgoing, response.status_code)
+            self._deliver(body, response, outgoing, response.status_code)
         if not outgoing.answered:
             raise error
 
@@ -148,7 +148,10 @@ class StreamableHttpTransport(Transport):
             return None
         return await self._wire.body(response)
 
-    def _deliver(self, data: bytes, outgoing: Outgoing | None = None, status: int | None = None) -> None:
+    def _deliver(
+        self, data: bytes, response: httpx.Response, outgoing: Outgoing | None = None, status: int | None = None
+    ) -> None:
+        self._wire.recorder.received(data, outgoing, exchange_of(response))
         if self._receiver is not None:
             self._receiver.message(data, outgoing, status)
 
@@ -200,7 +203,10 @@ class StreamableHttpTransport(Transport):
             await discard(response)
 
     async def _pump(self, response: httpx.Response, outgoing: Outgoing, cursor: Cursor) -> None:
-        await self._wire.pump(response, cursor, lambda data: self._deliver(data, outgoing), lambda: outgoing.answered)
+        def deliver(data: bytes) -> None:
+            self._deliver(data, response, outgoing)
+
+        await self._wire.pump(response, cursor, deliver, lambda: outgoing.answered)
 
     def _let_end(self, response: httpx.Response) -> None:
         """Give an answered stream a moment to end: a connection that is cut short cannot be reused."""

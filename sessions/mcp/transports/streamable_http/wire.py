@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +19,7 @@ from ..base import translated
 from ..endpoint import Endpoint
 from ..engine import engine
 from ..inflate import Inflater
+from ..recording import UNRECORDED_EXCHANGE, Exchange
 from ..sse import events
 from . import answers
 
@@ -38,6 +39,8 @@ _LONGEST_RETRY_MS: Final = 3_600_000
 _WORDS_SECONDS: Final = 2.0
 #: key in a response's extensions: whether its request carried a credential
 _CREDENTIAL: Final = "credential"
+#: key in a response's extensions: its Exchange
+_EXCHANGE: Final = "exchange"
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,1024}\Z")
 
 
@@ -70,6 +73,7 @@ class Wire:
         self._headers, self._authorizer = endpoint.headers, endpoint.authorization
         self._credential, self._sent = endpoint.credential, endpoint.sent
         self._engine = engine(endpoint.policy, endpoint.limits, endpoint.tls_in_use, timeout=endpoint.connect_timeout)
+        self.recorder = endpoint.recorder
         self._extensions = {"timeout": {"connect": endpoint.connect_timeout}}
 
     @property
@@ -86,13 +90,15 @@ class Wire:
     def remember_session(self, response: httpx.Response) -> None:
         value = response.headers.get("mcp-session-id", "")
         self.session_id = value if _SESSION_ID.match(value) else ""
+        if self.session_id:
+            self.recorder.hide(self.session_id)
 
-    async def post(self, data: bytes, headers: Mapping[str, str], outgoing: Outgoing) -> httpx.Response:
+    async def post(self, outgoing: Outgoing, headers: Mapping[str, str]) -> httpx.Response:
         whole = {**self._headers(), **ACCEPT_ANY, **headers}
         if self._authorizer is None:
-            return await self._request("POST", whole, data)
+            return await self._request("POST", whole, outgoing)
         trial = self._authorizer.trial(outgoing.method)
-        return await self._authorized(trial, "POST", whole, data, outgoing.before_repeat)
+        return await self._authorized(trial, "POST", whole, outgoing)
 
     async def get(self, last_id: str, *, interactive: bool = False) -> httpx.Response:
         """Not `interactive`: a stream that belongs to no request is no reason to ask a user to sign in."""
@@ -109,18 +115,13 @@ class Wire:
         await discard(await self._request("DELETE", headers))
 
     async def _authorized(
-        self,
-        trial: Trial,
-        verb: str,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-        before_repeat: Callable[[str], Awaitable[None]] | None = None,
+        self, trial: Trial, verb: str, headers: Mapping[str, str], outgoing: Outgoing | None = None
     ) -> httpx.Response:
         """Repeats only a request that was refused for lack of a token (so it did not run), and only with another
         token."""
         while True:
             token = await trial.headers(verb, str(self.url))
-            response = await self._request(verb, {**headers, **token}, body, token=bool(token))
+            response = await self._request(verb, {**headers, **token}, outgoing, token=bool(token))
             response.extensions[_CREDENTIAL] = bool(token)
             if response.status_code not in (401, 403):
                 trial.answered(response.headers.get("dpop-nonce", ""))
@@ -128,8 +129,8 @@ class Wire:
             try:
                 if not await self._admitted(trial, response):
                     return response
-                if before_repeat is not None:
-                    await before_repeat("authorization")
+                if outgoing is not None and outgoing.before_repeat is not None:
+                    await outgoing.before_repeat("authorization")
             except BaseException:  # whatever ended this attempt: release its response, then re-raise
                 await discard(response)
                 raise
@@ -171,8 +172,12 @@ class Wire:
         return found
 
     async def _request(
-        self, verb: str, headers: Mapping[str, str], body: bytes | None = None, *, token: bool = False
+        self, verb: str, headers: Mapping[str, str], outgoing: Outgoing | None = None, *, token: bool = False
     ) -> httpx.Response:
+        body, exchange = None, self.recorder.exchange(verb, str(self.url), headers)
+        if outgoing is not None:
+            body = outgoing.data
+            self.recorder.sent(outgoing, exchange)
         try:
             with translated():
                 request = httpx.Request(verb, self.url, headers=headers, content=body, extensions=self._extensions)
@@ -180,15 +185,22 @@ class Wire:
                 response = await self._engine.handle_async_request(request)
                 response.headers.encoding = "latin-1"
         except McpError as exc:
+            exchange.failed(exc.fault, exc.detail)
             if exc.may_have_run:
                 self._sent(token)
             raise
+        except asyncio.CancelledError:
+            exchange.failed("cancelled", "Given up before the server answered.")
+            raise
         self._sent(token)
+        response.extensions[_EXCHANGE] = exchange
         try:
             answers.check_headers(response, self.limits)
-        except ProtocolError:
+        except ProtocolError as exc:
+            exchange.failed(exc.fault, exc.detail)
             await discard(response)
             raise
+        exchange.answered(response.status_code, response.headers.raw)
         return response
 
     async def body(self, response: httpx.Response) -> bytes:
@@ -204,17 +216,23 @@ class Wire:
 
     async def _chunks(self, response: httpx.Response, *, endless: bool = False) -> AsyncGenerator[bytes, None]:
         encoding = response.headers.get("content-encoding", "").strip().lower()
-        stream = response.stream
+        stream, exchange = response.stream, exchange_of(response)
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
-        with translated():
-            if encoding in ("", "identity"):
+        try:
+            with translated():
+                if encoding in ("", "identity"):
+                    async for chunk in stream:
+                        exchange.read(len(chunk))
+                        yield chunk
+                    return
+                inflater = Inflater(encoding, self.limits, endless=endless)
                 async for chunk in stream:
-                    yield chunk
-                return
-            inflater = Inflater(encoding, self.limits, endless=endless)
-            async for chunk in stream:
-                for piece in inflater.feed(chunk):
-                    yield piece
+                    exchange.read(len(chunk))
+                    for piece in inflater.feed(chunk):
+                        yield piece
+        except McpError as exc:
+            exchange.failed(exc.fault, exc.detail)
+            raise
 
     def events(self, response: httpx.Response) -> AsyncGenerator[ServerSentEvent, None]:
         """The events of a stream. ProtocolError if one exceeds its bound, TransportError if the stream breaks."""
@@ -254,5 +272,11 @@ def parsed_url(text: str) -> httpx.URL:
 
 async def discard(response: httpx.Response) -> None:
     """Release a response. An unfinished one costs its connection."""
+    exchange_of(response).ended()
     with translated():
         await response.aclose()
+
+
+def exchange_of(response: httpx.Response) -> Exchange:
+    found: Exchange = response.extensions.get(_EXCHANGE, UNRECORDED_EXCHANGE)
+    return found

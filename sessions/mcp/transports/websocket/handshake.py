@@ -1,7 +1,7 @@
 """Opens a WebSocket connection: address check, TLS, HTTP handshake, and redirects within the same origin."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
 from websockets.protocol import Event
 from websockets.typing import Subprotocol
 
@@ -20,6 +21,7 @@ from ..authorizing import Trial
 from ..base import connect_error
 from ..dialing import connected_socket, wire_host
 from ..endpoint import Endpoint
+from ..recording import Exchange
 from ..streamable_http import answers
 from ..streamable_http.wire import parsed_url
 from .closing import PING, PONG
@@ -42,17 +44,17 @@ class Handshake:
 
     endpoint: Endpoint
 
-    async def opened(self, url: httpx.URL) -> tuple[ClientConnection, httpx.URL]:
-        """The connection and its final URL. HttpError if the server answers the handshake with a status."""
+    async def opened(self, url: httpx.URL) -> tuple[ClientConnection, httpx.URL, Exchange]:
+        """The connection, its final URL, and its handshake as recorded. HttpError if the server answers the handshake with a status."""
         authorizer = self.endpoint.authorization
         trial = authorizer.trial(INITIALIZE) if authorizer is not None else None
         redirects = 0
         while redirects <= answers.MAX_REDIRECTS:
             token = await trial.headers("GET", str(url)) if trial is not None else {}
             try:
-                connection = await self._attempt(url, token)
+                connection, exchange = await self._attempt(url, token)
                 self.endpoint.sent(bool(token))
-                return connection, url
+                return connection, url, exchange
             except InvalidStatus as exc:
                 self.endpoint.sent(bool(token))
                 error = _refused(exc, credential=self.endpoint.credential or bool(token))
@@ -63,7 +65,24 @@ class Handshake:
                 url, redirects = _redirected(exc, url), redirects + 1
         raise HttpError(Fault.REDIRECTED, "The server redirects in a circle.", status=307, may_have_run=False)
 
-    async def _attempt(self, url: httpx.URL, token: Mapping[str, str]) -> ClientConnection:
+    async def _attempt(self, url: httpx.URL, token: Mapping[str, str]) -> tuple[ClientConnection, Exchange]:
+        end = self.endpoint
+        headers = {**end.headers(), **token}
+        exchange = end.recorder.exchange("GET", websocket_url(url), headers)
+        try:
+            connection = await self._connected(url, headers)
+        except InvalidStatus as exc:  # the caller reads the status
+            exchange.answered(exc.response.status_code, _raw(exc.response))
+            exchange.ended()
+            raise
+        except McpError as error:
+            exchange.failed(error.fault, error.detail)
+            raise
+        if connection.response is not None:
+            exchange.answered(connection.response.status_code, _raw(connection.response))
+        return connection, exchange
+
+    async def _connected(self, url: httpx.URL, headers: Mapping[str, str]) -> ClientConnection:
         end = self.endpoint
         opened = await connected_socket(url, end.policy, end.connect_timeout)
         secure: dict[str, Any] = {"ssl": end.tls_in_use, "server_hostname": wire_host(url)}
@@ -74,7 +93,7 @@ class Handshake:
                 proxy=None,
                 subprotocols=[SUBPROTOCOL],
                 compression=None,
-                additional_headers={**end.headers(), **token},
+                additional_headers=headers,
                 user_agent_header="mcpadmin",
                 max_size=end.limits.message_bytes,
                 open_timeout=end.connect_timeout,
@@ -86,13 +105,20 @@ class Handshake:
                 **(secure if url.scheme == "https" else {}),
             )
         except InvalidStatus:
-            raise  # the caller reads the status
+            raise
         except (OSError, WebSocketException, ValueError) as exc:
             opened.close()
             raise _handshake_error(exc, end.connect_timeout) from exc
         except BaseException:  # a cancelled handshake must not leak its socket either
             opened.close()
             raise
+
+
+def _raw(response: Response) -> Iterable[tuple[bytes, bytes]]:
+    return (
+        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+        for name, value in response.headers.raw_items()
+    )
 
 
 class _Connect(connect):

@@ -12,6 +12,7 @@ from ..base import Receiver, Transport
 from ..dialing import addresses
 from ..endpoint import Endpoint
 from ..fairness import Share
+from ..recording import UNRECORDED_EXCHANGE, Exchange
 from .closing import closed
 from .handshake import CLOSING, SUBPROTOCOL, Handshake, http_twin, websocket_url
 
@@ -28,6 +29,8 @@ class WebSocketTransport(Transport):
         self._connection: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
         self._over = False
+        self._recorder = endpoint.recorder
+        self._exchange: Exchange = UNRECORDED_EXCHANGE
 
     @property
     def url(self) -> str:
@@ -40,7 +43,7 @@ class WebSocketTransport(Transport):
     async def connect(self, receiver: Receiver, *, check: bool = False) -> str:
         """Open the connection; `check` changes nothing. HttpError if the server answers with an HTTP status."""
         self._receiver = receiver
-        connection, self._twin = await self._handshake.opened(http_twin(self._endpoint.url))
+        connection, self._twin, self._exchange = await self._handshake.opened(http_twin(self._endpoint.url))
         self._connection = connection
         if connection.subprotocol != SUBPROTOCOL:
             receiver.line("websocket", "The server did not select the subprotocol mcp; the connection is used anyway.")
@@ -54,6 +57,7 @@ class WebSocketTransport(Transport):
         if self._connection is None or self._over:
             raise NotReady("The WebSocket connection is not open.")
         outgoing.left = True
+        self._recorder.sent(outgoing, self._exchange)
         try:
             await self._connection.send(outgoing.data, text=True)
         except ConnectionClosed as exc:
@@ -74,6 +78,7 @@ class WebSocketTransport(Transport):
         except (TimeoutError, OSError, WebSocketException):
             pass  # the peer does not complete the closing handshake
         finally:
+            self._exchange.ended()
             connection.transport.abort()
 
     # -- reading
@@ -83,7 +88,10 @@ class WebSocketTransport(Transport):
         try:
             while isinstance(frame := await connection.recv(), str):
                 share.begin()
-                receiver.message(frame.encode())
+                data = frame.encode()
+                self._exchange.read(len(data))
+                self._recorder.received(data, exchange=self._exchange)
+                receiver.message(data)
                 if rest := share.end():
                     await asyncio.sleep(rest)
         except ConnectionClosed as exc:
@@ -94,4 +102,5 @@ class WebSocketTransport(Transport):
     def _lose(self, error: McpError) -> None:
         if not self._over and self._receiver is not None:
             self._over = True
+            self._exchange.ended()
             self._receiver.lost(error)

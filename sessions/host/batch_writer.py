@@ -1,0 +1,128 @@
+"""Writes what the sessions of a host record about themselves, in bounded batches, with the lowest priority.
+
+Calls wait for the writer thread and for the database's one write lock. So log lines and messages are written in small
+transactions, when nothing else waits. A pause after each batch limits their share of the writer's time.
+
+A session that records more than its part of a batch keeps the rest in memory. What does not fit there is dropped.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import structlog
+
+from sessions.host.db import Database, DatabaseAway
+
+log = structlog.get_logger(__name__)
+
+
+class Batch(Protocol):
+    """Rows of one source on their way to the database."""
+
+    @property
+    def count(self) -> int: ...
+
+
+B = TypeVar("B", bound=Batch)
+
+
+class Source(Protocol[B]):
+    """What one session records."""
+
+    #: done when the rows under way are written or put back
+    under_way: asyncio.Future[None] | None
+
+    @property
+    def waits(self) -> bool: ...
+    def take(self, most: int | None = None) -> B: ...
+    def put_back(self, taken: B) -> None: ...
+
+
+class BatchWriter(Generic[B]):
+    #: rows per transaction, and how many of them may come from one source
+    rows: ClassVar[int] = 200
+    share: ClassVar[int] = 100
+    #: from the first waiting row to its batch
+    flush_seconds: ClassVar[float] = 0.2
+    #: between two batches: at least this long, and REST times as long as the last one took, up to a limit
+    pause_seconds: ClassVar[float] = 0.2
+    rest: ClassVar[float] = 9.0
+    rest_limit_seconds: ClassVar[float] = 2.0
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        #: sources with waiting rows, in the order of their turns
+        self._waiting: dict[Source[B], None] = {}
+        self._task: asyncio.Task[None] | None = None
+        #: loop time before which nothing is written
+        self._rests_until = 0.0
+
+    def append(self, batches: Sequence[tuple[Any, B]]) -> None:
+        """Write these rows in the current transaction. Runs again after a rollback."""
+        raise NotImplementedError
+
+    def written(self, batches: Sequence[tuple[Any, B]]) -> None:
+        """These rows are committed. Called on the loop."""
+
+    def wake(self, source: Source[B]) -> None:
+        """Call from the loop. Never waits."""
+        self._waiting.setdefault(source)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=type(self).__name__)
+
+    async def finish(self, source: Source[B]) -> None:
+        """Write all waiting rows of this source now: its session is about to be released."""
+        self._waiting.pop(source, None)
+        while source.under_way is not None:
+            await asyncio.wait({source.under_way})
+        if source.waits:
+            await self._write({source: source.take()}, spare=False)
+        self._waiting.pop(source, None)
+
+    async def _run(self) -> None:
+        now = asyncio.get_running_loop().time
+        pause = self.flush_seconds
+        while self._waiting:
+            await asyncio.sleep(max(pause, self._rests_until - now()))
+            began, pause = now(), self.pause_seconds
+            await self._write(self._batch(), spare=True)
+            self._rests_until = now() + min(self.rest_limit_seconds, self.rest * (now() - began))
+        self._task = None
+
+    def _batch(self) -> dict[Source[B], B]:
+        """Sources take turns: one with more than its share comes last next time."""
+        batch: dict[Source[B], B] = {}
+        room = self.rows
+        for source in list(self._waiting):
+            if room <= 0:
+                break
+            del self._waiting[source]
+            batch[source] = taken = source.take(min(room, self.share))
+            room -= taken.count
+        return batch
+
+    async def _write(self, batch: Mapping[Source[B], B], *, spare: bool) -> None:
+        """Completes even if the caller is cancelled: the rows have no other owner any more."""
+        writing = asyncio.ensure_future(self._written(batch, spare=spare))
+        for source in batch:
+            source.under_way = writing
+        await asyncio.shield(writing)
+
+    async def _written(self, batch: Mapping[Source[B], B], *, spare: bool) -> None:
+        batches = list(batch.items())
+        try:
+            await self._db.write(partial(self.append, batches), spare=spare)
+            self.written(batches)
+        except DatabaseAway:
+            for source, taken in batches:
+                source.put_back(taken)
+        except Exception:  # one bad row must not silence all other sessions
+            log.exception("host.rows_lost", writer=type(self).__name__, rows=sum(taken.count for _, taken in batches))
+        finally:
+            for source in batch:
+                source.under_way = None
+        for source in batch:
+            if source.waits:
+                self._waiting.setdefault(source)

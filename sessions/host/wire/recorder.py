@@ -1,0 +1,321 @@
+"""Turns what crosses the wire of one connection into rows, with its secrets masked. Implements the recorder of
+sessions.mcp.transports.recording.
+
+Everything happens where the transport reports it, so a row never waits unmasked. What would not be kept is not prepared.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.conf import settings
+
+from servers.enums import Recording
+from servers.secret import Secret
+from sessions.calls.claims import PendingCall
+from sessions.connections.lifecycle import storable
+from sessions.enums import WireDirection, WireKind
+from sessions.host.answer_redaction import Redactor
+from sessions.host.wire.log import WireEntry, WireLog
+from sessions.host.wire.masking import headers_text, masked_headers, masked_url
+from sessions.mcp.core import methods
+from sessions.mcp.core.session import Outgoing
+from sessions.mcp.transports.recording import UNRECORDED_EXCHANGE, Exchange
+
+METHOD_CHARS, ID_CHARS, TARGET_CHARS, FAULT_CHARS, DETAIL_CHARS = 200, 200, 2_000, 40, 2_000
+#: requests of each side whose answers are expected
+OPEN: Final = 1_024
+#: bytes that one character of a secret may take: its UTF-8 bytes, or `\\u` and four digits twice
+_ESCAPED: Final = 12
+#: escapes that JSON does not need, with which a server may write a secret in another form
+_ESCAPE: Final = re.compile(
+    r"\\(?:(/)|(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|.)", re.DOTALL
+)
+
+
+class _Open:
+    """A request whose answer is expected."""
+
+    __slots__ = ("call_uid", "method", "since", "target")
+
+    def __init__(self, method: str, target: str, call_uid: UUID | None) -> None:
+        self.method, self.target, self.call_uid = method, target, call_uid
+        self.since = time.perf_counter()
+
+
+class WireRecorder:
+    """One connection of a session. `level` may change while it is open. `redactor` knows the secrets of the session, also
+    those that it learns later."""
+
+    def __init__(self, log: WireLog, redactor: Redactor, level: str) -> None:
+        self.level = level
+        self._log, self._redactor = log, redactor
+        self._hidden = Redactor()
+        self._connection = time.time_ns() // 1_000
+        self._transport = ""
+        self._exchanges = 0
+        self._ours: dict[str, _Open] = {}
+        self._theirs: dict[str, _Open] = {}
+
+    # --- transports.recording.Recorder ---------------------------------------------------------------------------
+    def opened(self, kind: str) -> None:
+        self._transport = kind
+
+    def hide(self, value: str) -> None:
+        self._hidden.learn([Secret(value)])
+
+    def exchange(self, verb: str, url: str, headers: Mapping[str, str], *, authorization: bool = False) -> Exchange:
+        if self.level == Recording.OFF:
+            return UNRECORDED_EXCHANGE
+        self._exchanges += 1
+        kind = WireKind.AUTHORIZATION if authorization else WireKind.EXCHANGE
+        return _RecordedExchange(self, self._exchanges, kind, verb, url, headers)
+
+    def sent(self, outgoing: Outgoing, exchange: Exchange | None = None) -> None:
+        self._message(WireDirection.SENT, outgoing.data, _call_of(outgoing), exchange)
+
+    def received(self, data: bytes, answering: Outgoing | None = None, exchange: Exchange | None = None) -> None:
+        self._message(WireDirection.RECEIVED, data, _call_of(answering), exchange)
+
+    # --- messages --------------------------------------------------------------------------------------------------
+    def _message(self, direction: WireDirection, data: bytes, call: UUID | None, exchange: Exchange | None) -> None:
+        if self.level == Recording.OFF:
+            return
+        number = exchange.number if isinstance(exchange, _RecordedExchange) else None
+        try:
+            value = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            value = None
+        if isinstance(value, list) and value:  # a batch (2025-03-26)
+            for item in value:
+                self._one(direction, item, orjson.dumps(item), call, number)
+        else:
+            self._one(direction, value, data, call, number)
+
+    def _one(self, direction: WireDirection, value: Any, data: bytes, call: UUID | None, exchange: int | None) -> None:
+        entry = WireEntry(direction, _kind(value), call_uid=call, exchange=exchange, size=len(data))
+        if entry.kind != WireKind.INVALID:
+            self._describe(entry, value)
+        if not self._log.has_room():
+            self._log.drop()
+            return
+        if self.level == Recording.FULL:
+            self._give_body(entry, data)
+        self.add(entry)
+
+    def _describe(self, entry: WireEntry, value: dict[str, Any]) -> None:
+        """What both levels keep of a message; pairs it with its request."""
+        sent = entry.direction == WireDirection.SENT
+        identity = value.get("id")
+        key = "" if identity is None else _text(identity)
+        if entry.kind in (WireKind.REQUEST, WireKind.NOTIFICATION):
+            entry.method = str(value["method"])
+            params = value.get("params")
+            params = params if isinstance(params, dict) else {}
+            entry.target = _target(params)
+            entry.call_uid = entry.call_uid or self._about(entry, params)
+            if entry.kind == WireKind.REQUEST:
+                waiting = self._ours if sent else self._theirs
+                waiting[key] = _Open(entry.method, entry.target, entry.call_uid)
+                if len(waiting) > OPEN:
+                    del waiting[next(iter(waiting))]
+        else:
+            request = (self._theirs if sent else self._ours).pop(key, None)
+            if request is not None:
+                entry.method, entry.target = request.method, request.target
+                entry.call_uid = request.call_uid or entry.call_uid
+                entry.duration_ms = round((time.perf_counter() - request.since) * 1_000, 3)
+            entry.fault, words = _failure(entry.kind, value)
+            entry.detail = words if self.level == Recording.FULL else ""  # it may repeat an argument
+        entry.rpc_id = key
+        self._mask(entry)
+
+    def _about(self, entry: WireEntry, params: dict[str, Any]) -> UUID | None:
+        """The call that a message without an answer is about: the one it names, or the only one in flight."""
+        named = params.get("progressToken") if entry.method == methods.PROGRESS else params.get("requestId")
+        if named is not None:
+            request = self._ours.get(_text(named))
+            return request.call_uid if request is not None else None
+        if entry.direction == WireDirection.RECEIVED and entry.kind == WireKind.REQUEST:
+            calls = {request.call_uid for request in self._ours.values() if request.call_uid is not None}
+            return calls.pop() if len(calls) == 1 else None
+        return None
+
+    def _mask(self, entry: WireEntry) -> None:
+        entry.method = self.redacted(entry.method, METHOD_CHARS)
+        entry.rpc_id = self.redacted(entry.rpc_id, ID_CHARS)
+        entry.target = self.redacted(entry.target, TARGET_CHARS)
+        entry.detail = self.redacted(entry.detail, DETAIL_CHARS)
+
+    def _give_body(self, entry: WireEntry, data: bytes) -> None:
+        most = settings.WIRE_BODY_KIB * 1024
+        if len(data) <= most:
+            text = self._masked_json(data.decode("utf-8", "replace"))
+            entry.body, entry.cut = storable(text, most), len(text) > most
+        else:
+            entry.body, entry.cut = storable(self._masked_beginning(data, most), most), True
+
+    def _masked_json(self, text: str) -> str:
+        """The text as it is, unless a secret is in it: then its value is written again without the secrets."""
+        plain = _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+        if not (self._redactor.occurs(plain) or self._hidden.occurs(plain)):
+            return text
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return self.redacted(plain)
+        return self._hidden.json_text(self._redactor.value(value))
+
+    def _masked_beginning(self, data: bytes, most: int) -> str:
+        """Of a message that is too large to keep. A secret that is cut at the end of what is searched cannot be
+        recognised, so as much as it may take is left out."""
+        longest = max(self._redactor.longest, self._hidden.longest)
+        text = data[: most + _ESCAPED * longest].decode("utf-8", "replace")
+        masked = self.redacted(_ESCAPE.sub(_unescaped, text))
+        return masked[: max(0, len(masked) - longest - _ESCAPED)] if longest else masked
+
+    # --- for both ------------------------------------------------------------------------------------------------------
+    def redacted(self, text: str, most: int | None = None) -> str:
+        masked = self._hidden.text(self._redactor.text(text)) if text else ""
+        return masked if most is None else storable(masked, most)
+
+    def add(self, entry: WireEntry) -> None:
+        entry.connection, entry.transport = self._connection, self._transport
+        self._log.add(entry)
+
+    def head(self, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        return masked_headers(headers, self.redacted)
+
+    def has_room(self) -> bool:
+        """Counts one more that is dropped if not."""
+        if room := self._log.has_room():
+            return room
+        self._log.drop()
+        return False
+
+
+class _RecordedExchange:
+    """One row when the head of the answer is there, or it failed. What follows changes that row while it waits to be
+    written; later it is a row of its own, for streams only."""
+
+    def __init__(
+        self, recorder: WireRecorder, number: int, kind: WireKind, verb: str, url: str, headers: Mapping[str, str]
+    ) -> None:
+        self.number = number
+        self._recorder, self._kind, self._verb, self._url = recorder, kind, verb, url
+        self._headers = headers
+        self._entry: WireEntry | None = None
+        self._began, self._read = time.perf_counter(), 0
+        self._is_stream = self._over = False
+
+    def answered(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        received = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+        media = next((value for name, value in received if name.lower() == "content-type"), "")
+        self._is_stream = status == 101 or media.lower().startswith("text/event-stream")
+        self._record(status, received)
+
+    def failed(self, fault: str, detail: str) -> None:
+        if self._over:
+            return
+        if self._entry is None:
+            self._over = True
+            self._record(None, (), fault, detail)
+        else:
+            self._end(fault, detail)
+
+    def read(self, size: int) -> None:
+        self._read += size
+
+    def ended(self) -> None:
+        if not self._over:
+            self._end()
+
+    def _record(
+        self, status: int | None, received: Iterable[tuple[str, str]], fault: str = "", detail: str = ""
+    ) -> None:
+        recorder = self._recorder
+        if not recorder.has_room():
+            self._over = True
+            return
+        entry = self._entry = self._row(self._kind, fault, detail)
+        entry.status = status
+        entry.headers = storable(headers_text(recorder.head(self._headers.items()), recorder.head(received)), 64 * 1024)
+        recorder.add(entry)
+        self._headers = {}
+
+    def _end(self, fault: str = "", detail: str = "") -> None:
+        self._over = True
+        entry, recorder = self._entry, self._recorder
+        if entry is None:
+            return
+        if not entry.taken:
+            entry.size = self._read
+            entry.fault, entry.detail = fault[:FAULT_CHARS], recorder.redacted(detail, DETAIL_CHARS)
+        elif (self._is_stream or fault) and recorder.has_room():
+            recorder.add(self._row(WireKind.STREAM_END, fault, detail))
+
+    def _row(self, kind: WireKind, fault: str, detail: str) -> WireEntry:
+        recorder = self._recorder
+        return WireEntry(
+            WireDirection.RECEIVED if kind == WireKind.STREAM_END else WireDirection.SENT,
+            kind,
+            exchange=self.number,
+            method=self._verb,
+            target=storable(recorder.redacted(masked_url(self._url)), TARGET_CHARS),
+            fault=fault[:FAULT_CHARS],
+            detail=recorder.redacted(detail, DETAIL_CHARS),
+            duration_ms=round((time.perf_counter() - self._began) * 1_000, 3),
+            size=self._read,
+        )
+
+
+def _call_of(outgoing: Outgoing | None) -> UUID | None:
+    return outgoing.tag.uid if outgoing is not None and isinstance(outgoing.tag, PendingCall) else None
+
+
+def _kind(value: Any) -> WireKind:
+    if not isinstance(value, dict):
+        return WireKind.INVALID
+    if isinstance(value.get("method"), str):
+        return WireKind.REQUEST if "id" in value else WireKind.NOTIFICATION
+    if "error" in value:
+        return WireKind.ERROR
+    return WireKind.RESULT if "result" in value else WireKind.INVALID
+
+
+def _target(params: dict[str, Any]) -> str:
+    """What the request is about: a tool, prompt, resource or task."""
+    reference = params.get("ref")
+    for source in (params, reference if isinstance(reference, dict) else {}):
+        for name in ("name", "uri", "taskId"):
+            if isinstance(source.get(name), str):
+                return str(source[name])[: 4 * TARGET_CHARS]
+    return ""
+
+
+def _failure(kind: WireKind, value: dict[str, Any]) -> tuple[str, str]:
+    if kind == WireKind.ERROR:
+        error = value["error"]
+        error = error if isinstance(error, dict) else {}
+        return _text(error.get("code"))[:FAULT_CHARS], str(error.get("message") or "")[: 4 * DETAIL_CHARS]
+    result = value.get("result")
+    return ("tool_error" if isinstance(result, dict) and result.get("isError") is True else ""), ""
+
+
+def _text(identity: Any) -> str:
+    return json.dumps(identity)[:ID_CHARS] if isinstance(identity, (str, int, float)) else ""
+
+
+def _unescaped(found: "re.Match[str]") -> str:
+    """`\\/` and `\\uXXXX` as the characters they mean, if these can stand in a JSON string; all others stay."""
+    slash, pair, code = found.groups()
+    if slash:
+        return "/"
+    if not (pair or code):
+        return found[0]
+    char = str(json.loads(f'"{found[0]}"'))
+    return char if char.isprintable() and char not in '"\\' else found[0]

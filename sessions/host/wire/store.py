@@ -1,0 +1,59 @@
+"""Numbers and stores the recorded wire of many sessions in one transaction."""
+
+from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from django.db import transaction
+
+from servers.audit.statements import Insert
+from sessions import hints
+from sessions.connections.lifecycle import Lease
+from sessions.host.wire.log import WireBatch, WireEntry, WireLog
+from sessions.models import McpSession, WireMessage
+from sessions.wire import retention
+
+insert = Insert(WireMessage)
+#: columns that a WireEntry gives, in the order of the table after the four of the log
+_OF_THE_LOG = ("server_id", "identity_id", "seq", "position")
+_NAMES = [name for name in insert.names if name not in _OF_THE_LOG]
+_entry_values = attrgetter(*_NAMES)
+
+
+def append_all(batches: Sequence[tuple[WireLog, WireBatch]]) -> None:
+    """In the current transaction, for sessions that are still ours. Sets `newest` of each batch."""
+    held = _held([log.lease for log, _ in batches])
+    rows: list[list[Any]] = []
+    for log, batch in batches:
+        if log.lease.session_id not in held or not batch.to_write:
+            continue
+        key = retention.LogKey(log.lease.server_id, log.lease.identity_id if log.lease.personal else None)
+        before = log.newest or retention.newest(key)
+        rows += _numbered(key, before, batch)
+        retention.trim(key, before, batch.newest or before)
+        transaction.on_commit(
+            partial(hints.wire_appended, log.lease.server_uid, batch.newest[0] if batch.newest else 0)
+        )
+    insert.many(rows)
+
+
+def _held(leases: Sequence[Lease]) -> set[int]:
+    """The ids of the sessions that these leases still own."""
+    owned = {lease.session_id: (lease.worker_id, lease.epoch) for lease in leases}
+    found = McpSession.objects.filter(pk__in=owned).values_list("pk", "owner_id", "epoch")
+    return {pk for pk, owner, epoch in found if owned[pk] == (owner, epoch)}
+
+
+def _numbered(key: "retention.LogKey", before: tuple[int, int], batch: WireBatch) -> list[list[Any]]:
+    seq, position = before
+    rows = []
+    for entry in batch.to_write:
+        seq, position = seq + 1, position + entry.stored_bytes
+        rows.append(insert.values_of({**_values(entry), "seq": seq, "position": position, **key.columns}))
+    batch.newest = seq, position
+    return rows
+
+
+def _values(entry: WireEntry) -> dict[str, Any]:
+    return dict(zip(_NAMES, _entry_values(entry), strict=True))

@@ -1,0 +1,67 @@
+"""One line of the Protocol tab, for the page and for its live updates."""
+
+from typing import Any
+
+from django.urls import reverse
+
+from servers.kit.visible import visible_text
+from servers.kit.words import byte_words, duration_words
+from sessions.enums import WireDirection, WireKind
+from sessions.models import WireMessage
+
+TARGET_CHARS = 200
+
+
+def row(message: WireMessage) -> dict[str, Any]:
+    """`tone` is one of the kit. `pair` is the same for a request and its answer. Nothing in it is for readers of payloads
+    only."""
+    word, tone = outcome(message)
+    kind = WireKind(message.kind)
+    return {
+        "seq": message.seq,
+        "at": message.at.isoformat(),
+        "direction": message.direction,
+        "kind": message.kind,
+        "is_message": kind.is_message,
+        "method": visible_text(message.method),
+        "target": visible_text(message.target[:TARGET_CHARS]),
+        "id": visible_text(message.rpc_id),
+        "word": word,
+        "tone": tone,
+        "duration": "" if message.duration_ms is None else duration_words(message.duration_ms),
+        "size": "" if kind == WireKind.DROPPED else byte_words(message.size),
+        "pair": _pair(message),
+        "call": reverse("calls:detail", args=[message.call_uid]) if message.call_uid else "",
+    }
+
+
+def outcome(message: WireMessage) -> tuple[str, str]:
+    """A word and its tone."""
+    kind = WireKind(message.kind)
+    if kind == WireKind.DROPPED:
+        return f"{message.size:,} not recorded", "warn"
+    if kind in (WireKind.EXCHANGE, WireKind.AUTHORIZATION):
+        return _status(message)
+    if kind == WireKind.ERROR:
+        return f"Error {visible_text(message.fault)}".strip(), "bad"
+    if kind == WireKind.RESULT:
+        return ("Tool error", "bad") if message.fault else ("Result", "ok")
+    tone = "bad" if kind == WireKind.INVALID or message.fault else ""
+    return kind.label, tone
+
+
+def _status(message: WireMessage) -> tuple[str, str]:
+    if message.status is None:
+        return (message.fault or "no answer").replace("_", " ").capitalize(), "bad"
+    if message.fault:
+        return f"{message.status}, {message.fault.replace('_', ' ')}", "bad"
+    return str(message.status), "ok" if message.status < 300 else "warn" if message.status < 400 else "bad"
+
+
+def _pair(message: WireMessage) -> str:
+    """Requests of both sides have ids of their own."""
+    if not message.rpc_id:
+        return ""
+    is_sent, is_request = message.direction == WireDirection.SENT, message.kind == WireKind.REQUEST
+    side = "ours" if is_sent == is_request else "theirs"
+    return visible_text(f"{message.connection} {side} {message.rpc_id}")

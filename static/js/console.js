@@ -1,0 +1,147 @@
+/* A box that shows the rows of a feed as they arrive, the newest at its end: filters, pause, and the way back to the
+   newest. At most 500 rows stay in the page. The names of its parts begin with `prefix`. */
+import { announce, storage } from './dom.js';
+import { live } from './live.js';
+
+const IN_PAGE = 500;
+const HELD = 5_000;
+const TYPING_MS = 250;
+const NEAR = 24; // pixels from the end that still count as the end
+
+export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
+
+/* `matches(row, form)` is the filter of the page for new rows, `element(row, template)` fills a copy of the row's
+   template. `kind` is that of the feed's frames, `noun` what one row is called. */
+export function openConsole({ prefix, kind, noun, matches, element }) {
+  const page = document.querySelector(`[data-${prefix}-page]`);
+  const part = (name) => page.querySelector(`[data-${prefix}-${name}]`);
+  const form = part('filter');
+  const topic = page.dataset[`${prefix}Topic`];
+
+  /* What arrived and is not shown: while paused, or while the reader looks at older rows. Oldest first. */
+  let held = [];
+  let lost = 0; // of those, fallen out of the page's memory; the database has them
+  let paused = false;
+  let recent = []; // what came last, whatever the filter: a list that is fetched may be older than it
+  let frame = 0;
+  let fetching = null;
+
+  const box = () => part('box');
+  const list = () => part('lines');
+  const atEnd = () => box().scrollHeight - box().scrollTop - box().clientHeight < NEAR;
+  const fits = (row) => matches(row, form);
+
+  function receive(rows) {
+    recent = [...recent, ...rows].slice(-IN_PAGE);
+    hold(rows.filter(fits));
+  }
+
+  function hold(rows) {
+    if (!rows.length) return;
+    held.push(...rows);
+    if (held.length > HELD) lost += held.splice(0, held.length - HELD).length;
+    frame ||= requestAnimationFrame(() => {
+      frame = 0;
+      if (!paused && atEnd()) flush();
+      tell();
+    });
+  }
+
+  function made(row) {
+    const item = part('row').content.firstElementChild.cloneNode(true);
+    item.dataset.seq = row.seq;
+    element(row, item);
+    return item;
+  }
+
+  /* Everything that waits, into the page; what is more than the page holds is still in the database. */
+  function flush() {
+    const rows = held.splice(0);
+    const skipped = lost + Math.max(0, rows.length - IN_PAGE);
+    lost = 0;
+    list().append(...rows.slice(-IN_PAGE).map(made));
+    const lines = list().children;
+    const over = lines.length - IN_PAGE;
+    for (let index = 0; index < over; index += 1) lines[0].remove();
+    part('none').hidden = lines.length > 0;
+    if (over > 0) note(`The newest ${IN_PAGE} ${noun}s are shown${skipped ? `; ${plural(skipped, noun)} in between went by unseen` : ''}. Reload to see older ${noun}s.`);
+    box().scrollTop = box().scrollHeight;
+    if (rows.length) announce(plural(rows.length, `new ${noun}`));
+  }
+
+  function note(words) {
+    part('note').textContent = words;
+  }
+
+  function tell() {
+    const count = held.length + lost;
+    const pause = part('pause');
+    pause.setAttribute('aria-pressed', String(paused));
+    part('held').textContent = count ? ` · ${count} new` : '';
+    part('foot').hidden = paused || !count;
+    part('newer').textContent = plural(count, `newer ${noun}`);
+  }
+
+  function jump() {
+    paused = false;
+    flush();
+    tell();
+  }
+
+  function setPaused(value) {
+    paused = value;
+    if (!paused) flush();
+    tell();
+  }
+
+  /* The database filters, also what is not in the page any more. */
+  async function reload() {
+    const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    const url = query.size ? `?${query}` : location.pathname;
+    fetching?.abort();
+    const mine = (fetching = new AbortController());
+    const response = await fetch(url, { headers: { Accept: 'text/html' }, signal: mine.signal });
+    if (!response.ok || response.redirected) return; // signed out: the live pill says so
+    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html').getElementById(prefix);
+    if (!fresh || mine.signal.aborted) return;
+    history.replaceState(null, '', url);
+    document.getElementById(prefix).replaceChildren(...document.importNode(fresh, true).childNodes);
+    const head = Number(list().dataset[`${prefix}Head`]);
+    held = recent.filter((row) => row.seq > head && fits(row));
+    lost = 0;
+    note('');
+    flush();
+    tell();
+  }
+
+  const reloadNow = () => reload().catch((problem) => problem.name !== 'AbortError' && note('The filter could not be applied. Try again.'));
+
+  function startLive() {
+    live.on(topic, kind, (message) => receive(message.rows ?? []));
+    live.on(topic, 'reload', reloadNow);
+    part('pause').hidden = false;
+    part('pause').addEventListener('click', () => setPaused(!paused));
+    page.addEventListener('click', (event) => event.target.closest(`[data-${prefix}-jump]`) && jump());
+    page.addEventListener('scroll', () => !paused && held.length && atEnd() && (flush(), tell()), { capture: true, passive: true });
+    document.addEventListener('keydown', (event) => {
+      const typing = event.target.matches?.('input, textarea, select') || document.querySelector('dialog[open]');
+      if (event.key !== 'l' || event.ctrlKey || event.metaKey || event.altKey || typing || storage('single-keys') === 'off') return;
+      jump();
+    });
+    box().scrollTop = box().scrollHeight;
+  }
+
+  let timer = 0;
+  form.addEventListener('submit', (event) => {
+    if (!page.dataset.liveTopic) return; // older rows: a new page
+    event.preventDefault();
+    reloadNow();
+  });
+  form.addEventListener('change', (event) => event.target !== form.text && form.requestSubmit());
+  form.text.addEventListener('input', () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => form.requestSubmit(), TYPING_MS);
+  });
+  if (page.dataset.liveTopic) startLive();
+  return { page, part, list, note };
+}

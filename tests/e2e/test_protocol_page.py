@@ -1,0 +1,93 @@
+"""The Protocol tab works in a real browser: messages arrive, unfold with their pair, and filters hold for what comes."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.e2e.walk import SECONDS, Walk
+from tests.tools.stack import Stack
+
+pytestmark = pytest.mark.browser
+SERVER = Path(__file__).parents[1] / "sessions" / "host" / "shelf_server.py"
+FLOOD = """
+from django.utils import timezone
+from servers.models import Server
+from sessions import hints
+from sessions.models import WireMessage
+server = Server.objects.get(slug="wired")
+last = server.wire_messages.order_by("-seq").first()
+rows = [
+    WireMessage(server=server, seq=last.seq + n, position=last.position + 300 * n, at=timezone.now(), connection=1,
+                transport="stdio", direction="received", kind="notification", method="notifications/flood", target=f"number {{n}}")
+    for n in range(1, {count} + 1)
+]
+WireMessage.objects.bulk_create(rows)
+hints.wire_appended(server.uid, last.seq + {count})
+hints.flush()
+"""
+FORGET = """
+from sessions.models import WireMessage
+WireMessage.objects.filter(method="notifications/flood").delete()
+"""
+
+
+@pytest.fixture
+def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
+    person = walker(stack, signed_in=True)
+    if not stack.rows("SELECT 1 FROM servers_server WHERE slug = 'wired'"):
+        person.register_stdio("Wired", sys.executable, [str(SERVER)])
+        person.wait_for_state("Ready")
+    person.until(lambda: stack.rows("SELECT 1 FROM mcp_sessions_wiremessage WHERE method = 'resources/list'"))
+    stack.shell(FORGET)
+    person.open("/servers/wired/protocol/")
+    expect(person.page.get_by_role("status").filter(has_text="Live").first).to_be_visible()
+    return person
+
+
+def messages(person: Walk, words: str = "") -> Locator:
+    return person.page.locator("[data-wire-lines] > li").filter(has_text=words)
+
+
+def test_a_message_unfolds_into_a_tree_with_its_answer(ada: Walk) -> None:
+    request = messages(ada, "resources/list").filter(has_text="Request").first
+    request.locator("summary").first.press("Enter")
+    details = request.locator(".wire-details")
+    expect(details.get_by_text("Answer")).to_be_visible()
+    expect(details.locator(".jv").first).to_contain_text('"method": "resources/list"')
+    expect(details.locator(".jv").last).to_contain_text('"result"')
+    answer = messages(ada, "resources/list").filter(has_text="Result").first
+    answer.hover()
+    expect(ada.page.locator("[data-wire-lines] > li.paired")).to_have_count(2)
+    details.get_by_role("link", name="Link to this message").click()
+    expect(ada.page.get_by_role("heading", name="resources/list")).to_be_visible()
+    ada.page.get_by_role("link", name="Show in the list").click()
+    expect(messages(ada).last).to_contain_text("resources/list")
+
+
+def test_a_reconnect_appears_while_it_happens(ada: Walk) -> None:
+    begun = messages(ada, "resources/list").filter(has_text="Request")
+    before = begun.count()
+    ada.page.get_by_role("button", name="Reconnect").click()
+    expect(begun).to_have_count(before + 1, timeout=30 * SECONDS)
+
+
+def test_filters_hold_for_what_comes_and_stand_in_the_address(ada: Walk, stack: Stack) -> None:
+    ada.page.get_by_label("Direction").select_option("sent")
+    expect(messages(ada, "Result")).to_have_count(0)
+    ada.page.get_by_label("Filter by method or name").fill("resources")
+    expect(messages(ada).first).to_contain_text("resources/")
+    ada.until(lambda: "text=resources" in ada.page.url and "direction=sent" in ada.page.url)
+    stack.shell(FLOOD.format(count=3))
+    ada.page.get_by_label("Filter by method or name").fill("flood")
+    expect(ada.page.get_by_role("heading", name="No matching messages")).to_be_visible()
+    ada.page.get_by_label("Direction").select_option("")
+    expect(messages(ada, "number 3")).to_be_visible()
+
+
+def test_ten_thousand_messages_do_not_stop_the_page(ada: Walk, stack: Stack) -> None:
+    stack.shell(FLOOD.format(count=10_000))
+    expect(messages(ada, "number 10000")).to_be_visible(timeout=30 * SECONDS)
+    expect(messages(ada)).to_have_count(500)

@@ -1,0 +1,218 @@
+"""The Protocol tab shows each user the wire of the session that their calls use, and what it says only to those who may
+read payloads."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from servers.enums import IdentityKind, Recording, SignsInAs
+from servers.models import Identity, Server
+from sessions.connections import commands
+from sessions.enums import WireDirection, WireKind
+from sessions.live import sources
+from sessions.live.topics import Topic, TopicKind, parse
+from sessions.live.viewers import Viewer, sees_row
+from sessions.models import WireMessage
+from sessions.wire import reading
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_session
+from tests.sessions.wire.rows import add_message
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SAID = "what-only-readers-may-read"
+
+
+@pytest.fixture
+def server(db: None) -> Server:
+    return make_session("wired", signs_in_as=SignsInAs.EITHER).server
+
+
+@pytest.fixture
+def exchanged(server: Server) -> list[WireMessage]:
+    """A call over HTTP: the request, the exchange that carried it, its answer with a body."""
+    headers = {"sent": [["Authorization", "[redacted]"]], "received": [["content-type", "application/json"]]}
+    return [
+        add_message(server, target="greet", exchange=1, body={"params": SAID}, call_uid=uuid4()),
+        add_message(
+            server,
+            WireKind.EXCHANGE,
+            exchange=1,
+            method="POST",
+            target="https://h.test/mcp?key=[redacted]",
+            rpc_id="",
+            status=200,
+            body="",
+            headers=json.dumps(headers),
+        ),
+        add_message(
+            server, WireKind.ERROR, target="greet", exchange=1, fault="-32000", detail=SAID, body={"error": SAID}
+        ),
+    ]
+
+
+def browser(*rights: str, name: str = "vera") -> Client:
+    client = Client()
+    client.force_login(person(name, "view_server", *rights))
+    return client
+
+
+def shown(client: Client, path: str = "", **query: str) -> str:
+    answer = client.get(f"/servers/wired/protocol/{path}", query)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def numbers(html: str) -> list[str]:
+    return [part.partition('"')[0] for part in html.split('<li data-seq="')[1:] if not part.startswith('"')]
+
+
+def test_the_list_has_the_messages_and_the_filters_choose_among_them(exchanged: list[WireMessage]) -> None:
+    client = browser()
+    assert numbers(shown(client)) == ["1", "3"]
+    assert numbers(shown(client, show="http")) == ["2"]
+    assert numbers(shown(client, show="all")) == ["1", "2", "3"]
+    assert numbers(shown(client, direction="received")) == ["3"]
+    assert numbers(shown(client, text="GREET", show="all")) == ["1", "3"]
+    assert numbers(shown(client, text="%")) == []
+    assert "No matching messages" in shown(client, text="nothing")
+
+
+def test_what_a_message_says_is_for_those_who_may_read_payloads(exchanged: list[WireMessage]) -> None:
+    vera, rita = browser(), browser("view_payload", name="rita")
+    pages = [shown(vera, path, **query) for path, query in [("", {}), ("", {"show": "all"}), ("1/", {}), ("3/", {})]]
+    assert [SAID in page for page in pages] == [False] * 4
+    assert "Ask an administrator" in pages[2]
+    assert "greet" in pages[2]
+    assert SAID in shown(rita, "1/")
+    assert shown(rita, "3/").count(SAID) == 3, "the error, its text, and the request above it"
+    assert SAID not in shown(rita)
+
+
+def test_a_message_comes_with_its_pair_its_exchange_and_its_call(exchanged: list[WireMessage]) -> None:
+    client = browser("view_payload")
+    request, exchange = shown(client, "1/"), shown(client, "2/")
+    assert ">Answer" in request
+    assert "/calls/" in request
+    assert "[redacted]" in request
+    assert "https://h.test/mcp" in request
+    assert 'href="/servers/wired/protocol/1/"' in exchange
+    assert 'href="/servers/wired/protocol/3/"' in exchange
+    assert ">Request" in shown(client, "3/")
+    assert client.get("/servers/wired/protocol/99/").status_code == 404
+
+
+def test_the_list_fetches_a_message_without_the_page_around_it(exchanged: list[WireMessage]) -> None:
+    answer = browser("view_payload").get("/servers/wired/protocol/1/", headers={"HX-Request": "true"})
+    assert b"<html" not in answer.content
+    assert SAID.encode() in answer.content
+    assert "HX-Request" in answer.headers["Vary"]
+
+
+def test_pairs_are_found_by_side_connection_and_order(server: Server) -> None:
+    add_message(server, rpc_id="1", connection=1)
+    theirs = add_message(server, rpc_id="1", direction=WireDirection.RECEIVED, method="roots/list")
+    reply = add_message(server, WireKind.RESULT, rpc_id="1", direction=WireDirection.SENT)
+    answer = add_message(server, WireKind.RESULT, rpc_id="1")
+    later = add_message(server, rpc_id="1", connection=2)
+    assert reading.details(theirs).pair == reply
+    assert reading.details(reply).pair == theirs
+    assert reading.details(answer).pair == WireMessage.objects.get(seq=1)
+    assert reading.details(later).pair is None
+
+
+def test_what_was_cut_or_is_no_json_is_shown_as_text_and_hidden_characters_are_marked(server: Server) -> None:
+    add_message(server, body='{"a": "<script>alert(1)</script>', cut=True)
+    add_message(server, WireKind.INVALID, body="not json \u202e", method="<b>", target="<i>", rpc_id="<u>")
+    client = browser("view_payload")
+    cut, invalid, page = shown(client, "1/"), shown(client, "2/"), shown(client)
+    assert "Only the beginning is kept" in cut
+    for html in (cut, invalid, page):
+        assert "<script>alert" not in html
+        assert "<b></b>" not in html
+        assert "<i>" not in html
+        assert "<u>" not in html
+    assert "\u202e" not in invalid
+
+
+def test_an_empty_tab_says_why(server: Server) -> None:
+    client = browser("change_server")
+    assert "No messages yet" in shown(client)
+    Server.objects.update(recording=Recording.OFF)
+    page = shown(client)
+    assert "Recording is off." in page
+    assert "Nothing is recorded" in page
+    assert "/servers/wired/settings/#id_recording" in page
+    Server.objects.update(recording=Recording.HEADERS)
+    assert "Only headers are recorded." in shown(browser(name="otto"))
+
+
+def test_older_messages_are_paged(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SHOWN", 2)
+    for _ in range(5):
+        add_message(server)
+    client = browser()
+    newest = shown(client)
+    assert numbers(newest) == ["4", "5"]
+    assert "before=4" in newest
+    older = shown(client, before="4")
+    assert numbers(older) == ["2", "3"]
+    assert "Latest messages" in older
+
+
+def test_one_message_and_fifty_need_as_many_queries(server: Server) -> None:
+    client, counts = browser(), []
+    for more in (1, 49):
+        for _ in range(more):
+            add_message(server, call_uid=uuid4())
+        with CaptureQueriesContext(connection) as queries:
+            shown(client)
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+# --- whose --------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def ada(server: Server) -> Any:
+    user = person("ada", "view_server")
+    own = Identity.objects.create(server=server, user=user, kind=IdentityKind.PERSONAL, name="ada")
+    commands.session_of(own, server)
+    add_message(server, target="shared", body={"x": SAID})
+    add_message(server, identity=own, target="own", body={"x": SAID})
+    return user
+
+
+def test_each_sees_the_wire_of_their_own_session(ada: Any) -> None:
+    own, other = Client(), browser()
+    own.force_login(ada)
+    assert (">own<" in shown(own), ">shared<" in shown(own)) == (True, False)
+    assert (">own<" in shown(other), ">shared<" in shown(other)) == (False, True)
+    assert SAID in shown(own, "1/"), "what a person's own session says is theirs"
+
+
+def test_live_updates_follow_the_same_rule_and_carry_no_content(ada: Any, server: Server) -> None:
+    identity = Identity.objects.get(user=ada)
+    mine = parse(f"wire.{server.uid}.{identity.uid}")
+    assert mine == Topic(TopicKind.WIRE, server.uid, identity.uid)
+    vera = person("vera", "view_server", "view_payload")
+    assert (sees_row(Viewer(ada, ""), mine), sees_row(Viewer(vera, ""), mine)) == (True, False)
+    part = sources.feed_after(mine, 0)
+    assert [row["target"] for row in part.rows] == ["own"]
+    assert SAID not in part.text
+    assert [row["target"] for row in sources.feed_after(Topic(TopicKind.WIRE, server.uid), 0).rows] == ["shared"]
+
+
+def test_a_search_over_all_servers_gives_each_what_they_may_know_of(ada: Any) -> None:
+    vera, rita = person("vera", "view_server"), person("rita", "view_server", "view_payload")
+
+    def found(user: Any) -> set[str]:
+        return set(reading.messages(user).values_list("target", flat=True))
+
+    assert (found(ada), found(vera), found(rita)) == ({"shared", "own"}, {"shared"}, {"shared", "own"})
+    assert found(person("stan")) == set()
+    own = WireMessage.objects.select_related("identity").get(target="own")
+    assert [reading.may_read(user, own) for user in (ada, vera, rita)] == [True, False, True]

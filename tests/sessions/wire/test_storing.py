@@ -1,0 +1,230 @@
+"""The recorded wire is numbered without gaps by its owner only, and its oldest part goes by size and age."""
+
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from servers.enums import IdentityKind, SignsInAs
+from servers.models import Identity
+from sessions.connections import commands
+from sessions.connections.lifecycle import Lease
+from sessions.enums import Desired, WireDirection, WireKind
+from sessions.host.wire.log import ROW_BYTES, WireEntry, WireLog
+from sessions.host.wire.store import append_all
+from sessions.host.wire.writer import WireWriter
+from sessions.models import McpSession, WireMessage
+from sessions.wire import retention
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_call, make_hold, make_session, make_worker
+from tests.sessions.wire.rows import add_message
+
+KIB = 1024
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)], autouse=True)
+def _database(request: pytest.FixtureRequest) -> None:
+    if request.param == "postgresql":
+        request.getfixturevalue("on_postgres")
+
+
+class Idle(WireWriter):
+    def wake(self, source: Any) -> None:
+        pass
+
+
+def log_of(lease: Lease) -> WireLog:
+    return WireLog(Idle(None), lease)  # type: ignore[arg-type]  # the test writes itself
+
+
+def say(log: WireLog, count: int, size: int = 0, **fields: Any) -> None:
+    for number in range(count):
+        entry = WireEntry(WireDirection.SENT, WireKind.NOTIFICATION, method=f"m{number}", body="x" * size, **fields)
+        log.add(entry)
+
+
+def write(*logs: WireLog) -> None:
+    """As the writer does."""
+    batches = [(log, log.take()) for log in logs]
+    with transaction.atomic():
+        append_all(batches)
+    logs[0]._writer.written(batches)
+
+
+def numbers(**of: Any) -> list[int]:
+    return list(WireMessage.objects.filter(**of).order_by("seq").values_list("seq", flat=True))
+
+
+def test_each_session_numbers_its_own_and_continues_after_a_handover() -> None:
+    one, other = make_session("one"), make_session("other")
+    first, second = log_of(make_hold(one)), log_of(make_hold(other))
+    say(first, 3)
+    say(second, 2)
+    write(first, second)
+    say(first, 2)
+    write(first)
+    next_owner = WireLog(first._writer, make_hold_again(one))
+    say(next_owner, 1)
+    write(next_owner)
+    assert (numbers(server=one.server), numbers(server=other.server)) == ([1, 2, 3, 4, 5, 6], [1, 2])
+    row = WireMessage.objects.get(server=one.server, seq=6)
+    assert row.position == 6 * ROW_BYTES
+
+
+def make_hold_again(session: McpSession) -> Lease:
+    McpSession.objects.filter(pk=session.pk).update(owner=None)
+    return make_hold(session, make_worker())
+
+
+def test_who_lost_the_session_writes_nothing() -> None:
+    session = make_session()
+    old = log_of(make_hold(session))
+    make_hold_again(session)
+    say(old, 3)
+    write(old)
+    assert numbers() == []
+
+
+def test_a_personal_session_has_a_log_of_its_own() -> None:
+    session = make_session(signs_in_as=SignsInAs.EITHER)
+    own = Identity.objects.create(server=session.server, user=person("ada"), kind=IdentityKind.PERSONAL, name="ada")
+    of_ada = commands.session_of(own, session.server)
+    McpSession.objects.filter(pk=of_ada.pk).update(desired=Desired.OPEN)
+    shared, personal = log_of(make_hold(session)), log_of(make_hold(of_ada))
+    say(shared, 2)
+    say(personal, 3)
+    write(shared, personal)
+    assert (numbers(identity=None), numbers(identity=own)) == ([1, 2], [1, 2, 3])
+
+
+def test_every_kind_of_value_comes_back_as_it_was() -> None:
+    session = make_session()
+    log, call = log_of(make_hold(session)), make_call(session)
+    entry = WireEntry(
+        WireDirection.RECEIVED,
+        WireKind.ERROR,
+        connection=1_790_000_000_000_000,
+        transport="stdio",
+        exchange=7,
+        method="tools/call",
+        target="größe",
+        rpc_id='"a"',
+        call_uid=call.uid,
+        status=404,
+        fault="-32000",
+        detail="no",
+        duration_ms=1.25,
+        size=5_000_000_000,
+        headers="{}",
+        body='{"ü": "\\u0000"}',
+        cut=True,
+    )
+    log.add(entry)
+    write(log)
+    row = WireMessage.objects.get()
+    names = [name for name in WireEntry.__slots__ if name != "taken"]
+    assert {name: getattr(row, name) for name in names} == {name: getattr(entry, name) for name in names}
+
+
+def test_a_batch_of_many_sessions_takes_as_few_statements_as_one_of_one() -> None:
+    logs = [log_of(make_hold(make_session(f"s{number}"))) for number in range(5)]
+    for log in logs:
+        say(log, 1)
+    write(*logs)
+    counts = []
+    for some in (logs[:1], logs):
+        for log in some:
+            say(log, 20)
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            write(*some)
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+# --- bounds ---------------------------------------------------------------------------------------------------------------
+def test_the_log_of_a_session_never_grows_far_beyond_its_size(settings: Any) -> None:
+    settings.WIRE_MIB = 0.25
+    session = make_session()
+    log = log_of(make_hold(session))
+    for _ in range(30):
+        say(log, 20, KIB - ROW_BYTES)
+        write(log)
+    kept = numbers()
+    assert kept == list(range(600 - len(kept) + 1, 601))
+    assert 256 - 20 <= len(kept) <= 256 + 20 + 4
+
+
+def test_large_messages_push_out_many_small_ones_a_bounded_number_at_a_time(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.WIRE_MIB = 0.25
+    monkeypatch.setattr(retention, "BATCH", 50)
+    session = make_session()
+    log = log_of(make_hold(session))
+    say(log, 400)
+    write(log)
+    counts = [len(numbers())]
+    for _ in range(6):
+        say(log, 1, 64 * KIB)
+        write(log)
+        counts.append(len(numbers()))
+    removed = [before + 1 - after for before, after in pairwise(counts)]
+    assert max(removed) == 50
+    assert retention.trim_all() > 0
+    assert sum(WireMessage.objects.values_list("size", flat=True)) == 0
+    newest, oldest = WireMessage.objects.latest("seq"), WireMessage.objects.earliest("seq")
+    assert newest.position - oldest.position < 256 * KIB
+
+
+def test_old_messages_go_by_housekeeping_whatever_their_number(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", 3)
+    log = log_of(make_hold(make_session()))
+    say(log, 10)
+    write(log)
+    WireMessage.objects.filter(seq__lte=7).update(at=timezone.now() - timedelta(days=settings.WIRE_DAYS, minutes=1))
+    turns: list[None] = []
+    assert retention.trim_all(lambda: turns.append(None)) == 7
+    assert (numbers(), len(turns)) == ([8, 9, 10], 3)
+    say(log, 1)
+    write(log)
+    assert numbers() == [8, 9, 10, 11]
+
+
+def test_numbers_continue_when_everything_was_removed() -> None:
+    session = make_session()
+    log = log_of(make_hold(session))
+    say(log, 4)
+    write(log)
+    WireMessage.objects.all().delete()
+    say(log, 1)
+    write(log)
+    assert numbers() == [5]
+
+
+def test_a_deleted_server_takes_its_messages_along() -> None:
+    session = make_session()
+    log = log_of(make_hold(session))
+    say(log, 4)
+    write(log)
+    session.server.delete()
+    assert numbers() == []
+
+
+def test_the_size_of_each_log_is_found_by_its_ends() -> None:
+    session = make_session(signs_in_as=SignsInAs.EITHER)
+    own = Identity.objects.create(server=session.server, user=person("ada"), kind=IdentityKind.PERSONAL, name="ada")
+    commands.session_of(own, session.server)
+    add_message(session.server, identity=own, body="")
+    log = log_of(make_hold(session))
+    say(log, 3, 100)
+    write(log)
+    WireMessage.objects.filter(identity=None, seq=1).delete()
+    found = {size.key.identity_id: (size.rows, size.bytes) for size in retention.logs()}
+    assert found == {None: (2, 100 + ROW_BYTES), own.pk: (1, 0)}
