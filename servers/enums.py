@@ -112,6 +112,15 @@ class PayloadKind(TextChoices):
     RESOURCE = "resource", "Resource"
 
 
+class RedactedPart(TextChoices):
+    """What a redaction rule applies to."""
+
+    ALL = "all", "Arguments, results and answers"
+    ARGUMENTS = "arguments", "Arguments"
+    RESULT = "result", "Results"
+    ANSWER = "answer", "Answers to server requests"
+
+
 class SignInState(TextChoices):
     """requested, preparing, ready (the browser may go), answered (it came back), finishing, then an end."""
 
@@ -163,6 +172,8 @@ class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"
     ROTATION = "rotation", "Key rotation"
+    RETENTION = "retention", "Retention"
+    RETENTION_TRIAL = "retention_trial", "Retention dry run"
 
 
 class JobState(TextChoices):
@@ -250,6 +261,11 @@ class AuditAction(TextChoices):
     INSTANCE_RELEASE = "instance:copy:release", "Instance released"
     JOB_REQUEST = "instance:job:request", "Background job requested"
     AUDIT_VERIFY = "instance:audit:verify", "Audit log verified"
+    PAYLOAD_READ = "instance:payload:read", "Payload read"
+    PAYLOAD_ERASE = "instance:payload:erase", "Payload erased"
+    PRIVACY_CHANGE = "instance:privacy:change", "Privacy settings changed"
+    RETENTION_CHANGE = "instance:retention:change", "Retention changed"
+    RETENTION_RUN = "instance:retention:run", "Retention run"
     CALL_REQUEST = "call:tool:request", "Call requested"
     CALL_SEND = "call:tool:send", "Call sent"
     CALL_FINISH = "call:tool:finish", "Call finished"

@@ -13,3 +13,5 @@ sign_ins_ended = Signal()  # user_id: int, keys: list[str] (of browser sessions 
 # Each answer is a list of servers.accounts.belongings.Belonging: what else refers to this user
 belongings_asked = Signal()  # user: User
 work_handed_over = Signal()  # user: User, to: User; in the transaction, each answer is {what: count}
+# Contents were removed: by a person's request, or by the retention. What was copied from them must go
+payload_erased = Signal()  # payload_ids: list[int]; in the transaction

@@ -1,6 +1,7 @@
 """The audit log: newest first, each filter in the URL, one event with its whole exchange beside the list."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,16 @@ from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.audit import payloads, query
+from servers.audit.record import Actor, ServerRef
 from servers.audit.verify import ChainVerdict, verify
-from servers.enums import JobKind, PayloadKind
+from servers.crypto import SealError
+from servers.enums import AuditAction, JobKind, PayloadKind
 from servers.jobs import board
 from servers.kit.filters import ignored
 from servers.models import AuditEvent, Payload
 from servers.numbers import whole_number
+from servers.privacy import reading
+from servers.privacy.reading import PayloadContext
 from servers.registration.forms import AuditFilterForm
 from servers.views.jobs import request_job
 
@@ -137,7 +142,17 @@ def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPay
         missing = "You don't have permission to view arguments and results. Ask an administrator for access."
         return [ShownPayload(_title(name), digest, missing=missing) for digest, name in named.items()]
     stored = {row.digest: row for row in Payload.objects.filter(digest__in=named)}
+    _record_reading(request, exchange, stored.values())
     return [_payload(_title(name), digest, stored.get(digest)) for digest, name in named.items()]
+
+
+def _record_reading(request: HttpRequest, exchange: list[AuditEvent], found: Iterable[Payload]) -> None:
+    """Nothing for the person who made the call."""
+    actor, event = Actor.of(request), exchange[0]
+    if any(one.action == AuditAction.CALL_REQUEST and one.actor_id == actor.id for one in exchange):
+        return
+    server = ServerRef(event.server_uid, event.server_name) if event.server_uid else None
+    reading.record(actor, found, PayloadContext(server, event.identity_name, event.subject, event.call_uid))
 
 
 def _title(name: str) -> str:
@@ -147,7 +162,10 @@ def _title(name: str) -> str:
 def _payload(title: str, digest: str, row: Payload | None) -> ShownPayload:
     if row is None:
         return ShownPayload(title, digest, missing="No longer stored.", intact=False)
-    text = payloads.read(row)
+    try:
+        text = payloads.read(row)
+    except SealError as problem:
+        return ShownPayload(title, digest, size=row.size, missing=str(problem))
     if text is None:
         return ShownPayload(title, digest, size=row.size, missing=f"Erased {row.erased_at:%Y-%m-%d %H:%M} UTC.")
     shown = ShownPayload(title, digest, size=row.size, intact=payloads.intact(row))

@@ -17,6 +17,7 @@ from django.utils import timezone
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome
+from servers.models import Unredacted
 from sessions import hints
 from sessions.connections import commands
 from sessions.enums import CallState
@@ -99,6 +100,7 @@ def end_now(uids: Iterable[UUID], final: FinalState) -> list[Call]:
         rows = Call.objects.filter(final.only, uid=uid, state=final.before)
         fields = {"state": final.after, "finished_at": now, "detail": final.detail, "version": F("version") + 1}
         if rows.update(**fields):
+            Unredacted.objects.filter(payload__in=Call.objects.filter(uid=uid).values("arguments")).delete()
             changed.append(Call.objects.select_related("server").get(uid=uid))
     return changed
 

@@ -109,6 +109,7 @@ class CallRun:
     async def _perform(self, call: PendingCall, live: Live) -> CallOutcome:
         sender, unsure = senders.sender_of(call.method), words_of(call.method).unsure
         progress = CallProgress(self._db, call, live.lease, live.redactor)
+        masks = outcomes.ResultMasks.of(call, live.lease, live.redactor)
         try:
             raw = await self._send(
                 sender, OperationRequest(call, live, progress, partial(self._before_send, call, live))
@@ -116,7 +117,7 @@ class CallRun:
         except McpError as error:
             if error.fault in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
                 live.suspect(error)
-            return outcomes.of_error(error, live.redactor, unsure)
+            return outcomes.of_error(error, masks, unsure)
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
@@ -124,7 +125,7 @@ class CallRun:
         finally:
             progress.close()
         violation = await sender.violation(call, raw)
-        return outcomes.of_result(raw, live.redactor, violation, tool=call.method == TOOLS_CALL)
+        return outcomes.of_result(raw, masks, violation, tool=call.method == TOOLS_CALL)
 
     async def _send(self, sender: senders.Sender, request: OperationRequest) -> Raw:
         self._sending = asyncio.create_task(sender.send(request))
