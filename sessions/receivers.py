@@ -24,6 +24,7 @@ from servers.signals import (
     draft_changed,
     identity_ended,
     job_changed,
+    payload_erased,
     server_changed,
     sign_in_asked,
     sign_ins_ended,
@@ -31,7 +32,7 @@ from servers.signals import (
 )
 from sessions import hints
 from sessions.connections import commands
-from sessions.housekeeping import changed_registrations, people
+from sessions.housekeeping import changed_registrations, erased, people
 from sessions.live import tickets
 
 User = get_user_model()
@@ -75,6 +76,11 @@ def _job_moved(**_: Any) -> None:
 @receiver(sign_in_asked)
 def _sign_in_waits(sign_in_uid: UUID, label: str, **_: Any) -> None:
     commands.ask_worker("authorize", sign_in_uid, label)
+
+
+@receiver(payload_erased)
+def _payload_erased(payload_ids: list[int], **_: Any) -> None:
+    erased.forget_copies(payload_ids)
 
 
 # --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------

@@ -8,6 +8,7 @@ from sessions.views import (
     catalog,
     completion,
     definitions,
+    erasing,
     identity,
     importing,
     inbox,
@@ -118,6 +119,7 @@ urlpatterns = [
     path("live/ticket/", live.ticket, name="live_ticket"),
     path("servers/", include((server_patterns, "servers"))),
     path("calls/", include((call_patterns, "calls"))),
+    path("payloads/<slug:digest>/erase/", erasing.erase, name="erase_payload"),
     path("inbox/", include((inbox_patterns, "inbox"))),
     path("subscriptions/", include((subscription_patterns, "subscriptions"))),
 ]

@@ -64,6 +64,13 @@ def forget() -> None:
         _due, _generation = 0.0, _generation + 1
 
 
+def reset() -> None:
+    """As at the start of a process. For tests."""
+    global _latest
+    forget()
+    _latest = Policy()
+
+
 def stored() -> Policy:
     row = PrivacySettings.objects.filter(pk=_KEY).first() or PrivacySettings()
     rules = RedactionRule.objects.filter(enabled=True).values_list("path", "part", "server_id", "target")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -84,6 +84,7 @@ class ShownPayload:
     size: int = 0
     missing: str = ""
     intact: bool = True
+    erasable: bool = False
 
 
 def _selected(request: HttpRequest, events: Any) -> dict[str, Any] | None:
@@ -140,7 +141,11 @@ def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPay
         return []
     if not access.may_read_payloads(request.user):
         missing = "You don't have permission to view arguments and results. Ask an administrator for access."
-        return [ShownPayload(_title(name), digest, missing=missing) for digest, name in named.items()]
+        left = set(Payload.objects.filter(digest__in=named, erased_at=None).values_list("digest", flat=True))
+        return [
+            ShownPayload(_title(name), digest, missing=missing, erasable=digest in left)
+            for digest, name in named.items()
+        ]
     stored = {row.digest: row for row in Payload.objects.filter(digest__in=named)}
     _record_reading(request, exchange, stored.values())
     return [_payload(_title(name), digest, stored.get(digest)) for digest, name in named.items()]
@@ -165,16 +170,16 @@ def _payload(title: str, digest: str, row: Payload | None) -> ShownPayload:
     try:
         text = payloads.read(row)
     except SealError as problem:
-        return ShownPayload(title, digest, size=row.size, missing=str(problem))
+        return ShownPayload(title, digest, size=row.size, missing=str(problem), erasable=True)
     if text is None:
         return ShownPayload(title, digest, size=row.size, missing=f"Erased {row.erased_at:%Y-%m-%d %H:%M} UTC.")
-    shown = ShownPayload(title, digest, size=row.size, intact=payloads.intact(row))
+    shown = ShownPayload(title, digest, size=row.size, intact=payloads.intact(row), erasable=True)
     if row.size > _TREE_BYTES:
-        return ShownPayload(title, digest, text=text[:_TREE_BYTES], size=row.size, intact=shown.intact)
+        return replace(shown, text=text[:_TREE_BYTES])
     try:
-        return ShownPayload(title, digest, value=json.loads(text), size=row.size, intact=shown.intact)
+        return replace(shown, value=json.loads(text))
     except ValueError:
-        return ShownPayload(title, digest, text=text, size=row.size, intact=shown.intact)
+        return replace(shown, text=text)
 
 
 def _active(request: HttpRequest, form: AuditFilterForm) -> list[dict[str, str]]:

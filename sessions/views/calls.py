@@ -158,6 +158,7 @@ def detail(request: WebRequest, uid: UUID) -> HttpResponse:
         "attempts": call.attempts.all(),
         "repetitions": call.repeated_by.filter(statements.seen(request.user)).order_by("id")[:20],
         "timeline": _timeline(request, call),
+        "stored": [one for one in (call.arguments, call.result, call.late_result) if one is not None],
     }
     return render(request, "calls/detail.html", context)
 

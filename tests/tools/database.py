@@ -1,5 +1,6 @@
 """The test database of one process: a copy of the prepared one, so no process waits for the migrations."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,3 +14,12 @@ def django_db_keepdb(django_db_modify_db_settings: None) -> bool:
     """pytest-django then migrates the copy, where nothing is pending. The file disappears with the data directory."""
     copy_database(Path(settings.DATABASES["default"]["TEST"]["NAME"]))
     return True
+
+
+@pytest.fixture(autouse=True)
+def _privacy_policy_of_this_test() -> Iterator[None]:
+    """Each process keeps the policy for seconds, longer than a test takes."""
+    yield
+    from servers.audit import policy  # noqa: PLC0415  # needs the settings
+
+    policy.reset()

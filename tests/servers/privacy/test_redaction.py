@@ -30,7 +30,10 @@ def masked(value: Any, policy: Policy, subject: Subject = ARGUMENTS) -> Any:
         ("$.password", {"user": "ann", "password": MASK, "all": [{"pin": 1, "password": "y"}, {"pin": 2}]}),
         ("$..password", {"user": "ann", "password": MASK, "all": [{"pin": 1, "password": MASK}, {"pin": 2}]}),
         ("$.all[*].pin", {"user": "ann", "password": "x", "all": [{"pin": MASK, "password": "y"}, {"pin": MASK}]}),
-        ("$.all[?@.pin == 2].pin", {"user": "ann", "password": "x", "all": [{"pin": 1, "password": "y"}, {"pin": MASK}]}),
+        (
+            "$.all[?@.pin == 2].pin",
+            {"user": "ann", "password": "x", "all": [{"pin": 1, "password": "y"}, {"pin": MASK}]},
+        ),
         ("$.all", {"user": "ann", "password": "x", "all": MASK}),
         ("$.nothing", {"user": "ann", "password": "x", "all": [{"pin": 1, "password": "y"}, {"pin": 2}]}),
     ],
@@ -105,7 +108,9 @@ def test_a_detected_secret_is_masked_inside_of_its_text() -> None:
     assert redacted(json.dumps(result), RESULT, Policy(detect=False))[1] == 0
 
 
-@pytest.mark.parametrize("path", ["", "password", "$..[", "$.a | $.b", "$", "$[?match(@.a, '(a+)+$')]", "$[?search(@, 'a')]"])
+@pytest.mark.parametrize(
+    "path", ["", "password", "$..[", "$.a | $.b", "$", "$[?match(@.a, '(a+)+$')]", "$[?search(@, 'a')]"]
+)
 def test_what_is_no_usable_path_is_refused_with_words(path: str) -> None:
     with pytest.raises(PathInvalid):
         compiled(path)
@@ -151,4 +156,7 @@ def test_a_schema_that_takes_too_long_to_follow_masks_the_whole_value() -> None:
 def test_the_schema_masks_what_a_person_typed_into_a_password_field() -> None:
     subject = Subject(RedactedPart.ARGUMENTS, 1, "login", {"properties": {"password": SECRET}})
     assert masked({"user": "ann", "password": "x"}, Policy(), subject) == {"user": "ann", "password": MASK}
-    assert masked({"user": "ann", "password": "x"}, Policy(by_schema=False), subject) == {"user": "ann", "password": "x"}
+    assert masked({"user": "ann", "password": "x"}, Policy(by_schema=False), subject) == {
+        "user": "ann",
+        "password": "x",
+    }

@@ -71,7 +71,9 @@ def call(request_id: Any, name: str, arguments: dict[str, Any], token: Any) -> N
         result = text(f"the token is {os.environ.get('TOKEN')}")
     elif name == "login":
         effect(f"password {arguments['password']}")
-        result = text(f"welcome, {arguments['user']}: ghp_{'a1B2' * 9}", structuredContent={"session": "s3cr3t", "n": 1})
+        result = text(
+            f"welcome, {arguments['user']}: ghp_{'a1B2' * 9}", structuredContent={"session": "s3cr3t", "n": 1}
+        )
     elif name == "grow":
         TOOLS.append({"name": f"extra-{len(TOOLS)}", "inputSchema": {"type": "object"}})
         notify("notifications/tools/list_changed")
