@@ -6,9 +6,25 @@ import uuid
 from django.db import migrations, models
 
 
+def give_to_administrators(apps, schema_editor):
+    """The group of a new installation, and that of an old one which still may manage users."""
+    database = schema_editor.connection.alias
+    ContentType = apps.get_model("contenttypes", "ContentType").objects.using(database)
+    Permission = apps.get_model("auth", "Permission").objects.using(database)
+    content_type, _ = ContentType.get_or_create(app_label="servers", model="payload")
+    right, _ = Permission.get_or_create(
+        content_type=content_type, codename="erase_payload", defaults={"name": "May erase arguments and results of calls"}
+    )
+    groups = apps.get_model("auth", "Group").objects.using(database)
+    for group in groups.filter(name="Administrators", permissions__codename="manage_users"):
+        group.permissions.add(right)
+
+
 class Migration(migrations.Migration):
 
     dependencies = [
+        ('auth', '0012_alter_user_first_name_max_length'),
+        ('contenttypes', '0002_remove_content_type_name'),
         ('servers', '0017_pinned_packages'),
     ]
 
@@ -105,4 +121,5 @@ class Migration(migrations.Migration):
             name='payload',
             field=models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='unredacted', to='servers.payload'),
         ),
+        migrations.RunPython(give_to_administrators, migrations.RunPython.noop, elidable=False),
     ]

@@ -29,6 +29,7 @@ class Migration(migrations.Migration):
                 ('until', models.DateTimeField()),
                 ('rows', models.PositiveBigIntegerField()),
                 ('bytes', models.PositiveBigIntegerField()),
+                ('emptied', models.BooleanField(default=False)),
             ],
             options={
                 'ordering': ['kind', 'first'],

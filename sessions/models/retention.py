@@ -25,6 +25,7 @@ class StorageHour(models.Model):
     until = models.DateTimeField()
     rows = models.PositiveBigIntegerField()
     bytes = models.PositiveBigIntegerField()
+    emptied = models.BooleanField(default=False)  # the contents of its payloads were removed, the rows are left
 
     class Meta:
         ordering = ["kind", "first"]
