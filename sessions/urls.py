@@ -21,6 +21,7 @@ from sessions.views import (
     resources,
     servers,
     sessions,
+    storage,
     subscription_verbs,
     subscriptions,
     verbs,
@@ -92,6 +93,12 @@ call_patterns = [
     path("<uuid:uid>/repeat/", calls.repeat, name="repeat"),
 ]
 
+storage_patterns = [
+    path("", storage.index, name="index"),
+    path("run/", storage.run, name="run"),
+    path("try/", storage.dry_run, name="try"),
+]
+
 inbox_patterns = [
     path("", inbox.index, name="list"),
     path("<uuid:uid>/", inbox.detail, name="detail"),
@@ -119,6 +126,7 @@ urlpatterns = [
     path("live/ticket/", live.ticket, name="live_ticket"),
     path("servers/", include((server_patterns, "servers"))),
     path("calls/", include((call_patterns, "calls"))),
+    path("storage/", include((storage_patterns, "storage"))),
     path("payloads/<slug:digest>/erase/", erasing.erase, name="erase_payload"),
     path("inbox/", include((inbox_patterns, "inbox"))),
     path("subscriptions/", include((subscription_patterns, "subscriptions"))),

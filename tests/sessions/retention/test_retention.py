@@ -20,7 +20,7 @@ from sessions.retention import job, ledger, trimming
 from sessions.retention.limits import Limit
 from sessions.retention.plan import plan
 from sessions.tasks import keep_what_is_wanted
-from tests.servers.conftest import on_postgres  # noqa: F401
+from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
 from tests.sessions.host.make import make_session
 from tests.sessions.retention.rows import call_at, days_ago, line_at
 from tests.sessions.subscriptions.rows import add_version, make_subscription
@@ -275,7 +275,8 @@ def test_the_schedule_runs_it_once_an_hour_as_a_background_job(session: McpSessi
     assert (row.state, row.detail, row.result) == ("succeeded", "Removed calls: 1.", {"removed": {"calls": 1}})
 
 
-def test_on_postgres_it_is_the_same(on_postgres: None) -> None:
+@pytest.mark.usefixtures("on_postgres")
+def test_on_postgres_it_is_the_same() -> None:
     session = make_session("tools")
     for days in (40, 2):
         call_at(session, days_ago(days))
