@@ -1,4 +1,4 @@
-"""The form of the limits: days and mebibytes of each kind."""
+"""The form of the limits: days and megabytes of each kind."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +9,8 @@ from sessions.enums import StoredKind
 from sessions.retention.limits import Limit, limits
 
 MOST_DAYS = 36_500
-MOST_MIB = 1024 * 1024 * 1024
-_MIB = 1024 * 1024
+MOST_MB = 1_000_000_000
+_MB = 1_000_000
 
 
 def _number(label: str, most: int) -> forms.IntegerField:
@@ -26,11 +26,11 @@ class LimitsForm(forms.Form):
         initial: dict[str, Any] = {}
         for kind, limit in self.kinds.items():
             initial[f"{kind.value}_days"] = limit.days
-            initial[f"{kind.value}_mib"] = None if limit.bytes is None else max(1, round(limit.bytes / _MIB))
+            initial[f"{kind.value}_mb"] = None if limit.bytes is None else max(1, round(limit.bytes / _MB))
         super().__init__(data, initial=initial)
         for kind in self.kinds:
             self.fields[f"{kind.value}_days"] = _number(f"{kind.label}: days", MOST_DAYS)
-            self.fields[f"{kind.value}_mib"] = _number(f"{kind.label}: MiB", MOST_MIB)
+            self.fields[f"{kind.value}_mb"] = _number(f"{kind.label}: MB", MOST_MB)
 
     def clean(self) -> dict[str, Any]:
         found = super().clean() or {}
@@ -43,12 +43,12 @@ class LimitsForm(forms.Form):
         return found
 
     def pairs(self) -> list[tuple[StoredKind, forms.BoundField, forms.BoundField]]:
-        return [(kind, self[f"{kind.value}_days"], self[f"{kind.value}_mib"]) for kind in self.kinds]
+        return [(kind, self[f"{kind.value}_days"], self[f"{kind.value}_mb"]) for kind in self.kinds]
 
     def wanted(self) -> Mapping[StoredKind, Limit]:
         """After is_valid()."""
         return {kind: self._limit(kind, known) for kind, known in self.kinds.items()}
 
     def _limit(self, kind: StoredKind, known: Limit) -> Limit:
-        mib = self.cleaned_data[f"{kind.value}_mib"]
-        return Limit(self.cleaned_data[f"{kind.value}_days"], None if mib is None else mib * _MIB)
+        megabytes = self.cleaned_data[f"{kind.value}_mb"]
+        return Limit(self.cleaned_data[f"{kind.value}_days"], None if megabytes is None else megabytes * _MB)

@@ -7,10 +7,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from django.db import transaction
 from django.utils import timezone
 
-from servers.audit.record import SYSTEM, Event, record
+from servers.audit.record import SYSTEM, Event
 from servers.enums import AuditAction, AuditOutcome
 from servers.jobs.lifecycle import JobOutcome, counted
 from servers.jobs.running import JobProgress
@@ -19,6 +18,7 @@ from sessions.enums import StoredKind
 from sessions.retention import ledger, trimming
 from sessions.retention.limits import limits
 from sessions.retention.plan import Removal, plan
+from sessions.retention.turn import in_turn
 
 #: an event of the request is a little younger than its row
 _MARGIN = timedelta(minutes=1)
@@ -32,8 +32,8 @@ def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
     found = _planned(progress, now)
     if not found:
         return JobOutcome(True, "Measured. Nothing exceeds its limit.")
-    with transaction.atomic():
-        record(Event(AuditAction.RETENTION_RUN, AuditOutcome.OK, SYSTEM, subject="retention", details=_details(found)))
+    event = Event(AuditAction.RETENTION_RUN, AuditOutcome.OK, SYSTEM, subject="retention", details=_details(found))
+    in_turn(_nothing, lambda _: [event])
     total, gone = sum(removal.rows for removal in found), 0
     removed: dict[str, int] = {}
     for removal in found:
@@ -51,6 +51,10 @@ def dry_run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
         return JobOutcome(True, "Nothing exceeds its limit.", result)
     rows, size = sum(removal.rows for removal in found), sum(removal.bytes for removal in found)
     return JobOutcome(True, f"Would remove {counted(rows, 'row')}, {byte_words(size)}.", result)
+
+
+def _nothing() -> None:
+    """The event alone is written."""
 
 
 def _planned(progress: JobProgress, now: datetime | None) -> list[Removal]:

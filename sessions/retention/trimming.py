@@ -22,8 +22,8 @@ from sessions.retention.kinds import stored_kinds
 from sessions.retention.plan import Removal
 from sessions.retention.turn import in_turn
 
-BATCH_SECONDS = 0.015
-FIRST_BATCH, MOST, FEWEST = 50, 2_000, 5
+BATCH_SECONDS = 0.010
+FIRST_BATCH, MOST, FEWEST = 20, 2_000, 5
 #: returns the keys that it looked at, in order, and how many rows are gone
 Batch = Callable[[int, int, int], tuple[list[int], int]]
 
@@ -32,7 +32,7 @@ def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: Non
     """Returns how many rows are gone. Raises OperationalError when the database refuses for too long."""
     batch, after, gone, size = _BATCHES.get(removal.kind, _plain), removal.first - 1, 0, FIRST_BATCH
     while True:
-        seconds, keys, removed = in_turn(partial(_timed, batch, removal.kind, after, removal.last, size))
+        seconds, keys, removed = in_turn(partial(timed, batch, removal.kind, after, removal.last, size))
         if not keys:
             break
         after, gone = keys[-1], gone + removed
@@ -47,7 +47,7 @@ def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: Non
     return gone
 
 
-def _timed(batch: Any, kind: StoredKind, after: int, last: int, most: int) -> tuple[float, list[int], int]:
+def timed(batch: Any, kind: StoredKind, after: int, last: int, most: int) -> tuple[float, list[int], int]:
     began = time.perf_counter()
     keys, removed = batch(kind, after, last, most)
     return time.perf_counter() - began, keys, removed

@@ -50,22 +50,22 @@ def entry(kind: StoredKind, days: float, size: int, first: int) -> StorageHour:
     return StorageHour.objects.create(kind=kind, hour=at, first=first, last=first, until=at, rows=1, bytes=size)
 
 
-def test_limits_are_saved_in_days_and_mebibytes_with_an_event(ada: Client) -> None:
-    response = ada.post("/storage/", {"calls_days": "30", "payloads_mib": "2"}, follow=True)
+def test_limits_are_saved_in_days_and_megabytes_with_an_event(ada: Client) -> None:
+    response = ada.post("/storage/", {"calls_days": "30", "payloads_mb": "2"}, follow=True)
     assert "The next run applies it" in words(response)
     now = limits.limits()
     assert now[StoredKind.CALLS] == Limit(days=30)
-    assert now[StoredKind.PAYLOADS] == Limit(bytes=2 * 1024 * 1024)
+    assert now[StoredKind.PAYLOADS] == Limit(bytes=2_000_000)
     assert now[StoredKind.EVENTS] == Limit()
     changes = json.loads(AuditEvent.objects.get(action=AuditAction.RETENTION_CHANGE).body)["details"]["changes"]
     assert changes["Calls"] == {"before": "everything", "after": "30 days"}
-    assert "Nothing changed" in words(ada.post("/storage/", {"calls_days": "30", "payloads_mib": "2"}, follow=True))
+    assert "Nothing changed" in words(ada.post("/storage/", {"calls_days": "30", "payloads_mb": "2"}, follow=True))
     ada.post("/storage/", {})
     assert limits.limits()[StoredKind.CALLS] == Limit()
 
 
 @pytest.mark.parametrize(
-    "data", [{"calls_days": "0"}, {"calls_mib": "x"}, {"calls_days": "5", "payloads_days": "6"}, {"logs_days": "99999"}]
+    "data", [{"calls_days": "0"}, {"calls_mb": "x"}, {"calls_days": "5", "payloads_days": "6"}, {"logs_days": "99999"}]
 )
 def test_what_cannot_be_a_limit_is_refused_and_nothing_changes(ada: Client, data: dict[str, str]) -> None:
     assert "Correct the marked fields" in words(ada.post("/storage/", data), 422)
