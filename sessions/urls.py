@@ -127,7 +127,7 @@ urlpatterns = [
     path("servers/", include((server_patterns, "servers"))),
     path("calls/", include((call_patterns, "calls"))),
     path("storage/", include((storage_patterns, "storage"))),
-    path("payloads/<slug:digest>/erase/", erasing.erase, name="erase_payload"),
+    path("payloads/<str:digest>/erase/", erasing.erase, name="erase_payload"),
     path("inbox/", include((inbox_patterns, "inbox"))),
     path("subscriptions/", include((subscription_patterns, "subscriptions"))),
 ]

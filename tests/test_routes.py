@@ -46,6 +46,7 @@ SAMPLES = {
     "<int:group_id>": "1",
     "<slug:kind>": "tool",
     "<slug:digest>": "0" * 64,
+    "<str:digest>": "0" * 64,
 }
 ARGUMENT, RESULT, DRAFTED = "argument-nobody-may-read", "result-nobody-may-read", "draft-nobody-may-read"
 ASKED = "question-nobody-may-read"

@@ -60,6 +60,54 @@ def redacted(text: str, subject: Subject, policy: Policy) -> tuple[str, int]:
     return (json.dumps(value, ensure_ascii=False, separators=(",", ":")), count) if count else (text, 0)
 
 
+#: where a JSON-RPC message holds what a subject is about
+_IN_MESSAGES: Mapping[RedactedPart, Place] = {
+    RedactedPart.ARGUMENTS: ("params", "arguments"),
+    RedactedPart.RESULT: ("result",),
+    RedactedPart.ANSWER: ("result", "content"),
+}
+
+
+def redacted_message(text: str, subject: Subject | None, policy: Policy) -> str | None:
+    """A JSON-RPC message for the record of the wire, masked as its arguments, result or answer are in the payload. Without a
+    subject only detected secrets are masked. None where no content may be stored in the clear, because payloads are encrypted."""
+    if policy.seal:
+        return None
+    shapes = detection.shapes_in(text) if policy.detect else ()
+    concerned = subject is not None and (
+        any(applies(rule, subject) for rule in policy.rules) or (policy.by_schema and subject.schema is not None)
+    )
+    if not shapes and not concerned:
+        return text
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):  # cut off, or not JSON: what cannot be searched is not stored
+        return None if concerned else detected_in(text, policy)
+    count = 0
+    if subject is not None and concerned:
+        message, count = _redacted_inside(message, subject, policy)
+    if shapes:
+        message, found = _detected(message, shapes)
+        count += found
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")) if count else text
+
+
+def _redacted_inside(message: Any, subject: Subject, policy: Policy) -> tuple[Any, int]:
+    place = _IN_MESSAGES[subject.part]
+    inner = message
+    for step in place:
+        if not isinstance(inner, dict) or step not in inner:
+            return message, 0
+        inner = inner[step]
+    rules = [rule for rule in policy.rules if applies(rule, subject)]
+    masked, count = _in_documents(inner, rules, subject.schema if policy.by_schema else None, subject.part)
+    return (_with(message, place, masked), count) if count else (message, 0)
+
+
+def _with(value: Any, place: Place, new: Any) -> Any:
+    return new if not place else {**value, place[0]: _with(value[place[0]], place[1:], new)}
+
+
 def applies(rule: Rule, subject: Subject) -> bool:
     if rule.part not in (RedactedPart.ALL, subject.part):
         return False

@@ -47,8 +47,9 @@ class _Settlement:
 
 @dataclass(frozen=True)
 class StoredArguments:
-    """The payload, not written yet, and what it stands for where values were masked."""
+    """The payload, not written yet, and what it stands for where values were masked. `text` has the masks."""
 
+    text: str
     payload: Payload
     unredacted: Unredacted | None
 
@@ -64,7 +65,7 @@ def redacted_arguments(text: str, method: str, target: Target) -> StoredArgument
     masked, count = redaction.redacted(text, subject, policy.current())
     try:
         payload = payloads.made(PayloadKind.ARGUMENTS, masked, redacted=count)
-        return StoredArguments(payload, payloads.unredacted(text) if count else None)
+        return StoredArguments(masked, payload, payloads.unredacted(text) if count else None)
     except SealError as problem:
         raise AuditUnavailable(f"The arguments cannot be encrypted, so the call was refused. {problem}") from problem
 

@@ -52,9 +52,7 @@ def write_once() -> float:
     began = time.perf_counter()
     writer().submit_and_wait(
         lambda: payloads.store(PayloadKind.ARGUMENTS, '{"text":"hello"}'),
-        lambda row: [
-            Event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING, SYSTEM, digests={"arguments": row.digest})
-        ],
+        lambda row: [Event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING, SYSTEM, digests={"arguments": row.digest})],
         timeout=10,
     )
     return time.perf_counter() - began

@@ -7,6 +7,7 @@ that. One file per worker, one JSON line per result, synced to disk before anyth
 import asyncio
 import json
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,9 @@ from uuid import UUID
 
 import structlog
 
+from servers.audit import policy
 from servers.audit.record import Actor, Event
+from servers.crypto import SealError, open_bytes, seal_bytes
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.connections.lifecycle import Lease
@@ -40,16 +43,29 @@ class SpooledOutcome:
     def line(self) -> bytes:
         call = replace(self.call, arguments="", definition="")
         parts = {"order": {**vars(call), "actor": vars(call.actor)}, "hold": vars(self.lease)}
-        return json.dumps(parts | {"outcome": vars(self.outcome)}, default=str).encode() + b"\n"
+        outcome = vars(self.outcome)
+        if self.outcome.result is not None and policy.latest().seal:
+            sealed, key_id = seal_bytes(self.outcome.result.encode("utf-8", "surrogatepass"), **_place(call.uid))
+            outcome = outcome | {"result": None}
+            parts |= {"sealed": {"result": b64encode(sealed).decode(), "key_id": key_id}}
+        return json.dumps(parts | {"outcome": outcome}, default=str).encode() + b"\n"
 
     @classmethod
     def of(cls, line: bytes) -> "SpooledOutcome":
-        """Raises ValueError, KeyError or TypeError for a line that is truncated or not ours."""
+        """Raises ValueError, KeyError or TypeError for a line that is truncated or not ours, SealError without its key."""
         read: dict[str, dict[str, Any]] = json.loads(line)
         call, lease, outcome = read["order"], read["hold"], read["outcome"]
         call |= {"uid": UUID(call["uid"]), "actor": Actor(**call["actor"])}
         lease |= {name: UUID(lease[name]) for name in ("session_uid", "server_uid", "worker_uid")}
+        if (sealed := read.get("sealed")) is not None:
+            data = open_bytes(b64decode(sealed["result"]), key_id=sealed["key_id"], **_place(call["uid"]))
+            outcome |= {"result": data.decode("utf-8", "surrogatepass")}
         return cls(PendingCall(**call), Lease(**lease), CallOutcome(**outcome | {"state": CallState(outcome["state"])}))
+
+
+def _place(call: UUID) -> dict[str, Any]:
+    """What a sealed result is bound to."""
+    return {"table": "spool", "uid": call, "field": "result"}
 
 
 class Spool:
@@ -111,7 +127,7 @@ async def merge(db: Database, paths: list[Path]) -> None:
             for kept in ends:
                 await db.write(partial(_finish, kept), list)
             await asyncio.to_thread(path.unlink, missing_ok=True)
-        except (OSError, DatabaseAway) as problem:
+        except (OSError, DatabaseAway, SealError) as problem:
             log.warning("host.spool_not_merged", spool=path.name, problem=str(problem)[:200])
         else:
             log.info("host.spool_merged", spool=path.name, results=len(ends))

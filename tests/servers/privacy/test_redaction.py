@@ -7,7 +7,7 @@ import pytest
 
 from servers.audit.policy import Policy, Rule
 from servers.enums import RedactedPart
-from servers.privacy.redaction import PathInvalid, Subject, compiled, redacted
+from servers.privacy.redaction import PathInvalid, Subject, compiled, redacted, redacted_message
 from servers.schemas.secrets import secret_places
 from servers.secret import MASK
 
@@ -114,6 +114,42 @@ def test_a_detected_secret_is_masked_inside_of_its_text() -> None:
 def test_what_is_no_usable_path_is_refused_with_words(path: str) -> None:
     with pytest.raises(PathInvalid):
         compiled(path)
+
+
+# --- messages of the wire ------------------------------------------------------------------------------------------------
+def message(value: Any, subject: Subject | None, policy: Policy) -> Any:
+    text = redacted_message(json.dumps(value), subject, policy)
+    return None if text is None else json.loads(text)
+
+
+def test_a_message_is_masked_where_its_payload_is() -> None:
+    request = {"id": 1, "params": {"name": "login", "arguments": {"password": "x"}, "password": "not an argument"}}
+    assert message(request, ARGUMENTS, rules("$.password"))["params"] == {
+        "name": "login",
+        "arguments": {"password": MASK},
+        "password": "not an argument",
+    }
+    answer = {"id": 1, "result": {"structuredContent": {"password": "x"}, "content": [{"text": '{"password": "x"}'}]}}
+    assert '"x"' not in json.dumps(message(answer, RESULT, rules("$.password")))
+    given = {"id": 7, "result": {"action": "accept", "content": {"password": "x"}}}
+    assert message(given, Subject(RedactedPart.ANSWER), rules("$.password"))["result"]["content"] == {"password": MASK}
+    schema = Subject(RedactedPart.ARGUMENTS, 1, "login", {"properties": {"password": {"writeOnly": True}}})
+    assert message(request, schema, Policy())["params"]["arguments"] == {"password": MASK}
+
+
+def test_a_message_about_nothing_special_loses_only_detected_secrets() -> None:
+    notice = {"method": "notifications/message", "params": {"data": f"token {TOKEN}", "password": "x"}}
+    assert message(notice, None, Policy(rules=rules("$..password").rules))["params"] == {
+        "data": f"token {MASK}",
+        "password": "x",
+    }
+    assert redacted_message("plain", None, Policy()) == "plain"
+
+
+def test_a_message_that_cannot_be_searched_or_must_be_encrypted_is_not_stored() -> None:
+    assert redacted_message('{"params": {"argum', ARGUMENTS, rules("$.password")) is None
+    assert redacted_message(f'{{"half": "{TOKEN}', None, Policy()) == f'{{"half": "{MASK}'
+    assert redacted_message("{}", None, Policy(seal=True)) is None
 
 
 # --- schemas -----------------------------------------------------------------------------------------------------------
