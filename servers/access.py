@@ -27,6 +27,7 @@ _RIGHTS = {
     "answer_question": "answer server requests",
     "manage_subscription": "subscribe to resources",
     "view_payload": "read arguments and results",
+    "erase_payload": "erase arguments and results",
     "view_auditevent": "read the audit log",
     "manage_stdio": "register commands that run on the workers",
     "verify_chain": "verify the audit chain",

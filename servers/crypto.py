@@ -23,7 +23,7 @@ from servers import keyring
 from servers.keyring import KEY_BYTES, KeyringMissing, SealError, UnknownKey
 from servers.secret import Secret
 
-__all__ = ["KeyringMissing", "SealBroken", "SealError", "UnknownKey", "open_sealed", "seal"]
+__all__ = ["KeyringMissing", "SealBroken", "SealError", "UnknownKey", "open_bytes", "open_sealed", "seal", "seal_bytes"]
 
 _DIRECT, _ENVELOPE = b"\x01", b"\x02"
 _NONCE_BYTES, _TAG_BYTES = 12, 16
@@ -39,16 +39,25 @@ class SealBroken(SealError):
 # --- one value -----------------------------------------------------------------------------------------------------------
 def seal(value: str, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
     """The sealed value and the id of the key that wraps its data key."""
+    return seal_bytes(value.encode(), table=table, uid=uid, field=field)
+
+
+def seal_bytes(value: bytes, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
+    """As `seal`."""
     data_key = AESGCM.generate_key(KEY_BYTES * 8)
     wrapped, key_id = _wrap(data_key, table, uid, field)
-    return _ENVELOPE + wrapped + _encrypted(AESGCM(data_key), value.encode(), _place(table, uid, field)), key_id
+    return _ENVELOPE + wrapped + _encrypted(AESGCM(data_key), value, _place(table, uid, field)), key_id
 
 
 def open_sealed(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID, field: str) -> Secret:
+    return Secret(open_bytes(sealed, key_id=key_id, table=table, uid=uid, field=field).decode())
+
+
+def open_bytes(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID, field: str) -> bytes:
     data = bytes(sealed)  # PostgreSQL hands out memoryviews
     keyring.load().cipher(key_id)  # a key that is gone is said before anything else
     try:
-        return Secret(_opened(data, key_id, table, uid, field).decode())
+        return _opened(data, key_id, table, uid, field)
     except InvalidTag as exc:
         raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
 

@@ -120,6 +120,15 @@ class PayloadKind(TextChoices):
     RESOURCE = "resource", "Resource"
 
 
+class RedactedPart(TextChoices):
+    """What a redaction rule applies to."""
+
+    ALL = "all", "Arguments, results and answers"
+    ARGUMENTS = "arguments", "Arguments"
+    RESULT = "result", "Results"
+    ANSWER = "answer", "Answers to server requests"
+
+
 class SignInState(TextChoices):
     """requested, preparing, ready (the browser may go), answered (it came back), finishing, then an end."""
 
@@ -181,6 +190,8 @@ class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"
     ROTATION = "rotation", "Key rotation"
+    RETENTION = "retention", "Retention"
+    RETENTION_TRIAL = "retention_trial", "Retention dry run"
 
 
 class JobState(TextChoices):
@@ -272,6 +283,11 @@ class AuditAction(TextChoices):
     AUDIT_ALARM = "instance:audit:alarm", "Audit alarm raised"
     AUDIT_ACKNOWLEDGE = "instance:audit:acknowledge", "Audit alarm acknowledged"
     CHECKPOINT_KEY = "instance:audit:key", "Checkpoint key replaced"
+    PAYLOAD_READ = "instance:payload:read", "Payload read"
+    PAYLOAD_ERASE = "instance:payload:erase", "Payload erased"
+    PRIVACY_CHANGE = "instance:privacy:change", "Privacy settings changed"
+    RETENTION_CHANGE = "instance:retention:change", "Retention changed"
+    RETENTION_RUN = "instance:retention:run", "Retention run"
     CALL_REQUEST = "call:tool:request", "Call requested"
     CALL_SEND = "call:tool:send", "Call sent"
     CALL_FINISH = "call:tool:finish", "Call finished"

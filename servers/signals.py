@@ -7,10 +7,12 @@ server_changed = Signal()  # server_uid: UUID, change: AuditAction, reconnect: b
 # identity_id: whose credentials changed, None for the registration itself
 sign_in_asked = Signal()  # sign_in_uid: UUID, label: str (of the worker that must do its next step)
 identity_ended = Signal()  # identity_id: int; in the transaction that ends it, each answer counts what it ended
-payload_erased = Signal()  # payload_id: int; in the transaction that erases it
 draft_changed = Signal()  # draft_uid: UUID
 job_changed = Signal()  # of some background job: its state or its progress
 sign_ins_ended = Signal()  # user_id: int, keys: list[str] (of browser sessions that are gone); after commit
 # Each answer is a list of servers.accounts.belongings.Belonging: what else refers to this user
 belongings_asked = Signal()  # user: User
 work_handed_over = Signal()  # user: User, to: User; in the transaction, each answer is {what: count}
+# Contents were removed: by a person's request, or by the retention. What was copied from them must go
+payload_erased = Signal()  # payload_ids: list[int]; in the transaction
+rows_removed = Signal()  # ids: list[int], of the model that is the sender; in the transaction of the retention's batch

@@ -1,9 +1,9 @@
-"""The audit log, mounted at /audit/, credentials, at /credentials/, background jobs, at /jobs/, users, at /users/, one's
-own account, at /account/, and one-time links, at /link/."""
+"""The audit log, mounted at /audit/, credentials, at /credentials/, background jobs, at /jobs/, privacy, at /privacy/, users,
+at /users/, one's own account, at /account/, and one-time links, at /link/."""
 
 from django.urls import path
 
-from servers.views import account_links, audit, credentials, issuer, jobs, proof, references, users
+from servers.views import account_links, audit, credentials, issuer, jobs, privacy, proof, references, users
 
 app_name = "audit"
 urlpatterns = [
@@ -32,6 +32,15 @@ credential_patterns = [
 job_patterns = [
     path("", jobs.index, name="list"),
     path("rotate-keys/", jobs.rotate_keys, name="rotate_keys"),
+]
+
+privacy_patterns = [
+    path("", privacy.index, name="index"),
+    path("try/", privacy.try_out, name="try"),
+    path("rules/add/", privacy.add_rule, name="add_rule"),
+    path("rules/<uuid:uid>/", privacy.rule, name="rule"),
+    path("rules/<uuid:uid>/switch/", privacy.switch_rule, name="switch_rule"),
+    path("rules/<uuid:uid>/delete/", privacy.delete_rule, name="delete_rule"),
 ]
 
 user_patterns = [

@@ -123,3 +123,14 @@ class LogSource(TextChoices):
     SERVER = "server", "Server message"
     STDERR = "stderr", "stderr"
     HOST = "host", "mcpadmin"
+
+
+class StoredKind(TextChoices):
+    """What the retention keeps apart."""
+
+    CALLS = "calls", "Calls"
+    PAYLOADS = "payloads", "Arguments and results"
+    EVENTS = "events", "Audit events"
+    LOGS = "logs", "Server logs"
+    VERSIONS = "versions", "Resource versions"
+    MESSAGES = "messages", "Protocol messages"

@@ -33,7 +33,7 @@ from servers.signals import (
 from sessions import hints
 from sessions.connections import commands
 from sessions.explorer import indexing, suggestions
-from sessions.housekeeping import changed_registrations, people
+from sessions.housekeeping import changed_registrations, erased, people
 from sessions.live import tickets
 
 User = get_user_model()
@@ -65,11 +65,6 @@ def _server_goes(instance: Server, **_: Any) -> None:
     changed_registrations.before_delete(instance)
 
 
-@receiver(payload_erased)
-def _payload_goes(payload_id: int, **_: Any) -> None:
-    indexing.payload_erased(payload_id)
-
-
 @receiver(draft_changed)
 def _draft_moved(draft_uid: UUID, **_: Any) -> None:
     hints.draft_changed(draft_uid)
@@ -83,6 +78,12 @@ def _job_moved(**_: Any) -> None:
 @receiver(sign_in_asked)
 def _sign_in_waits(sign_in_uid: UUID, label: str, **_: Any) -> None:
     commands.ask_worker("authorize", sign_in_uid, label)
+
+
+@receiver(payload_erased)
+def _payload_erased(payload_ids: list[int], **_: Any) -> None:
+    erased.forget_copies(payload_ids)
+    indexing.payloads_erased(payload_ids)
 
 
 # --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------

@@ -2,12 +2,14 @@
 sessions.hints) makes the host read them."""
 
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutting_down
 from django.conf import settings
+from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
@@ -17,14 +19,22 @@ from servers.jobs import requesting, running, work
 from servers.jobs.lifecycle import JobOutcome, counted
 from servers.keyring import KeySource
 from servers.keyring_file import has_next_key
+from servers.models import Unredacted
 from servers.packages import checks
+from servers.privacy import reading
 from servers.registration.drafts import purge_drafts
 from sessions.connections import commands
 from sessions.explorer import indexing
 from sessions.host.logs.store import trim_all
 from sessions.models import Worker
-from sessions.subscriptions import retention
+from sessions.retention import histories
+from sessions.retention import job as retention
 from sessions.wire import retention as wire_retention
+
+#: the schedule asks every ten minutes whether an hour is over
+HOUR = timedelta(minutes=55)
+#: far longer than a call may wait for its session, or a server for an answer
+UNSENT_KEPT = timedelta(days=1)
 
 
 @shared_task(name=requesting.RUN_TASK)
@@ -44,6 +54,13 @@ def housekeeping() -> None:
 def verify_audit_log() -> None:
     """Runs at most once a day, however often it is called."""
     if job := requesting.request_scheduled(JobKind.VERIFICATION, requesting.DAY):
+        running.run(str(job.uid))
+
+
+@shared_task(name="sessions.retention")
+def keep_what_is_wanted() -> None:
+    """Measures what is stored and removes what exceeds its limit. At most once an hour, however often it is called."""
+    if job := requesting.request_scheduled(JobKind.RETENTION, HOUR):
         running.run(str(job.uid))
 
 
@@ -76,8 +93,10 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     progress(1, 5)
     logs = trim_all(partial(progress, 1, 5))
     progress(2, 5)
-    versions = retention.trim_all(partial(progress, 2, 5))
+    versions = histories.trim_all(partial(progress, 2, 5))
     progress(3, 5)
+    Unredacted.objects.filter(created_at__lt=timezone.now() - UNSENT_KEPT).delete()
+    reading.forget_old()
     while indexing.trim():
         progress(3, 5)
     messages = wire_retention.trim_all(partial(progress, 4, 5))
@@ -99,3 +118,5 @@ def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
 
 running.does(JobKind.HOUSEKEEPING, _housekeeping)
 running.does(JobKind.ROTATION, _rotate_keys)
+running.does(JobKind.RETENTION, retention.run)
+running.does(JobKind.RETENTION_TRIAL, retention.dry_run)

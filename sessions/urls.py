@@ -8,6 +8,7 @@ from sessions.views import (
     catalog,
     completion,
     definitions,
+    erasing,
     identity,
     importing,
     inbox,
@@ -21,6 +22,7 @@ from sessions.views import (
     resources,
     servers,
     sessions,
+    storage,
     subscription_verbs,
     subscriptions,
     verbs,
@@ -94,6 +96,12 @@ call_patterns = [
     path("<uuid:uid>/repeat/", calls.repeat, name="repeat"),
 ]
 
+storage_patterns = [
+    path("", storage.index, name="index"),
+    path("run/", storage.run, name="run"),
+    path("try/", storage.dry_run, name="try"),
+]
+
 inbox_patterns = [
     path("", inbox.index, name="list"),
     path("<uuid:uid>/", inbox.detail, name="detail"),
@@ -121,6 +129,8 @@ urlpatterns = [
     path("live/ticket/", live.ticket, name="live_ticket"),
     path("servers/", include((server_patterns, "servers"))),
     path("calls/", include((call_patterns, "calls"))),
+    path("storage/", include((storage_patterns, "storage"))),
+    path("payloads/<str:digest>/erase/", erasing.erase, name="erase_payload"),
     path("inbox/", include((inbox_patterns, "inbox"))),
     path("subscriptions/", include((subscription_patterns, "subscriptions"))),
 ]

@@ -47,6 +47,7 @@ SAMPLES = {
     "<int:group_id>": "1",
     "<slug:kind>": "tool",
     "<slug:digest>": "0" * 64,
+    "<str:digest>": "0" * 64,
 }
 ARGUMENT, RESULT, DRAFTED = "argument-nobody-may-read", "result-nobody-may-read", "draft-nobody-may-read"
 ASKED = "question-nobody-may-read"
@@ -200,6 +201,16 @@ LOOKS = {
     ("jobs:list", "get"): "view_backgroundjob",
     ("jobs:rotate_keys", "get"): "administer",
     ("jobs:rotate_keys", "post"): "administer",
+    **{
+        (f"privacy:{name}", method): "administer"
+        for names, methods in (("index add_rule rule", ("get", "post")), ("try switch_rule delete_rule", ("post",)))
+        for name in names.split()
+        for method in methods
+    },
+    **{("storage:index", method): "administer" for method in ("get", "post")},
+    **{(f"storage:{name}", "post"): "administer" for name in ("run", "try")},
+    ("erase_payload", "get"): "erase_payload",
+    ("erase_payload", "post"): "erase_payload",
     ("calls:result", "get"): "view_payload",
     ("calls:content", "get"): "view_payload",
     ("calls:structured", "get"): "view_payload",

@@ -119,6 +119,13 @@ SECTIONS = (
                 "Start a verification of the hash chain and see its result.",
                 ("view_auditevent",),
             ),
+            Right(
+                "erase_payload",
+                "Erase arguments and results",
+                "Erase what a call sent or returned, with a reason. The audit log stays valid.",
+                ("view_server",),
+                "Erased contents cannot be restored.",
+            ),
             Right("view_backgroundjob", "See background jobs", "See housekeeping, verification and key rotation."),
         ),
     ),

@@ -1,42 +1,52 @@
-"""Arguments and results in rows of their own: an event holds only their salted digest, so one can be erased."""
+"""Arguments and results in rows of their own: an event holds only their salted digest, so one can be erased.
+
+The digest is always that of the content itself, sealed or not, so switching the encryption on or off changes no event.
+"""
 
 import hashlib
 import os
 import zlib
+from collections.abc import Iterable
 
 from django.conf import settings
-from django.db import transaction
 from django.utils import timezone
 
+from servers.audit import policy
 from servers.audit.statements import Insert
+from servers.crypto import SealError, open_bytes, seal_bytes
 from servers.enums import PayloadKind
 from servers.json.canonical import clean
-from servers.models import Payload
+from servers.models import Payload, Unredacted
 from servers.signals import payload_erased
 
 _SALT_BYTES = 16
 _PREVIEW_CHARS = 200
+_TABLE = Payload._meta.db_table
+#: first byte of a sealed content: as it is, or compressed
+_PLAIN, _PACKED = b"p", b"z"
 insert = Insert(Payload)
+insert_unredacted = Insert(Unredacted)
 
 
-def store(kind: PayloadKind, text: str) -> Payload:
-    """Written in the current transaction. Above INLINE_PAYLOAD_BYTES the text stands compressed in `blob`."""
-    return insert(made(kind, text))
+def store(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
+    """Written in the current transaction. Raises SealError where payloads are sealed and the key ring cannot be read."""
+    return insert(made(kind, text, redacted=redacted))
 
 
-def made(kind: PayloadKind, text: str) -> Payload:
-    """The row, not written yet."""
+def made(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
+    """The row, not written yet. Above INLINE_PAYLOAD_BYTES the text is compressed."""
     data = text.encode("utf-8", "surrogatepass")
     salt = os.urandom(_SALT_BYTES)
-    inline = len(data) <= settings.INLINE_PAYLOAD_BYTES and _storable(text)
-    return Payload(
-        kind=kind,
-        salt=salt,
-        digest=digest(salt, data),
-        size=len(data),
-        text=text if inline else "",
-        blob=None if inline else zlib.compress(data, level=6),
-    )
+    row = Payload(kind=kind, salt=salt, digest=digest(salt, data), size=len(data), redacted=redacted)
+    small = len(data) <= settings.INLINE_PAYLOAD_BYTES
+    if policy.current().seal:
+        content = _PLAIN + data if small else _PACKED + zlib.compress(data, level=6)
+        row.sealed, row.key_id = seal_bytes(content, table=_TABLE, uid=row.uid, field="sealed")
+    elif small and _storable(text):
+        row.text = text
+    else:
+        row.blob = zlib.compress(data, level=6)
+    return row
 
 
 def digest(salt: bytes, data: bytes) -> str:
@@ -44,15 +54,18 @@ def digest(salt: bytes, data: bytes) -> str:
 
 
 def read(payload: Payload) -> str | None:
-    """The text as it was stored; None once it was erased."""
+    """The text as it was stored; None once it was erased. Raises SealError when the key ring cannot open it."""
     if payload.erased_at is not None:
         return None
-    return payload.text if payload.blob is None else _unpacked(payload).decode("utf-8", "surrogatepass")
+    if payload.sealed is None and payload.blob is None:
+        return payload.text
+    return _content(payload).decode("utf-8", "surrogatepass")
 
 
 def indexable(payload: Payload) -> bool:
-    """Whether its words may also stand outside of it: in the index of the search and in a preview."""
-    return payload.erased_at is None
+    """Whether its words may also stand outside of it, in the index of the search and in a preview: not those of a sealed
+    or erased one."""
+    return payload.sealed is None and payload.erased_at is None
 
 
 def preview(payload: Payload, text: str) -> str:
@@ -67,22 +80,60 @@ def intact(payload: Payload) -> bool:
     if payload.erased_at is not None:
         return True
     try:
-        data = payload.text.encode("utf-8", "surrogatepass") if payload.blob is None else _unpacked(payload)
-    except zlib.error:
+        return digest(bytes(payload.salt), _content(payload)) == payload.digest
+    except (zlib.error, SealError):
         return False
-    return digest(bytes(payload.salt), data) == payload.digest
 
 
 def erase(payload: Payload) -> None:
-    """Remove the content and the salt for good; digest and chain stay as they are."""
-    payload.text, payload.blob, payload.salt, payload.erased_at = "", None, b"", timezone.now()
-    with transaction.atomic():
-        payload.save(update_fields=["text", "blob", "salt", "erased_at"])
-        payload_erased.send(sender=Payload, payload_id=payload.pk)
+    """Remove the content and the salt for good, in a transaction; digest and chain stay as they are."""
+    erase_all([payload.pk])
+    payload.refresh_from_db()
 
 
-def _unpacked(payload: Payload) -> bytes:
-    return zlib.decompress(bytes(payload.blob or b""))
+def erase_all(payload_ids: Iterable[int]) -> int:
+    """As `erase`, of those that are not erased yet. Returns their number."""
+    ids = list(payload_ids)
+    empty = {"text": "", "blob": None, "sealed": None, "key_id": "", "salt": b"", "erased_at": timezone.now()}
+    count = Payload.objects.filter(pk__in=ids, erased_at=None).update(**empty)
+    Unredacted.objects.filter(payload_id__in=ids).delete()
+    payload_erased.send(sender=Payload, payload_ids=ids)
+    return count
+
+
+# --- redacted ones until they are sent ---------------------------------------------------------------------------------
+def unredacted(text: str) -> Unredacted:
+    """What a payload with masked values stands for: the row, not written yet and without its payload."""
+    row = Unredacted()
+    row.sealed, row.key_id = seal_bytes(
+        text.encode("utf-8", "surrogatepass"), table=Unredacted._meta.db_table, uid=row.uid, field="sealed"
+    )
+    return row
+
+
+def to_send(payload: Payload) -> str | None:
+    """The content for the server: without masks, also where the stored one has some. None when it is gone."""
+    if not payload.redacted:
+        return read(payload)
+    row = Unredacted.objects.filter(payload_id=payload.pk).first()
+    if row is None:
+        return None
+    opened = open_bytes(row.sealed, key_id=row.key_id, table=Unredacted._meta.db_table, uid=row.uid, field="sealed")
+    return opened.decode("utf-8", "surrogatepass")
+
+
+def sent(payload_id: int) -> None:
+    """The content without masks is not needed any more."""
+    Unredacted.objects.filter(payload_id=payload_id).delete()
+
+
+def _content(payload: Payload) -> bytes:
+    if payload.sealed is not None:
+        opened = open_bytes(payload.sealed, key_id=payload.key_id, table=_TABLE, uid=payload.uid, field="sealed")
+        return zlib.decompress(opened[1:]) if opened[:1] == _PACKED else opened[1:]
+    if payload.blob is not None:
+        return zlib.decompress(bytes(payload.blob))
+    return payload.text.encode("utf-8", "surrogatepass")
 
 
 def _storable(text: str) -> bool:

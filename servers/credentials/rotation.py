@@ -12,6 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Count
 
 from servers import crypto, keyring
 from servers.crypto import SealedField, SealError, sealed_fields
@@ -39,8 +40,9 @@ def left() -> dict[str, int]:
     found: dict[str, int] = {}
     current = keyring.load().current
     for place in sealed_fields():
-        for key_id in place.rows().exclude(**{place.key_field: current}).values_list(place.key_field, flat=True):
-            found[key_id] = found.get(key_id, 0) + 1
+        others = place.rows().exclude(**{place.key_field: current}).values_list(place.key_field)
+        for key_id, count in others.annotate(Count("pk")):
+            found[key_id] = found.get(key_id, 0) + count
     return found
 
 

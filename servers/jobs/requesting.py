@@ -26,7 +26,12 @@ RUN_TASK = "servers.run_job"
 BROKER_AWAY = "The message broker is unreachable. The job starts when it is back."
 #: the schedule asks once an hour whether a day is over; with a whole day it would be an hour later each time
 DAY = timedelta(hours=23, minutes=30)
-RIGHTS = {JobKind.VERIFICATION: "verify_chain", JobKind.ROTATION: "administer"}
+RIGHTS = {
+    JobKind.VERIFICATION: "verify_chain",
+    JobKind.ROTATION: "administer",
+    JobKind.RETENTION: "administer",
+    JobKind.RETENTION_TRIAL: "administer",
+}
 log = structlog.get_logger(__name__)
 
 

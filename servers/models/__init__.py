@@ -10,7 +10,8 @@ from servers.models.identity import Identity
 from servers.models.instance import Instance
 from servers.models.job import BackgroundJob
 from servers.models.package import PinnedPackage
-from servers.models.payload import Payload
+from servers.models.payload import Payload, PayloadReading, Unredacted
+from servers.models.privacy import PrivacySettings, RedactionRule
 from servers.models.proof import AuditAlarm, Checkpoint, Witness
 from servers.models.reference_grant import ReferenceGrant
 from servers.models.server import Server, ServerValue
@@ -31,11 +32,15 @@ __all__ = [
     "Identity",
     "Instance",
     "Payload",
+    "PayloadReading",
     "PinnedPackage",
+    "PrivacySettings",
+    "RedactionRule",
     "ReferenceGrant",
     "Server",
     "ServerDraft",
     "ServerValue",
     "SignIn",
+    "Unredacted",
     "Witness",
 ]

@@ -1,10 +1,19 @@
-"""What a schema declares secret: a page keeps no draft of it."""
+"""What a schema declares secret: a page keeps no draft of it, and it is masked before it is stored."""
 
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
+
+from servers.schemas.references import References, Unresolvable
 
 
 def is_secret(flat: dict[str, Any]) -> bool:
     return flat.get("writeOnly") is True or flat.get("format") == "password"
+
+
+def may_hold_secret(definition: str) -> bool:
+    """Fast, of a definition's JSON text: False if no schema in it declares a secret."""
+    return '"password"' in definition or "writeOnly" in definition
 
 
 def holds_secret(schema: Any) -> bool:
@@ -19,3 +28,96 @@ def holds_secret(schema: Any) -> bool:
         elif isinstance(part, list):
             parts.extend(part)
     return False
+
+
+# --- where in a value --------------------------------------------------------------------------------------------------
+_STEPS = 50_000
+_Place = tuple[str | int, ...]
+
+
+class _TooMuch(Exception):
+    pass
+
+
+def secret_places(schema: Any, value: Any) -> set[_Place]:
+    """Paths of the values that `schema` declares secret. Every branch counts, whether or not the value takes it, and a
+    pattern for names counts for every name. The whole value where a hostile schema takes too long to follow."""
+    steps = count()
+
+    def spend() -> None:
+        if next(steps) > _STEPS:
+            raise _TooMuch
+
+    try:
+        return set(_SecretPlaces(References(schema, spend), spend).of(schema, value, ()))
+    except (_TooMuch, RecursionError):
+        return {()}
+
+
+class _SecretPlaces:
+    def __init__(self, references: References, spend: Any) -> None:
+        self._references, self._spend = references, spend
+
+    def of(self, schema: Any, value: Any, place: _Place) -> Iterator[_Place]:
+        for part in self._parts(schema):
+            if is_secret(part):
+                yield place
+                return
+            if isinstance(value, dict):
+                for name, below in value.items():
+                    for inner in _of_member(part, name):
+                        yield from self.of(inner, below, (*place, name))
+            elif isinstance(value, list):
+                for number, below in enumerate(value):
+                    for inner in _of_item(part, number):
+                        yield from self.of(inner, below, (*place, number))
+
+    def _parts(self, schema: Any) -> Iterator[dict[str, Any]]:
+        """The schema and all that apply to the same value."""
+        waiting, seen = [schema], set()
+        while waiting:
+            part = waiting.pop()
+            self._spend()
+            if not isinstance(part, dict) or id(part) in seen:
+                continue
+            seen.add(id(part))
+            yield part
+            for word in ("allOf", "anyOf", "oneOf"):
+                waiting.extend(_list(part.get(word)))
+            waiting.extend(part.get(word) for word in ("if", "then", "else"))
+            waiting.extend(_values(part.get("dependentSchemas")))
+            for word in ("$ref", "$dynamicRef"):
+                if isinstance(reference := part.get(word), str):
+                    try:
+                        waiting.append(self._references.target(reference))
+                    except Unresolvable:
+                        continue
+
+
+def _of_member(part: Mapping[str, Any], name: str) -> Iterator[Any]:
+    properties = part.get("properties")
+    if isinstance(properties, dict) and name in properties:
+        yield properties[name]
+    else:
+        yield part.get("additionalProperties")
+        yield part.get("unevaluatedProperties")
+    yield from _values(part.get("patternProperties"))
+
+
+def _of_item(part: Mapping[str, Any], number: int) -> Iterator[Any]:
+    items = part.get("items")
+    prefix = _list(part.get("prefixItems")) or _list(items)  # a list of `items`: before 2020-12
+    if number < len(prefix):
+        yield prefix[number]
+    else:
+        yield items
+        yield part.get("additionalItems")
+    yield part.get("contains")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _values(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else []

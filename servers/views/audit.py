@@ -1,7 +1,8 @@
 """The audit log: newest first, each filter in the URL, one event with its whole exchange beside the list."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -11,12 +12,16 @@ from django.views.decorators.http import require_POST, require_safe
 from servers import access
 from servers.audit import payloads, query
 from servers.audit.forms import AuditFilterForm
+from servers.audit.record import Actor, ServerRef
 from servers.audit.verify import ChainVerdict, verify
-from servers.enums import JobKind, PayloadKind
+from servers.crypto import SealError
+from servers.enums import AuditAction, JobKind, PayloadKind
 from servers.jobs import board
 from servers.kit.filters import ignored
 from servers.models import AuditEvent, Payload
 from servers.numbers import whole_number
+from servers.privacy import reading
+from servers.privacy.reading import PayloadContext
 from servers.views.jobs import request_job
 
 _TREE_BYTES = 512 * 1024
@@ -79,6 +84,7 @@ class ShownPayload:
     size: int = 0
     missing: str = ""
     intact: bool = True
+    erasable: bool = False
 
 
 def _selected(request: HttpRequest, events: Any) -> dict[str, Any] | None:
@@ -135,9 +141,23 @@ def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPay
         return []
     if not access.may_read_payloads(request.user):
         missing = "You don't have permission to view arguments and results. Ask an administrator for access."
-        return [ShownPayload(_title(name), digest, missing=missing) for digest, name in named.items()]
+        left = set(Payload.objects.filter(digest__in=named, erased_at=None).values_list("digest", flat=True))
+        return [
+            ShownPayload(_title(name), digest, missing=missing, erasable=digest in left)
+            for digest, name in named.items()
+        ]
     stored = {row.digest: row for row in Payload.objects.filter(digest__in=named)}
+    _record_reading(request, exchange, stored.values())
     return [_payload(_title(name), digest, stored.get(digest)) for digest, name in named.items()]
+
+
+def _record_reading(request: HttpRequest, exchange: list[AuditEvent], found: Iterable[Payload]) -> None:
+    """Nothing for the person who made the call."""
+    actor, event = Actor.of(request), exchange[0]
+    if any(one.action == AuditAction.CALL_REQUEST and one.actor_id == actor.id for one in exchange):
+        return
+    server = ServerRef(event.server_uid, event.server_name) if event.server_uid else None
+    reading.record(actor, found, PayloadContext(server, event.identity_name, event.subject, event.call_uid))
 
 
 def _title(name: str) -> str:
@@ -147,16 +167,19 @@ def _title(name: str) -> str:
 def _payload(title: str, digest: str, row: Payload | None) -> ShownPayload:
     if row is None:
         return ShownPayload(title, digest, missing="No longer stored.", intact=False)
-    text = payloads.read(row)
+    try:
+        text = payloads.read(row)
+    except SealError as problem:
+        return ShownPayload(title, digest, size=row.size, missing=str(problem), erasable=True)
     if text is None:
         return ShownPayload(title, digest, size=row.size, missing=f"Erased {row.erased_at:%Y-%m-%d %H:%M} UTC.")
-    shown = ShownPayload(title, digest, size=row.size, intact=payloads.intact(row))
+    shown = ShownPayload(title, digest, size=row.size, intact=payloads.intact(row), erasable=True)
     if row.size > _TREE_BYTES:
-        return ShownPayload(title, digest, text=text[:_TREE_BYTES], size=row.size, intact=shown.intact)
+        return replace(shown, text=text[:_TREE_BYTES])
     try:
-        return ShownPayload(title, digest, value=json.loads(text), size=row.size, intact=shown.intact)
+        return replace(shown, value=json.loads(text))
     except ValueError:
-        return ShownPayload(title, digest, text=text, size=row.size, intact=shown.intact)
+        return replace(shown, text=text)
 
 
 def _active(request: HttpRequest, form: AuditFilterForm) -> list[dict[str, str]]:

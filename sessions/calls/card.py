@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from django.utils.safestring import SafeString, mark_safe
 
 from servers.audit import payloads
+from servers.crypto import SealError
 from servers.models import Payload
 from sessions.calls import statements
 from sessions.calls.operations import Words, words_of
@@ -132,7 +133,10 @@ def without_words(call: Call) -> Call:
 
 
 def _result(call: Call, payload: Payload, brief: bool) -> Result:
-    text = payloads.read(payload) or ""
+    try:
+        text = payloads.read(payload) or ""
+    except SealError as problem:
+        return Result(payload.size, str(problem), cut=False)
     value = _parsed(text)
     if not isinstance(value, dict):
         return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS)

@@ -11,13 +11,16 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from servers.audit import payloads
+from servers.audit import payloads, policy
 from servers.audit.record import Actor, Event, ServerRef
+from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
+from servers.models import Payload
 from sessions import hints
 from sessions.calls import statements
 from sessions.calls.final_states import FinalState, elapsed_ms, end_now, finish_event
@@ -26,6 +29,7 @@ from sessions.enums import CallState
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.models import Attempt, Call
 
+log = structlog.get_logger(__name__)
 TEXT_CHARS = 4_000
 DATA_CHARS = 64 * 1024
 #: after this time a claim whose commit was not confirmed is looked at again
@@ -63,6 +67,8 @@ class PendingCall:
     as_task: bool = False
     argument_bytes: int = 0
     sent_at: datetime | None = None
+    #: of the stored arguments, if values in them are masked
+    redacted_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Upstream:
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """How a call ended. `result` is the JSON text to store, already without secrets."""
+    """How a call ended. `result` is the JSON text to store, already without secrets and redacted."""
 
     state: CallState
     result: str | None = None
@@ -91,6 +97,8 @@ class CallOutcome:
     #: it did not succeed, and how far the server got is unknown
     may_have_run: bool = False
     upstream: Upstream = Upstream()
+    #: values in `result` that the privacy rules masked
+    redacted: int = 0
 
     def fields(self) -> dict[str, Any]:
         return {
@@ -106,12 +114,13 @@ class CallOutcome:
 
 
 def read_pending_call(uid: UUID) -> PendingCall | None:
-    """The call, if it still waits to be sent. Only reads."""
+    """The call, if it still waits to be sent. Only reads. Raises SealError."""
+    policy.current()  # for the masks of its result, which are made in the event loop
     found = statements.waiting(uid)
     if found is None:
         return None
     call, arguments, definition = found
-    text = payloads.read(arguments)
+    text = payloads.to_send(arguments)
     if call.session_id is None or text is None:
         return None
     return PendingCall(
@@ -122,6 +131,7 @@ def read_pending_call(uid: UUID) -> PendingCall | None:
         target=call.target,
         arguments=text,
         arguments_digest=arguments.digest,
+        redacted_id=arguments.pk if arguments.redacted else None,
         actor=Actor(call.user_id, call.user_name, way=call.way),
         argument_bytes=arguments.size,
         definition=definition if call.method == TOOLS_CALL else "",
@@ -131,6 +141,7 @@ def read_pending_call(uid: UUID) -> PendingCall | None:
 
 def waiting(session_ids: list[int], limit: int = 500) -> list[tuple[UUID, int]]:
     """Calls of these sessions that wait to be sent, each with its session, oldest first. Only reads."""
+    policy.current()
     due = Call.objects.filter(session_id__in=session_ids, state=CallState.REQUESTED, deadline__gt=timezone.now())
     return list(due.order_by("pk").values_list("uid", "session_id")[:limit])
 
@@ -151,7 +162,11 @@ class ClaimedCall:
 def take(uid: UUID, lease: Lease) -> ClaimedCall | None:
     """Read a call that waits for the session of `lease`, and claim it. Both in one transaction, because each round trip
     to the database costs more than the statements."""
-    call = read_pending_call(uid)
+    try:
+        call = read_pending_call(uid)
+    except SealError as problem:  # it stays requested, and expires unless the key ring is back in time
+        log.error("calls.arguments_unreadable", call=str(uid), problem=str(problem))
+        return None
     if call is None or call.session_id != lease.session_id:
         return None
     call = replace(call, sent_at=timezone.now())
@@ -170,6 +185,8 @@ def claim(call: PendingCall, lease: Lease) -> list[Event]:
     if version is None:
         return []
     statements.insert_attempt(Attempt(call_id=call.pk, number=1, reason="first", at=now))
+    if call.redacted_id is not None:
+        payloads.sent(call.redacted_id)
     _announce(call, lease, version, passing=True)
     return [_event(call, lease, AuditAction.CALL_SEND, AuditOutcome.PENDING, {"attempt": 1, "epoch": lease.epoch})]
 
@@ -194,7 +211,7 @@ def progressed(
 # --- the end ---------------------------------------------------------------------------------------------------------
 def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     """Set the final state. If the call already has one, keep the result as late."""
-    result = None if outcome.result is None else payloads.store(PayloadKind.RESULT, outcome.result)
+    result, outcome = _stored(outcome)
     now = timezone.now()
     duration = None if call.sent_at is None else elapsed_ms(call.sent_at, now)
     size = 0 if result is None else result.size
@@ -220,9 +237,23 @@ def late(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     """Keep an answer that arrived after the final state."""
     if outcome.result is None or not Call.objects.filter(pk=call.pk, late_result=None).exists():
         return []
-    result = payloads.store(PayloadKind.RESULT, outcome.result)
+    result, outcome = _stored(outcome)
+    if result is None:
+        return []
     digests = {"arguments": call.arguments_digest, "result": result.digest}
     return _late(call, lease, outcome, result.pk, digests)
+
+
+def _stored(outcome: CallOutcome) -> tuple[Payload | None, CallOutcome]:
+    """The payload of the result. A result that cannot be encrypted is not stored, and the call says so."""
+    if outcome.result is None:
+        return None, outcome
+    try:
+        return payloads.store(PayloadKind.RESULT, outcome.result, redacted=outcome.redacted), outcome
+    except SealError as problem:
+        log.error("calls.result_not_encrypted", problem=str(problem))
+        words = f"{outcome.detail} The result was not stored, because it cannot be encrypted. {problem}"
+        return None, replace(outcome, detail=words.strip())
 
 
 def _late(

@@ -18,6 +18,7 @@ from django.utils import timezone
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome
+from servers.models import Unredacted
 from sessions import hints
 from sessions.connections import commands
 from sessions.enums import CallState
@@ -103,6 +104,7 @@ def end_now(uids: Iterable[UUID], final: FinalState) -> list[Call]:
             call = Call.objects.select_related("server", "session").get(uid=uid)
             call.duration_ms = elapsed_ms(call.sent_at or call.created_at, now)
             Call.objects.filter(pk=call.pk).update(duration_ms=call.duration_ms)
+            Unredacted.objects.filter(payload_id=call.arguments_id).delete()
             changed.append(call)
     return changed
 

@@ -10,15 +10,21 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from servers.audit import payloads
+from servers.audit import payloads, policy
 from servers.audit.record import Actor, Event
 from servers.audit.statements import Insert
-from servers.enums import AuditAction, AuditOutcome, PayloadKind
+from servers.audit.writer import AuditUnavailable
+from servers.crypto import SealError
+from servers.enums import AuditAction, AuditOutcome, PayloadKind, RedactedPart
+from servers.models import Payload, Unredacted
+from servers.privacy import redaction
+from servers.schemas import secrets
 from sessions import hints
 from sessions.calls import final_states
 from sessions.calls.targets import Target
 from sessions.connections import commands, lifecycle
 from sessions.enums import Desired
+from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.models import Call, McpSession
 
 Acceptance = Literal["accepted", "refused"]
@@ -40,6 +46,31 @@ class _Settlement:
 
 
 @dataclass(frozen=True)
+class StoredArguments:
+    """The payload, not written yet, and what it stands for where values were masked. `text` has the masks."""
+
+    text: str
+    payload: Payload
+    unredacted: Unredacted | None
+
+
+def redacted_arguments(text: str, method: str, target: Target) -> StoredArguments:
+    """Raises AuditUnavailable where something is to be encrypted and the key ring cannot be read."""
+    schema = (
+        target.definition.get("inputSchema")
+        if method == TOOLS_CALL and secrets.may_hold_secret(target.body or "")
+        else None
+    )
+    subject = redaction.Subject(RedactedPart.ARGUMENTS, target.server_id, target.name, schema)
+    masked, count = redaction.redacted(text, subject, policy.current())
+    try:
+        payload = payloads.made(PayloadKind.ARGUMENTS, masked, redacted=count)
+        return StoredArguments(masked, payload, payloads.unredacted(text) if count else None)
+    except SealError as problem:
+        raise AuditUnavailable(f"The arguments cannot be encrypted, so the call was refused. {problem}") from problem
+
+
+@dataclass(frozen=True)
 class Intent:
     """A call that passed every check and is not written yet. Its row values are computed before the transaction begins,
     because all writers of the database share that lock."""
@@ -49,6 +80,7 @@ class Intent:
     call: Call
     payload_values: list[Any]
     call_values: list[Any]
+    unredacted: Unredacted | None = None
     repeats: Call | None = None
     details: dict[str, Any] = field(default_factory=dict)
     settlement: _Settlement = field(default_factory=_Settlement)
@@ -59,6 +91,9 @@ class Intent:
 
     def insert(self) -> None:
         self.call.arguments = payloads.insert.write(self.call.arguments, self.payload_values)
+        if self.unredacted is not None:
+            self.unredacted.payload_id = self.call.arguments.pk
+            payloads.insert_unredacted(self.unredacted)
         _insert.write(
             self.call, [*self.call_values[:_ARGUMENTS], self.call.arguments.pk, *self.call_values[_ARGUMENTS + 1 :]]
         )
@@ -68,14 +103,14 @@ def intent_of(
     actor: Actor,
     method: str,
     target: Target,
-    arguments: str,
+    arguments: StoredArguments,
     deadline: datetime,
     repeats: Call | None,
     unchecked: str,
     *,
     as_task: bool = False,
 ) -> Intent:
-    """`arguments` is JSON text; `unchecked` says why it was not checked. Never call this in the writer's
+    """`unchecked` says why it was not checked. Never call this in the writer's
     transaction."""
     call = Call(
         session_id=target.session_id,
@@ -90,17 +125,18 @@ def intent_of(
         method=method,
         target=target.name,
         definition_digest=target.digest or "",
-        arguments=payloads.made(PayloadKind.ARGUMENTS, arguments),
+        arguments=arguments.payload,
         repeats=repeats,
         as_task=as_task,
         deadline=deadline,
         created_at=timezone.now(),
     )
     call.argument_bytes = call.total_bytes = call.arguments.size
-    call.preview = payloads.preview(call.arguments, arguments)
+    call.preview = payloads.preview(call.arguments, arguments.text)
     values = payloads.insert.values(call.arguments), _insert.values(call)
     details: dict[str, Any] = {"unchecked": unchecked} if unchecked else {}
-    return Intent(actor, target, call, *values, repeats, details | ({"as_task": True} if as_task else {}))
+    details |= {"as_task": True} if as_task else {}
+    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details)
 
 
 def write(intent: Intent) -> Call:

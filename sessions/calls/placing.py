@@ -33,7 +33,7 @@ from sessions.calls.final_states import (
     request_cancel,
     server_ref,
 )
-from sessions.calls.intents import Intent, intent_of, requested, write
+from sessions.calls.intents import Intent, intent_of, redacted_arguments, requested, write
 from sessions.calls.operations import operation_of
 from sessions.calls.targets import Target, find_target
 from sessions.enums import CallState
@@ -128,9 +128,10 @@ def check(
     arguments, unchecked = operation.read(name, target.definition, given)
     _require_confirmation(target, operation.destructive(target.definition), given, unchecked)
     text = jsontext.dumps(arguments, indent=None)
+    stored = redacted_arguments(text, method, target)
     deadline = timezone.now() + timedelta(seconds=target.connect_seconds + WAIT_SECONDS)
     as_task = given.as_task and method == TOOLS_CALL
-    return intent_of(actor, method, target, text, deadline, repeats, unchecked, as_task=as_task)
+    return intent_of(actor, method, target, stored, deadline, repeats, unchecked, as_task=as_task)
 
 
 def _require_confirmation(target: Target, destructive: bool, given: Given, unchecked: str) -> None:
@@ -194,6 +195,8 @@ def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "") -> 
     text = payloads.read(call.arguments)
     if text is None:
         raise Rejected("The arguments of this call were erased. Fill in the form again.")
+    if call.arguments.redacted:
+        raise Rejected("Some arguments of this call were masked when it was stored. Fill in the form again.")
     given = Given(text=text, confirm=confirm, as_task=call.as_task)
     return place(actor, user, call.server, call.target, given, method=call.method, repeats=call)
 

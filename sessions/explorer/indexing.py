@@ -6,6 +6,7 @@ may try.
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -127,11 +128,11 @@ def _event_document(event: AuditEvent) -> Document:
 
 
 # --- what goes -------------------------------------------------------------------------------------------------------
-def payload_erased(payload_id: int) -> None:
-    """Call in the transaction that erases a payload: its words leave index and preview with it."""
-    Call.objects.filter(arguments_id=payload_id).update(preview="")
-    of_it = Q(arguments_id=payload_id) | Q(result_id=payload_id) | Q(late_result_id=payload_id)
-    calls = Call.objects.filter(of_it).select_related(*_LINKS)
+def payloads_erased(payload_ids: Collection[int]) -> None:
+    """Call in the transaction that erases payloads: their words leave index and preview with them."""
+    Call.objects.filter(arguments__in=payload_ids).update(preview="")
+    of_them = Q(arguments__in=payload_ids) | Q(result__in=payload_ids) | Q(late_result__in=payload_ids)
+    calls = Call.objects.filter(of_them).select_related(*_LINKS)
     fulltext.write("calls", [document_of(call) for call in calls])
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from servers.secret import MIN_LENGTH, Secret, variants
+from servers.secret import MASK, MIN_LENGTH, Secret, variants
 
-MASK = "[redacted]"
+__all__ = ["MASK", "Redactor"]
 #: each text is searched for each form; a session that lives for months drops the shortest forms
 _MOST_FORMS = 2_000
 

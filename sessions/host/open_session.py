@@ -306,10 +306,11 @@ class Live:
             self._db.post(partial(lifecycle.initializing, self.lease))
 
     async def _keep_late(self, call: claims.PendingCall, event: LateAnswer) -> None:
+        masks = outcomes.ResultMasks.of(call, self.lease, self.redactor)
         if event.result is not None:
-            outcome = outcomes.of_result(event.result, self.redactor, tool=call.method == TOOLS_CALL)
+            outcome = outcomes.of_result(event.result, masks, tool=call.method == TOOLS_CALL)
         else:
-            outcome = outcomes.of_error_object(event.error or {}, self.redactor)
+            outcome = outcomes.of_error_object(event.error or {}, masks)
         await self._db.persist(partial(claims.late, call, self.lease, outcome), list)
 
     async def _measure(self) -> None:

@@ -18,10 +18,13 @@ from django.db.models import F
 from django.utils import timezone
 
 from servers import access, rights
-from servers.audit import payloads
+from servers.audit import payloads, policy
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
-from servers.enums import AuditAction, AuditOutcome, PayloadKind
+from servers.crypto import SealError
+from servers.enums import AuditAction, AuditOutcome, PayloadKind, RedactedPart
+from servers.models import Payload, Unredacted
+from servers.privacy import redaction
 from sessions import hints
 from sessions.calls.arguments import Given
 from sessions.enums import QuestionState
@@ -104,7 +107,11 @@ def answer(actor: Actor, user: Any, question: Question, action: Action, given: G
     _require(actor, user, question)
     content = read_answer(question.kind, params_of(question), action, given)
     text = None if content is None else json.dumps(content, separators=(",", ":"), allow_nan=False)
-    write, events = partial(_write, actor, question, _STATES[action], text), partial(_answered, actor, question, action)
+    stored = None if text is None else _redacted(text, question)
+    write, events = (
+        partial(_write, actor, question, _STATES[action], stored),
+        partial(_answered, actor, question, action),
+    )
     return writer().submit_and_wait(write, events, DURABLE_SECONDS) is not None
 
 
@@ -116,7 +123,22 @@ def _require(actor: Actor, user: Any, question: Question) -> None:
         raise denied
 
 
-def _write(actor: Actor, question: Question, state: QuestionState, text: str | None) -> dict[str, str] | None:
+def _redacted(text: str, question: Question) -> tuple[Payload, Unredacted | None]:
+    """The payload, not written yet, and what it stands for where values were masked."""
+    subject = redaction.Subject(
+        RedactedPart.ANSWER, question.server_id, question.method, requested_schema(params_of(question))
+    )
+    masked, count = redaction.redacted(text, subject, policy.current())
+    try:
+        payload = payloads.made(PayloadKind.ANSWER, masked, redacted=count)
+        return payload, payloads.unredacted(text) if count else None
+    except SealError as problem:
+        raise AuditUnavailable(f"The answer cannot be encrypted, so it was not stored. {problem}") from problem
+
+
+def _write(
+    actor: Actor, question: Question, state: QuestionState, answer: tuple[Payload, Unredacted | None] | None
+) -> dict[str, str] | None:
     """The digests of what was stored; None if the question was not open any more."""
     mine = Question.objects.filter(pk=question.pk)
     if not ended(mine.filter(expires_at__gt=timezone.now()), state, answered_by=actor.name[:150]):
@@ -124,9 +146,12 @@ def _write(actor: Actor, question: Question, state: QuestionState, text: str | N
     if question.worker_uid is not None:
         wake = partial(hints.wake_worker, question.worker_uid, "answer", question.uid, question.epoch)
         transaction.on_commit(wake, robust=True)
-    if text is None:
+    if answer is None:
         return {}
-    stored = payloads.store(PayloadKind.ANSWER, text)
+    stored = payloads.insert(answer[0])
+    if answer[1] is not None:
+        answer[1].payload_id = stored.pk
+        payloads.insert_unredacted(answer[1])
     mine.update(answer=stored)
     return {"answer": stored.digest}
 

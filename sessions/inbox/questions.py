@@ -19,6 +19,7 @@ from servers.audit import payloads
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
+from servers.models import Unredacted
 from sessions import hints
 from sessions.calls.claims import PendingCall
 from sessions.connections import commands
@@ -172,6 +173,7 @@ def delivered(uid: UUID) -> None:
     """The answer was sent to the server."""
     rows = Question.objects.filter(uid=uid, delivered_at=None)
     if rows.update(delivered_at=timezone.now(), version=F("version") + 1):
+        Unredacted.objects.filter(payload__in=Question.objects.filter(uid=uid).values("answer")).delete()
         notify(Question.objects.values_list("pk", flat=True).get(uid=uid))
 
 

@@ -47,10 +47,17 @@ def is_theirs(user: Any, question: Question) -> bool:
 def settled(uids: Iterable[UUID]) -> list[Settled]:
     """Those of these questions that have ended."""
     over = Question.objects.filter(uid__in=list(uids)).exclude(state=QuestionState.OPEN).select_related("answer")
-    return [Settled(row.uid, QuestionState(row.state), answer_of(row)) for row in over]
+    return [Settled(row.uid, QuestionState(row.state), _answer_to_send(row)) for row in over]
+
+
+def _answer_to_send(question: Question) -> dict[str, Any] | None:
+    return None if question.answer is None else _parsed(payloads.to_send(question.answer))
 
 
 def _json(payload: Payload) -> dict[str, Any] | None:
-    text = payloads.read(payload)
+    return _parsed(payloads.read(payload))
+
+
+def _parsed(text: str | None) -> dict[str, Any] | None:
     value = None if text is None else json.loads(text)
     return value if isinstance(value, dict) else None

@@ -1,9 +1,12 @@
 """Messages sent over a socket: encoded once for each of the (at most two) variants."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
+
+from servers.audit.record import Actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Frame:
     final: bool = False
     moved: int | None = None
     audience: Audience = EVERYBODY
+    #: records that a person who is not the owner reads `text`
+    record_reading: Callable[[Actor], None] | None = None
 
     def for_viewer(self, user_id: int, reads_payloads: bool) -> str:
         if self.reserved is None or reads_payloads or user_id == self.owner_id:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,8 @@ from django.urls import reverse
 from servers.audit import query as audit_query
 from servers.kit.visible import visible_text
 from servers.models import AuditEvent, AuditHead, Identity, Server, ServerDraft
+from servers.privacy.reading import record_soon
+from sessions.calls.reading import context_of
 from sessions.catalog import reading
 from sessions.connections.diagnosis import explain
 from sessions.connections.test_report import draft_context
@@ -255,7 +258,10 @@ def call_versions(uids: list[UUID]) -> dict[UUID, int]:
 def _call_frame(call: Call, reserved_too: bool) -> Frame:
     row = queries.call_row(call)
     texts = _texts(call, reserved_too, call.version, "call", [row])
-    return Frame(*texts, "call", call.version, call.user_id, CallState(call.state).final)
+    found = call.result or call.late_result
+    record = None if found is None else partial(record_soon, found=[found], context=context_of(call))
+    final = CallState(call.state).final
+    return Frame(*texts, "call", call.version, call.user_id, final, record_reading=record)
 
 
 def progress_frame(call_uid: UUID, row: Row, reserved_too: bool) -> Frame | None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from servers.audit.record import Actor
 from sessions.live.frames import EVERYBODY, Frame, encode, message
 from sessions.live.sources import FeedPart
 from sessions.live.topics import Topic
@@ -62,6 +63,8 @@ class TopicSubscription:
         if frame.version < version or digest == hash(text):
             return
         self.seen[frame.key] = (frame.version, hash(text))
+        if frame.record_reading is not None and viewer.reads_payloads and viewer.user_id != frame.owner_id:
+            frame.record_reading(Actor.of_user(viewer.user))
         self.member.put(text)
 
 

@@ -4,6 +4,7 @@ from sessions.models.call import Attempt, Call, IndexCursor
 from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
 from sessions.models.question import Question
+from sessions.models.retention import RetentionLimit, StorageHour
 from sessions.models.session import McpSession
 from sessions.models.subscription import (
     ResourceVersion,
@@ -24,6 +25,8 @@ __all__ = [
     "McpSession",
     "Question",
     "ResourceVersion",
+    "RetentionLimit",
+    "StorageHour",
     "Subscription",
     "SubscriptionGap",
     "SubscriptionHour",

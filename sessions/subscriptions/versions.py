@@ -17,7 +17,7 @@ from servers.json.canonical import canonical, sha256
 from sessions.connections.lifecycle import Lease, storable
 from sessions.enums import SubscriptionState, VersionCause
 from sessions.models import ResourceVersion, Subscription, SubscriptionGap
-from sessions.subscriptions import retention, watches, webhooks
+from sessions.subscriptions import trimming, watches, webhooks
 
 MIME_CHARS: Final = 200
 #: trimming the history each time would mean reading all its sizes
@@ -117,7 +117,7 @@ def _keep(row: Subscription, found: ReadContent, previous: ResourceVersion | Non
     if previous is not None:
         webhooks.announce(row, version)
     if version.number % TRIM_EVERY == 0:
-        retention.trim(row)
+        trimming.trim(row)
 
 
 def _close_gap(row: Subscription, found: ReadContent, *, differs: bool) -> None:

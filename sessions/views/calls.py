@@ -14,12 +14,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor
+from servers.crypto import SealError
 from servers.enums import DefinitionKind
 from servers.models import AuditEvent, Definition, Server
 from servers.requests import WebRequest
 from sessions.calls import placing, result_files, statements
 from sessions.calls.operations import OPERATIONS, words_of
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls.reading import record_reading
 from sessions.catalog import search
 from sessions.models import Call
 from sessions.overview import server_page
@@ -129,14 +131,23 @@ def cancel(request: WebRequest, uid: UUID) -> HttpResponse:
 # --- reading ---------------------------------------------------------------------------------------------------------
 def _page(request: WebRequest, call: Call) -> dict[str, Any]:
     may_read = placing.may_read(request.user, call)
+    if may_read:
+        record_reading(Actor.of(request), call, call.arguments, call.result or call.late_result)
     return {
         "nav": "servers",
         "call": call,
         "may_read": may_read,
-        "arguments": payloads.read(call.arguments) if may_read else None,
+        "arguments": _arguments(call) if may_read else None,
         "rights": access.rights(request.user),
         "words": words_of(call.method),
     }
+
+
+def _arguments(call: Call) -> str | None:
+    try:
+        return payloads.read(call.arguments)
+    except SealError as problem:
+        return str(problem)
 
 
 @require_safe
@@ -147,6 +158,7 @@ def detail(request: WebRequest, uid: UUID) -> HttpResponse:
         "attempts": call.attempts.all(),
         "repetitions": call.repeated_by.filter(statements.seen(request.user)).order_by("id")[:20],
         "timeline": _timeline(request, call),
+        "stored": [one for one in (call.arguments, call.result, call.late_result) if one is not None],
     }
     return render(request, "calls/detail.html", context)
 
@@ -160,8 +172,10 @@ def _timeline(request: WebRequest, call: Call) -> list[AuditEvent]:
 @require_safe
 def card(request: WebRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
-    context = {"call": call, "may_read": placing.may_read(request.user, call)}
-    return render(request, "calls/_card.html", context)
+    may_read = placing.may_read(request.user, call)
+    if may_read:
+        record_reading(Actor.of(request), call, call.result or call.late_result)
+    return render(request, "calls/_card.html", {"call": call, "may_read": may_read})
 
 
 @require_safe
@@ -206,6 +220,7 @@ def _result_text(request: WebRequest, call: Call) -> str:
     if not placing.may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
     payload = call.result or call.late_result
+    record_reading(Actor.of(request), call, payload)
     text = payloads.read(payload) if payload is not None else None
     if text is None:
         raise Http404("This call has no result, or it was erased.")

@@ -9,9 +9,11 @@ from django.views.decorators.http import require_safe
 
 from servers import access
 from servers.audit import payloads
+from servers.audit.record import Actor
 from servers.kit.visible import visible_text
 from servers.requests import WebRequest
 from sessions.calls.placing import may_read
+from sessions.calls.reading import record_reading
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call
 from sessions.views.calls import visible_call
@@ -29,6 +31,7 @@ def values(request: WebRequest, uid: UUID) -> JsonResponse:
         raise Http404("This call is not a completion.")
     if not may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
+    record_reading(Actor.of(request), call, call.result)
     completion = _completion(call)
     found = [text for text in completion.get("values", []) if isinstance(text, str) and len(text) <= VALUE_CHARS]
     return JsonResponse(

@@ -10,9 +10,11 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
-from servers.audit.record import Actor
+from servers.audit.record import Actor, ServerRef
 from servers.numbers import whole_number
-from sessions.enums import QuestionKind
+from servers.privacy import reading
+from servers.privacy.reading import PayloadContext
+from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox import answering
 from sessions.inbox import card as question_card
 from sessions.inbox.answering import Action, AuditUnavailable, Given, Unfit
@@ -55,6 +57,8 @@ def _question(request: HttpRequest, uid: UUID) -> Question:
 
 def _page(request: HttpRequest, question: Question, form: Any = None, status: int = 200) -> HttpResponse:
     card = question_card.card_of(request.user, question)
+    if card.readable:
+        _record_reading(Actor.of(request), question, answer=question_card.may_read_answer(request.user, question))
     context = {
         "nav": "inbox",
         "card": card,
@@ -67,6 +71,18 @@ def _page(request: HttpRequest, question: Question, form: Any = None, status: in
         "rights": access.rights(request.user),
     }
     return render(request, "inbox/detail.html", context, status=status)
+
+
+def _record_reading(actor: Actor, question: Question, *, answer: bool) -> None:
+    """Nothing for those who may answer while it is open, for the person who made the call, and for the one who answered."""
+    call = question.call
+    if question.state == QuestionState.OPEN or (call is not None and call.user_id == actor.id):
+        return
+    own = question.answered_by == actor.name
+    found = [] if own else [question.question, question.answer if answer else None]
+    server = None if question.server is None else ServerRef.of(question.server)
+    call_uid = None if call is None else call.uid
+    reading.record(actor, found, PayloadContext(server, question.identity_name, question.method, call_uid))
 
 
 def _blank_form(card: question_card.QuestionCard) -> Any:

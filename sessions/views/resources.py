@@ -10,16 +10,19 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access, rights
-from servers.audit.record import Actor
+from servers.audit.record import Actor, ServerRef
 from servers.enums import DefinitionKind
 from servers.kit.visible import visible_text
 from servers.models import Server
+from servers.privacy import reading
+from servers.privacy.reading import PayloadContext
 from sessions.calls import placing
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.calls.plain_arguments import FIELD
+from sessions.calls.reading import record_reading
 from sessions.catalog import not_offered, prompts, search
 from sessions.catalog import resources as resource_page
-from sessions.catalog.resources import Chosen
+from sessions.catalog.resources import Chosen, StoredContent
 from sessions.catalog.template_form import TemplateForm, template_form
 from sessions.mcp.core.methods import RESOURCES_READ
 from sessions.overview import server_page
@@ -78,6 +81,8 @@ def _chosen_context(
     if not chosen.uri:
         return context
     kept, latest = resource_page.what_was_read(request.user, server, chosen.uri)
+    if kept is not None:
+        _record_reading(Actor.of(request), server, chosen.uri, kept)
     return context | {
         "kept": kept,
         "latest": latest,
@@ -85,6 +90,14 @@ def _chosen_context(
         "subscription": resource_page.subscription_of(server, chosen.uri),
         "no_subscriptions": not_offered.no_subscriptions(header.mcp_session),
     }
+
+
+def _record_reading(actor: Actor, server: Server, uri: str, kept: StoredContent) -> None:
+    if kept.call is not None:
+        record_reading(actor, kept.call, kept.call.result)
+    elif kept.version is not None:
+        context = PayloadContext(ServerRef.of(server), kept.version.subscription.identity.name, uri)
+        reading.record(actor, [kept.version.contents], context)
 
 
 @require_safe

@@ -8,7 +8,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from servers import access
+from servers.audit.record import Actor, ServerRef
 from servers.numbers import whole_number
+from servers.privacy import reading as privacy_reading
+from servers.privacy.reading import PayloadContext
 from sessions.models import ResourceVersion, Subscription
 from sessions.subscriptions import board as reading
 from sessions.subscriptions import history as past
@@ -82,7 +85,16 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
 def _shown(request: HttpRequest, item: ResourceVersion) -> past.ShownVersion:
     number = whole_number(request.GET.get("against", ""))
     against = past.version(item.subscription, number) if number is not None else None
-    return past.shown(item, against or past.before_version(item))
+    against = against or past.before_version(item)
+    _record_reading(request, item, against)
+    return past.shown(item, against)
+
+
+def _record_reading(request: HttpRequest, *items: ResourceVersion | None) -> None:
+    found = [item for item in items if item is not None]
+    subscription = found[0].subscription
+    context = PayloadContext(ServerRef.of(subscription.server), subscription.identity.name, subscription.uri)
+    privacy_reading.record(Actor.of(request), [item.contents for item in found], context)
 
 
 @require_safe
@@ -91,6 +103,8 @@ def content(request: HttpRequest, uid: UUID, number: int) -> HttpResponse:
     subscription = subscription_for(request, uid)
     access.require(request.user, "view_payload", subscription.server)
     item = past.version(subscription, number)
+    if item is not None:
+        _record_reading(request, item)
     file = past.file_of(item, whole_number(request.GET.get("item", ""))) if item is not None else None
     if file is None:
         raise Http404("This version is no longer stored or has no such content.")

@@ -29,6 +29,7 @@ from tests.screenshots.gestures import (
     type_argument,
 )
 from tests.screenshots.importing import apply_import, preview_import, refuse_import
+from tests.screenshots.keeping import add_bad_rule, keep_nothing, open_erasing, try_path
 from tests.screenshots.shot import Shot, Stage, at, on_server, question
 
 SHOTS = [
@@ -152,6 +153,14 @@ SHOTS = [
     Shot("jobs-empty", at("/jobs/"), Stage.EMPTY),
     Shot("jobs", at("/jobs/")),
     Shot("rotate-keys", at("/jobs/rotate-keys/")),
+    Shot("privacy-empty", at("/privacy/"), Stage.EMPTY),
+    Shot("privacy", at("/privacy/"), prepare=try_path),
+    Shot("privacy-rule", at("/privacy/rules/add/?path=$..password")),
+    Shot("privacy-rule-errors", at("/privacy/rules/add/"), prepare=add_bad_rule, allow=("422",)),
+    Shot("storage-empty", at("/storage/"), Stage.EMPTY),
+    Shot("storage", at("/storage/")),
+    Shot("storage-errors", at("/storage/"), prepare=keep_nothing, allow=("422",)),
+    Shot("call-erase", lambda world: f"/calls/{world.succeeded}/", prepare=open_erasing),
     Shot("users", at("/users/")),
     Shot("users-none", at("/users/?text=nothing-has-this-name")),
     Shot("user-invite", at("/users/invite/"), prepare=click(".more-rights summary")),

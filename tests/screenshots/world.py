@@ -135,6 +135,7 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
     stack.shell(CHANGED_TOOLS.format(slug=world.server))
     stack.shell(JOBS)
     stack.shell(PACKAGES)
+    stack.shell(KEEPING)
     note_rows(stack, world)
     world.credential = stack.shell(CREDENTIALS.format(admin=ADMIN[0], slug=world.websocket)).split()[-1]
     people = stack.shell(PEOPLE.format(admin=ADMIN[0], password=ADMIN[1], slug=world.server)).split()[-3:]
@@ -151,6 +152,30 @@ def register_others(page: Page, stack: Stack, world: World) -> None:
     page.get_by_role("button", name="Archive").click()
     page.wait_for_url("**/servers/")
 
+
+#: a week of storage under limits, the last runs, and redaction rules
+KEEPING = """
+from datetime import timedelta
+from django.utils import timezone
+from servers.models import BackgroundJob, RedactionRule, Server
+from sessions.models import RetentionLimit, StorageHour
+now = timezone.now()
+sizes = dict(calls=(9000, 11_000_000), payloads=(18000, 240_000_000), events=(36000, 38_000_000), logs=(2100, 900_000), versions=(12, 400_000))
+for kind, (rows, size) in sizes.items():
+    for day in range(40, 0, -1):
+        at = (now - timedelta(days=day)).replace(minute=0, second=0, microsecond=0)
+        StorageHour.objects.create(kind=kind, hour=at, first=1000 - day, last=1000 - day, until=at, rows=rows, bytes=size)
+RetentionLimit.objects.create(kind="calls", days=365)
+RetentionLimit.objects.create(kind="payloads", days=90, bytes=12_000_000_000)
+RetentionLimit.objects.create(kind="logs", days=30)
+done = dict(state="succeeded", requested_name="ada", started_at=now, finished_at=now)
+BackgroundJob.objects.create(kind="retention", detail="Removed arguments and results: 18,012, server logs: 2,100.", **done)
+would = dict(payloads=dict(before=(now - timedelta(days=90)).isoformat(), rows=18012, bytes=241_000_000), logs=dict(before=(now - timedelta(days=30)).isoformat(), rows=2100, bytes=900_000))
+BackgroundJob.objects.create(kind="retention_trial", detail="Would remove 20,112 rows, 242 MB.", result=dict(would_remove=would), **done)
+RedactionRule.objects.create(path="$..password", created_by_name="ada", note="Passwords of any tool")
+RedactionRule.objects.create(path="$.user.email", part="result", target="get_*", server=Server.objects.first(), created_by_name="ada")
+RedactionRule.objects.create(path="$.card.number", part="arguments", target="pay", enabled=False, created_by_name="ada")
+"""
 
 #: one job in each state; the heartbeat of the running one lies in the future, so that it never counts as dead
 #: a pinned package with an update whose tools were compared, and one that changed at the registry

@@ -1,5 +1,6 @@
 """The test database of one process: a copy of the prepared one, so no process waits for the migrations."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,12 @@ def tamperable(db: None) -> None:
     """Without the triggers that refuse to have audit events changed, as someone who owns the database can do it. The end of the
     test's transaction, or the flush after it, brings them back."""
     triggers.drop(connection)
+
+
+@pytest.fixture(autouse=True)
+def _privacy_policy_of_this_test() -> Iterator[None]:
+    """Each process keeps the policy for seconds, longer than a test takes."""
+    yield
+    from servers.audit import policy  # noqa: PLC0415  # needs the settings
+
+    policy.reset()

@@ -116,12 +116,13 @@ class CallRun:
 
     async def _outcome(self, sender: senders.Sender, request: OperationRequest, unsure: str) -> CallOutcome:
         call, live = request.call, request.live
+        masks = outcomes.ResultMasks.of(call, live.lease, live.redactor)
         try:
             raw = await self._send(sender, request)
         except McpError as error:
             if error.fault in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
                 live.suspect(error)
-            return outcomes.of_error(error, live.redactor, unsure)
+            return outcomes.of_error(error, masks, unsure)
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
@@ -129,7 +130,7 @@ class CallRun:
         finally:
             request.progress.close()
         violation = await sender.violation(call, raw)
-        return outcomes.of_result(raw, live.redactor, violation, tool=call.method == TOOLS_CALL)
+        return outcomes.of_result(raw, masks, violation, tool=call.method == TOOLS_CALL)
 
     async def _send(self, sender: senders.Sender, request: OperationRequest) -> Raw:
         self._sending = asyncio.create_task(sender.send(request))

@@ -1,9 +1,15 @@
 """How a call ended, from what the client returned or raised."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
-from sessions.calls.claims import CallOutcome
+from servers.audit import policy
+from servers.enums import RedactedPart
+from servers.privacy import redaction
+from servers.schemas.secrets import may_hold_secret
+from sessions.calls.claims import CallOutcome, PendingCall
+from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
@@ -13,19 +19,44 @@ MAY_HAVE_RUN = "The tool may have run."
 _NO_ANSWER_TO_COME = {Fault.REDIRECTED, Fault.INPUT_REFUSED, Fault.TASK_CANCELLED}
 
 
-def of_result(raw: dict[str, Any], redactor: Redactor, violation: str = "", *, tool: bool = True) -> CallOutcome:
+@dataclass(frozen=True)
+class ResultMasks:
+    """Masks what a server sent in answer to one call: its own secrets, then what the privacy rules name."""
+
+    redactor: Redactor
+    subject: redaction.Subject
+
+    @classmethod
+    def of(cls, call: PendingCall, lease: Lease, redactor: Redactor) -> "ResultMasks":
+        schema = None
+        if may_hold_secret(call.definition):
+            schema = arguments_of(call.definition).get("outputSchema")
+        return cls(redactor, redaction.Subject(RedactedPart.RESULT, lease.server_id, call.target, schema))
+
+    def json_text(self, value: Any) -> tuple[str, int]:
+        """And how many values the rules masked."""
+        return redaction.redacted(self.redactor.json_text(value), self.subject, policy.latest())
+
+    def text(self, text: str) -> str:
+        return redaction.detected_in(self.redactor.text(text), policy.latest())
+
+
+def of_result(raw: dict[str, Any], masks: ResultMasks, violation: str = "", *, tool: bool = True) -> CallOutcome:
     """Only a tool result can declare itself an error."""
     state = CallState.TOOL_ERROR if tool and raw.get("isError") is True else CallState.SUCCEEDED
-    return CallOutcome(state, redactor.json_text(raw), schema_violation=redactor.text(violation))
+    text, count = masks.json_text(raw)
+    if violation and count:  # its words quote the result
+        violation = "The result violates the tool's output schema. Details are left out: values in it are masked."
+    return CallOutcome(state, text, schema_violation=masks.text(violation), redacted=count)
 
 
-def of_error(error: McpError, redactor: Redactor, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
+def of_error(error: McpError, masks: ResultMasks, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
     """`unsure` says what is unknown when no answer came."""
     if isinstance(error, RpcError):
-        return _rpc_error(error, redactor)
+        return _rpc_error(error, masks)
     if error.fault is Fault.CANCELLED:
-        return cancelled(redactor.text(error.detail), unsure)
-    detail = redactor.text(error.detail)
+        return cancelled(masks.text(error.detail), unsure)
+    detail = masks.text(error.detail)
     if not error.may_have_run:
         return CallOutcome(CallState.FAILED, fault=error.fault, detail=detail)
     if isinstance(error, ProtocolError) or error.fault in _NO_ANSWER_TO_COME:
@@ -49,20 +80,21 @@ def _unsure(state: CallState, fault: str, detail: str, unsure: str) -> CallOutco
     return CallOutcome(state, fault=fault, detail=_with_warning(detail, unsure), may_have_run=True)
 
 
-def _rpc_error(error: RpcError, redactor: Redactor) -> CallOutcome:
+def _rpc_error(error: RpcError, masks: ResultMasks) -> CallOutcome:
     return CallOutcome(
         CallState.RPC_ERROR,
         fault=error.fault,
         detail="",
         error_code=_storable_code(error.code),
-        error_message=redactor.text(error.message),
-        error_data="" if error.data is None else redactor.json_text(error.data),
+        error_message=masks.text(error.message),
+        error_data="" if error.data is None else masks.json_text(error.data)[0],
     )
 
 
-def of_error_object(error: dict[str, Any], redactor: Redactor) -> CallOutcome:
+def of_error_object(error: dict[str, Any], masks: ResultMasks) -> CallOutcome:
     """A JSON-RPC error object that arrived late. It is kept unchanged."""
-    return CallOutcome(CallState.RPC_ERROR, redactor.json_text({"error": error}))
+    text, count = masks.json_text({"error": error})
+    return CallOutcome(CallState.RPC_ERROR, text, redacted=count)
 
 
 def _storable_code(code: int) -> int | None:

@@ -7,6 +7,7 @@ that. One file per worker, one JSON line per result, synced to disk before anyth
 import asyncio
 import json
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,7 +18,9 @@ from uuid import UUID
 
 import structlog
 
+from servers.audit import policy
 from servers.audit.record import Actor, Event
+from servers.crypto import SealError, open_bytes, seal_bytes
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall, Upstream
 from sessions.connections.lifecycle import Lease
@@ -44,12 +47,16 @@ class SpooledOutcome:
         outcome = dict(vars(self.outcome))
         later = {name: call.pop(name) for name in ("argument_bytes", "sent_at")}
         later |= {"way": call["actor"].pop("way"), "upstream": vars(outcome.pop("upstream"))}
-        parts = {"order": call, "hold": vars(self.lease), "outcome": outcome, "later": later}
-        return json.dumps(parts, default=str).encode() + b"\n"
+        parts = {"order": call, "hold": vars(self.lease), "later": later}
+        if self.outcome.result is not None and policy.latest().seal:
+            sealed, key_id = seal_bytes(self.outcome.result.encode("utf-8", "surrogatepass"), **_place(self.call.uid))
+            outcome["result"] = None
+            parts["sealed"] = {"result": b64encode(sealed).decode(), "key_id": key_id}
+        return json.dumps(parts | {"outcome": outcome}, default=str).encode() + b"\n"
 
     @classmethod
     def of(cls, line: bytes) -> "SpooledOutcome":
-        """Raises ValueError, KeyError or TypeError for a line that is truncated or not ours."""
+        """Raises ValueError, KeyError or TypeError for a line that is truncated or not ours, SealError without its key."""
         read: dict[str, Any] = json.loads(line)
         call, lease, outcome = read["order"], read["hold"], read["outcome"]
         later = read.get("later") or {"way": "", "argument_bytes": 0, "sent_at": None, "upstream": {}}
@@ -58,7 +65,15 @@ class SpooledOutcome:
         call |= {"argument_bytes": later["argument_bytes"], "sent_at": sent_at}
         outcome |= {"state": CallState(outcome["state"]), "upstream": Upstream(**later["upstream"])}
         lease |= {name: UUID(lease[name]) for name in ("session_uid", "server_uid", "worker_uid")}
+        if (sealed := read.get("sealed")) is not None:
+            data = open_bytes(b64decode(sealed["result"]), key_id=sealed["key_id"], **_place(call["uid"]))
+            outcome |= {"result": data.decode("utf-8", "surrogatepass")}
         return cls(PendingCall(**call), Lease(**lease), CallOutcome(**outcome))
+
+
+def _place(call: UUID) -> dict[str, Any]:
+    """What a sealed result is bound to."""
+    return {"table": "spool", "uid": call, "field": "result"}
 
 
 class Spool:
@@ -120,7 +135,7 @@ async def merge(db: Database, paths: list[Path]) -> None:
             for kept in ends:
                 await db.write(partial(_finish, kept), list)
             await asyncio.to_thread(path.unlink, missing_ok=True)
-        except (OSError, DatabaseAway) as problem:
+        except (OSError, DatabaseAway, SealError) as problem:
             log.warning("host.spool_not_merged", spool=path.name, problem=str(problem)[:200])
         else:
             log.info("host.spool_merged", spool=path.name, results=len(ends))

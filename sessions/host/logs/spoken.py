@@ -1,6 +1,8 @@
 """What a server says, as lines of its log: messages, stderr and protocol violations. Called from the client's
 reader."""
 
+from servers.audit import policy
+from servers.privacy import redaction
 from sessions.calls.claims import PendingCall
 from sessions.enums import LogSource
 from sessions.host.answer_redaction import Redactor
@@ -21,13 +23,15 @@ class Spoken:
     def log_message(self, event: LogMessage) -> None:
         redact = self._redactor
         text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
+        text = redaction.detected_in(text, policy.latest())
         call_uid = event.tag.uid if isinstance(event.tag, PendingCall) else None
         self._log.add(ServerLogLine(LogSource.SERVER, event.level, text, redact.text(event.logger or ""), call_uid))
 
     def diagnostic(self, event: DiagnosticLine) -> None:
         self._diagnosis.on_event(event)
         level = "info" if event.stream == "stderr" else "warning"
-        self._log.add(ServerLogLine(LogSource.STDERR, level, self._redactor.text(event.text), event.stream))
+        text = redaction.detected_in(self._redactor.text(event.text), policy.latest())
+        self._log.add(ServerLogLine(LogSource.STDERR, level, text, event.stream))
 
     def violation(self, event: ProtocolViolation) -> None:
         self._repeats.say(self._redactor.text(f"The server broke the protocol: {event.detail}"), "warning")

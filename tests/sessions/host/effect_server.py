@@ -18,6 +18,11 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "rpc", "description": "Answers a JSON-RPC error.", "inputSchema": {"type": "object"}},
     {"name": "die", "description": "Ends the process.", "inputSchema": {"type": "object"}},
     {"name": "leak", "description": "Tells its token.", "inputSchema": {"type": "object"}},
+    {
+        "name": "login",
+        "description": "Says what it was given.",
+        "inputSchema": {"type": "object", "properties": {"user": {}, "password": {"format": "password"}}},
+    },
     {"name": "grow", "description": "Adds a tool.", "inputSchema": {"type": "object"}},
     {
         "name": "shaped",
@@ -64,6 +69,11 @@ def call(request_id: Any, name: str, arguments: dict[str, Any], token: Any) -> N
     elif name == "leak":
         print("my token is", os.environ.get("TOKEN"), file=sys.stderr, flush=True)
         result = text(f"the token is {os.environ.get('TOKEN')}")
+    elif name == "login":
+        effect(f"password {arguments['password']}")
+        result = text(
+            f"welcome, {arguments['user']}: ghp_{'a1B2' * 9}", structuredContent={"session": "s3cr3t", "n": 1}
+        )
     elif name == "grow":
         TOOLS.append({"name": f"extra-{len(TOOLS)}", "inputSchema": {"type": "object"}})
         notify("notifications/tools/list_changed")

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from servers.enums import RedactedPart
+from servers.privacy.redaction import Subject
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor
-from sessions.host.calls.outcomes import arguments_of, of_error, of_result
+from sessions.host.calls.outcomes import ResultMasks, arguments_of, of_error, of_result
 from sessions.mcp.core.errors import (
     Fault,
     HttpError,
@@ -19,7 +21,7 @@ from sessions.mcp.core.errors import (
     TransportError,
 )
 
-NOTHING = Redactor()
+NOTHING = ResultMasks(Redactor(), Subject(RedactedPart.RESULT))
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,13 @@ def test_an_error_code_beyond_the_column_is_left_out_and_the_rest_kept() -> None
 
 def test_arguments_keep_integers_beyond_sixty_four_bits() -> None:
     assert arguments_of('{"n": 123456789012345678901234567890}') == {"n": 123456789012345678901234567890}
+
+
+def test_words_about_a_result_with_masked_values_do_not_quote_them() -> None:
+    masks = ResultMasks(Redactor(), Subject(RedactedPart.RESULT))
+    token = "ghp_" + "a1B2" * 9
+    outcome = of_result({"content": [{"type": "text", "text": token}]}, masks, f"'{token}' is not a number")
+    assert token not in outcome.schema_violation + (outcome.result or "")
+    assert outcome.redacted == 1
+    outcome = of_error(RpcError(1, f"bad {token}", {"a": token}), masks)
+    assert token not in outcome.error_message + outcome.error_data

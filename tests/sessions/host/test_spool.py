@@ -14,8 +14,9 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from servers.audit import payloads
+from servers.audit import payloads, policy
 from servers.audit.record import Actor
+from servers.models import PrivacySettings
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.connections.lifecycle import Lease
@@ -136,3 +137,12 @@ def test_a_result_outlives_its_worker_while_the_database_is_away(start_worker: S
     assert (done.state, done.result is not None) == (CallState.SUCCEEDED, True)
     assert effects.count("slow") == 1
     eventually(lambda: not path.exists())
+
+
+@pytest.mark.django_db
+def test_where_payloads_are_encrypted_the_spool_is_too() -> None:
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    policy.current()
+    line = KEPT.line()
+    assert b"content" not in line
+    assert SpooledOutcome.of(line).outcome == RESULT

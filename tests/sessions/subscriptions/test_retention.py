@@ -11,7 +11,8 @@ from servers.enums import PayloadKind
 from servers.models import Payload, Server
 from sessions.enums import DeliveryState
 from sessions.models import ResourceVersion, Subscription, SubscriptionGap, SubscriptionHour, WebhookDelivery
-from sessions.subscriptions import retention
+from sessions.retention import histories
+from sessions.subscriptions import trimming
 from tests.sessions.host.make import make_hold, make_session
 from tests.sessions.subscriptions.world import subscribe, texts
 from tests.sessions.subscriptions.writing import found, hold_of, store
@@ -32,7 +33,7 @@ def row(valkey: Path, ada: Any) -> Subscription:
 
 def trimmed(row: Subscription, **settings: int) -> list[str]:
     Subscription.objects.filter(pk=row.pk).update(**settings)
-    retention.trim(Subscription.objects.get(pk=row.pk))
+    trimming.trim(Subscription.objects.get(pk=row.pk))
     assert Payload.objects.filter(kind=PayloadKind.RESOURCE).count() == ResourceVersion.objects.count()
     return texts(row)
 
@@ -68,22 +69,22 @@ def test_housekeeping_trims_every_history_and_what_belongs_to_it(row: Subscripti
     now = timezone.now()
     SubscriptionHour.objects.create(subscription=row, hour=now - timedelta(days=8), events=1)
     SubscriptionHour.objects.create(subscription=row, hour=now, events=1)
-    for number in range(retention.DELIVERIES_KEPT + 5):
+    for number in range(histories.DELIVERIES_KEPT + 5):
         WebhookDelivery.objects.create(
             subscription=row, number=number, created_at=now, state=DeliveryState.DELIVERED if number else "pending"
         )
         SubscriptionGap.objects.create(subscription=row, began_at=now, ended_at=now)
-    assert retention.trim_all() == 4
+    assert histories.trim_all() == 4
     assert texts(row) == ["5"]
     assert SubscriptionHour.objects.count() == 1
     assert WebhookDelivery.objects.filter(state=DeliveryState.PENDING).count() == 1
-    assert WebhookDelivery.objects.count() == retention.DELIVERIES_KEPT + 1
+    assert WebhookDelivery.objects.count() == histories.DELIVERIES_KEPT + 1
 
 
 def test_contents_of_a_deleted_server_go_with_the_housekeeping(row: Subscription) -> None:
     Server.objects.all().delete()
-    retention.trim_all()
+    histories.trim_all()
     assert Payload.objects.filter(kind=PayloadKind.RESOURCE).count() == 5, "it may be just being written"
     Payload.objects.update(created_at=timezone.now() - timedelta(hours=2))
-    retention.trim_all()
+    histories.trim_all()
     assert not Payload.objects.filter(kind=PayloadKind.RESOURCE).exists()

@@ -1,12 +1,8 @@
-"""Retention of subscription histories: versions by count, age and bytes, but never the newest; the rest by count or
-age.
-
-Contents are deleted with their versions. The housekeeping deletes whatever becomes due by age alone.
-"""
+"""What the housekeeping removes of the histories of subscriptions: what each one's own settings do not keep any more, and the
+rest by count or age."""
 
 from collections.abc import Callable
 from datetime import timedelta
-from itertools import accumulate
 from typing import Final
 
 from django.db.models import Exists, OuterRef, QuerySet
@@ -16,36 +12,13 @@ from servers.enums import PayloadKind
 from servers.models import Payload
 from sessions.enums import DeliveryState
 from sessions.models import ResourceVersion, Subscription, SubscriptionGap, SubscriptionHour, WebhookDelivery
+from sessions.subscriptions.trimming import BATCH, trim
 
 HOURS_KEPT: Final = timedelta(days=7)
 DELIVERIES_KEPT: Final = 200
 GAPS_KEPT: Final = 500
-#: rows that one statement deletes
-BATCH: Final = 500
 #: younger contents without a version may still be about to get one
 _SETTLED: Final = timedelta(hours=1)
-
-
-def trim(subscription: Subscription) -> int:
-    """Delete what the settings do not keep; returns the number of deleted versions. In the caller's transaction."""
-    rows = ResourceVersion.objects.filter(subscription=subscription).order_by("-number")
-    found = list(rows.values_list("pk", "contents_id", "size", "at"))
-    oldest = timezone.now() - timedelta(days=subscription.keep_days)
-    sums = accumulate(size for _, _, size, _ in found)
-    gone = [
-        (pk, contents_id)
-        for place, ((pk, contents_id, _, at), total) in enumerate(zip(found, sums, strict=True))
-        if place and (place >= subscription.keep_count or total > subscription.keep_bytes or at < oldest)
-    ]
-    _delete(gone)
-    return len(gone)
-
-
-def _delete(versions: list[tuple[int, int]]) -> None:
-    for start in range(0, len(versions), BATCH):
-        batch = versions[start : start + BATCH]
-        ResourceVersion.objects.filter(pk__in=[pk for pk, _ in batch]).delete()
-        Payload.objects.filter(pk__in=[contents_id for _, contents_id in batch]).delete()
 
 
 def trim_all(on_progress: Callable[[], None] = lambda: None) -> int:

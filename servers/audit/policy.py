@@ -1,0 +1,77 @@
+"""What a payload goes through before it is stored: the privacy settings and redaction rules, kept for a moment by each
+process, because every call asks for them.
+
+A change applies in the process that made it at once, in the others within SECONDS.
+"""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from servers.models import PrivacySettings, RedactionRule
+
+SECONDS = 5.0
+_KEY = 1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """As RedactionRule."""
+
+    path: str
+    part: str
+    server_id: int | None
+    target: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    seal: bool = False
+    by_schema: bool = True
+    detect: bool = True
+    rules: tuple[Rule, ...] = field(default=())
+
+
+_guard = threading.Lock()
+_latest = Policy()
+_due = 0.0
+_generation = 0
+
+
+def current() -> Policy:
+    """Reads the database when the last time is longer ago than SECONDS."""
+    global _latest, _due
+    if time.monotonic() < _due:
+        return _latest
+    with _guard:
+        generation = _generation
+    found = stored()
+    with _guard:
+        if generation == _generation:
+            _latest, _due = found, time.monotonic() + SECONDS
+    return found
+
+
+def latest() -> Policy:
+    """Without the database, for an event loop: what the last `current` of this process found."""
+    return _latest
+
+
+def forget() -> None:
+    """After the commit of a change."""
+    global _due, _generation
+    with _guard:
+        _due, _generation = 0.0, _generation + 1
+
+
+def reset() -> None:
+    """As at the start of a process. For tests."""
+    global _latest
+    forget()
+    _latest = Policy()
+
+
+def stored() -> Policy:
+    row = PrivacySettings.objects.filter(pk=_KEY).first() or PrivacySettings()
+    rules = RedactionRule.objects.filter(enabled=True).values_list("path", "part", "server_id", "target")
+    return Policy(row.seal_payloads, row.mask_by_schema, row.mask_detected, tuple(Rule(*rule) for rule in rules))

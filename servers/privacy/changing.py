@@ -1,0 +1,127 @@
+"""Changes of the privacy settings and redaction rules, each with its audit event. They apply to what is stored from then
+on: what is stored already can be erased."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from servers import keyring, rights
+from servers.audit import policy
+from servers.audit.acts import Trail, audited
+from servers.audit.record import Actor, ServerRef
+from servers.crypto import SealError
+from servers.enums import AuditAction, RedactedPart
+from servers.models import PrivacySettings, RedactionRule, Server
+from servers.privacy.redaction import PATH_CHARS, PathInvalid, compiled
+
+RIGHT = "administer"
+#: each rule is asked of every call
+MOST_RULES = 200
+_KEY = 1
+_SWITCHES = {
+    "seal_payloads": "encrypt arguments and results",
+    "mask_by_schema": "mask by schema",
+    "mask_detected": "mask detected secrets",
+}
+
+
+def settings_now() -> PrivacySettings:
+    return PrivacySettings.objects.filter(pk=_KEY).first() or PrivacySettings(pk=_KEY)
+
+
+def change_settings(actor: Actor, user: Any, **switches: bool) -> bool:
+    """False when nothing changed. Raises access.Denied, and ValidationError when the key ring cannot encrypt."""
+    rights.require(user, actor, RIGHT, subject="privacy settings")
+    if switches.get("seal_payloads"):
+        try:
+            keyring.load()
+        except SealError as problem:
+            raise ValidationError({"seal_payloads": str(problem)}) from problem
+    with audited(actor) as trail:
+        row = PrivacySettings.objects.select_for_update().filter(pk=_KEY).first() or PrivacySettings(pk=_KEY)
+        changes = {
+            _SWITCHES[name]: {"before": _word(getattr(row, name)), "after": _word(on)}
+            for name, on in switches.items()
+            if getattr(row, name) != on
+        }
+        if not changes:
+            return False
+        for name, on in switches.items():
+            setattr(row, name, on)
+        row.save()
+        trail.note(AuditAction.PRIVACY_CHANGE, None, "privacy settings", {"changes": changes})
+        transaction.on_commit(policy.forget, robust=True)
+    return True
+
+
+@dataclass(frozen=True)
+class RuleValues:
+    path: str
+    part: RedactedPart = RedactedPart.ALL
+    server: Server | None = None
+    target: str = ""
+    note: str = ""
+
+
+def add_rule(actor: Actor, user: Any, values: RuleValues) -> RedactionRule:
+    """Raises access.Denied, and ValidationError by field."""
+    rights.require(user, actor, RIGHT, subject="redaction rule")
+    _check(values)
+    if RedactionRule.objects.count() >= MOST_RULES:
+        raise ValidationError(f"At most {MOST_RULES} rules (a fixed limit). Delete one first.")
+    with audited(actor) as trail:
+        row = RedactionRule.objects.create(**vars(values), created_by_name=actor.name[:150])
+        _note(trail, row, "added")
+    return row
+
+
+def change_rule(actor: Actor, user: Any, row: RedactionRule, values: RuleValues) -> None:
+    """Raises as `add_rule`."""
+    rights.require(user, actor, RIGHT, subject="redaction rule")
+    _check(values)
+    with audited(actor) as trail:
+        before = _described(row)
+        for name, value in vars(values).items():
+            setattr(row, name, value)
+        row.save(update_fields=[*vars(values)])
+        _note(trail, row, "changed", before=before)
+
+
+def switch_rule(actor: Actor, user: Any, row: RedactionRule, *, enabled: bool) -> None:
+    rights.require(user, actor, RIGHT, subject="redaction rule")
+    with audited(actor) as trail:
+        if RedactionRule.objects.filter(pk=row.pk, enabled=not enabled).update(enabled=enabled):
+            _note(trail, row, "enabled" if enabled else "disabled")
+
+
+def delete_rule(actor: Actor, user: Any, row: RedactionRule) -> None:
+    rights.require(user, actor, RIGHT, subject="redaction rule")
+    with audited(actor) as trail:
+        if RedactionRule.objects.filter(pk=row.pk).delete()[0]:
+            _note(trail, row, "deleted")
+
+
+def _check(values: RuleValues) -> None:
+    if len(values.path) > PATH_CHARS:
+        raise ValidationError({"path": f"At most {PATH_CHARS} characters (a fixed limit)."})
+    try:
+        compiled(values.path)
+    except PathInvalid as problem:
+        raise ValidationError({"path": str(problem)}) from problem
+
+
+def _note(trail: Trail, row: RedactionRule, word: str, **more: Any) -> None:
+    server = None if row.server is None else ServerRef.of(row.server)
+    details = {"rule": word, **_described(row), **more}
+    trail.note(AuditAction.PRIVACY_CHANGE, server, row.path, details)
+    transaction.on_commit(policy.forget, robust=True)
+
+
+def _described(row: RedactionRule) -> dict[str, Any]:
+    return {"path": row.path, "part": row.part, "target": row.target, "note": row.note}
+
+
+def _word(on: bool) -> str:
+    return "on" if on else "off"

@@ -1,0 +1,101 @@
+"""Secrets that are recognised by their shape alone: tokens and keys whose issuers gave them a fixed prefix.
+
+A short list of our own: the libraries for this (detect-secrets, the rules of gitleaks) are made for lines of source files,
+take milliseconds a line and guess by entropy, which would mask ordinary arguments. A shape is here when its issuer
+documents it and ordinary text does not have it. Every text of a call is searched, so each shape names literals that
+must occur, and the expressions have no nested repetition: their time is linear in the text.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from servers.secret import MASK
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`literals`: one of them is in every match. What the group `secret` matches is masked, or else the whole match."""
+
+    name: str
+    literals: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+def _shape(name: str, literals: str, pattern: str) -> Shape:
+    return Shape(name, tuple(literals.split()), re.compile(pattern))
+
+
+SHAPES = (
+    _shape(
+        "Private key",
+        "PRIVATE",
+        r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?P<secret>[^-]{20,20000})"
+        r"(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)?",
+    ),
+    _shape("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
+    _shape("GitHub token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{60,255}\b"),
+    _shape(
+        "GitLab token",
+        "glpat- gloas- gldt- glrt- glcbt- glptt- glft- glsoat-",
+        r"\bgl(?:pat|oas|dt|rt|cbt|ptt|ft|soat)-[A-Za-z0-9_.-]{20,255}",
+    ),
+    _shape("Slack token", "xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xapp-", r"\b(?:xox[bpares]|xapp)-[A-Za-z0-9-]{10,255}"),
+    _shape(
+        "Slack webhook",
+        "hooks.slack.com/",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/_+-]{20,200})",
+    ),
+    _shape("AWS access key", "AKIA ASIA", r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
+    _shape(
+        "AWS secret key",
+        "aws_secret_access_key AWS_SECRET_ACCESS_KEY SecretAccessKey",
+        r"(?:aws_secret_access_key|AWS_SECRET_ACCESS_KEY|SecretAccessKey)[\"']?\s{0,5}[=:]\s{0,5}[\"']?"
+        r"(?P<secret>[A-Za-z0-9/+=]{40})\b",
+    ),
+    _shape("Google API key", "AIza", r"\bAIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
+    _shape("Google access token", "ya29.", r"\bya29\.[A-Za-z0-9_-]{20,2000}"),
+    _shape("Google client secret", "GOCSPX-", r"\bGOCSPX-[A-Za-z0-9_-]{28}"),
+    _shape("Stripe key", "sk_live_ rk_live_ sk_test_ rk_test_", r"\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,255}\b"),
+    _shape("Webhook secret", "whsec_", r"\bwhsec_[A-Za-z0-9+/=]{24,255}"),
+    _shape("Anthropic key", "sk-ant-", r"\bsk-ant-[A-Za-z0-9_-]{20,255}"),
+    _shape("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", r"\bsk-(?:proj|svcacct|admin)-[A-Za-z0-9_-]{20,255}"),
+    _shape("OpenAI key", "T3BlbkFJ", r"\bsk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}\b"),
+    _shape("Hugging Face token", "hf_", r"\bhf_[A-Za-z0-9]{34,}\b"),
+    _shape("npm token", "npm_", r"\bnpm_[A-Za-z0-9]{36}\b"),
+    _shape("PyPI token", "pypi-AgE", r"\bpypi-AgE[A-Za-z0-9_-]{50,1000}"),
+    _shape("SendGrid key", "SG.", r"\bSG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])"),
+    _shape("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", r"\bdo[opr]_v1_[a-f0-9]{64}\b"),
+    _shape("Shopify token", "shpat_ shpca_ shppa_ shpss_", r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b"),
+    _shape("JSON Web Token", "eyJ", r"\beyJ[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,4000}"),
+    _shape(
+        "Password in a URL", "://", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"'<>]{0,100}:(?P<secret>[^\s:/@\"'<>]{3,200})@"
+    ),
+    _shape(
+        "Authorization header",
+        "Bearer",
+        r"\bAuthorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?Bearer (?P<secret>[A-Za-z0-9._~+/=-]{16,8000})",
+    ),
+)
+
+
+def shapes_in(text: str) -> list[Shape]:
+    """Those that may occur in `text`, which may be JSON: fast, and mostly none."""
+    return [shape for shape in SHAPES if any(literal in text for literal in shape.literals)]
+
+
+def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
+    """`text` with each detected secret masked, and how many there were."""
+    count = 0
+    for shape in shapes:
+        if any(literal in text for literal in shape.literals):
+            text, found = shape.pattern.subn(_masked, text)
+            count += found
+    return text, count
+
+
+def _masked(match: re.Match[str]) -> str:
+    if "secret" not in match.re.groupindex:
+        return MASK
+    start, end = (place - match.start() for place in match.span("secret"))
+    return match[0][:start] + MASK + match[0][end:]

@@ -1,0 +1,153 @@
+"""The forms of the privacy page."""
+
+import json
+from typing import Any, cast
+
+from django import forms
+
+from servers.audit.policy import Policy, Rule
+from servers.enums import RedactedPart
+from servers.models import PrivacySettings, RedactionRule, Server
+from servers.privacy.changing import RuleValues
+from servers.privacy.redaction import PATH_CHARS, PathInvalid, Subject, compiled, redacted
+
+_MOST_SERVERS = 1_000
+#: the page holds the sample and its masked copy
+SAMPLE_CHARS = 50_000
+SAMPLE = '{\n  "user": "ann",\n  "password": "hunter2",\n  "keys": [{"name": "ci", "token": "abc"}]\n}'
+
+
+def _switch(label: str, help_text: str) -> forms.BooleanField:
+    widget = forms.CheckboxInput(attrs={"class": "form-check-input", "role": "switch"})
+    return forms.BooleanField(label=label, help_text=help_text, required=False, widget=widget)
+
+
+class PrivacySettingsForm(forms.Form):
+    seal_payloads = _switch(
+        "Encrypt arguments and results",
+        "With the key ring, as secrets are. Free-text search does not cover what is encrypted.",
+    )
+    mask_by_schema = _switch(
+        "Mask what a schema declares secret",
+        "Values with format: password or writeOnly in a tool's input or output schema.",
+    )
+    mask_detected = _switch(
+        "Mask detected secrets",
+        "Tokens and keys with a well-known shape, such as those of GitHub, AWS, Slack and Stripe, private keys, JSON Web Tokens, and passwords in URLs. Also in server logs and error messages.",
+    )
+
+    @classmethod
+    def of(cls, row: PrivacySettings) -> "PrivacySettingsForm":
+        return cls(initial={name: getattr(row, name) for name in cls.base_fields})
+
+
+def _path_field() -> forms.CharField:
+    attrs = {
+        "class": "form-control mono",
+        "autocomplete": "off",
+        "spellcheck": "false",
+        "placeholder": "$..password",
+    }
+    return forms.CharField(
+        label="Path",
+        max_length=PATH_CHARS,
+        help_text="JSONPath (RFC 9535). $.password: at the top. $..password: at any depth. $.users[*].email: of each item.",
+        widget=forms.TextInput(attrs=attrs),
+    )
+
+
+def _part_field() -> forms.ChoiceField:
+    return forms.ChoiceField(
+        label="Applies to", choices=RedactedPart.choices, widget=forms.Select(attrs={"class": "form-select"})
+    )
+
+
+def _checked_path(path: str) -> str:
+    try:
+        compiled(path)
+    except PathInvalid as problem:
+        raise forms.ValidationError(str(problem)) from problem
+    return path
+
+
+class RuleForm(forms.Form):
+    path = _path_field()
+    part = _part_field()
+    server = forms.ChoiceField(label="Server", required=False, widget=forms.Select(attrs={"class": "form-select"}))
+    target = forms.CharField(
+        label="Tool or prompt",
+        required=False,
+        max_length=300,
+        help_text="Empty: all. * stands for anything, as in create_*.",
+        widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
+    )
+    note = forms.CharField(
+        label="Note",
+        required=False,
+        max_length=200,
+        help_text="Why this rule exists.",
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+
+    def __init__(self, data: Any = None, row: RedactionRule | None = None, **kwargs: Any) -> None:
+        if row is not None:
+            kwargs["initial"] = {
+                "path": row.path,
+                "part": row.part,
+                "server": str(row.server_id or ""),
+                "target": row.target,
+                "note": row.note,
+            }
+        super().__init__(data, **kwargs)
+        self._servers = {str(server.pk): server for server in Server.objects.order_by("name", "pk")[:_MOST_SERVERS]}
+        offered = [("", "All servers"), *((key, server.name) for key, server in self._servers.items())]
+        cast("forms.ChoiceField", self.fields["server"]).choices = offered
+
+    def clean_path(self) -> str:
+        return _checked_path(self.cleaned_data["path"])
+
+    def values(self) -> RuleValues:
+        """After is_valid()."""
+        found = self.cleaned_data
+        server = self._servers.get(found["server"])
+        return RuleValues(found["path"], RedactedPart(found["part"]), server, found["target"], found["note"])
+
+
+class TryForm(forms.Form):
+    """What a path, and the switches as they are now, make of a sample. Nothing is stored."""
+
+    path = _path_field()
+    part = _part_field()
+    sample = forms.CharField(
+        label="Sample",
+        max_length=SAMPLE_CHARS,
+        help_text="JSON: the arguments of a call, or the result that a server sends. It is not stored.",
+        widget=forms.Textarea(attrs={"class": "form-control mono", "rows": 8, "spellcheck": "false"}),
+    )
+
+    def __init__(self, data: Any = None, **kwargs: Any) -> None:
+        super().__init__(data, prefix="try", initial={"sample": SAMPLE, "path": "$..token"}, **kwargs)
+        self.fields["path"].required = False
+        self.fields["path"].help_text = "Empty: only the rules and switches as they are now."
+
+    def clean_path(self) -> str:
+        path = self.cleaned_data["path"]
+        return _checked_path(path) if path else ""
+
+    def clean_sample(self) -> str:
+        text = str(self.cleaned_data["sample"])
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError) as problem:
+            raise forms.ValidationError(f"Not JSON: {problem}.") from problem
+        return text
+
+    def outcome(self, policy: Policy) -> tuple[str, int]:
+        """The masked sample, indented, and the number of masks. After is_valid()."""
+        found = self.cleaned_data
+        part = RedactedPart(found["part"])
+        if found["path"]:
+            policy = Policy(policy.seal, policy.by_schema, policy.detect, (Rule(found["path"], part, None, ""),))
+        subject = Subject(RedactedPart.ARGUMENTS if part == RedactedPart.ALL else part)
+        text, count = redacted(found["sample"], subject, policy)
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False), count

@@ -1,0 +1,252 @@
+"""Masks values before they are stored: by JSON path, by the tool's schema, by the shape of a secret.
+
+A path is asked of the whole value, and of each JSON document inside it: servers repeat the structured part of a result as
+the text of a content block, and read resources as text.
+"""
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+import jsonpath
+import structlog
+
+from servers.audit.policy import Policy, Rule
+from servers.enums import RedactedPart
+from servers.privacy import detection
+from servers.schemas.secrets import secret_places
+from servers.secret import MASK
+
+log = structlog.get_logger(__name__)
+#: a JSON document inside of a text that is longer than this is not searched by path: the text is masked as a whole
+INNER_CHARS = 1024 * 1024
+PATH_CHARS = 500
+Place = tuple[str | int, ...]
+_paths = jsonpath.JSONPathEnvironment(strict=True)
+_guard = threading.Lock()
+
+
+class PathInvalid(ValueError):
+    """The message is for the form."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is about to be stored. `schema`: the tool's for this part, if it has one."""
+
+    part: RedactedPart
+    server_id: int | None = None
+    target: str = ""
+    schema: Any = None
+
+
+def redacted(text: str, subject: Subject, policy: Policy) -> tuple[str, int]:
+    """JSON text with masks, and how many there are. Parses it only when a rule, the schema or a shape may apply."""
+    rules = [rule for rule in policy.rules if applies(rule, subject)]
+    schema = subject.schema if policy.by_schema else None
+    shapes = detection.shapes_in(text) if policy.detect else ()
+    if not rules and schema is None and not shapes:
+        return text, 0
+    value, count = json.loads(text), 0
+    if rules or schema is not None:
+        value, count = _in_documents(value, rules, schema, subject.part)
+    if shapes:
+        value, found = _detected(value, shapes)
+        count += found
+    return (json.dumps(value, ensure_ascii=False, separators=(",", ":")), count) if count else (text, 0)
+
+
+#: where a JSON-RPC message holds what a subject is about
+_IN_MESSAGES: Mapping[RedactedPart, Place] = {
+    RedactedPart.ARGUMENTS: ("params", "arguments"),
+    RedactedPart.RESULT: ("result",),
+    RedactedPart.ANSWER: ("result", "content"),
+}
+
+
+def redacted_message(text: str, subject: Subject | None, policy: Policy) -> str | None:
+    """A JSON-RPC message for the record of the wire, masked as its arguments, result or answer are in the payload. Without a
+    subject only detected secrets are masked. None where no content may be stored in the clear, because payloads are encrypted."""
+    if policy.seal:
+        return None
+    shapes = detection.shapes_in(text) if policy.detect else ()
+    concerned = subject is not None and (
+        any(applies(rule, subject) for rule in policy.rules) or (policy.by_schema and subject.schema is not None)
+    )
+    if not shapes and not concerned:
+        return text
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):  # cut off, or not JSON: what cannot be searched is not stored
+        return None if concerned else detected_in(text, policy)
+    count = 0
+    if subject is not None and concerned:
+        message, count = _redacted_inside(message, subject, policy)
+    if shapes:
+        message, found = _detected(message, shapes)
+        count += found
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")) if count else text
+
+
+def _redacted_inside(message: Any, subject: Subject, policy: Policy) -> tuple[Any, int]:
+    place = _IN_MESSAGES[subject.part]
+    inner = message
+    for step in place:
+        if not isinstance(inner, dict) or step not in inner:
+            return message, 0
+        inner = inner[step]
+    rules = [rule for rule in policy.rules if applies(rule, subject)]
+    masked, count = _in_documents(inner, rules, subject.schema if policy.by_schema else None, subject.part)
+    return (_with(message, place, masked), count) if count else (message, 0)
+
+
+def _with(value: Any, place: Place, new: Any) -> Any:
+    return new if not place else {**value, place[0]: _with(value[place[0]], place[1:], new)}
+
+
+def applies(rule: Rule, subject: Subject) -> bool:
+    if rule.part not in (RedactedPart.ALL, subject.part):
+        return False
+    if rule.server_id is not None and rule.server_id != subject.server_id:
+        return False
+    return not rule.target or matches(rule.target, subject.target)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """`*` stands for anything; everything else for itself."""
+    return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
+
+
+def detected_in(text: str, policy: Policy) -> str:
+    """For words of a server that are no JSON: error messages, log lines."""
+    return detection.mask(text, detection.shapes_in(text))[0] if policy.detect else text
+
+
+@lru_cache(maxsize=500)
+def compiled(path: str) -> jsonpath.JSONPath:
+    """Raises PathInvalid."""
+    try:
+        found = _paths.compile(path)
+    except (jsonpath.JSONPathError, RecursionError) as exc:
+        words = exc.args[0] if exc.args else "nested too deeply"
+        raise PathInvalid(f"Not a JSONPath (RFC 9535): {words}.") from exc
+    if "match(" in path or "search(" in path:
+        raise PathInvalid(
+            "match() and search() are not supported: a regular expression can take very long on one value."
+        )
+    if not isinstance(found, jsonpath.JSONPath):
+        raise PathInvalid("Use one path. Add a second rule for another one.")
+    if not found.segments:
+        raise PathInvalid("$ alone is the whole document. Name what to mask, such as $.password or $..password.")
+    return found
+
+
+# --- by path and by schema ---------------------------------------------------------------------------------------------
+def _in_documents(value: Any, rules: Sequence[Rule], schema: Any, part: RedactedPart) -> tuple[Any, int]:
+    if part != RedactedPart.RESULT:
+        return _masked(value, _places(value, rules, schema))
+    places = _places(value, rules, None)
+    structured = value.get("structuredContent") if isinstance(value, dict) else None
+    if structured is not None:
+        places |= {("structuredContent", *place) for place in _places(structured, rules, schema)}
+    value, count = _masked(value, places)
+    texts: dict[Place, str] = {}
+    for place in _inner_texts(value):
+        inner, found = _inner(str(_at(value, place)), rules, schema)
+        if found:
+            texts[place] = inner
+            count += found
+    return (_replaced(value, texts) if texts else value), count
+
+
+def _inner_texts(value: Any) -> Iterable[Place]:
+    """Where a result may hold JSON as text."""
+    if not isinstance(value, dict):
+        return
+    for name in ("content", "contents"):
+        items = value.get(name)
+        for number, item in enumerate(items if isinstance(items, list) else []):
+            if isinstance(item, dict):
+                if isinstance(item.get("text"), str):
+                    yield (name, number, "text")
+                resource = item.get("resource")
+                if isinstance(resource, dict) and isinstance(resource.get("text"), str):
+                    yield (name, number, "resource", "text")
+
+
+def _inner(text: str, rules: Sequence[Rule], schema: Any) -> tuple[str, int]:
+    start = text.lstrip()[:1]
+    if start not in ("{", "["):
+        return text, 0
+    if len(text) > INNER_CHARS:
+        return MASK, 1
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return text, 0
+    masked, count = _masked(document, _places(document, rules, schema))
+    return (json.dumps(masked, ensure_ascii=False), count) if count else (text, 0)
+
+
+def _places(value: Any, rules: Sequence[Rule], schema: Any) -> set[Place]:
+    places: set[Place] = set()
+    if not isinstance(value, dict | list):
+        return places
+    for rule in rules:
+        try:
+            places.update(tuple(match.parts) for match in compiled(rule.path).finditer(value))
+        except (jsonpath.JSONPathError, RecursionError, PathInvalid) as problem:
+            # too deep for the library: what cannot be searched may hold the secret, so nothing of it is stored
+            log.warning("redaction.path_failed", path=rule.path, problem=type(problem).__name__)
+            return {()}
+    if schema is not None:
+        places.update(secret_places(schema, value))
+    return places
+
+
+def _masked(value: Any, places: set[Place]) -> tuple[Any, int]:
+    outermost = {place for place in places if not any(place[:length] in places for length in range(len(place)))}
+    found = [place for place in outermost if _at(value, place) != MASK]
+    return (_replaced(value, dict.fromkeys(found, MASK)) if found else value), len(found)
+
+
+def _at(value: Any, place: Place) -> Any:
+    for step in place:
+        value = value[step]
+    return value
+
+
+def _replaced(value: Any, by_place: Mapping[Place, str]) -> Any:
+    """A copy, of the containers on the way only."""
+    if () in by_place:
+        return by_place[()]
+    inner: dict[str | int, dict[Place, str]] = {}
+    for place, text in by_place.items():
+        inner.setdefault(place[0], {})[place[1:]] = text
+    copied = list(value) if isinstance(value, list) else dict(value)
+    for step, below in inner.items():
+        copied[step] = _replaced(value[step], below)  # type: ignore[index]  # a step of a list is a number
+    return copied
+
+
+# --- by shape ----------------------------------------------------------------------------------------------------------
+def _detected(value: Any, shapes: Sequence[detection.Shape]) -> tuple[Any, int]:
+    found: dict[Place, str] = {}
+    count = 0
+    waiting: list[tuple[Place, Any]] = [((), value)]
+    while waiting:
+        place, part = waiting.pop()
+        if isinstance(part, str):
+            masked, number = detection.mask(part, shapes)
+            if number:
+                found[place] = masked
+                count += number
+        elif isinstance(part, dict):
+            waiting.extend(((*place, key), below) for key, below in part.items())
+        elif isinstance(part, list):
+            waiting.extend(((*place, number), below) for number, below in enumerate(part))
+    return (_replaced(value, found) if found else value), count

@@ -1,0 +1,95 @@
+"""The background job: measure, plan, record what will go, remove. And the dry run, which stops after the plan."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from django.utils import timezone
+
+from servers.audit.record import SYSTEM, Event
+from servers.enums import AuditAction, AuditOutcome
+from servers.jobs.lifecycle import JobOutcome, counted
+from servers.jobs.running import JobProgress
+from servers.kit.words import byte_words
+from sessions.enums import StoredKind
+from sessions.retention import ledger, trimming
+from sessions.retention.limits import limits
+from sessions.retention.plan import Removal, plan
+from sessions.retention.turn import in_turn
+
+#: an event of the request is a little younger than its row
+_MARGIN = timedelta(minutes=1)
+_PROOF = "servers.audit.proof"
+#: payloads go with their calls
+_ALLOWED = {StoredKind.CALLS: ("calls", "payloads"), StoredKind.PAYLOADS: ("payloads",)}
+
+
+def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
+    """Safe to start over: what is gone is not planned again."""
+    found = _planned(progress, now)
+    if not found:
+        return JobOutcome(True, "Measured. Nothing exceeds its limit.")
+    event = Event(AuditAction.RETENTION_RUN, AuditOutcome.OK, SYSTEM, subject="retention", details=_details(found))
+    in_turn(_nothing, lambda _: [event])
+    total, gone = sum(removal.rows for removal in found), 0
+    removed: dict[str, int] = {}
+    for removal in found:
+        count = _remove(removal, partial(_report, progress, gone, total))
+        gone += count
+        removed[removal.kind.value] = count
+    words = [f"{removal.kind.label.lower()}: {removed[removal.kind.value]:,}" for removal in found]
+    return JobOutcome(True, f"Removed {', '.join(words)}.", {"removed": removed})
+
+
+def dry_run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
+    found = _planned(progress, now)
+    result: dict[str, Any] = {"would_remove": _details(found)}
+    if not found:
+        return JobOutcome(True, "Nothing exceeds its limit.", result)
+    rows, size = sum(removal.rows for removal in found), sum(removal.bytes for removal in found)
+    return JobOutcome(True, f"Would remove {counted(rows, 'row')}, {byte_words(size)}.", result)
+
+
+def _nothing() -> None:
+    """The event alone is written."""
+
+
+def _planned(progress: JobProgress, now: datetime | None) -> list[Removal]:
+    ledger.measure_all(now, lambda rows: progress(0))
+    return plan(limits(), now)
+
+
+def _details(found: list[Removal]) -> dict[str, Any]:
+    return {
+        removal.kind.value: {"before": removal.before.isoformat(), "rows": removal.rows, "bytes": removal.bytes}
+        for removal in found
+    }
+
+
+def _report(progress: JobProgress, before: int, total: int, rows: int) -> None:
+    progress(before + rows, max(total, before + rows))
+
+
+def _remove(removal: Removal, on_progress: Callable[[int], None]) -> int:
+    for rows in _ALLOWED.get(removal.kind, ()):
+        _allow(rows, removal)
+    if removal.kind == StoredKind.EVENTS:
+        return _cut(removal)
+    return trimming.trim(removal, on_progress)
+
+
+def _allow(rows: str, removal: Removal) -> None:
+    """The verification then accepts that they are missing."""
+    if find_spec(_PROOF) is not None:
+        import_module(f"{_PROOF}.removals").allow(rows, min(removal.before + _MARGIN, timezone.now()))
+
+
+def _cut(removal: Removal) -> int:
+    if find_spec(_PROOF) is None:
+        return 0
+    cut = import_module(f"{_PROOF}.cuts").cut(removal.last + 1)
+    ledger.recount(ledger.stored_kinds()[StoredKind.EVENTS], removal.last)
+    return int(cut.removed)

@@ -1,0 +1,63 @@
+"""The kinds that are kept apart: where their rows are, how old they are, and what they take."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.apps import apps
+from django.db.models import BigIntegerField, BinaryField, F, Model, Q, QuerySet, TextField, Value
+from django.db.models.functions import Cast, Coalesce, Length
+
+from servers.enums import PayloadKind
+from servers.models import AuditEvent, Payload
+from sessions.enums import StoredKind
+from sessions.models import Call, LogLine, ResourceVersion
+
+
+@dataclass(frozen=True)
+class Stored:
+    """`age`: the column that says how old a row is. `overhead`: bytes of a row beside its long texts, with its index
+    entries, measured on SQLite (tests/sessions/retention/test_sizes.py). `trimmed_elsewhere`: rows also go in other ways, so they are
+    counted again each time."""
+
+    kind: StoredKind
+    model: type[Model]
+    age: str
+    overhead: int
+    only: Q = Q()
+    contents: str = ""
+    trimmed_elsewhere: bool = False
+
+    def rows(self) -> QuerySet[Any]:
+        return self.model._default_manager.filter(self.only).order_by("pk")
+
+    def sized(self) -> QuerySet[Any, tuple[int, datetime, int]]:
+        """Key, age and bytes of each row, by key."""
+        columns = _long_columns(self.model, "")
+        if self.contents:
+            columns += _long_columns(Payload, f"{self.contents}__")
+        size: Any = Value(self.overhead)
+        for column in columns:
+            size = size + Coalesce(Cast(Length(F(column)), BigIntegerField()), Value(0))
+        return self.rows().annotate(taken=size).values_list("pk", self.age, "taken")
+
+
+def _long_columns(model: type[Model], prefix: str) -> list[str]:
+    long = (TextField, BinaryField)
+    return [prefix + field.name for field in model._meta.concrete_fields if isinstance(field, long)]
+
+
+def stored_kinds() -> Mapping[StoredKind, Stored]:
+    """Those of this version."""
+    found = [
+        Stored(StoredKind.CALLS, Call, "created_at", 1_150),
+        Stored(StoredKind.PAYLOADS, Payload, "created_at", 350, ~Q(kind=PayloadKind.RESOURCE)),
+        Stored(StoredKind.EVENTS, AuditEvent, "at", 750),
+        Stored(StoredKind.LOGS, LogLine, "at", 200, trimmed_elsewhere=True),
+        Stored(StoredKind.VERSIONS, ResourceVersion, "at", 550, contents="contents", trimmed_elsewhere=True),
+    ]
+    message = apps.all_models["mcp_sessions"].get("wiremessage")
+    if message is not None:
+        found.append(Stored(StoredKind.MESSAGES, message, "at", 350, trimmed_elsewhere=True))
+    return {stored.kind: stored for stored in found}

@@ -1,0 +1,36 @@
+"""Trimming the history of one subscription: versions by count, age and bytes, but never the newest. Contents are deleted
+with their versions."""
+
+from datetime import timedelta
+from itertools import accumulate
+from typing import Final
+
+from django.utils import timezone
+
+from servers.models import Payload
+from sessions.models import ResourceVersion, Subscription
+
+#: rows that one statement deletes
+BATCH: Final = 500
+
+
+def trim(subscription: Subscription) -> int:
+    """Delete what the settings do not keep; returns the number of deleted versions. In the caller's transaction."""
+    rows = ResourceVersion.objects.filter(subscription=subscription).order_by("-number")
+    found = list(rows.values_list("pk", "contents_id", "size", "at"))
+    oldest = timezone.now() - timedelta(days=subscription.keep_days)
+    sums = accumulate(size for _, _, size, _ in found)
+    gone = [
+        (pk, contents_id)
+        for place, ((pk, contents_id, _, at), total) in enumerate(zip(found, sums, strict=True))
+        if place and (place >= subscription.keep_count or total > subscription.keep_bytes or at < oldest)
+    ]
+    _delete(gone)
+    return len(gone)
+
+
+def _delete(versions: list[tuple[int, int]]) -> None:
+    for start in range(0, len(versions), BATCH):
+        batch = versions[start : start + BATCH]
+        ResourceVersion.objects.filter(pk__in=[pk for pk, _ in batch]).delete()
+        Payload.objects.filter(pk__in=[contents_id for _, contents_id in batch]).delete()

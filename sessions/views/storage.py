@@ -1,0 +1,55 @@
+"""*Storage*: what takes how much, what is kept how long, and a dry run of that."""
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from servers import access
+from servers.audit.record import Actor
+from servers.enums import JobKind
+from servers.jobs import board
+from servers.requests import WebRequest
+from servers.views.jobs import request_job
+from sessions.retention import limits, storage
+from sessions.retention.forms import LimitsForm
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def index(request: WebRequest) -> HttpResponse:
+    """POST changes the limits."""
+    access.require(request.user, limits.RIGHT)
+    form = LimitsForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        if limits.change(Actor.of(request), request.user, form.wanted()):
+            messages.success(
+                request, "Saved. The next run applies it, within an hour. Start a dry run to see what will go."
+            )
+        else:
+            messages.info(request, "Nothing changed.")
+        return redirect("storage:index")
+    fields = {kind: (days, mib) for kind, days, mib in form.pairs()}
+    now = storage.storage()
+    context = {
+        "nav": "storage",
+        "mark": board.mark(),
+        "storage": now,
+        "rows": [(row, *fields[row.kind]) for row in now.rows],
+        "form": form,
+        "jobs": storage.jobs(),
+    }
+    return render(request, "storage/index.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+def run(request: WebRequest) -> HttpResponse:
+    access.require(request.user, limits.RIGHT)
+    request_job(request, JobKind.RETENTION)
+    return redirect("storage:index")
+
+
+@require_POST
+def dry_run(request: WebRequest) -> HttpResponse:
+    access.require(request.user, limits.RIGHT)
+    request_job(request, JobKind.RETENTION_TRIAL)
+    return redirect("storage:index")

@@ -1,0 +1,95 @@
+"""The privacy page changes what is stored, and says what each rule makes of a sample without storing it."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from servers.audit import policy
+from servers.enums import AuditAction, RedactedPart
+from servers.models import AuditEvent, PrivacySettings, RedactionRule
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ada(client: Client, admin: Any) -> Client:
+    client.force_login(admin)
+    return client
+
+
+def words(response: Any, status: int = 200) -> str:
+    assert response.status_code == status
+    text = re.sub(r"<(script|style|svg|template)\b.*?</\1>", " ", response.content.decode(), flags=re.S)
+    return " ".join(re.sub(r"<[^>]+>", " ", text).replace("&#x27;", "'").replace("&quot;", '"').split())
+
+
+def changes() -> list[dict[str, Any]]:
+    found = AuditEvent.objects.filter(action=AuditAction.PRIVACY_CHANGE).order_by("seq")
+    return [json.loads(event.body)["details"] for event in found]
+
+
+def test_switching_the_encryption_on_is_stored_recorded_and_said(ada: Client) -> None:
+    ada.post("/privacy/", {"seal_payloads": "on", "mask_by_schema": "on"})
+    assert policy.stored() == policy.Policy(seal=True, by_schema=True, detect=False)
+    assert changes() == [
+        {
+            "changes": {
+                "encrypt arguments and results": {"before": "off", "after": "on"},
+                "mask detected secrets": {"before": "on", "after": "off"},
+            }
+        }
+    ]
+    assert "Free-text search covers names, not the arguments" in words(ada.get("/privacy/"))
+
+
+def test_saving_what_holds_already_records_nothing(ada: Client) -> None:
+    response = ada.post("/privacy/", {"mask_by_schema": "on", "mask_detected": "on"}, follow=True)
+    assert "Nothing changed" in words(response)
+    assert changes() == []
+
+
+def test_without_a_key_ring_the_encryption_cannot_be_switched_on(ada: Client, settings: Any, tmp_path: Any) -> None:
+    settings.KEYRING_FILE = tmp_path / "missing.json"
+    assert "cannot be read" in words(ada.post("/privacy/", {"seal_payloads": "on"}), 422)
+    assert not PrivacySettings.objects.exists()
+
+
+def test_a_rule_is_added_changed_disabled_and_deleted_each_with_an_event(
+    ada: Client, django_capture_on_commit_callbacks: Any
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        ada.post("/privacy/rules/add/", {"path": "$..pin", "part": "arguments", "target": "pay_*"})
+    rule = RedactionRule.objects.get()
+    assert policy.current().rules == (policy.Rule("$..pin", "arguments", None, "pay_*"),)
+    ada.post(f"/privacy/rules/{rule.uid}/", {"path": "$.pin", "part": "all", "note": "cards"})
+    ada.post(f"/privacy/rules/{rule.uid}/switch/", {"enabled": "0"})
+    assert policy.stored().rules == ()
+    assert "$.pin" in words(ada.get("/privacy/"))
+    ada.post(f"/privacy/rules/{rule.uid}/delete/")
+    assert [change["rule"] for change in changes()] == ["added", "changed", "disabled", "deleted"]
+    assert changes()[1]["before"]["path"] == "$..pin"
+    assert "No rules" in words(ada.get("/privacy/"))
+
+
+def test_a_path_that_is_none_is_refused_at_its_field(ada: Client) -> None:
+    response = ada.post("/privacy/rules/add/", {"path": "$..[", "part": "all"})
+    assert "Not a JSONPath (RFC 9535)" in words(response, 422)
+    assert not RedactionRule.objects.exists()
+
+
+def test_the_try_out_shows_the_masked_sample_and_stores_nothing(ada: Client) -> None:
+    sample = {"try-path": "$..token", "try-part": RedactedPart.ALL, "try-sample": '{"a": [{"token": "hunter2"}]}'}
+    page = words(ada.post("/privacy/try/", sample))
+    assert "1 value masked" in page
+    assert '"token": "[redacted]"' in page
+    assert changes() == []
+    assert "Not JSON" in words(ada.post("/privacy/try/", sample | {"try-sample": "{"}), 422)
+
+
+def test_the_try_out_without_a_path_applies_what_is_in_force(ada: Client) -> None:
+    RedactionRule.objects.create(path="$.a", created_by_name="ada")
+    page = words(ada.post("/privacy/try/", {"try-path": "", "try-part": "all", "try-sample": '{"a": 1, "b": 2}'}))
+    assert '"a": "[redacted]"' in page

@@ -1,0 +1,198 @@
+"""What a rule, a schema or a shape names is masked; everything else is stored as it came."""
+
+import json
+from typing import Any
+
+import pytest
+
+from servers.audit.policy import Policy, Rule
+from servers.enums import RedactedPart
+from servers.privacy.redaction import PathInvalid, Subject, compiled, redacted, redacted_message
+from servers.schemas.secrets import secret_places
+from servers.secret import MASK
+
+ARGUMENTS = Subject(RedactedPart.ARGUMENTS, 1, "create_user")
+RESULT = Subject(RedactedPart.RESULT, 1, "create_user")
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+def rules(*paths: str, part: str = "all", server_id: int | None = None, target: str = "") -> Policy:
+    return Policy(detect=False, rules=tuple(Rule(path, part, server_id, target) for path in paths))
+
+
+def masked(value: Any, policy: Policy, subject: Subject = ARGUMENTS) -> Any:
+    return json.loads(redacted(json.dumps(value), subject, policy)[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("$.password", {"user": "ann", "password": MASK, "all": [{"pin": 1, "password": "y"}, {"pin": 2}]}),
+        ("$..password", {"user": "ann", "password": MASK, "all": [{"pin": 1, "password": MASK}, {"pin": 2}]}),
+        ("$.all[*].pin", {"user": "ann", "password": "x", "all": [{"pin": MASK, "password": "y"}, {"pin": MASK}]}),
+        (
+            "$.all[?@.pin == 2].pin",
+            {"user": "ann", "password": "x", "all": [{"pin": 1, "password": "y"}, {"pin": MASK}]},
+        ),
+        ("$.all", {"user": "ann", "password": "x", "all": MASK}),
+        ("$.nothing", {"user": "ann", "password": "x", "all": [{"pin": 1, "password": "y"}, {"pin": 2}]}),
+    ],
+)
+def test_a_path_masks_every_value_that_it_finds(path: str, expected: Any) -> None:
+    value = {"user": "ann", "password": "x", "all": [{"pin": 1, "password": "y"}, {"pin": 2}]}
+    assert masked(value, rules(path)) == expected
+
+
+def test_a_path_reaches_the_structured_part_of_a_result_and_its_copy_in_the_text() -> None:
+    inner = {"id": 7, "password": "hunter2"}
+    result = {
+        "content": [{"type": "text", "text": json.dumps(inner)}, {"type": "text", "text": "no JSON: hunter"}],
+        "structuredContent": inner,
+    }
+    text, count = redacted(json.dumps(result), RESULT, rules("$.password"))
+    assert "hunter2" not in text
+    assert count == 2
+    assert json.loads(json.loads(text)["content"][0]["text"]) == {"id": 7, "password": MASK}
+    assert json.loads(text)["content"][1]["text"] == "no JSON: hunter"
+
+
+def test_a_path_reaches_the_json_of_an_embedded_and_of_a_read_resource() -> None:
+    secret = json.dumps({"key": "hunter2"})
+    embedded = {"content": [{"type": "resource", "resource": {"uri": "a:b", "text": secret}}]}
+    read = {"contents": [{"uri": "a:b", "text": secret}]}
+    for result in (embedded, read):
+        assert "hunter2" not in redacted(json.dumps(result), RESULT, rules("$.key"))[0]
+
+
+def test_a_rule_applies_to_its_part_its_server_and_its_tool_only() -> None:
+    value = {"password": "x"}
+    for policy in (
+        rules("$.password", part="result"),
+        rules("$.password", server_id=2),
+        rules("$.password", target="delete_*"),
+        rules("$.password", target="create"),
+    ):
+        assert masked(value, policy) == value
+    for policy in (
+        rules("$.password", part="arguments"),
+        rules("$.password", server_id=1),
+        rules("$.password", target="create_*"),
+        rules("$.password", target="*_user"),
+    ):
+        assert masked(value, policy) == {"password": MASK}
+
+
+def test_brackets_and_question_marks_in_the_name_of_a_tool_are_not_patterns() -> None:
+    subject = Subject(RedactedPart.ARGUMENTS, 1, "get[a]?")
+    assert masked({"p": 1}, rules("$.p", target="get[a]?"), subject) == {"p": MASK}
+    assert masked({"p": 1}, rules("$.p", target="g?t*"), subject) == {"p": 1}
+
+
+def test_text_that_nothing_concerns_comes_back_as_it_was() -> None:
+    text = '{ "a" : 12345678901234567890123, "b":"\\ud800" }'
+    assert redacted(text, ARGUMENTS, Policy()) == (text, 0)
+    assert redacted(text, ARGUMENTS, rules("$.missing")) == (text, 0)
+
+
+def test_the_rest_of_a_masked_value_is_kept_exactly() -> None:
+    text = '{"big":12345678901234567890123,"half":"\\ud800","password":"x"}'
+    value = json.loads(redacted(text, ARGUMENTS, rules("$.password"))[0])
+    assert value == {"big": 12345678901234567890123, "half": "\ud800", "password": MASK}
+
+
+def test_a_detected_secret_is_masked_inside_of_its_text() -> None:
+    result = {"content": [{"type": "text", "text": f"Your token: {TOKEN}."}]}
+    text, count = redacted(json.dumps(result), RESULT, Policy())
+    assert count == 1
+    assert json.loads(text)["content"][0]["text"] == f"Your token: {MASK}."
+    assert redacted(json.dumps(result), RESULT, Policy(detect=False))[1] == 0
+
+
+@pytest.mark.parametrize(
+    "path", ["", "password", "$..[", "$.a | $.b", "$", "$[?match(@.a, '(a+)+$')]", "$[?search(@, 'a')]"]
+)
+def test_what_is_no_usable_path_is_refused_with_words(path: str) -> None:
+    with pytest.raises(PathInvalid):
+        compiled(path)
+
+
+# --- messages of the wire ------------------------------------------------------------------------------------------------
+def message(value: Any, subject: Subject | None, policy: Policy) -> Any:
+    text = redacted_message(json.dumps(value), subject, policy)
+    return None if text is None else json.loads(text)
+
+
+def test_a_message_is_masked_where_its_payload_is() -> None:
+    request = {"id": 1, "params": {"name": "login", "arguments": {"password": "x"}, "password": "not an argument"}}
+    assert message(request, ARGUMENTS, rules("$.password"))["params"] == {
+        "name": "login",
+        "arguments": {"password": MASK},
+        "password": "not an argument",
+    }
+    answer = {"id": 1, "result": {"structuredContent": {"password": "x"}, "content": [{"text": '{"password": "x"}'}]}}
+    assert '"x"' not in json.dumps(message(answer, RESULT, rules("$.password")))
+    given = {"id": 7, "result": {"action": "accept", "content": {"password": "x"}}}
+    assert message(given, Subject(RedactedPart.ANSWER), rules("$.password"))["result"]["content"] == {"password": MASK}
+    schema = Subject(RedactedPart.ARGUMENTS, 1, "login", {"properties": {"password": {"writeOnly": True}}})
+    assert message(request, schema, Policy())["params"]["arguments"] == {"password": MASK}
+
+
+def test_a_message_about_nothing_special_loses_only_detected_secrets() -> None:
+    notice = {"method": "notifications/message", "params": {"data": f"token {TOKEN}", "password": "x"}}
+    assert message(notice, None, Policy(rules=rules("$..password").rules))["params"] == {
+        "data": f"token {MASK}",
+        "password": "x",
+    }
+    assert redacted_message("plain", None, Policy()) == "plain"
+
+
+def test_a_message_that_cannot_be_searched_or_must_be_encrypted_is_not_stored() -> None:
+    assert redacted_message('{"params": {"argum', ARGUMENTS, rules("$.password")) is None
+    assert redacted_message(f'{{"half": "{TOKEN}', None, Policy()) == f'{{"half": "{MASK}'
+    assert redacted_message("{}", None, Policy(seal=True)) is None
+
+
+# --- schemas -----------------------------------------------------------------------------------------------------------
+SECRET = {"type": "string", "format": "password"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "places"),
+    [
+        ({"properties": {"p": SECRET}}, {"p": "x", "q": "y"}, {("p",)}),
+        ({"properties": {"p": {"writeOnly": True}}}, {"p": {"a": 1}}, {("p",)}),
+        ({"properties": {"a": {"items": {"properties": {"p": SECRET}}}}}, {"a": [{"p": 1}, {}]}, {("a", 0, "p")}),
+        ({"$ref": "#/$defs/x", "$defs": {"x": {"properties": {"p": SECRET}}}}, {"p": 1}, {("p",)}),
+        ({"anyOf": [{"properties": {"p": {}}}, {"properties": {"p": SECRET}}]}, {"p": 1}, {("p",)}),
+        ({"additionalProperties": SECRET}, {"p": 1}, {("p",)}),
+        ({"patternProperties": {"(a+)+$": SECRET}}, {"p": 1}, {("p",)}),
+        ({"prefixItems": [{}, SECRET], "items": {}}, [1, 2, 3], {(1,)}),
+        ({"if": {}, "then": {"properties": {"p": SECRET}}}, {"p": 1}, {("p",)}),
+        ({"properties": {"p": {"type": "string"}}}, {"p": 1}, set()),
+        ({"$ref": "#/$defs/missing"}, {"p": 1}, set()),
+    ],
+)
+def test_a_schema_names_the_places_of_its_secrets(schema: Any, value: Any, places: Any) -> None:
+    assert secret_places(schema, value) == places
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    node: dict[str, Any] = {"properties": {"next": {"$ref": "#"}, "p": SECRET}, "allOf": [{"$ref": "#"}]}
+    assert secret_places(node, {"next": {"next": {"p": 1}}}) == {("next", "next", "p")}
+
+
+def test_a_schema_that_takes_too_long_to_follow_masks_the_whole_value() -> None:
+    wide = {"anyOf": [{"properties": {"a": {"$ref": "#"}}} for _ in range(30)]}
+    deep: dict[str, Any] = {}
+    for _ in range(12):
+        deep = {"a": deep}
+    assert secret_places(wide, deep) == {()}
+
+
+def test_the_schema_masks_what_a_person_typed_into_a_password_field() -> None:
+    subject = Subject(RedactedPart.ARGUMENTS, 1, "login", {"properties": {"password": SECRET}})
+    assert masked({"user": "ann", "password": "x"}, Policy(), subject) == {"user": "ann", "password": MASK}
+    assert masked({"user": "ann", "password": "x"}, Policy(by_schema=False), subject) == {
+        "user": "ann",
+        "password": "x",
+    }

@@ -1,0 +1,139 @@
+"""Who reads what another person's call sent or returned is in the audit log; what is erased is gone from every page."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from servers.audit import payloads
+from servers.audit import writer as writing
+from servers.audit.record import Actor, Event, record
+from servers.enums import AuditAction, AuditOutcome, PayloadKind
+from servers.models import AuditEvent, PrivacySettings
+from sessions.enums import CallState
+from sessions.models import Call
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_call, make_session
+
+pytestmark = pytest.mark.django_db
+ARGUMENT, RESULT = "argument-of-ann", "result-of-ann"
+READER = ("view_server", "call_tool", "view_payload", "view_auditevent")
+
+
+@pytest.fixture(autouse=True)
+def own_writer() -> Iterator[None]:
+    yield
+    writing.reset()
+
+
+@pytest.fixture
+def ann() -> Any:
+    return person("ann", "view_server", "call_tool")
+
+
+@pytest.fixture
+def call(ann: Any) -> Call:
+    made = make_call(make_session("tools"), "echo", text=ARGUMENT)
+    text = json.dumps({"content": [{"type": "text", "text": RESULT}], "structuredContent": {"a": 1}})
+    result = payloads.store(PayloadKind.RESULT, text)
+    fields = {"state": CallState.SUCCEEDED, "finished_at": timezone.now(), "user": ann, "user_name": "ann"}
+    Call.objects.filter(pk=made.pk).update(result=result, schema_violation=RESULT, **fields)
+    digests = {"arguments": made.arguments.digest}
+    record(
+        Event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING, Actor.of_user(ann), call_uid=made.uid, digests=digests)
+    )
+    return Call.objects.select_related("arguments", "result").get(pk=made.pk)
+
+
+def client_of(user: Any) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def readings(*, by: str) -> list[str]:
+    found = AuditEvent.objects.filter(action=AuditAction.PAYLOAD_READ, actor_name=by).order_by("seq")
+    return [json.loads(event.body)["details"]["kind"] for event in found]
+
+
+def test_another_persons_page_of_the_call_is_recorded_once(call: Call) -> None:
+    bob = client_of(person("bob", *READER))
+    for _ in range(2):
+        assert RESULT in bob.get(f"/calls/{call.uid}/").content.decode()
+    assert sorted(readings(by="bob")) == ["arguments", "result"]
+    event = AuditEvent.objects.filter(action=AuditAction.PAYLOAD_READ).first()
+    assert (event.call_uid, event.server_name, event.subject) == (call.uid, "Tools", "echo")
+
+
+def test_the_caller_reads_their_own_call_without_an_event(call: Call, ann: Any) -> None:
+    assert RESULT in client_of(ann).get(f"/calls/{call.uid}/").content.decode()
+    assert readings(by="ann") == []
+
+
+@pytest.mark.parametrize("part", ["card/", "result.json", "structured.json", "contents/0/"])
+def test_every_way_to_the_result_is_recorded(call: Call, part: str) -> None:
+    assert client_of(person("bob", *READER)).get(f"/calls/{call.uid}/{part}").status_code == 200
+    assert readings(by="bob") == ["result"]
+
+
+def test_the_audit_page_of_an_event_is_recorded(call: Call) -> None:
+    seq = AuditEvent.objects.get(action=AuditAction.CALL_REQUEST).seq
+    assert ARGUMENT in client_of(person("bob", *READER)).get(f"/audit/{seq}/").content.decode()
+    assert readings(by="bob") == ["arguments"]
+
+
+def test_who_may_not_read_payloads_sees_none_and_leaves_no_event(call: Call) -> None:
+    page = client_of(person("eve", "view_server", "view_auditevent")).get(f"/calls/{call.uid}/").content.decode()
+    assert RESULT not in page
+    assert readings(by="eve") == []
+
+
+def test_erasing_takes_the_content_from_every_page_and_keeps_the_reason(call: Call) -> None:
+    dpo = client_of(person("dora", "view_server", "view_auditevent", "erase_payload", "view_payload"))
+    page = dpo.get(f"/calls/{call.uid}/").content.decode()
+    assert f"/payloads/{call.result.digest}/erase/" in page
+    assert dpo.post(f"/payloads/{call.result.digest}/erase/", {"reason": ""}).status_code == 422
+    response = dpo.post(f"/payloads/{call.result.digest}/erase/", {"reason": "request 17"}, follow=True)
+    assert "audit log stays valid" in response.content.decode()
+    assert RESULT not in dpo.get(f"/calls/{call.uid}/").content.decode()
+    event = AuditEvent.objects.get(action=AuditAction.PAYLOAD_ERASE)
+    assert (event.actor_name, event.call_uid) == ("dora", call.uid)
+    assert json.loads(event.body)["details"]["reason"] == "request 17"
+
+
+def test_arguments_that_are_still_to_be_sent_are_not_erased(call: Call) -> None:
+    Call.objects.update(state=CallState.REQUESTED, finished_at=None)
+    dpo = client_of(person("dora", "view_server", "erase_payload", "view_auditevent"))
+    response = dpo.post(f"/payloads/{call.arguments.digest}/erase/", {"reason": "request 17"})
+    assert response.status_code == 422
+    assert "Cancel it" in response.content.decode()
+    assert payloads.read(Call.objects.get().arguments) is not None
+
+
+def test_the_content_of_a_personal_call_cannot_be_erased_by_who_may_not_know_of_it(call: Call) -> None:
+    Call.objects.update(personal=True)
+    other = client_of(person("otto", "view_server", "erase_payload"))
+    assert other.post(f"/payloads/{call.arguments.digest}/erase/", {"reason": "x"}).status_code == 404
+    assert payloads.read(Call.objects.get().arguments) is not None
+
+
+def test_a_sealed_exchange_is_read_on_the_page_as_any_other(ann: Any) -> None:
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    made = make_call(make_session("tools"), "echo", text=ARGUMENT)
+    Call.objects.filter(pk=made.pk).update(user=ann, finished_at=timezone.now(), state=CallState.FAILED)
+    page = client_of(ann).get(f"/calls/{made.uid}/").content.decode()
+    assert ARGUMENT in page
+    assert "Encrypted" in page
+
+
+def test_a_page_whose_key_is_missing_says_so(ann: Any, settings: Any, tmp_path: Any) -> None:
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    made = make_call(make_session("tools"), "echo", text=ARGUMENT)
+    Call.objects.filter(pk=made.pk).update(user=ann, finished_at=timezone.now(), state=CallState.FAILED)
+    settings.KEYRING_FILE = tmp_path / "missing.json"
+    page = client_of(ann).get(f"/calls/{made.uid}/")
+    assert page.status_code == 200
+    assert "The key ring" in page.content.decode()

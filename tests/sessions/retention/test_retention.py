@@ -1,0 +1,290 @@
+"""Each kind is kept by its own age and size; what is still needed stays; the log of what went is in the log."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from servers.audit import payloads
+from servers.audit import writer as writing
+from servers.audit.verify import verify
+from servers.enums import AuditAction, PayloadKind
+from servers.models import AuditEvent, BackgroundJob, Payload
+from servers.signals import payload_erased, rows_removed
+from sessions.enums import CallState, QuestionKind, QuestionState, StoredKind
+from sessions.models import Attempt, Call, LogLine, McpSession, Question, ResourceVersion, RetentionLimit, StorageHour
+from sessions.retention import job, ledger, trimming
+from sessions.retention.limits import Limit
+from sessions.retention.plan import plan
+from sessions.tasks import keep_what_is_wanted
+from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
+from tests.sessions.host.make import make_session
+from tests.sessions.retention.rows import call_at, days_ago, line_at
+from tests.sessions.subscriptions.rows import add_version, make_subscription
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def own_writer() -> Iterator[None]:
+    yield
+    writing.reset()
+
+
+@pytest.fixture
+def session() -> McpSession:
+    return make_session("tools")
+
+
+def silent(done: int, total: int | None = None) -> None:
+    pass
+
+
+def keep(kind: StoredKind, *, days: int | None = None, size: int | None = None) -> None:
+    RetentionLimit.objects.update_or_create(kind=kind, defaults={"days": days, "bytes": size})
+
+
+def run(now: datetime | None = None) -> str:
+    return job.run(silent, now).detail  # type: ignore[arg-type]  # called as a progress is
+
+
+# --- the ledger ----------------------------------------------------------------------------------------------------------
+def test_the_ledger_counts_every_row_once_however_often_it_runs(session: McpSession) -> None:
+    for days in (3.0, 2.0, 1.0):
+        call_at(session, days_ago(days))
+    for _ in range(3):
+        ledger.measure_all()
+    assert ledger.total(StoredKind.CALLS).rows == 3
+    assert ledger.total(StoredKind.PAYLOADS).rows == 6
+    assert StorageHour.objects.filter(kind=StoredKind.CALLS).count() == 3
+    call_at(session, days_ago(0.5))
+    ledger.measure_all()
+    assert ledger.total(StoredKind.CALLS).rows == 4
+
+
+def test_a_row_of_this_moment_is_counted_when_no_older_one_can_come_any_more(session: McpSession) -> None:
+    call_at(session, timezone.now())
+    ledger.measure_all()
+    assert ledger.total(StoredKind.CALLS).rows == 0
+    ledger.measure_all(timezone.now() + timedelta(minutes=3))
+    assert ledger.total(StoredKind.CALLS).rows == 1
+
+
+def test_the_bytes_of_contents_are_those_that_are_stored(session: McpSession) -> None:
+    call_at(session, days_ago(1), size=1000)
+    ledger.measure_all()
+    texts = sum(len(row.text) for row in Payload.objects.all())
+    overhead = 2 * 350
+    assert ledger.total(StoredKind.PAYLOADS).bytes == texts + 2 * 16 + overhead  # with their salts
+
+
+# --- calls ---------------------------------------------------------------------------------------------------------------
+def test_old_calls_go_with_attempts_and_payloads_and_young_ones_stay(session: McpSession) -> None:
+    old, young = call_at(session, days_ago(40)), call_at(session, days_ago(2))
+    keep(StoredKind.CALLS, days=30)
+    assert run() == "Removed calls: 1."
+    assert list(Call.objects.all()) == [young]
+    assert set(Payload.objects.values_list("pk", flat=True)) == {young.arguments_id, young.result_id}
+    assert Attempt.objects.get().call_id == young.pk
+    assert verify().ok
+    assert ledger.total(StoredKind.CALLS).rows == 1
+    assert ledger.total(StoredKind.PAYLOADS).rows == 2
+    assert not Call.objects.filter(pk=old.pk).exists()
+
+
+def test_a_call_that_has_not_ended_stays_and_is_still_counted(session: McpSession) -> None:
+    waiting = call_at(session, days_ago(40), state=CallState.SENT)
+    call_at(session, days_ago(40))
+    keep(StoredKind.CALLS, days=30)
+    assert run() == "Removed calls: 1."
+    assert Call.objects.get() == waiting
+    assert ledger.total(StoredKind.CALLS).rows == 1
+    Call.objects.update(state=CallState.FAILED)
+    assert run() == "Removed calls: 1."
+    assert not Call.objects.exists()
+
+
+def test_a_call_that_repeats_a_removed_one_stays(session: McpSession) -> None:
+    old, young = call_at(session, days_ago(40)), call_at(session, days_ago(1))
+    Call.objects.filter(pk=young.pk).update(repeats=old)
+    keep(StoredKind.CALLS, days=30)
+    run()
+    assert Call.objects.get().repeats_id is None
+
+
+def ask(session: McpSession, at: datetime, state: QuestionState, call: Call | None = None) -> Question:
+    return Question.objects.create(
+        session=session,
+        server=session.server,
+        server_name="Tools",
+        call=call,
+        kind=QuestionKind.FORM,
+        method="elicitation/create",
+        origin="request",
+        question=payloads.store(PayloadKind.QUESTION, "{}"),
+        state=state,
+        created_at=at,
+        expires_at=at,
+    )
+
+
+def test_requests_of_servers_go_with_their_call_or_at_its_age(session: McpSession) -> None:
+    old = call_at(session, days_ago(40))
+    ask(session, days_ago(40), QuestionState.ACCEPTED, old)
+    ask(session, days_ago(41), QuestionState.DECLINED)
+    open_one = ask(session, days_ago(41), QuestionState.OPEN)
+    young = ask(session, days_ago(1), QuestionState.DECLINED)
+    keep(StoredKind.CALLS, days=30)
+    run()
+    assert set(Question.objects.all()) == {open_one, young}
+    assert Payload.objects.filter(kind=PayloadKind.QUESTION).count() == 2
+
+
+# --- contents ------------------------------------------------------------------------------------------------------------
+def test_contents_go_before_their_calls_and_digests_stay(session: McpSession) -> None:
+    old, young = call_at(session, days_ago(40)), call_at(session, days_ago(2))
+    heard: list[int] = []
+
+    def hear(payload_ids: list[int], **_: Any) -> None:
+        heard.extend(payload_ids)
+
+    payload_erased.connect(hear)
+    keep(StoredKind.PAYLOADS, days=30)
+    assert run() == "Removed arguments and results: 2."
+    payload_erased.disconnect(hear)
+    assert sorted(heard) == sorted([old.arguments_id, old.result_id])
+    gone, kept = Call.objects.get(pk=old.pk), Call.objects.get(pk=young.pk)
+    assert payloads.read(gone.arguments) is None
+    assert gone.arguments.digest == old.arguments.digest
+    assert payloads.read(kept.arguments) is not None
+    assert run() == "Measured. Nothing exceeds its limit.", "what is emptied is not looked at again"
+
+
+def test_arguments_that_are_still_to_be_sent_keep_their_content(session: McpSession) -> None:
+    waiting = call_at(session, days_ago(40), state=CallState.REQUESTED)
+    keep(StoredKind.PAYLOADS, days=30)
+    run()
+    assert payloads.read(Call.objects.get(pk=waiting.pk).arguments) is not None
+
+
+def test_by_size_the_oldest_go_first_and_no_more_than_needed(session: McpSession) -> None:
+    calls = [call_at(session, days_ago(days), size=10_000) for days in (5, 4, 3, 2)]
+    keep(StoredKind.PAYLOADS, size=45_000)
+    run()
+    left = [payloads.read(call.arguments) is not None for call in Call.objects.order_by("pk")]
+    assert left == [False, False, True, True]
+    assert len(calls) == 4
+
+
+# --- the others ----------------------------------------------------------------------------------------------------------
+def test_old_log_lines_go(session: McpSession) -> None:
+    line_at(session, days_ago(10), 1)
+    line_at(session, days_ago(1), 2)
+    keep(StoredKind.LOGS, days=7)
+    heard: list[Any] = []
+
+    def hear(sender: Any, ids: list[int], **_: Any) -> None:
+        heard.append((sender, len(ids)))
+
+    rows_removed.connect(hear)
+    assert run() == "Removed server logs: 1."
+    rows_removed.disconnect(hear)
+    assert [line.seq for line in LogLine.objects.all()] == [2]
+    assert heard == [(LogLine, 1)]
+
+
+def test_of_resource_versions_the_newest_stays_however_old_it_is(session: McpSession) -> None:
+    subscription = make_subscription(session)
+    for text in ("one", "two", "three"):
+        add_version(subscription, text)
+    ResourceVersion.objects.update(at=days_ago(40))
+    keep(StoredKind.VERSIONS, days=30)
+    run()
+    (version,) = ResourceVersion.objects.all()
+    assert "three" in (payloads.read(version.contents) or "")
+    assert Payload.objects.filter(kind=PayloadKind.RESOURCE).count() == 1
+
+
+def test_without_limits_nothing_goes(session: McpSession) -> None:
+    call_at(session, days_ago(4000))
+    assert run() == "Measured. Nothing exceeds its limit."
+    assert Call.objects.count() == 1
+    assert not AuditEvent.objects.filter(action=AuditAction.RETENTION_RUN).exists()
+
+
+# --- plan, record, job ---------------------------------------------------------------------------------------------------
+def test_what_will_go_is_in_the_log_before_it_goes(session: McpSession) -> None:
+    old = call_at(session, days_ago(40))
+    keep(StoredKind.CALLS, days=30)
+    run()
+    details = json.loads(AuditEvent.objects.get(action=AuditAction.RETENTION_RUN).body)["details"]
+    assert details["calls"]["rows"] == 1
+    assert datetime.fromisoformat(details["calls"]["before"]) == old.created_at
+
+
+def test_a_dry_run_says_what_would_go_and_removes_nothing(session: McpSession) -> None:
+    for days in (40, 35, 2):
+        call_at(session, days_ago(days))
+    keep(StoredKind.CALLS, days=30)
+    outcome = job.dry_run(silent)  # type: ignore[arg-type]  # called as a progress is
+    assert outcome.detail.startswith("Would remove 2 rows, ")
+    assert outcome.result["would_remove"]["calls"]["rows"] == 2
+    assert Call.objects.count() == 3
+
+
+def test_by_age_and_size_the_stricter_one_decides(session: McpSession) -> None:
+    for days in (40, 20, 2):
+        call_at(session, days_ago(days))
+    ledger.measure_all()
+    (by_age,) = plan({StoredKind.CALLS: Limit(days=30, bytes=10**9)})
+    (by_size,) = plan({StoredKind.CALLS: Limit(days=30, bytes=1)})
+    assert (by_age.rows, by_size.rows) == (1, 3)
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(session: McpSession) -> None:
+    for _ in range(200):
+        call_at(session, days_ago(40))
+    keep(StoredKind.CALLS, days=30)
+
+    class Killed(Exception):
+        pass
+
+    def kill(rows: int) -> None:
+        raise Killed
+
+    ledger.measure_all()
+    (removal,) = plan({StoredKind.CALLS: Limit(days=30)})
+    with pytest.raises(Killed):
+        trimming.trim(removal, kill)
+    assert 0 < Call.objects.count() < 200
+    run()
+    assert Call.objects.count() == 0
+    assert Payload.objects.count() == 0
+    assert ledger.total(StoredKind.CALLS).rows == 0
+
+
+def test_the_schedule_runs_it_once_an_hour_as_a_background_job(session: McpSession) -> None:
+    call_at(session, days_ago(40))
+    keep(StoredKind.CALLS, days=30)
+    for _ in range(2):
+        keep_what_is_wanted()
+    row = BackgroundJob.objects.get()
+    assert (row.state, row.detail, row.result) == ("succeeded", "Removed calls: 1.", {"removed": {"calls": 1}})
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_on_postgres_it_is_the_same() -> None:
+    session = make_session("tools")
+    for days in (40, 2):
+        call_at(session, days_ago(days))
+        line_at(session, days_ago(days), days)
+    for kind in (StoredKind.CALLS, StoredKind.LOGS):
+        keep(kind, days=30)
+    keep(StoredKind.PAYLOADS, days=1)
+    run()
+    assert (Call.objects.count(), LogLine.objects.count(), Payload.objects.count()) == (1, 1, 2)
+    assert payloads.read(Call.objects.get().arguments) is None
+    assert verify().ok
