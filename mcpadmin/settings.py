@@ -325,6 +325,12 @@ STDIO_UNCONFINED = env.bool("MCPADMIN_STDIO_UNCONFINED", default=False)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 # How often a pinned package is compared with its registry, in hours; 0: only when a person asks.
 PACKAGE_CHECK_HOURS = env.float("MCPADMIN_PACKAGE_CHECK_HOURS", default=24.0)
+# For how long nothing may reach a sink before pages warn of it and the audit log has an event.
+FORWARDING_ALERT_SECONDS = TIME_SCALE * env.float("MCPADMIN_FORWARDING_ALERT_SECONDS", default=300.0)
+# How long the file of an export can be downloaded.
+EXPORT_HOURS = env.float("MCPADMIN_EXPORT_HOURS", default=24.0)
+# Where scheduled exports may be written to: folders that exist on the workers. Each schedule chooses one.
+EXPORT_DIRECTORIES = env.list("MCPADMIN_EXPORT_DIRECTORIES", default=[])
 # How many addresses one person may have tried in a minute: connection tests, sign-ins, tests of webhooks. An import
 # counts each of its servers; the next one waits.
 TRIES_PER_MINUTE = env.int("MCPADMIN_TRIES_PER_MINUTE", default=10)

@@ -18,5 +18,7 @@ class ServersConfig(AppConfig):
         has_sealed("servers.ServerValue")
         has_sealed("servers.ServerDraft", expires="expires_at")
         has_sealed("servers.Credential")
+        has_sealed("servers.Sink")
+        has_sealed("servers.ExportSchedule")
         for part in ("client", "pending", "url", "answer"):
             has_sealed("servers.SignIn", f"sealed_{part}", f"{part}_key_id", expires="expires_at")

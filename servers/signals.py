@@ -13,3 +13,4 @@ sign_ins_ended = Signal()  # user_id: int, keys: list[str] (of browser sessions 
 # Each answer is a list of servers.accounts.belongings.Belonging: what else refers to this user
 belongings_asked = Signal()  # user: User
 work_handed_over = Signal()  # user: User, to: User; in the transaction, each answer is {what: count}
+sink_asked = Signal()  # sink_uid: UUID, of the sink that a worker must look at now; after commit

@@ -27,6 +27,7 @@ from servers.signals import (
     server_changed,
     sign_in_asked,
     sign_ins_ended,
+    sink_asked,
     work_handed_over,
 )
 from sessions import hints
@@ -75,6 +76,11 @@ def _job_moved(**_: Any) -> None:
 @receiver(sign_in_asked)
 def _sign_in_waits(sign_in_uid: UUID, label: str, **_: Any) -> None:
     commands.ask_worker("authorize", sign_in_uid, label)
+
+
+@receiver(sink_asked)
+def _sink_waits(sink_uid: UUID, **_: Any) -> None:
+    commands.ask_worker("sink", sink_uid)
 
 
 # --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------

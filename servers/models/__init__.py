@@ -5,6 +5,8 @@ from servers.models.audit import AuditEvent, AuditHead
 from servers.models.catalog import Definition, DefinitionVersion
 from servers.models.credential import Credential, CredentialUse
 from servers.models.draft import ServerDraft
+from servers.models.export import Export, ExportSchedule
+from servers.models.forwarding import Sink
 from servers.models.icon import Icon
 from servers.models.identity import Identity
 from servers.models.instance import Instance
@@ -27,6 +29,8 @@ __all__ = [
     "CredentialUse",
     "Definition",
     "DefinitionVersion",
+    "Export",
+    "ExportSchedule",
     "Icon",
     "Identity",
     "Instance",
@@ -37,5 +41,9 @@ __all__ = [
     "ServerDraft",
     "ServerValue",
     "SignIn",
+<<<<<<< HEAD
     "Witness",
+=======
+    "Sink",
+>>>>>>> 7d45248 (Forwarding: sinks, a durable cursor, senders for HTTP, syslog over TLS and S3)
 ]
