@@ -144,7 +144,6 @@ def test_a_receiver_that_takes_only_small_requests_gets_small_ones(
     assert Sink.objects.get().failures == 0
     accepted = hook.received[2]
     assert len(json.loads(accepted.body)) == 2, "10 events, halved twice"
-    assert stalls.count() == 1
     seqs = [seq for seq, _ in received(hook)]
     assert set(seqs) == set(in_log())
 
