@@ -14,6 +14,7 @@ from django.utils import timezone
 from servers import access
 from servers.audit import query
 from servers.audit.proof.export import ExportLines
+from servers.audit.proof.key import KeyMissing
 from servers.enums import ExportFormat, ExportTarget
 from servers.exporting import files, requesting, selection
 from servers.exporting.table import Table
@@ -44,7 +45,7 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
         place = _deliver(export, upload, progress) if export.schedule is not None else ""
     except access.Denied:
         return _ended(export, failed="The person who asked for it does not have the permission any more.")
-    except (selection.QueryNotUnderstood, NotDelivered) as problem:
+    except (selection.QueryNotUnderstood, NotDelivered, KeyMissing) as problem:
         return _ended(export, failed=str(problem))
     except OSError as problem:
         return _ended(export, failed=_of_disk(problem))

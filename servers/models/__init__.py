@@ -41,9 +41,6 @@ __all__ = [
     "ServerDraft",
     "ServerValue",
     "SignIn",
-<<<<<<< HEAD
-    "Witness",
-=======
     "Sink",
->>>>>>> 7d45248 (Forwarding: sinks, a durable cursor, senders for HTTP, syslog over TLS and S3)
+    "Witness",
 ]
