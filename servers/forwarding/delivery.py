@@ -49,6 +49,7 @@ class Claimed:
     kind: SinkKind
     address: str
     lines: bool
+    header: str
     ca: str
     certificate: str
     cursor: int
@@ -135,6 +136,7 @@ def claim(pk: int) -> Claimed | None:
         kind=SinkKind(sink.kind),
         address=sink.address,
         lines=sink.lines,
+        header=sink.header,
         ca=sink.ca,
         certificate=sink.certificate,
         cursor=sink.cursor,

@@ -1,9 +1,7 @@
 """What an administrator does with a sink: add, change, test, pause, resume, set to another event, delete."""
 
 import base64
-import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,6 +26,7 @@ RIGHT: Final = "administer"
 #: by Standard Webhooks
 SIGNING_PREFIX: Final = "whsec_"
 _SIGNING_BYTES: Final = 32
+_FIELDS: Final = ("name", "address", "lines", "header", "ca", "certificate")
 
 
 class NameTaken(Exception):
@@ -44,9 +43,8 @@ class SecretNeeded(Exception):
 
 @dataclass(frozen=True)
 class Secrets:
-    """`header` and `value`: a header of each request. `signing` signs messages to HTTP endpoints. `private_key`: PEM."""
+    """`value`: of the sink's header. `signing` signs messages to HTTP endpoints. `private_key`: PEM. Empty: none."""
 
-    header: str = ""
     value: Secret = field(default_factory=lambda: Secret(""))
     signing: Secret = field(default_factory=lambda: Secret(""))
     private_key: Secret = field(default_factory=lambda: Secret(""))
@@ -60,6 +58,7 @@ class SinkSettings:
     kind: SinkKind
     address: str
     lines: bool = False
+    header: str = ""
     ca: str = ""
     certificate: str = ""
     secrets: Secrets = field(default_factory=Secrets)
@@ -71,9 +70,9 @@ def create(user: access.User, actor: Actor, settings: SinkSettings, *, from_begi
     rights.require(user, actor, RIGHT, subject=settings.name)
     signing = _new_signing() if settings.kind == SinkKind.HTTP else Secret("")
     after = 0 if from_beginning else query.head_seq()
-    sink = Sink(name=settings.name, kind=settings.kind, created_name=actor.name, **_position(after))
+    sink = Sink(kind=settings.kind, created_name=actor.name, **_position(after))
     _set(sink, settings)
-    _seal(sink, _complete(settings, Secrets(signing=signing)))
+    _seal(sink, "signing", signing)
     try:
         with audited(actor) as trail:
             sink.save()
@@ -88,23 +87,14 @@ def change(user: access.User, actor: Actor, sink: Sink, settings: SinkSettings) 
     """Secrets belong to the address that they were entered for: another origin needs them again. Raises Denied, NameTaken,
     SecretNeeded."""
     rights.require(user, actor, RIGHT, subject=sink.name)
-    moved = where(sink) != where(Sink(kind=sink.kind, address=settings.address))
-    before, stored = _facts(sink), opened(sink)
-    kept = Secrets(
-        header="" if moved else stored.header,
-        value=stored.value,
-        signing=stored.signing,
-        private_key=Secret("") if moved or settings.certificate != sink.certificate else stored.private_key,
-    )
-    secrets = _complete(settings, kept)
+    before = _facts(sink)
     _set(sink, settings)
-    _seal(sink, secrets)
     _forget_failure(sink)
     try:
         with audited(actor) as trail:
             sink.save(
                 update_fields=[
-                    "name", "address", "lines", "ca", "certificate", "sealed", "key_id",
+                    *_FIELDS, "sealed_value", "value_key_id", "sealed_private_key", "private_key_key_id",
                     "failures", "failing_since", "next_attempt_at", "last_detail",
                 ]
             )  # fmt: skip
@@ -117,10 +107,10 @@ def change(user: access.User, actor: Actor, sink: Sink, settings: SinkSettings) 
 def renew_signing(user: access.User, actor: Actor, sink: Sink) -> Secret:
     """Raises Denied."""
     rights.require(user, actor, RIGHT, subject=sink.name)
-    stored, signing = opened(sink), _new_signing()
-    _seal(sink, Secrets(stored.header, stored.value, signing, stored.private_key))
+    signing = _new_signing()
+    _seal(sink, "signing", signing)
     with audited(actor) as trail:
-        sink.save(update_fields=["sealed", "key_id"])
+        sink.save(update_fields=["sealed_signing", "signing_key_id"])
         trail.note(AuditAction.SINK_CHANGE, None, sink.name, {"signing_secret": "renewed"})
     return signing
 
@@ -175,13 +165,8 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def opened(sink: Sink) -> Secrets:
-    """Raises crypto.SealError."""
-    if sink.sealed is None:
-        return Secrets()
-    text = crypto.open_sealed(sink.sealed, key_id=sink.key_id, table=TABLE, uid=sink.uid, field="sealed").reveal()
-    stored = json.loads(text)
-    value, signing, key = (Secret(stored[name]) for name in ("value", "signing", "private_key"))
-    return Secrets(stored["header"], value, signing, key)
+    """Only in workers. Raises crypto.SealError."""
+    return Secrets(**{part: _opened(sink, part) for part in ("value", "signing", "private_key")})
 
 
 # --- private ------------------------------------------------------------------------------------------------------------
@@ -200,18 +185,6 @@ def _update(
     _announce(sink)
 
 
-def _complete(settings: SinkSettings, kept: Secrets) -> Secrets:
-    """What was entered, else what is kept for the same header and certificate."""
-    entered = settings.secrets
-    value = entered.value or (kept.value if entered.header and entered.header == kept.header else Secret(""))
-    if entered.header and not value:
-        raise SecretNeeded("value")
-    private_key = (entered.private_key or kept.private_key) if settings.certificate else Secret("")
-    if settings.certificate and not private_key:
-        raise SecretNeeded("private_key")
-    return Secrets(entered.header, value if entered.header else Secret(""), kept.signing, private_key)
-
-
 def _position(seq: int) -> dict[str, Any]:
     """The fields of a cursor after this event. The hash tells later whether the log still is the same."""
     found = AuditEvent.objects.filter(seq=seq).values_list("hash", flat=True).first()
@@ -219,26 +192,40 @@ def _position(seq: int) -> dict[str, Any]:
 
 
 def _set(sink: Sink, settings: SinkSettings) -> None:
-    for name in ("name", "address", "lines", "ca", "certificate"):
+    """A secret that was not entered stays only for the same origin and the same header or certificate. Raises
+    SecretNeeded."""
+    stays = bool(sink.address) and where(sink) == where(Sink(kind=sink.kind, address=settings.address))
+    same_header, same_certificate = settings.header == sink.header, settings.certificate == sink.certificate
+    for name in _FIELDS:
         setattr(sink, name, getattr(settings, name))
+    entered = settings.secrets
+    for part, secret, wanted, same in (
+        ("value", entered.value, settings.header, same_header),
+        ("private_key", entered.private_key, settings.certificate, same_certificate),
+    ):
+        if not wanted or secret:
+            _seal(sink, part, secret if wanted else Secret(""))
+        elif not (stays and same and getattr(sink, f"sealed_{part}") is not None):
+            raise SecretNeeded(part)
 
 
-def _seal(sink: Sink, secrets: Secrets) -> None:
-    reveal: Callable[[Secret], str] = Secret.reveal
-    values = {
-        "header": secrets.header,
-        "value": reveal(secrets.value),
-        "signing": reveal(secrets.signing),
-        "private_key": reveal(secrets.private_key),
-    }
-    if any(values.values()):
-        sink.sealed, sink.key_id = crypto.seal(json.dumps(values), table=TABLE, uid=sink.uid, field="sealed")
-    else:
-        sink.sealed, sink.key_id = None, ""
+def _seal(sink: Sink, part: str, secret: Secret) -> None:
+    column, key_column = f"sealed_{part}", f"{part}_key_id"
+    sealed, key_id = crypto.seal(secret.reveal(), table=TABLE, uid=sink.uid, field=column) if secret else (None, "")
+    setattr(sink, column, sealed)
+    setattr(sink, key_column, key_id)
+
+
+def _opened(sink: Sink, part: str) -> Secret:
+    sealed = getattr(sink, f"sealed_{part}")
+    if sealed is None:
+        return Secret("")
+    key_id = getattr(sink, f"{part}_key_id")
+    return crypto.open_sealed(sealed, key_id=key_id, table=TABLE, uid=sink.uid, field=f"sealed_{part}")
 
 
 def _facts(sink: Sink) -> dict[str, Any]:
-    return {"kind": str(sink.kind), "address": where(sink), "secrets": sink.sealed is not None}
+    return {"kind": str(sink.kind), "address": where(sink), "header": sink.header}
 
 
 def _forget_failure(sink: Sink) -> None:

@@ -15,8 +15,13 @@ class Sink(models.Model):
     lines = models.BooleanField(default=False)  # of an HTTP endpoint: NDJSON instead of a JSON array
     ca = models.TextField(blank=True)  # PEM; empty: the public authorities
     certificate = models.TextField(blank=True)  # PEM, ours
-    sealed = models.BinaryField(null=True)  # JSON object: "header", "value", "signing", "private_key"
-    key_id = models.CharField(max_length=40, blank=True)
+    header = models.CharField(max_length=100, blank=True)  # of each request, with the sealed value
+    sealed_value = models.BinaryField(null=True)
+    value_key_id = models.CharField(max_length=40, blank=True)
+    sealed_signing = models.BinaryField(null=True)  # signs messages to HTTP endpoints
+    signing_key_id = models.CharField(max_length=40, blank=True)
+    sealed_private_key = models.BinaryField(null=True)  # PEM, of the certificate
+    private_key_key_id = models.CharField(max_length=40, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     created_name = models.CharField(max_length=150)
     paused_at = models.DateTimeField(null=True)

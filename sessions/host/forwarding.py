@@ -182,5 +182,4 @@ async def _by_http(claimed: Claimed, batch: Batch | None, now: datetime, tls: ss
 
 
 def _own_header(claimed: Claimed) -> dict[str, str]:
-    header, value = claimed.secrets.header, claimed.secrets.value
-    return {header: value.reveal()} if header else {}
+    return {claimed.header: claimed.secrets.value.reveal()} if claimed.header else {}

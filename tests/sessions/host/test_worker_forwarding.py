@@ -37,7 +37,7 @@ def hook() -> Iterator[Hook]:
 
 
 def create(admin: Any, kind: SinkKind, address: str, **fields: Any) -> Sink:  # noqa: F811  fixture
-    given = SinkSettings(str(kind.label), kind, address, secrets=Secrets("X-Token", Secret(TOKEN)), **fields)
+    given = SinkSettings(str(kind.label), kind, address, header="X-Token", secrets=Secrets(Secret(TOKEN)), **fields)
     if kind == SinkKind.SYSLOG:
         given = SinkSettings(str(kind.label), kind, address, **fields)
     return sinks.create(admin, Actor.of_user(admin), given, from_beginning=True)[0]
