@@ -78,13 +78,11 @@ def download(request: HttpRequest, uid: UUID) -> HttpResponse | StreamingHttpRes
     export = requesting.downloadable(request.user, Actor.of(request), uid)
     if export is None:
         raise Http404("This export does not exist, has expired, or belongs to someone else.")
-    if not files.here(export):
-        raise Http404(f"The file of this export is on the machine {export.host}, not on this one.")
-    path = files.path_of(export)
     try:
-        file = path.open("rb")
+        file = files.path_of(export).open("rb")
     except OSError:
-        raise Http404("This export has expired.") from None
+        messages.error(request, f"The file of this export is not on this machine. A worker wrote it on {export.host}.")
+        return redirect("exports:list")
     requesting.note_download(Actor.of(request), export)
     response = StreamingHttpResponse(_pieces(file), content_type=_TYPES[ExportFormat(export.format)])
     response.headers["Content-Length"] = str(export.size)
