@@ -175,7 +175,7 @@ class SinkKind(TextChoices):
 
 
 class ExportFormat(TextChoices):
-    JSONL = "jsonl", "JSONL, verifiable"
+    JSONL = "jsonl", "JSONL"
     CSV = "csv", "CSV"
 
 

@@ -71,12 +71,18 @@ class ExportRow:
         return ExportFormat(self.export.format).label
 
     @property
-    def holds(self) -> str:
-        return selection.in_words(self.export)
+    def events(self) -> str:
+        return f"{self.export.events:,}"
 
     @property
-    def since(self) -> int:
-        return self.export.after_seq + 1
+    def span(self) -> str:
+        """Of a schedule's export."""
+        last = f" to {self.export.last_seq:,}" if self.export.last_seq else ""
+        return f"From event {self.export.after_seq + 1:,}{last}"
+
+    @property
+    def holds(self) -> str:
+        return selection.in_words(self.export)
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,10 @@ class ScheduleRow:
     @property
     def where(self) -> str:
         return schedules.where(self.schedule)
+
+    @property
+    def cursor(self) -> str:
+        return f"{self.schedule.cursor:,}"
 
     @property
     def next_at(self) -> datetime | None:

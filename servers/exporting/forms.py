@@ -24,7 +24,7 @@ _STORE = ("endpoint", "region", "bucket", "prefix", "access_key", "secret_key")
 
 
 class ExportForm(forms.Form):
-    format = forms.ChoiceField(label="Format", choices=_FORMATS, initial=ExportFormat.JSONL, widget=forms.RadioSelect)
+    format = forms.ChoiceField(label="Format", choices=_FORMATS, initial=ExportFormat.JSONL)
     payloads = forms.BooleanField(
         required=False,
         label="Include arguments and results",
@@ -53,7 +53,7 @@ class ScheduleForm(forms.Form):
     interval = forms.ChoiceField(
         label="Interval", choices=Interval.choices, initial=Interval.DAILY, help_text="At the full hour, midnight, or Monday's midnight, UTC."
     )  # fmt: skip
-    format = forms.ChoiceField(label="Format", choices=_FORMATS, initial=ExportFormat.JSONL, widget=forms.RadioSelect)
+    format = forms.ChoiceField(label="Format", choices=_FORMATS, initial=ExportFormat.JSONL)
     payloads = forms.BooleanField(
         required=False, label="Include arguments and results", help_text="Only in JSONL. They may hold personal data."
     )

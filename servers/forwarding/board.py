@@ -52,6 +52,14 @@ class SinkRow:
         return where(self.sink)
 
     @property
+    def waiting_words(self) -> str:
+        return f"{self.waiting:,}"
+
+    @property
+    def delivered_words(self) -> str:
+        return f"{self.sink.delivered:,}"
+
+    @property
     def still_since(self) -> datetime | None:
         return self.sink.failing_since or self.sink.delivered_at or self.waiting_since
 

@@ -19,7 +19,10 @@ _URLS = {
         "Logs endpoint of an OTLP/HTTP receiver, usually ending in /v1/logs. Records are sent as JSON.",
         "https://otel.example.com/v1/logs",
     ),
-    SinkKind.HTTP: ("Each batch is one POST, signed as Standard Webhooks say.", "https://siem.example.com/audit"),
+    SinkKind.HTTP: (
+        "Each batch is one POST request with a Standard Webhooks signature.",
+        "https://siem.example.com/audit",
+    ),
 }
 _STARTS = [("now", "With the next event"), ("beginning", "With the oldest event in the log")]
 _SHAPES = [("array", "JSON array"), ("lines", "NDJSON, one object a line")]
@@ -54,9 +57,7 @@ class SinkForm(forms.Form):
             self._add_http_fields(kind, sink is not None and sink.sealed_value is not None)
         self._add_tls_fields(sink is not None and sink.sealed_private_key is not None)
         if sink is None:
-            self.fields["start"] = forms.ChoiceField(
-                label="Begin", choices=_STARTS, initial="now", widget=forms.RadioSelect
-            )
+            self.fields["start"] = forms.ChoiceField(label="Begin", choices=_STARTS, initial="now")
 
     def _add_http_fields(self, kind: SinkKind, has_value: bool) -> None:
         help_text, example = _URLS[kind]
@@ -181,5 +182,5 @@ class RewindForm(forms.Form):
     first = forms.IntegerField(
         label="Forward from event",
         min_value=1,
-        help_text="Earlier ones than the receiver has are sent again, under the same numbers.",
+        help_text="Events that the receiver has already are sent again with the same numbers. Events before this one are skipped.",
     )

@@ -162,6 +162,7 @@ def schedule(request: HttpRequest, uid: UUID) -> HttpResponse:
         "mark": board.mark(),
         "schedule": shown,
         "where": schedules.where(shown),
+        "cursor": f"{shown.cursor:,}",
         "runs": board.runs(shown),
         "form": form,
     }
