@@ -4,8 +4,7 @@ own account, at /account/, and one-time links, at /link/."""
 
 from django.urls import path
 
-from servers.views import account_links, audit, credentials, issuer, jobs, proof, references, users
-from servers.views import account_links, audit, credentials, exports, issuer, jobs, references, sinks, users
+from servers.views import account_links, audit, credentials, exports, issuer, jobs, proof, references, sinks, users
 
 app_name = "audit"
 urlpatterns = [
