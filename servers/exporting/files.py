@@ -2,8 +2,8 @@
 
 import hashlib
 import os
+import platform
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ def here(export: Export) -> bool:
 
 
 def machine() -> str:
-    return socket.gethostname()
+    return platform.node()
 
 
 @dataclass

@@ -75,6 +75,7 @@ def add(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def download(request: HttpRequest, uid: UUID) -> HttpResponse | StreamingHttpResponse:
+    access.require(request.user, "view_auditevent")
     export = requesting.downloadable(request.user, Actor.of(request), uid)
     if export is None:
         raise Http404("This export does not exist, has expired, or belongs to someone else.")
