@@ -5,6 +5,7 @@ from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from servers.audit.proof import alarms
+from servers.forwarding.board import stalled
 from servers.instance import held as held_instance
 from servers.instance import reason
 
@@ -15,6 +16,7 @@ def instance(request: HttpRequest) -> dict[str, Any]:
         "instance_name": settings.INSTANCE_NAME,
         "instance_hold": SimpleLazyObject(lambda: _hold(request)),
         "audit_alarms": SimpleLazyObject(lambda: alarms.standing() if _is_administrator(request) else []),
+        "stalled_sinks": SimpleLazyObject(lambda: stalled() if _is_administrator(request) else []),
         "commands_unconfined": SimpleLazyObject(lambda: settings.STDIO_UNCONFINED and _is_administrator(request)),
     }
 

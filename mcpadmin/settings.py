@@ -254,6 +254,7 @@ CELERY_BEAT_SCHEDULE = {
     # Daily: each message asks whether a day is over, so that one that is lost costs an hour and not a day.
     "package-checks": {"task": "sessions.check_packages", "schedule": 600.0, "options": {"expires": 500}},
     "retention": {"task": "sessions.retention", "schedule": 600.0, "options": {"expires": 500}},
+    "exports": {"task": "servers.run_export_schedules", "schedule": 60.0, "options": {"expires": 50}},
     "audit-verification": {"task": "servers.verify_audit_log", "schedule": 3600.0, "options": {"expires": 3000}},
 }
 # Measured by default: a dead Redis blocks a publish for 6 s, a hung one for ever. A publish is a hint, so it fails fast.
@@ -331,6 +332,12 @@ WIRE_BODY_KIB = env.int("MCPADMIN_WIRE_BODY_KIB", default=64)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 # How often a pinned package is compared with its registry, in hours; 0: only when a person asks.
 PACKAGE_CHECK_HOURS = env.float("MCPADMIN_PACKAGE_CHECK_HOURS", default=24.0)
+# For how long nothing may reach a sink before pages warn of it and the audit log has an event.
+FORWARDING_ALERT_SECONDS = TIME_SCALE * env.float("MCPADMIN_FORWARDING_ALERT_SECONDS", default=300.0)
+# How long the file of an export can be downloaded.
+EXPORT_HOURS = env.float("MCPADMIN_EXPORT_HOURS", default=24.0)
+# Where scheduled exports may be written to: folders that exist on the workers. Each schedule chooses one.
+EXPORT_DIRECTORIES = env.list("MCPADMIN_EXPORT_DIRECTORIES", default=[])
 # How many addresses one person may have tried in a minute: connection tests, sign-ins, tests of webhooks. An import
 # counts each of its servers; the next one waits.
 TRIES_PER_MINUTE = env.int("MCPADMIN_TRIES_PER_MINUTE", default=10)

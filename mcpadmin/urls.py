@@ -2,7 +2,15 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from mcpadmin import accounts, health, setup
-from servers.urls import credential_patterns, job_patterns, link_patterns, own_patterns, privacy_patterns, user_patterns
+from servers.urls import (
+    credential_patterns,
+    export_patterns,
+    job_patterns,
+    link_patterns,
+    own_patterns,
+    privacy_patterns,
+    user_patterns,
+)
 from servers.views.instance import release
 
 handler400 = "mcpadmin.errors.bad_request"
@@ -26,6 +34,7 @@ urlpatterns = [
     path("credentials/", include((credential_patterns, "credentials"))),
     path("jobs/", include((job_patterns, "jobs"))),
     path("privacy/", include((privacy_patterns, "privacy"))),
+    path("exports/", include((export_patterns, "exports"))),
     path("users/", include((user_patterns, "users"))),
     path("account/", include((own_patterns, "own"))),
     path("link/", include(link_patterns)),

@@ -20,5 +20,8 @@ class ServersConfig(AppConfig):
         has_sealed("servers.Credential")
         has_sealed("servers.Payload")
         has_sealed("servers.Unredacted")
+        for part in ("value", "signing", "private_key"):
+            has_sealed("servers.Sink", f"sealed_{part}", f"{part}_key_id")
+        has_sealed("servers.ExportSchedule")
         for part in ("client", "pending", "url", "answer"):
             has_sealed("servers.SignIn", f"sealed_{part}", f"{part}_key_id", expires="expires_at")

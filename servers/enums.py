@@ -192,6 +192,33 @@ class JobKind(TextChoices):
     ROTATION = "rotation", "Key rotation"
     RETENTION = "retention", "Retention"
     RETENTION_TRIAL = "retention_trial", "Retention dry run"
+    EXPORT = "export", "Audit log export"
+
+
+class SinkKind(TextChoices):
+    """Where audit events are forwarded to."""
+
+    OTLP = "otlp", "OpenTelemetry (OTLP/HTTP)"
+    SYSLOG = "syslog", "Syslog over TLS"
+    HTTP = "http", "HTTP endpoint"
+
+
+class ExportFormat(TextChoices):
+    JSONL = "jsonl", "JSONL"
+    CSV = "csv", "CSV"
+
+
+class ExportTarget(TextChoices):
+    """Where a scheduled export is put."""
+
+    DIRECTORY = "directory", "Directory"
+    S3 = "s3", "S3-compatible store"
+
+
+class Interval(TextChoices):
+    HOURLY = "hourly", "Every hour"
+    DAILY = "daily", "Every day"
+    WEEKLY = "weekly", "Every week"
 
 
 class JobState(TextChoices):
@@ -288,6 +315,23 @@ class AuditAction(TextChoices):
     PRIVACY_CHANGE = "instance:privacy:change", "Privacy settings changed"
     RETENTION_CHANGE = "instance:retention:change", "Retention changed"
     RETENTION_RUN = "instance:retention:run", "Retention run"
+    EXPORT_REQUEST = "instance:export:request", "Export requested"
+    EXPORT_END = "instance:export:end", "Export finished"
+    EXPORT_DOWNLOAD = "instance:export:download", "Export downloaded"
+    EXPORT_DELETE = "instance:export:delete", "Export deleted"
+    SCHEDULE_CREATE = "instance:schedule:create", "Export schedule added"
+    SCHEDULE_CHANGE = "instance:schedule:change", "Export schedule changed"
+    SCHEDULE_DELETE = "instance:schedule:delete", "Export schedule deleted"
+    SINK_CREATE = "instance:sink:create", "Sink added"
+    SINK_CHANGE = "instance:sink:change", "Sink changed"
+    SINK_PAUSE = "instance:sink:pause", "Sink paused"
+    SINK_RESUME = "instance:sink:resume", "Sink resumed"
+    SINK_REWIND = "instance:sink:rewind", "Sink set to another event"
+    SINK_TEST = "instance:sink:test", "Sink tested"
+    SINK_DELETE = "instance:sink:delete", "Sink deleted"
+    SINK_STALL = "instance:sink:stall", "Forwarding stands still"
+    SINK_RECOVER = "instance:sink:recover", "Forwarding goes on"
+    SINK_SKIP = "instance:sink:skip", "Events removed before they were forwarded"
     CALL_REQUEST = "call:tool:request", "Call requested"
     CALL_SEND = "call:tool:send", "Call sent"
     CALL_FINISH = "call:tool:finish", "Call finished"

@@ -16,3 +16,4 @@ work_handed_over = Signal()  # user: User, to: User; in the transaction, each an
 # Contents were removed: by a person's request, or by the retention. What was copied from them must go
 payload_erased = Signal()  # payload_ids: list[int]; in the transaction
 rows_removed = Signal()  # ids: list[int], of the model that is the sender; in the transaction of the retention's batch
+sink_asked = Signal()  # sink_uid: UUID, of the sink that a worker must look at now; after commit

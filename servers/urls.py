@@ -1,9 +1,21 @@
-"""The audit log, mounted at /audit/, credentials, at /credentials/, background jobs, at /jobs/, privacy, at /privacy/, users,
-at /users/, one's own account, at /account/, and one-time links, at /link/."""
+"""The audit log, mounted at /audit/, credentials, at /credentials/, background jobs, at /jobs/, privacy, at /privacy/, exports
+and forwarding, at /exports/, users, at /users/, one's own account, at /account/, and one-time links, at /link/."""
 
 from django.urls import path
 
-from servers.views import account_links, audit, credentials, issuer, jobs, privacy, proof, references, users
+from servers.views import (
+    account_links,
+    audit,
+    credentials,
+    exports,
+    issuer,
+    jobs,
+    privacy,
+    proof,
+    references,
+    sinks,
+    users,
+)
 
 app_name = "audit"
 urlpatterns = [
@@ -41,6 +53,26 @@ privacy_patterns = [
     path("rules/<uuid:uid>/", privacy.rule, name="rule"),
     path("rules/<uuid:uid>/switch/", privacy.switch_rule, name="switch_rule"),
     path("rules/<uuid:uid>/delete/", privacy.delete_rule, name="delete_rule"),
+]
+
+export_patterns = [
+    path("", exports.index, name="list"),
+    path("add/", exports.add, name="add"),
+    path("<uuid:uid>/download/", exports.download, name="download"),
+    path("<uuid:uid>/delete/", exports.delete, name="delete"),
+    path("schedules/add/", exports.add_schedule, name="add_schedule"),
+    path("schedules/<uuid:uid>/", exports.schedule, name="schedule"),
+    path("schedules/<uuid:uid>/run/", exports.run_schedule, name="run_schedule"),
+    path("schedules/<uuid:uid>/pause/", exports.pause_schedule, name="pause_schedule"),
+    path("schedules/<uuid:uid>/delete/", exports.delete_schedule, name="delete_schedule"),
+    path("sinks/add/", sinks.add, name="add_sink"),
+    path("sinks/<uuid:uid>/", sinks.detail, name="sink"),
+    path("sinks/<uuid:uid>/test/", sinks.test, name="test_sink"),
+    path("sinks/<uuid:uid>/pause/", sinks.pause, name="pause_sink"),
+    path("sinks/<uuid:uid>/resume/", sinks.resume, name="resume_sink"),
+    path("sinks/<uuid:uid>/rewind/", sinks.rewind, name="rewind_sink"),
+    path("sinks/<uuid:uid>/signing/", sinks.renew_signing, name="renew_signing"),
+    path("sinks/<uuid:uid>/delete/", sinks.delete, name="delete_sink"),
 ]
 
 user_patterns = [

@@ -28,6 +28,7 @@ from servers.signals import (
     server_changed,
     sign_in_asked,
     sign_ins_ended,
+    sink_asked,
     work_handed_over,
 )
 from sessions import hints
@@ -84,6 +85,11 @@ def _sign_in_waits(sign_in_uid: UUID, label: str, **_: Any) -> None:
 def _payload_erased(payload_ids: list[int], **_: Any) -> None:
     erased.forget_copies(payload_ids)
     indexing.payloads_erased(payload_ids)
+
+
+@receiver(sink_asked)
+def _sink_waits(sink_uid: UUID, **_: Any) -> None:
+    commands.ask_worker("sink", sink_uid)
 
 
 # --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Celery tasks, with explicit names. User requests to a session host are not tasks: they are rows, and a wake-up (see
 sessions.hints) makes the host read them."""
 
+import asyncio
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -14,18 +15,24 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from servers import keyring
-from servers.enums import JobKind
+from servers.enums import ExportFormat, JobKind
+from servers.exporting import files, schedules
+from servers.exporting import work as exporting
 from servers.jobs import requesting, running, work
 from servers.jobs.lifecycle import JobOutcome, counted
 from servers.keyring import KeySource
 from servers.keyring_file import has_next_key
-from servers.models import Unredacted
+from servers.models import ExportSchedule, Unredacted
 from servers.packages import checks
 from servers.privacy import reading
 from servers.registration.drafts import purge_drafts
 from sessions.connections import commands
 from sessions.explorer import indexing
+from sessions.host.launch import egress_policy
 from sessions.host.logs.store import trim_all
+from sessions.host.sending import s3
+from sessions.host.sending.failure import NotDelivered as NotSent
+from sessions.host.sending.s3 import Store
 from sessions.models import Worker
 from sessions.retention import histories
 from sessions.retention import job as retention
@@ -64,6 +71,11 @@ def keep_what_is_wanted() -> None:
         running.run(str(job.uid))
 
 
+@shared_task(name="servers.run_export_schedules")
+def run_export_schedules() -> None:
+    schedules.run_due()
+
+
 @shared_task(name="servers.recover_jobs")
 def recover_jobs() -> None:
     requesting.recover()
@@ -90,6 +102,7 @@ def _stop_jobs(**_signal: object) -> None:
 
 def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     drafts = purge_drafts()
+    exports = files.expire()
     progress(1, 5)
     logs = trim_all(partial(progress, 1, 5))
     progress(2, 5)
@@ -100,7 +113,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     while indexing.trim():
         progress(3, 5)
     messages = wire_retention.trim_all(partial(progress, 4, 5))
-    found = {"draft": drafts, "log": logs, "version": versions, "message": messages}
+    found = {"draft": drafts, "log": logs, "version": versions, "message": messages, "export": exports}
     words = [counted(count, noun) for noun, count in found.items() if count]
     return JobOutcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)
 
@@ -116,6 +129,19 @@ def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
     return work.rotate_keys(progress)
 
 
+def _upload(schedule: ExportSchedule, path: Path, name: str) -> str:
+    """In a thread of its own, without a connection to the database afterwards."""
+    store = Store(schedule.endpoint, schedule.region, schedule.bucket, schedule.access_key, schedules.opened(schedule))
+    key = f"{schedule.prefix.strip('/')}/{name}".lstrip("/")
+    kind = "text/csv" if schedule.format == ExportFormat.CSV else "application/x-ndjson"
+    try:
+        asyncio.run(s3.put_file(store, key, path, policy=egress_policy(), content_type=kind))
+    except NotSent as problem:
+        raise exporting.NotDelivered(problem.detail) from problem
+    return f"{schedules.where(schedule)}/{name}"
+
+
+running.does(JobKind.EXPORT, partial(exporting.run, _upload))
 running.does(JobKind.HOUSEKEEPING, _housekeeping)
 running.does(JobKind.ROTATION, _rotate_keys)
 running.does(JobKind.RETENTION, retention.run)

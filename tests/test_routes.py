@@ -233,6 +233,20 @@ LOOKS = {
     ("audit:verifier", "get"): "view_auditevent",
     ("audit:public_key", "get"): "view_auditevent",
     ("audit:acknowledge", "post"): "administer",
+    ("exports:list", "get"): "view_auditevent",
+    ("exports:add", "get"): "view_auditevent",
+    ("exports:add", "post"): "view_auditevent",
+    ("exports:download", "get"): "view_auditevent",
+    ("exports:delete", "post"): "view_auditevent",
+    **{
+        (f"exports:{name}", method): "administer"
+        for methods, names in (
+            (("post",), "run_schedule pause_schedule test_sink pause_sink resume_sink rewind_sink renew_signing"),
+            (("get", "post"), "add_schedule schedule delete_schedule add_sink sink delete_sink"),
+        )
+        for name in names.split()
+        for method in methods
+    },
     ("credentials:list", "get"): "view_credential",
     ("credentials:references", "get"): "grant_reference",
     ("credentials:references", "post"): "grant_reference",

@@ -33,6 +33,7 @@ KEPT = 100
 _END = {
     JobKind.VERIFICATION: (AuditAction.AUDIT_VERIFY, "audit log"),
     JobKind.ROTATION: (AuditAction.KEYS_ROTATE, "key ring"),
+    JobKind.EXPORT: (AuditAction.EXPORT_END, "audit log"),
 }
 
 
@@ -84,7 +85,9 @@ def finish(job: BackgroundJob, outcome: JobOutcome) -> None:
         ended = {"result": outcome.result, "detail": outcome.detail[:300], "finished_at": Now()}
         if not _step(_ours(job), state=JobState.SUCCEEDED if outcome.ok else JobState.FAILED, **ended):
             raise Lost
-        if (action := _END.get(JobKind(job.kind))) and (job.requested_name or not outcome.ok):
+        if (action := _END.get(JobKind(job.kind))) and (
+            job.requested_name or not outcome.ok or job.kind == JobKind.EXPORT
+        ):
             word = AuditOutcome.OK if outcome.ok else AuditOutcome.FAILED
             details = {"job": str(job.uid), **outcome.result}
             trail.add(Event(action[0], word, trail.actor, subject=action[1], details=details))

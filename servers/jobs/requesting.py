@@ -26,6 +26,7 @@ RUN_TASK = "servers.run_job"
 BROKER_AWAY = "The message broker is unreachable. The job starts when it is back."
 #: the schedule asks once an hour whether a day is over; with a whole day it would be an hour later each time
 DAY = timedelta(hours=23, minutes=30)
+#: of the kinds that a person requests here; exports have their own (servers/exporting/requesting.py)
 RIGHTS = {
     JobKind.VERIFICATION: "verify_chain",
     JobKind.ROTATION: "administer",
@@ -56,7 +57,7 @@ def request(kind: JobKind, user: access.User, actor: Actor) -> BackgroundJob:
         raise Busy(kind)
     try:
         with audited(actor) as trail:
-            job = waiting or _created(kind, requested_by=user, requested_name=actor.name)
+            job = waiting or create(kind, requested_by=user, requested_name=actor.name)
             if waiting is not None and not lifecycle.requeue(waiting):
                 raise Busy(kind)
             trail.note(AuditAction.JOB_REQUEST, None, kind.label, {"job": str(job.uid)})
@@ -73,12 +74,13 @@ def request_scheduled(kind: JobKind, every: timedelta | None = None) -> Backgrou
         return None
     try:
         with transaction.atomic():
-            return _created(kind)
+            return create(kind)
     except IntegrityError:
         return None
 
 
-def _created(kind: JobKind, **fields: Any) -> BackgroundJob:
+def create(kind: JobKind, **fields: Any) -> BackgroundJob:
+    """A queued job. In the caller's transaction; `publish` it afterwards."""
     job = BackgroundJob.objects.create(kind=kind, **fields)
     lifecycle.announce()
     return job

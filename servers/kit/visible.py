@@ -7,7 +7,7 @@ from html import escape
 
 # Bidirectional controls and isolates, zero width, invisible operators, soft hyphen, fillers, interlinear marks, BOM,
 # tag characters, variation selectors, surrogates, and the C0/C1 controls except tab and newline.
-_HIDDEN = re.compile(
+HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
@@ -29,12 +29,12 @@ def visible_text(text: str) -> str:
 
 
 def has_hidden(text: str) -> bool:
-    return any(not _is_glue(text, match) for match in _HIDDEN.finditer(text))
+    return any(not _is_glue(text, match) for match in HIDDEN.finditer(text))
 
 
 def _replace(text: str, mark: Callable[[str], str], plain: Callable[[str], str]) -> str:
     parts, end = [], 0
-    for match in _HIDDEN.finditer(text):
+    for match in HIDDEN.finditer(text):
         if _is_glue(text, match):
             continue
         parts += [plain(text[end : match.start()]), mark(match[0])]

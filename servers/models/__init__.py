@@ -5,6 +5,8 @@ from servers.models.audit import AuditEvent, AuditHead
 from servers.models.catalog import Definition, DefinitionVersion
 from servers.models.credential import Credential, CredentialUse
 from servers.models.draft import ServerDraft
+from servers.models.export import Export, ExportSchedule
+from servers.models.forwarding import Sink
 from servers.models.icon import Icon
 from servers.models.identity import Identity
 from servers.models.instance import Instance
@@ -28,6 +30,8 @@ __all__ = [
     "CredentialUse",
     "Definition",
     "DefinitionVersion",
+    "Export",
+    "ExportSchedule",
     "Icon",
     "Identity",
     "Instance",
@@ -41,6 +45,7 @@ __all__ = [
     "ServerDraft",
     "ServerValue",
     "SignIn",
+    "Sink",
     "Unredacted",
     "Witness",
 ]

@@ -31,9 +31,11 @@ class BackgroundJob(models.Model):
         ordering = ["-pk"]
         default_permissions = ("view",)
         constraints = [
-            # Two requests at once are two INSERTs: the database lets one pass.
+            # Two requests at once are two INSERTs: the database lets one pass. Of exports several run side by side.
             models.UniqueConstraint(
-                fields=["kind"], condition=Q(state__in=["queued", "running", "interrupted"]), name="one_open_job_a_kind"
+                fields=["kind"],
+                condition=Q(state__in=["queued", "running", "interrupted"]) & ~Q(kind="export"),
+                name="one_open_job_a_kind",
             )
         ]
 

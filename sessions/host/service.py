@@ -22,6 +22,7 @@ from sessions.host.calls.spool import Spool
 from sessions.host.checkpoints import Checkpoints
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.desired_state import read_desired_states
+from sessions.host.forwarding import Forwarding
 from sessions.host.logs.writer import LogWriter
 from sessions.host.open_session import Live
 from sessions.host.packages import checking
@@ -52,6 +53,7 @@ class Host:
         self.calls = Calls(db, self._live_session, self.counters, Spool(self.spool_directory, me.uid))
         self.webhooks = Webhooks(db)
         self.checkpoints = Checkpoints(db)
+        self.forwarding = Forwarding(db)
         self.shared = Shared(LogWriter(db), WireWriter(db), ceilings(), self._on_ready, self.webhooks.look)
         self.supervisors: dict[int, SessionSupervisor] = {}
         #: sessions that became ready and whose waiting calls must be found
@@ -73,6 +75,7 @@ class Host:
             "authorize": self.authorize,
             "reap": lambda _worker: self.look_for_dead(),
             "package": self.check_package,
+            "sink": lambda _sink: self.forwarding.look(),
         }
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -241,6 +244,7 @@ class Host:
         await self.calls.settle(0.5)
         await self.webhooks.close()
         await self.checkpoints.close()
+        await self.forwarding.close()
         for task in list(self._holders):
             task.cancel()
 

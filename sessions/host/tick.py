@@ -162,6 +162,7 @@ class Tick:
             await self._read_packages()
             self._host.webhooks.look()
             self._host.checkpoints.look()
+            self._host.forwarding.look()
         except DatabaseAway:
             self._host.counters["database_away"] += 1
         except Exception:  # one bad row must not stop the clock; the next tick tries again

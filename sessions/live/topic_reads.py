@@ -8,6 +8,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from servers.enums import JobKind
+from servers.exporting import board as exporting
 from servers.jobs import board
 from sessions.connections import worker_board
 from sessions.live import inbox_frames, sign_in_frames, sources, subscription_frames
@@ -22,7 +23,9 @@ from sessions.overview import numbers
 #: cursors of one feed per read; other topics wait for the same thread
 FEED_CURSORS = 4
 #: topics whose hints cause the read of a whole board or page: at most one read per second
-_WHOLE_PAGES = frozenset({TopicKind.SESSIONS, TopicKind.OVERVIEW, TopicKind.JOBS, TopicKind.VERIFICATION})
+_WHOLE_PAGES = frozenset(
+    {TopicKind.SESSIONS, TopicKind.OVERVIEW, TopicKind.JOBS, TopicKind.VERIFICATION, TopicKind.EXPORTS}
+)
 
 
 Read = Callable[[set[Dirty], SnapshotStream], Awaitable[list[Frame]]]
@@ -52,6 +55,7 @@ class TopicReads:
             TopicKind.OVERVIEW: partial(self._read_mark, numbers.mark),
             TopicKind.JOBS: partial(self._read_mark, board.mark),
             TopicKind.VERIFICATION: partial(self._read_mark, partial(board.mark, JobKind.VERIFICATION)),
+            TopicKind.EXPORTS: partial(self._read_mark, exporting.mark),
         }
         if topic.kind is TopicKind.CALL:
             return CallStream(topic, self._read_call, self._read_progress)

@@ -29,6 +29,7 @@ class TopicKind(StrEnum):
     OVERVIEW = "overview"
     JOBS = "jobs"
     VERIFICATION = "verification"
+    EXPORTS = "exports"
 
 
 FEEDS = frozenset({TopicKind.AUDIT, TopicKind.LOG, TopicKind.WIRE})
@@ -45,6 +46,7 @@ _WITHOUT_UID = frozenset(
         TopicKind.OVERVIEW,
         TopicKind.JOBS,
         TopicKind.VERIFICATION,
+        TopicKind.EXPORTS,
     }
 )
 _RIGHTS = {
@@ -64,6 +66,7 @@ _RIGHTS = {
     TopicKind.OVERVIEW: "servers.view_server",
     TopicKind.JOBS: "servers.view_backgroundjob",
     TopicKind.VERIFICATION: "servers.verify_chain",
+    TopicKind.EXPORTS: "servers.view_auditevent",
 }
 
 
@@ -89,10 +92,10 @@ class Topic:
     @property
     def hint(self) -> str:
         """The topic of the hints that concern this one. The audit log contains all that the overview counts, and
-        a verification is one of the background jobs."""
+        verifications, exports and sinks are told about as background jobs."""
         if self.kind is TopicKind.OVERVIEW:
             return TopicKind.AUDIT.value
-        if self.kind is TopicKind.VERIFICATION:
+        if self.kind in (TopicKind.VERIFICATION, TopicKind.EXPORTS):
             return TopicKind.JOBS.value
         return self.kind.value if self.uid is None else f"{self.kind.value}.{self.uid}"
 

@@ -25,6 +25,14 @@ def submit_bad_server(page: Page) -> None:
     page.locator(".err").first.wait_for()
 
 
+def submit_bad_sink(page: Page) -> None:
+    page.get_by_label("Name").fill("Loki")
+    page.get_by_label("URL").fill("http://otel.example.com/v1/logs")
+    page.get_by_label("Header", exact=True).fill("Authorization")
+    page.get_by_role("button", name="Add sink").click()
+    page.locator(".err").first.wait_for()
+
+
 def try_connection(page: Page) -> None:
     be_live(page)
     page.get_by_role("button", name="Test connection").click()

@@ -24,6 +24,8 @@ class World:
     labelled: str = "embeddings"  # names a label that no worker carries
     paused: str = "held-back"
     credential: str = ""  # uid of a credential that a server used before its address changed
+    sink: str = ""  # uids of a sink that fails, and of an export schedule
+    schedule: str = ""
     person: int = 0  # a person with groups, rights of their own and something that they own
     invitation: str = ""  # paths of one-time links
     password_link: str = ""

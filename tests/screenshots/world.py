@@ -136,6 +136,8 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
     stack.shell(JOBS)
     stack.shell(PACKAGES)
     stack.shell(KEEPING)
+    exports = stack.shell(EXPORTS.format(admin=ADMIN[0])).split()[-2:]
+    world.sink, world.schedule = exports
     note_rows(stack, world)
     world.credential = stack.shell(CREDENTIALS.format(admin=ADMIN[0], slug=world.websocket)).split()[-1]
     people = stack.shell(PEOPLE.format(admin=ADMIN[0], password=ADMIN[1], slug=world.server)).split()[-3:]
@@ -212,6 +214,42 @@ pin(notes, "offered", "1.3.0", new, two, pinned_at=now - timedelta(minutes=4), c
 other = register("acme-changed", "Acme changed")
 pin(other, "pinned", "1.2.3", old, one, pinned_name="", checked_at=now, changed_integrity=new, changed_name="@acme/notes-server")
 pin(other, "offered", "1.2.3", new, one, pinned_at=now)
+"""
+
+#: exports in each state, a schedule, and sinks that no worker touches: leased, or with their next attempt far ahead
+EXPORTS = """
+from datetime import timedelta
+from django.contrib.auth.models import User
+from django.utils import timezone
+from servers.audit.query import head_seq
+from servers.exporting import files
+from servers.models import BackgroundJob, Export, ExportSchedule, Sink
+now, ada = timezone.now(), User.objects.get(username="{admin}")
+far = now + timedelta(days=9)
+def job(state, **fields):
+    return BackgroundJob.objects.create(kind="export", state=state, requested_name="ada", **fields)
+def export(**fields): return Export.objects.create(**(dict(owner=ada, owner_name="ada", format="jsonl", last_seq=48_211) | fields))
+over = dict(finished_at=now, events=48_211, size=61_300_400, digest="5f0c3a" + "0" * 58, host="worker-2.example.com")
+export(format="csv", filters="kind=sign-in&since=2026-11-01T00%3A00%3A00%2B00%3A00", **(over | dict(events=312, size=91_000)))
+export(failed=True, finished_at=now, detail="The disk of the worker is full. Free some space, or export fewer events.")
+export(payloads=True, expires_at=far, **over)
+ready = export(expires_at=far, **(over | dict(host=files.machine())))
+files.path_of(ready).write_text("")
+begun = dict(started_at=now, heartbeat_at=now + timedelta(days=1), attempts=1)
+export(payloads=True, job=job("running", done=18_000, total=48_211, **begun))
+store = dict(target="s3", endpoint="https://s3.eu-central-1.amazonaws.com", region="eu-central-1", bucket="audit-archive", prefix="mcpadmin/production", access_key="AKIAIOSFODNN7EXAMPLE")
+archive = ExportSchedule.objects.create(name="Archive", format="jsonl", interval="daily", owner=ada, owner_name="ada", next_at=far, cursor=48_211, **store)
+export(owner=None, schedule=archive, place="https://s3.eu-central-1.amazonaws.com/audit-archive/mcpadmin/production/mcpadmin-audit-1-48211-20261124T000000Z.jsonl", **over)
+export(owner=None, schedule=archive, failed=True, finished_at=now, detail="s3.eu-central-1.amazonaws.com refused the upload to audit-archive: AccessDenied (HTTP 403).")
+def sink(name, kind, address, **fields):
+    return Sink.objects.create(name=name, kind=kind, address=address, created_name="ada", cursor=head_seq(), **fields)
+sink("Grafana Loki", "otlp", "https://otel.example.com/v1/logs", lease_until=far, delivered=48_211, delivered_at=now)
+failing = dict(failures=7, failing_since=now - timedelta(minutes=2), next_attempt_at=far)
+words = "The receiver answered with HTTP 503: upstream connect error"
+down = sink("SIEM", "http", "https://siem.example.com/audit", delivered=47_900, delivered_at=now, last_detail=words, **failing)
+Sink.objects.filter(pk=down.pk).update(cursor=max(0, head_seq() - 12), test_requested_at=now, test_ended_at=now, test_detail=words)
+sink("Night shift syslog", "syslog", "logs.example.com:6514", paused_at=now)
+print(down.uid, archive.uid)
 """
 
 JOBS = """

@@ -1,0 +1,131 @@
+"""The files of exports: private to the account that runs mcpadmin, and removed when they expire."""
+
+import hashlib
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from servers.models import Export
+
+#: rows of exports that are over
+KEPT = 200
+_UNFINISHED = ".part"
+
+
+def path_of(export: Export) -> Path:
+    return _folder() / f"{export.uid}.{export.format}"
+
+
+def name_of(export: Export) -> str:
+    """What a downloaded or uploaded file is called."""
+    instance = "".join(char if char.isalnum() and char.isascii() else "-" for char in settings.INSTANCE_NAME)
+    span = f"{export.after_seq + 1}-{export.last_seq}"
+    at = (export.finished_at or timezone.now()).strftime("%Y%m%dT%H%M%SZ")
+    return f"{instance}-audit-{span}-{at}.{export.format}"
+
+
+def here(export: Export) -> bool:
+    """Whether the file can be read on this machine."""
+    return export.expires_at is not None and path_of(export).is_file()
+
+
+def machine() -> str:
+    return platform.node()
+
+
+@dataclass
+class Output:
+    """A file that is being written. `write` takes text; `size` and `digest` (SHA-256) are those of its bytes."""
+
+    _file: Any
+    size: int = 0
+    _hash: Any = field(default_factory=hashlib.sha256)
+
+    def write(self, text: str) -> int:
+        data = text.encode("utf-8", "surrogatepass")
+        self._file.write(data)
+        self._hash.update(data)
+        self.size += len(data)
+        return len(text)
+
+    @property
+    def digest(self) -> str:
+        return str(self._hash.hexdigest())
+
+
+@contextmanager
+def written(export: Export) -> Iterator[Output]:
+    """The file appears under its name when the block has ended well, complete and on the disk. Raises OSError."""
+    final = path_of(export)
+    partial = final.with_name(final.name + _UNFINISHED)
+    with suppress(FileNotFoundError):
+        partial.unlink()
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with open(descriptor, "wb", buffering=1024 * 1024) as file:
+            yield Output(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(final)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            partial.unlink()
+        raise
+
+
+def put_into(directory: Path, name: str, source: Path) -> Path:
+    """Copy a finished file into a directory of the operator's: complete or not at all. Raises OSError."""
+    target, partial = directory / name, directory / f".{name}{_UNFINISHED}"
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "wb") as copy, source.open("rb") as file:
+            shutil.copyfileobj(file, copy, 1024 * 1024)
+            copy.flush()
+            os.fsync(copy.fileno())
+        partial.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+    return target
+
+
+def remove(export: Export) -> None:
+    with suppress(FileNotFoundError):
+        path_of(export).unlink()
+    Export.objects.filter(pk=export.pk).update(expires_at=None)
+
+
+def expire() -> int:
+    """Remove files whose time is over or whose row is gone, and the oldest rows. Returns how many files went."""
+    removed = 0
+    for export in Export.objects.filter(expires_at__lte=timezone.now()):
+        remove(export)
+        removed += 1
+    known = {str(uid) for uid in Export.objects.values_list("uid", flat=True)}
+    old = (timezone.now() - timedelta(days=1)).timestamp()
+    for path in _folder().iterdir():
+        with suppress(FileNotFoundError):
+            if path.name.partition(".")[0] not in known or (
+                path.name.endswith(_UNFINISHED) and path.stat().st_mtime < old
+            ):
+                path.unlink()
+                removed += 1
+    over = Export.objects.filter(expires_at=None).exclude(finished_at=None)
+    Export.objects.filter(pk__in=list(over.values_list("pk", flat=True)[KEPT:])).delete()
+    return removed
+
+
+def _folder() -> Path:
+    folder = Path(settings.DATA_DIR) / "exports"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,130 @@
+"""Requests of exports, by people and by schedules, and what their owner may do with the file."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from django.db import transaction
+
+from servers import access, rights
+from servers.audit.acts import audited
+from servers.audit.query import Filters
+from servers.audit.record import SYSTEM, Actor
+from servers.enums import AuditAction, ExportFormat, JobKind, JobState
+from servers.exporting import files, selection
+from servers.jobs import requesting
+from servers.models import BackgroundJob, Export, ExportSchedule
+
+#: exports that wait or run, of everyone: each takes a thread of a worker
+OPEN = 3
+_SUBJECT = "audit log"
+
+
+class TooMany(Exception):
+    def __init__(self) -> None:
+        super().__init__(f"{OPEN} exports are already waiting or running. Try again when one of them has finished.")
+
+
+def request(
+    user: access.User,
+    actor: Actor,
+    export_format: ExportFormat,
+    *,
+    filters: Mapping[str, Any] | None = None,
+    query: str = "",
+    payloads: bool = False,
+) -> Export:
+    """Raises Denied, TooMany, QueryNotUnderstood."""
+    _require(user, actor, payloads=payloads)
+    words = Filters.read(filters or {}).text_form()
+    selection.events_of(user, words, query)
+    export = Export(
+        owner=user, owner_name=actor.name, format=export_format, filters=words, query=query, payloads=payloads
+    )
+    _open(export, actor)
+    return export
+
+
+def request_scheduled(schedule: ExportSchedule) -> Export | None:
+    """Of the events since the export before. In no transaction. None while too many exports are open."""
+    export = Export(
+        schedule=schedule,
+        owner_name=schedule.owner_name,
+        format=schedule.format,
+        payloads=schedule.payloads,
+        after_seq=schedule.cursor,
+    )
+    try:
+        _open(export, SYSTEM)
+    except TooMany:
+        return None
+    return export
+
+
+def _open(export: Export, actor: Actor) -> None:
+    with audited(actor) as trail:
+        if open_jobs() >= OPEN:
+            raise TooMany
+        requester = {"requested_by": export.owner, "requested_name": actor.name} if export.schedule is None else {}
+        export.job = requesting.create(JobKind.EXPORT, **requester)
+        export.save()
+        trail.note(AuditAction.EXPORT_REQUEST, None, _SUBJECT, facts(export))
+    requesting.publish(export.job)
+
+
+def open_jobs() -> int:
+    return BackgroundJob.objects.filter(kind=JobKind.EXPORT, finished_at=None).count()
+
+
+def facts(export: Export) -> dict[str, Any]:
+    """What the audit log says of an export."""
+    found: dict[str, Any] = {"export": str(export.uid), "format": str(export.format), "payloads": export.payloads}
+    if export.query:
+        found["query"] = export.query
+    if export.filters:
+        found["filters"] = dict(parse_qsl(export.filters))
+    if export.schedule is not None:
+        found |= {"schedule": export.schedule.name, "after": export.after_seq}
+    return found
+
+
+def downloadable(user: access.User, actor: Actor, uid: Any) -> Export | None:
+    """The export if it belongs to this user and has a file. Raises Denied for an owner who lacks a right by now."""
+    export = Export.objects.filter(uid=uid, owner=user).first() if user.pk else None
+    if export is None or export.expires_at is None:
+        return None
+    _require(user, actor, payloads=export.payloads)
+    return export
+
+
+def note_download(actor: Actor, export: Export) -> None:
+    with audited(actor) as trail:
+        details = facts(export) | {"sha256": export.digest, "bytes": export.size}
+        trail.note(AuditAction.EXPORT_DOWNLOAD, None, _SUBJECT, details)
+
+
+def delete(user: access.User, actor: Actor, uid: Any) -> bool:
+    """Its owner's alone; a job that runs finds out at its next batch. False if there is no such export."""
+    export = Export.objects.filter(uid=uid, owner=user).select_related("job").first()
+    if export is None:
+        return False
+    with audited(actor) as trail:
+        if export.job is not None and export.job.open:
+            # Lost by its worker, as an attempt that another one took over
+            BackgroundJob.objects.filter(pk=export.job.pk, finished_at=None).delete()
+        trail.note(AuditAction.EXPORT_DELETE, None, _SUBJECT, facts(export))
+        export.delete()
+        transaction.on_commit(lambda: files.remove(export))
+    return True
+
+
+def is_over(export: Export) -> bool:
+    """Whether its job can change nothing any more."""
+    job = export.job
+    return job is None or job.state in (JobState.SUCCEEDED, JobState.FAILED)
+
+
+def _require(user: access.User, actor: Actor, *, payloads: bool) -> None:
+    rights.require(user, actor, "view_auditevent", subject=_SUBJECT)
+    if payloads:
+        rights.require(user, actor, "view_payload", subject=_SUBJECT)

@@ -1,0 +1,180 @@
+"""Exports on a schedule: add, change, pause, delete, and the one that is due. Each holds the events since the one before, so
+together they are the whole log."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import IntegrityError
+from django.utils import timezone
+
+from servers import access, crypto, instance, rights
+from servers.audit.acts import audited
+from servers.audit.record import Actor
+from servers.enums import AuditAction, ExportFormat, ExportTarget, Interval
+from servers.exporting import requesting
+from servers.models import Export, ExportSchedule
+from servers.secret import Secret
+from servers.validators import origin
+
+TABLE: Final = ExportSchedule._meta.db_table
+RIGHT: Final = "administer"
+
+
+class NameTaken(Exception):
+    pass
+
+
+class SecretNeeded(Exception):
+    """For another store or access key, the secret key must be entered again."""
+
+
+@dataclass(frozen=True)
+class ScheduleSettings:
+    """Of a directory, or of an S3-compatible store. Without a `secret_key`, the stored one stays."""
+
+    name: str
+    format: ExportFormat
+    payloads: bool
+    interval: Interval
+    target: ExportTarget
+    directory: str = ""
+    endpoint: str = ""
+    region: str = ""
+    bucket: str = ""
+    prefix: str = ""
+    access_key: str = ""
+    secret_key: Secret = field(default_factory=lambda: Secret(""))
+
+
+_FIELDS = ("name", "format", "payloads", "interval", "target", "directory", "endpoint", "region", "bucket", "prefix", "access_key")  # fmt: skip
+
+
+def create(user: access.User, actor: Actor, given: ScheduleSettings) -> ExportSchedule:
+    """The first export is due at once, and holds the log from its beginning. Raises Denied, NameTaken, SecretNeeded."""
+    rights.require(user, actor, RIGHT, subject=given.name)
+    schedule = ExportSchedule(owner=user, owner_name=actor.name, next_at=timezone.now())
+    _set(schedule, given)
+    try:
+        with audited(actor) as trail:
+            schedule.save()
+            trail.note(AuditAction.SCHEDULE_CREATE, None, schedule.name, facts(schedule))
+    except IntegrityError:
+        raise NameTaken from None
+    return schedule
+
+
+def change(user: access.User, actor: Actor, schedule: ExportSchedule, given: ScheduleSettings) -> None:
+    """Its exports run with the rights of whoever changed it last. Raises Denied, NameTaken, SecretNeeded."""
+    rights.require(user, actor, RIGHT, subject=schedule.name)
+    before = facts(schedule)
+    _set(schedule, given)
+    schedule.owner, schedule.owner_name = user, actor.name
+    try:
+        with audited(actor) as trail:
+            schedule.save(update_fields=[*_FIELDS, "sealed", "key_id", "owner", "owner_name"])
+            details = {"before": before, "after": facts(schedule)}
+            trail.note(AuditAction.SCHEDULE_CHANGE, None, schedule.name, details)
+    except IntegrityError:
+        raise NameTaken from None
+
+
+def pause(user: access.User, actor: Actor, schedule: ExportSchedule, *, paused: bool) -> None:
+    rights.require(user, actor, RIGHT, subject=schedule.name)
+    with audited(actor) as trail:
+        ExportSchedule.objects.filter(pk=schedule.pk).update(paused_at=timezone.now() if paused else None)
+        trail.note(AuditAction.SCHEDULE_CHANGE, None, schedule.name, {"paused": paused})
+
+
+def delete(user: access.User, actor: Actor, schedule: ExportSchedule) -> None:
+    """What was exported stays where it is."""
+    rights.require(user, actor, RIGHT, subject=schedule.name)
+    with audited(actor) as trail:
+        trail.note(AuditAction.SCHEDULE_DELETE, None, schedule.name, facts(schedule))
+        schedule.delete()
+
+
+def run_now(user: access.User, actor: Actor, schedule: ExportSchedule) -> Export | None:
+    """None while another one is open. Raises Denied."""
+    rights.require(user, actor, RIGHT, subject=schedule.name)
+    return None if _is_open(schedule) else requesting.request_scheduled(schedule)
+
+
+def run_due() -> list[Export]:
+    """Of two schedulers, one runs each. A held copy of an installation exports nothing."""
+    if instance.is_held():
+        return []
+    made = []
+    now = timezone.now()
+    for schedule in ExportSchedule.objects.filter(paused_at=None, next_at__lte=now).select_related("owner"):
+        if _is_open(schedule):
+            continue
+        taken = ExportSchedule.objects.filter(pk=schedule.pk, next_at=schedule.next_at, paused_at=None)
+        if not taken.update(next_at=following(Interval(schedule.interval), now)):
+            continue
+        if (export := requesting.request_scheduled(schedule)) is not None:
+            made.append(export)
+        else:  # too many at once: it is due again
+            ExportSchedule.objects.filter(pk=schedule.pk).update(next_at=schedule.next_at)
+    return made
+
+
+def following(interval: Interval, now: datetime) -> datetime:
+    """The next full hour, midnight or Monday's midnight in UTC."""
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    if interval == Interval.HOURLY:
+        return hour + timedelta(hours=1)
+    midnight = hour.replace(hour=0)
+    return midnight + timedelta(days=1 if interval == Interval.DAILY else 7 - midnight.weekday())
+
+
+def opened(schedule: ExportSchedule) -> Secret:
+    """The store's secret key. Only in workers. Raises crypto.SealError."""
+    value = schedule.sealed or b""
+    return crypto.open_sealed(value, key_id=schedule.key_id, table=TABLE, uid=schedule.uid, field="sealed")
+
+
+def directories() -> list[str]:
+    """Those that the operator allows."""
+    return [str(directory) for directory in settings.EXPORT_DIRECTORIES]
+
+
+def where(schedule: ExportSchedule) -> str:
+    if schedule.target == ExportTarget.DIRECTORY:
+        return schedule.directory
+    return "/".join(
+        part for part in (schedule.endpoint.rstrip("/"), schedule.bucket, schedule.prefix.strip("/")) if part
+    )
+
+
+def facts(schedule: ExportSchedule) -> dict[str, Any]:
+    names = ("format", "payloads", "interval", "target")
+    found: Mapping[str, Any] = {name: getattr(schedule, name) for name in names}
+    return {
+        **{name: str(value) if name != "payloads" else value for name, value in found.items()},
+        "place": where(schedule),
+    }
+
+
+def _is_open(schedule: ExportSchedule) -> bool:
+    return Export.objects.filter(schedule=schedule, job__isnull=False, job__finished_at=None).exists()
+
+
+def _set(schedule: ExportSchedule, given: ScheduleSettings) -> None:
+    same_store = (
+        schedule.sealed is not None
+        and bool(given.endpoint)
+        and origin(schedule.endpoint) == origin(given.endpoint)
+        and schedule.access_key == given.access_key
+    )
+    for name in _FIELDS:
+        setattr(schedule, name, getattr(given, name))
+    if given.target == ExportTarget.DIRECTORY:
+        schedule.sealed, schedule.key_id = None, ""
+    elif given.secret_key:
+        text = given.secret_key.reveal()
+        schedule.sealed, schedule.key_id = crypto.seal(text, table=TABLE, uid=schedule.uid, field="sealed")
+    elif not same_store:
+        raise SecretNeeded

@@ -1,0 +1,179 @@
+"""The job that writes an export. It starts over when it was interrupted: the file appears only when it is complete."""
+
+import errno
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from datetime import timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.utils import timezone
+
+from servers import access
+from servers.audit import query
+from servers.audit.proof.export import ExportLines
+from servers.audit.proof.key import KeyMissing
+from servers.enums import ExportFormat, ExportTarget
+from servers.exporting import files, requesting, selection
+from servers.exporting.table import Table
+from servers.jobs.lifecycle import JobOutcome, Lost, counted
+from servers.jobs.running import JobProgress
+from servers.models import AuditEvent, Export, ExportSchedule
+
+#: (schedule, file, name) -> where it is now, in words. Raises NotDelivered. Given by `sessions`: only workers connect
+Upload = Callable[[ExportSchedule, Path, str], str]
+
+
+#: between two signs of life within a batch: its payloads may be large
+SILENT_SECONDS = 1.0
+
+
+class NotDelivered(Exception):
+    """The file could not be put where a schedule wants it. The message is for the page."""
+
+
+def run(upload: Upload, progress: JobProgress) -> JobOutcome:
+    export = Export.objects.select_related("schedule", "owner", "schedule__owner").filter(job=progress.job).first()
+    if export is None:
+        raise Lost
+    if export.owner is None and export.schedule is None:
+        return _ended(export, failed="The schedule of this export was deleted.")
+    try:
+        _write(export, progress)
+        place = _deliver(export, upload, progress) if export.schedule is not None else ""
+    except access.Denied:
+        return _ended(export, failed="The person who asked for it does not have the permission any more.")
+    except (selection.QueryNotUnderstood, NotDelivered, KeyMissing) as problem:
+        return _ended(export, failed=str(problem))
+    except OSError as problem:
+        return _ended(export, failed=_of_disk(problem))
+    return _ended(export, place=place)
+
+
+# --- the file -------------------------------------------------------------------------------------------------------------
+def _write(export: Export, progress: JobProgress) -> None:
+    events = selection.events_of(_reader(export), export.filters, export.query)
+    first = selection.first_seq(export)
+    export.events = 0
+    with files.written(export) as output:
+        writer = _Lines(export, first, output) if export.format == ExportFormat.JSONL else _Rows(output)
+        export.last_seq = writer.last_seq
+        total = max(0, export.last_seq - first + 1)
+        done, beat = 0, time.monotonic()
+        for reached, found in selection.windows(events, first, export.last_seq):
+            for _ in writer.write(found):
+                if time.monotonic() - beat > SILENT_SECONDS:
+                    progress(done, total)
+                    beat = time.monotonic()
+            export.events += len(found)
+            done = reached - first + 1
+            progress(done, total)
+        writer.end()
+    export.size, export.digest, export.host = output.size, output.digest, files.machine()
+    export.finished_at = timezone.now()
+
+
+class _Rows:
+    """CSV."""
+
+    def __init__(self, output: files.Output) -> None:
+        self.last_seq = query.head_seq()
+        self._table = Table(output)
+        self._table.head()
+
+    def write(self, events: Sequence[AuditEvent]) -> Iterator[None]:
+        self._table.rows(events)
+        yield
+
+    def end(self) -> None:
+        """A table has none."""
+
+
+class _Lines:
+    """JSONL. A batch with its payloads may be gigabytes, so each line is written on its own."""
+
+    def __init__(self, export: Export, first: int, output: files.Output) -> None:
+        filtered, words = selection.is_filtered(export), selection.in_words(export)
+        self._lines = ExportLines(filtered=filtered, filter_text=words, payloads=export.payloads, first_seq=first)
+        self.last_seq = self._lines.last_seq
+        self._output = output
+        for line in self._lines.head():
+            output.write(line)
+
+    def write(self, events: Sequence[AuditEvent]) -> Iterator[None]:
+        for line in self._lines.lines(events):
+            self._output.write(line)
+            yield
+
+    def end(self) -> None:
+        self._output.write(self._lines.end())
+
+
+def _reader(export: Export) -> access.User:
+    """Whose rights count. Raises Denied if they are gone."""
+    owner = export.schedule.owner if export.schedule is not None else export.owner
+    if owner is None or (export.payloads and not access.may(owner, "view_payload")):
+        raise access.Denied("view_payload" if owner is not None else "view_auditevent")
+    if export.schedule is not None:
+        access.require(owner, "administer")
+    return owner
+
+
+# --- of a schedule --------------------------------------------------------------------------------------------------------
+def _deliver(export: Export, upload: Upload, progress: JobProgress) -> str:
+    schedule = export.schedule
+    assert schedule is not None  # noqa: S101  for the type checker
+    path, name = files.path_of(export), files.name_of(export)
+    if schedule.target == ExportTarget.DIRECTORY:
+        if schedule.directory not in settings.EXPORT_DIRECTORIES:
+            raise NotDelivered(f"{schedule.directory} is not in MCPADMIN_EXPORT_DIRECTORIES any more.")
+        return str(files.put_into(Path(schedule.directory), name, path))
+    pool = ThreadPoolExecutor(1, thread_name_prefix="export-upload")
+    try:
+        future = pool.submit(upload, schedule, path, name)
+        while True:  # an upload may take far longer than a job may be silent
+            try:
+                return future.result(1.0)
+            except FutureTimeout:
+                progress(export.events, export.events)
+    finally:
+        pool.shutdown(wait=False)
+
+
+# --- its end --------------------------------------------------------------------------------------------------------------
+def _ended(export: Export, *, failed: str = "", place: str = "") -> JobOutcome:
+    schedule = export.schedule
+    if failed or schedule is not None:
+        files.remove(export)
+    keep = None if failed or schedule is not None else timezone.now() + timedelta(hours=settings.EXPORT_HOURS)
+    changes = {
+        "finished_at": timezone.now(),
+        "failed": bool(failed),
+        "detail": failed[:300],
+        "last_seq": export.last_seq,
+        "events": export.events,
+        "size": export.size,
+        "digest": export.digest,
+        "host": export.host,
+        "place": place[:2000],
+        "expires_at": keep,
+    }
+    if not Export.objects.filter(pk=export.pk, job=export.job_id).update(**changes):
+        raise Lost  # it was deleted meanwhile
+    result = requesting.facts(export) | {"events": export.events}
+    if failed:
+        return JobOutcome(False, failed, result)
+    if schedule is not None:
+        ExportSchedule.objects.filter(pk=schedule.pk, cursor=export.after_seq).update(cursor=export.last_seq)
+    result |= {"last": export.last_seq, "sha256": export.digest, "bytes": export.size} | (
+        {"place": place} if place else {}
+    )
+    return JobOutcome(True, f"{counted(export.events, 'event')} exported{f' to {place}' if place else ''}.", result)
+
+
+def _of_disk(problem: OSError) -> str:
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "The disk of the worker is full. Free some space, or export fewer events."
+    return f"The file cannot be written ({problem.strerror or type(problem).__name__})."

@@ -1,0 +1,106 @@
+"""What pages show of sinks: state, lag, and the warning when one stands still."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import Count, Max, OuterRef, QuerySet, Subquery, Sum
+from django.utils import timezone
+
+from servers.audit import query
+from servers.forwarding.sinks import where
+from servers.kit.words import Look
+from servers.models import AuditEvent, Sink
+
+_PAUSED = Look("Paused", "", "player-pause")
+_WAITING = Look("Up to date", "ok", "circle-check")
+_BEHIND = Look("Catching up", "run", "loader-2")
+_FAILING = Look("Failing", "warn", "alert-triangle")
+_STALLED = Look("Standing still", "bad", "circle-x")
+
+
+@dataclass(frozen=True)
+class SinkRow:
+    """`waiting`: events that are not delivered. `waiting_since`: when the oldest of them happened."""
+
+    sink: Sink
+    waiting: int
+    waiting_since: datetime | None
+    now: datetime
+
+    @property
+    def look(self) -> Look:
+        if self.sink.paused_at is not None:
+            return _PAUSED
+        if self.stalled:
+            return _STALLED
+        if self.sink.failing_since is not None:
+            return _FAILING
+        return _BEHIND if self.waiting else _WAITING
+
+    @property
+    def stalled(self) -> bool:
+        """Nothing was delivered for so long although something waits: it fails, or no worker runs."""
+        limit = self.now - timedelta(seconds=settings.FORWARDING_ALERT_SECONDS)
+        waits = self.waiting_since is not None and self.waiting_since < limit
+        delivered = self.sink.delivered_at is not None and self.sink.delivered_at >= limit
+        young = self.sink.created_at >= limit
+        return self.sink.paused_at is None and waits and not delivered and not young
+
+    @property
+    def where(self) -> str:
+        return where(self.sink)
+
+    @property
+    def waiting_words(self) -> str:
+        return f"{self.waiting:,}"
+
+    @property
+    def delivered_words(self) -> str:
+        return f"{self.sink.delivered:,}"
+
+    @property
+    def still_since(self) -> datetime | None:
+        return self.sink.failing_since or self.sink.delivered_at or self.waiting_since
+
+    @property
+    def test_waits(self) -> bool:
+        return self.sink.test_requested_at is not None and self.sink.test_ended_at is None
+
+
+def rows() -> list[SinkRow]:
+    return _rows(Sink.objects.all())
+
+
+def row_of(sink: Sink) -> SinkRow:
+    return _rows(Sink.objects.filter(pk=sink.pk))[0]
+
+
+def stalled() -> list[SinkRow]:
+    """For the warning on every page of administrators: one query while all is well."""
+    return [row for row in _rows(Sink.objects.filter(paused_at=None)) if row.stalled]
+
+
+def mark() -> str:
+    """Another one after whatever moved."""
+    counted = Sink.objects.order_by().aggregate(
+        Count("pk"), Count("paused_at"), Count("failing_since"), Sum("delivered"), Sum("failures"), Sum("fence"),
+        Max("test_ended_at"), Max("test_requested_at"),
+    )  # fmt: skip
+    return ".".join("" if value is None else str(value) for value in counted.values())
+
+
+def needed_from() -> int | None:
+    """Number of the oldest event that a sink still has to get: the retention may keep it. None if there is none."""
+    cursors = Sink.objects.filter(paused_at=None).order_by("cursor").values_list("cursor", flat=True)
+    oldest = cursors.first()
+    return None if oldest is None else oldest + 1
+
+
+def _rows(found: "QuerySet[Sink]") -> list[SinkRow]:
+    following = AuditEvent.objects.filter(seq__gt=OuterRef("cursor")).order_by("seq")
+    sinks = list(found.annotate(waiting_since=Subquery(following.values("at")[:1])))
+    if not sinks:
+        return []
+    head, now = query.head_seq(), timezone.now()
+    return [SinkRow(sink, max(0, head - sink.cursor), sink.waiting_since, now) for sink in sinks]

@@ -1,0 +1,185 @@
+"""Forwards audit events to sinks. The rows say what is due; the host looks at each tick, and when a sink was changed."""
+
+import asyncio
+import json
+import ssl
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+import structlog
+from django.utils import timezone
+
+from servers.crypto import SealError
+from servers.enums import SinkKind
+from servers.forwarding import delivery, records
+from servers.forwarding.delivery import Batch, Claimed, Outcome
+from servers.forwarding.sinks import host_and_port
+from sessions.host.cancelling import cancel_all
+from sessions.host.db import Database, DatabaseAway
+from sessions.host.launch import egress_policy
+from sessions.host.sending import http, syslog
+from sessions.host.sending.failure import NotDelivered
+from sessions.mcp.transports.tls import client_context
+from sessions.subscriptions.webhooks import signature
+
+AT_ONCE: Final = 4
+log = structlog.get_logger(__name__)
+
+
+class Forwarding:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._again = False
+        self._closed = False
+
+    def look(self) -> None:
+        """Something may be due."""
+        self._again = True
+        if not self._closed and self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name="look for sinks")
+
+    async def close(self) -> None:
+        """Abort the running attempts: they are repeated when their lease expires."""
+        self._closed = True
+        await cancel_all(*self._running.values(), self._looking)
+
+    async def _look(self) -> None:
+        try:
+            while self._again and not self._closed:
+                self._again = False
+                for pk in await self._db.read(delivery.due):
+                    self._start(pk)
+        except DatabaseAway:
+            pass  # the next tick looks again
+        finally:
+            self._looking = None
+
+    def _start(self, pk: int) -> None:
+        if pk not in self._running:
+            task = self._running[pk] = asyncio.create_task(self._guarded(pk), name="forward audit events")
+            task.add_done_callback(lambda _: self._running.pop(pk, None))
+
+    async def _guarded(self, pk: int) -> None:
+        try:
+            async with self._slots:
+                await self._serve(pk)
+        except DatabaseAway:
+            pass  # the lease expires, and a tick finds the sink again
+        except Exception:  # a bug of ours with one sink must not end the others
+            log.exception("host.forwarding_failed", sink=pk)
+
+    async def _serve(self, pk: int) -> None:
+        try:
+            claimed = await self._db.write(partial(delivery.claim, pk), spare=True)
+        except SealError as problem:
+            await self._db.persist(partial(delivery.not_opened, pk, str(problem)), list)
+            return
+        if claimed is None:
+            return
+        if claimed.test:
+            outcome = await _outcome(claimed, None)
+            await self._db.persist(partial(delivery.tested, claimed, outcome))
+        going: Claimed | None = claimed
+        while going is not None and claimed.forward and not self._closed:
+            found = await self._db.read(partial(delivery.next_batch, going))
+            if found is None:
+                break
+            if isinstance(found, str):
+                ended = await self._db.persist(partial(delivery.diverged, going, found), lambda end: end.events)
+                going = ended.claimed
+                continue
+            found, outcome = await _delivered(going, found)
+            end = partial(delivery.ended, going, found, outcome)
+            going = (await self._db.persist(end, lambda ended: ended.events)).claimed
+            if not found.full:
+                break
+        if going is not None:
+            with suppress(DatabaseAway):
+                await self._db.write(partial(delivery.release, going), spare=True)
+
+
+async def _delivered(claimed: Claimed, batch: Batch) -> tuple[Batch, Outcome]:
+    """What was sent of the batch: a receiver that finds it too large gets half of it."""
+    while True:
+        try:
+            return batch, await _sent(claimed, batch)
+        except NotDelivered as problem:
+            if problem.too_large and len(batch.records) > 1:
+                batch = batch.half()
+                continue
+            return batch, Outcome(False, problem.detail, problem.retry_after)
+
+
+async def _outcome(claimed: Claimed, batch: Batch | None) -> Outcome:
+    try:
+        return await _sent(claimed, batch)
+    except NotDelivered as problem:
+        return Outcome(False, problem.detail, problem.retry_after)
+
+
+async def _sent(claimed: Claimed, batch: Batch | None) -> Outcome:
+    """Without a batch, a test. Raises NotDelivered."""
+    try:
+        tls = client_context(claimed.certificate, claimed.secrets.private_key.reveal(), claimed.ca)
+    except (ssl.SSLError, ValueError) as exc:
+        raise NotDelivered("The certificate, its private key or the certificate authority is not valid PEM.") from exc
+    now = timezone.now()
+    if claimed.kind == SinkKind.SYSLOG:
+        return await _by_syslog(claimed, batch, now, tls)
+    if claimed.kind == SinkKind.OTLP:
+        return await _by_otlp(claimed, batch, now, tls)
+    return await _by_http(claimed, batch, now, tls)
+
+
+async def _by_syslog(claimed: Claimed, batch: Batch | None, now: datetime, tls: ssl.SSLContext) -> Outcome:
+    source = delivery.source()
+    messages = records.syslog_messages(batch.records, source) if batch else records.syslog_test(source, now)
+    host, port = host_and_port(claimed.address)
+    await syslog.send(host, port, messages, policy=egress_policy(), tls=tls)
+    return Outcome(True)
+
+
+async def _by_otlp(claimed: Claimed, batch: Batch | None, now: datetime, tls: ssl.SSLContext) -> Outcome:
+    source = delivery.source()
+    body = records.otlp_body(batch.records, source, now) if batch else records.otlp_test(source, now)
+    headers = {"Content-Type": "application/json"} | _own_header(claimed)
+    answer = await http.send("POST", claimed.address, headers, body, policy=egress_policy(), tls=tls)
+    rejected, words = _partial_success(answer.body)
+    if not rejected:
+        return Outcome(True)
+    return Outcome(
+        True, f"The receiver rejected {rejected:,} records{f': {words}' if words else '.'}", rejected=rejected
+    )
+
+
+def _partial_success(body: bytes) -> tuple[int, str]:
+    """OTLP: such records must not be sent again."""
+    try:
+        partial_success = json.loads(body)["partialSuccess"]
+        return max(0, int(partial_success["rejectedLogRecords"])), str(partial_success.get("errorMessage", ""))[:200]
+    except (ValueError, KeyError, TypeError, RecursionError):  # empty, or not JSON: nothing was rejected
+        return 0, ""
+
+
+async def _by_http(claimed: Claimed, batch: Batch | None, now: datetime, tls: ssl.SSLContext) -> Outcome:
+    items = records.http_items(batch.records) if batch else records.http_test(delivery.source(), now)
+    body = records.http_body(items, lines=claimed.lines)
+    stamp = str(int(now.timestamp()))
+    identity = f"{claimed.pk}.{batch.records[0].seq}-{batch.last.seq}" if batch else f"{claimed.pk}.test-{stamp}"
+    headers = {
+        "Content-Type": "application/x-ndjson" if claimed.lines else "application/json",
+        "webhook-id": identity,
+        "webhook-timestamp": stamp,
+        "webhook-signature": f"v1,{signature(claimed.secrets.signing, identity, stamp, body)}",
+    }
+    await http.send("POST", claimed.address, headers | _own_header(claimed), body, policy=egress_policy(), tls=tls)
+    return Outcome(True)
+
+
+def _own_header(claimed: Claimed) -> dict[str, str]:
+    return {claimed.header: claimed.secrets.value.reveal()} if claimed.header else {}

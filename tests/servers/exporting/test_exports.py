@@ -1,0 +1,248 @@
+"""Exports: what the file holds, that it verifies without mcpadmin, who gets it, and how it ends."""
+
+import csv
+import errno
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from servers import access
+from servers.audit.proof import verify_export
+from servers.audit.record import SYSTEM, Actor, Event, record_many
+from servers.enums import AuditAction, AuditOutcome, ExportFormat, JobState
+from servers.exporting import files, requesting, selection
+from servers.exporting.table import COLUMNS, cell
+from servers.jobs import lifecycle, running
+from servers.models import AuditEvent, BackgroundJob, Export
+from tests.servers.audit.proof import log
+from tests.servers.conftest import person
+from tests.servers.exporting.conftest import exported, run
+
+pytestmark = pytest.mark.django_db
+PROGRAM = Path(verify_export.__file__)
+HOSTILE = [
+    "=HYPERLINK(\"http://evil\")", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "\uff1d1+1", "a\r\nb,\"c\"",
+    "\x1b]8;;http://e\x07", "\u202egpj.exe", "\U000e0041\U000e0042", "\x00", "plain",
+]  # fmt: skip
+
+
+def verified(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", str(PROGRAM), str(path), "--key", log.public_key()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd="/")
+
+
+def details(action: AuditAction) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(AuditEvent.objects.filter(action=action).latest("seq").body)["details"]
+    return found
+
+
+def types(path: Path) -> list[str]:
+    return [json.loads(line)["type"] for line in path.read_text().splitlines()]
+
+
+# --- JSONL ----------------------------------------------------------------------------------------------------------------
+def test_a_whole_export_is_verified_without_mcpadmin(admin: Any, actor: Actor) -> None:
+    log.fill()
+    export = exported(admin, actor, payloads=True)
+    path = files.path_of(export)
+    done = verified(path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert f"{export.events} events verified, and 12 payloads" in done.stdout
+    assert (export.events, export.last_seq) == (26, 26), "with the event of its request"
+    assert export.size == path.stat().st_size
+    assert export.digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    changed = path.read_text().replace("tool_3", "tool_x", 1)
+    path.write_text(changed)
+    assert verified(path).returncode == 1
+
+
+def test_a_filtered_export_says_so_and_verifies(admin: Any, actor: Actor) -> None:
+    log.fill()
+    export = exported(admin, actor, filters={"kind": "servers"})
+    path = files.path_of(export)
+    header = json.loads(path.read_text().splitlines()[0])
+    assert (header["filtered"], header["filter"], export.events) == (True, "kind=servers", 6)
+    assert verified(path).returncode == 0
+    assert details(AuditAction.EXPORT_REQUEST)["filters"] == {"kind": "servers"}
+
+
+def test_payloads_are_in_it_only_if_asked_for_by_a_person_who_may_read_them(admin: Any, actor: Actor) -> None:
+    log.fill()
+    assert "payload" not in types(files.path_of(exported(admin, actor)))
+    auditor = person("una", "view_auditevent")
+    with pytest.raises(access.Denied, match="read arguments and results"):
+        requesting.request(auditor, Actor.of_user(auditor), ExportFormat.JSONL, payloads=True)
+    assert "payload" not in types(files.path_of(exported(auditor, Actor.of_user(auditor))))
+
+
+def test_a_log_of_many_reads_is_whole(admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "WINDOW", 7)
+    log.fill(12)
+    export = exported(admin, actor, payloads=True)
+    assert verified(files.path_of(export)).returncode == 0
+    assert export.events == AuditEvent.objects.filter(seq__lte=export.last_seq).count()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_export_is_whole_on_postgresql(on_postgres: None) -> None:
+    log.fill()
+    ada = person("una", is_superuser=True)
+    export = exported(ada, Actor.of_user(ada), payloads=True)
+    assert verified(files.path_of(export)).returncode == 0
+
+
+# --- CSV ------------------------------------------------------------------------------------------------------------------
+def test_no_text_of_an_event_breaks_a_cell_or_becomes_a_formula(admin: Any, actor: Actor) -> None:
+    hostile = [
+        Event(AuditAction.CALL_FINISH, AuditOutcome.OK, Actor(None, text), subject=text, details={"note": text})
+        for text in HOSTILE
+    ]
+    record_many(hostile)
+    export = exported(admin, actor, ExportFormat.CSV)
+    raw = files.path_of(export).read_bytes()
+    assert not any(byte in raw for byte in (b"\x1b", b"\x07", b"\x00", "\u202e".encode(), "\U000e0041".encode()))
+    rows = list(csv.reader(io.StringIO(raw.decode(), newline="")))
+    assert tuple(rows[0]) == COLUMNS
+    assert {len(row) for row in rows} == {len(COLUMNS)}
+    assert len(rows) == 1 + export.events
+    assert not any(
+        value.lstrip(" \t\r\n")[:1] in set("=+-@\uff1d\uff0b\uff0d\uff20") for row in rows for value in row if value
+    )
+    subject = COLUMNS.index("subject")
+    found = [row[subject] for row in rows if row[COLUMNS.index("action")] == AuditAction.CALL_FINISH]
+    assert found[0] == '\'=HYPERLINK("http://evil")'
+    assert found[HOSTILE.index('a\r\nb,"c"')] == 'a[U+000D]\nb,"c"'
+    assert found[-1] == "plain"
+
+
+@pytest.mark.parametrize("text", HOSTILE[:9])
+def test_what_a_spreadsheet_takes_for_a_formula_has_an_apostrophe(text: str) -> None:
+    assert cell(text).startswith("'")
+
+
+# --- the file -------------------------------------------------------------------------------------------------------------
+def test_the_file_is_private_and_the_export_is_in_the_log(admin: Any, actor: Actor) -> None:
+    export = exported(admin, actor, ExportFormat.CSV)
+    path = files.path_of(export)
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
+    asked = AuditEvent.objects.get(action=AuditAction.EXPORT_REQUEST)
+    assert (asked.actor_name, details(AuditAction.EXPORT_REQUEST)["format"]) == ("ada", "csv")
+    ended = details(AuditAction.EXPORT_END)
+    assert (ended["sha256"], ended["events"]) == (export.digest, export.events)
+
+
+def test_it_belongs_to_the_person_who_asked_and_still_has_the_right(admin: Any, actor: Actor) -> None:
+    auditor = person("una", "view_auditevent", "view_payload")
+    export = exported(auditor, Actor.of_user(auditor), payloads=True)
+    assert requesting.downloadable(auditor, Actor.of_user(auditor), export.uid) == export
+    assert requesting.downloadable(admin, actor, export.uid) is None, "not even an administrator's"
+    auditor.user_permissions.set([])
+    auditor = type(auditor).objects.get(pk=auditor.pk)
+    with pytest.raises(access.Denied):
+        requesting.downloadable(auditor, Actor.of_user(auditor), export.uid)
+    assert AuditEvent.objects.filter(action=AuditAction.PERMISSION_DENY).exists()
+
+
+def test_a_person_who_lost_the_right_before_the_job_began_gets_nothing() -> None:
+    auditor = person("una", "view_auditevent")
+    export = requesting.request(auditor, Actor.of_user(auditor), ExportFormat.CSV)
+    auditor.user_permissions.set([])
+    export = run(export)
+    assert (export.failed, export.expires_at) == (True, None)
+    assert "does not have the permission any more" in export.detail
+    assert not files.path_of(export).exists()
+
+
+def test_it_expires(admin: Any, actor: Actor) -> None:
+    export = exported(admin, actor)
+    assert files.expire() == 0
+    Export.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    (files.path_of(export).parent / "left-behind.csv").write_text("of a row that is gone")
+    assert files.expire() == 2
+    assert list(files.path_of(export).parent.iterdir()) == []
+    assert requesting.downloadable(admin, actor, export.uid) is None
+
+
+def test_an_interrupted_export_starts_over_and_leaves_no_half_file(
+    admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.fill()
+    export = requesting.request(admin, actor, ExportFormat.JSONL)
+    with monkeypatch.context() as patch:
+        patch.setattr(running.JobProgress, "__call__", _stops)
+        assert run(export).finished_at is None
+    assert list(files.path_of(export).parent.iterdir()) == []
+    export = run(export)
+    assert verified(files.path_of(export)).returncode == 0
+
+
+def _stops(*_: Any) -> None:
+    raise running.Stopping
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    export = exported(admin, actor)
+    assert (export.failed, export.detail.startswith("The disk of the worker is full.")) == (True, True)
+    assert list(files.path_of(export).parent.iterdir()) == []
+    assert BackgroundJob.objects.get().state == JobState.FAILED
+
+
+def test_without_the_checkpoint_key_the_reason_is_said(admin: Any, actor: Actor, settings: Any) -> None:
+    settings.CHECKPOINT_KEY_FILE.unlink()
+    export = exported(admin, actor)
+    assert export.failed
+    assert "cannot be read" in export.detail
+
+
+def test_several_run_side_by_side_up_to_a_limit(admin: Any, actor: Actor) -> None:
+    for _ in range(requesting.OPEN):
+        requesting.request(admin, actor, ExportFormat.CSV)
+    with pytest.raises(requesting.TooMany):
+        requesting.request(admin, actor, ExportFormat.CSV)
+    assert Export.objects.count() == requesting.OPEN
+
+
+def test_a_deleted_export_takes_its_file_and_stops_its_job(
+    admin: Any, actor: Actor, django_capture_on_commit_callbacks: Any
+) -> None:
+    export = exported(admin, actor)
+    path = files.path_of(export)
+    other = person("una", "view_auditevent")
+    assert not requesting.delete(other, Actor.of_user(other), export.uid)
+    with django_capture_on_commit_callbacks(execute=True):
+        assert requesting.delete(admin, actor, export.uid)
+    assert not path.exists()
+    running_one = requesting.request(admin, actor, ExportFormat.CSV)
+    assert running_one.job is not None
+    claimed = lifecycle.claim(str(running_one.job.uid))
+    assert claimed is not None
+    assert requesting.delete(admin, actor, running_one.uid)
+    with pytest.raises(lifecycle.Lost):
+        lifecycle.heartbeat(claimed, done=1)
+
+
+def test_a_query_is_refused_until_a_query_language_is_registered(admin: Any, actor: Actor) -> None:
+    record_many([Event(AuditAction.CALL_SEND, AuditOutcome.OK, SYSTEM, subject="x")])
+    with pytest.raises(selection.QueryNotUnderstood):
+        requesting.request(admin, actor, ExportFormat.CSV, query="tool:x")
+    selection.understands(lambda user, text: access.audit_events(user).filter(subject=text.removeprefix("tool:")))
+    try:
+        export = exported(admin, actor, ExportFormat.JSONL, query="tool:x")
+    finally:
+        selection._query_events = None
+    assert (export.events, selection.in_words(export)) == (1, "tool:x")
+    assert verified(files.path_of(export)).returncode == 0

@@ -1,0 +1,143 @@
+"""Scheduled exports: each holds the events since the one before, and what fails is covered by the next."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from servers.audit.record import SYSTEM, Event, record_many
+from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget, Interval
+from servers.exporting import files, schedules, work
+from servers.exporting.schedules import ScheduleSettings
+from servers.jobs import running
+from servers.models import AuditEvent, Export, ExportSchedule, Instance
+from servers.secret import Secret
+from tests.servers.exporting.conftest import run
+from tests.servers.exporting.test_exports import verified
+
+pytestmark = pytest.mark.django_db
+MONDAY = datetime(2026, 11, 23, 14, 30, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def folder(settings: Any, tmp_path: Path) -> Path:
+    (tmp_path / "archive").mkdir()
+    settings.EXPORT_DIRECTORIES = [str(tmp_path / "archive")]
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def schedule(admin: Any, actor: Any, folder: Path) -> ExportSchedule:
+    given = ScheduleSettings(
+        "Archive", ExportFormat.JSONL, False, Interval.DAILY, ExportTarget.DIRECTORY, directory=str(folder)
+    )
+    return schedules.create(admin, actor, given)
+
+
+def happen(count: int = 3) -> None:
+    record_many([Event(AuditAction.CALL_SEND, AuditOutcome.OK, SYSTEM) for _ in range(count)])
+
+
+def due_now() -> list[Export]:
+    ExportSchedule.objects.update(next_at=timezone.now() - timedelta(seconds=1))
+    return [run(export) for export in schedules.run_due()]
+
+
+def numbers(path: Path) -> list[int]:
+    lines = map(json.loads, path.read_text().splitlines())
+    return [line["seq"] for line in lines if line["type"] == "event"]
+
+
+def test_the_files_of_a_schedule_together_are_the_whole_log(schedule: ExportSchedule, folder: Path) -> None:
+    for _ in range(3):
+        happen()
+        (export,) = due_now()
+        assert not export.failed, export.detail
+        assert not files.path_of(export).exists(), "it was moved out of the data directory"
+    made = sorted(folder.iterdir(), key=lambda path: numbers(path)[0])
+    found = [numbers(path) for path in made]
+    last = ExportSchedule.objects.get().cursor
+    assert [seq for part in found for seq in part] == list(range(1, last + 1))
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in made)
+    assert verified(made[0]).returncode == 0
+    assert AuditEvent.objects.filter(action=AuditAction.EXPORT_END, actor_name="mcpadmin").count() == 3
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_what_a_failed_export_missed_is_in_the_next(schedule: ExportSchedule, folder: Path, settings: Any) -> None:
+    happen()
+    allowed, settings.EXPORT_DIRECTORIES = settings.EXPORT_DIRECTORIES, []
+    (export,) = due_now()
+    assert export.detail == f"{folder} is not in MCPADMIN_EXPORT_DIRECTORIES any more."
+    settings.EXPORT_DIRECTORIES = allowed
+    folder.rename(folder.with_name("moved"))
+    (export,) = due_now()
+    assert export.detail == "The file cannot be written (No such file or directory)."
+    folder.with_name("moved").rename(folder)
+    (export,) = due_now()
+    assert not export.failed
+    (path,) = folder.iterdir()
+    assert numbers(path)[0] == 1
+    assert AuditEvent.objects.filter(action=AuditAction.EXPORT_END, outcome=AuditOutcome.FAILED).count() == 2
+
+
+def test_of_two_schedulers_one_runs_it_and_not_while_it_is_open(schedule: ExportSchedule) -> None:
+    (export,) = schedules.run_due()
+    assert schedules.run_due() == []
+    ExportSchedule.objects.update(next_at=timezone.now() - timedelta(seconds=1))
+    assert schedules.run_due() == [], "the one before is not over"
+    run(export)
+    assert len(schedules.run_due()) == 1
+
+
+def test_a_paused_schedule_and_a_held_copy_export_nothing(schedule: ExportSchedule, admin: Any, actor: Any) -> None:
+    schedules.pause(admin, actor, schedule, paused=True)
+    assert schedules.run_due() == []
+    schedules.pause(admin, actor, schedule, paused=False)
+    Instance.objects.update_or_create(pk=1, defaults={"held_at": timezone.now(), "place": {}})
+    assert schedules.run_due() == []
+    Instance.objects.all().delete()
+    assert len(schedules.run_due()) == 1
+
+
+def test_it_runs_with_the_rights_of_its_owner(schedule: ExportSchedule, admin: Any) -> None:
+    type(admin).objects.filter(pk=admin.pk).update(is_superuser=False)
+    (export,) = due_now()
+    assert (export.failed, "does not have the permission" in export.detail) == (True, True)
+
+
+def test_a_store_gets_the_file_and_the_failure_names_it(schedule: ExportSchedule, admin: Any, actor: Any) -> None:
+    seen: list[tuple[str, str, bytes]] = []
+
+    def upload(store: ExportSchedule, path: Path, name: str) -> str:
+        seen.append((schedules.opened(store).reveal(), name, path.read_bytes()))
+        return f"{schedules.where(store)}/{name}"
+
+    given = ScheduleSettings(
+        "Archive", ExportFormat.CSV, False, Interval.HOURLY, ExportTarget.S3, "", "https://s3.example.com", "eu",
+        "audit", "a/b", "AKIA", Secret("key of the store"),
+    )  # fmt: skip
+    schedules.change(admin, actor, schedule, given)
+    (export,) = due_now()
+    assert export.detail == "There is no store in this test."
+    running.does(running.JobKind.EXPORT, lambda progress: work.run(upload, progress))
+    (export,) = due_now()
+    ((key, name, data),) = seen
+    assert (key, name.endswith(".csv"), data.startswith(b'"seq","at"')) == ("key of the store", True, True)
+    assert export.place == f"https://s3.example.com/audit/a/b/{name}"
+    assert "key of the store" not in "".join(AuditEvent.objects.values_list("body", flat=True))
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        (Interval.HOURLY, datetime(2026, 11, 23, 15, tzinfo=UTC)),
+        (Interval.DAILY, datetime(2026, 11, 24, tzinfo=UTC)),
+        (Interval.WEEKLY, datetime(2026, 11, 30, tzinfo=UTC)),
+    ],
+)
+def test_the_next_one_is_at_the_full_hour_midnight_or_monday(interval: Interval, expected: datetime) -> None:
+    assert schedules.following(interval, MONDAY) == expected

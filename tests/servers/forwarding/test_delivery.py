@@ -1,0 +1,221 @@
+"""A sink's cursor: one worker at a time, at least once, and what a failure leaves in the row and the audit log."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from servers.audit.proof.cuts import cut
+from servers.audit.record import record_many
+from servers.enums import AuditAction
+from servers.forwarding import delivery
+from servers.forwarding.delivery import DIVERGED, Batch, Claimed, Outcome
+from servers.models import AuditEvent, Instance, Sink
+from tests.servers.audit.proof.log import new_key
+from tests.servers.forwarding.conftest import chain_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DELIVERED = Outcome(True)
+REFUSED = Outcome(False, "The receiver answered with HTTP 503.")
+
+
+def claimed(sink: Sink) -> Claimed:
+    with transaction.atomic():
+        found = delivery.claim(sink.pk)
+    assert found is not None
+    return found
+
+
+def batch_of(claim: Claimed) -> Batch:
+    found = delivery.next_batch(claim)
+    assert isinstance(found, Batch)
+    return found
+
+
+def ended(claim: Claimed, batch: Batch, outcome: Outcome = DELIVERED) -> delivery.Ended:
+    with transaction.atomic():
+        end = delivery.ended(claim, batch, outcome)
+        record_many(end.events)
+    return end
+
+
+def numbers(batch: Batch) -> list[int]:
+    return [record.seq for record in batch.records]
+
+
+def newest(action: AuditAction) -> dict[str, Any]:
+    event = AuditEvent.objects.filter(action=action).latest("seq")
+    return dict(json.loads(event.body)["details"])
+
+
+def test_events_are_forwarded_in_order_and_each_once(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "EVENTS", 4)
+    chain_of(10)
+    claim: Claimed | None = claimed(sink)
+    sent: list[int] = []
+    while claim is not None and (batch := delivery.next_batch(claim)) is not None:
+        assert isinstance(batch, Batch)
+        sent += numbers(batch)
+        claim = ended(claim, batch).claimed
+    assert sent == list(range(1, 11))
+    assert delivery.due() == []
+    sink.refresh_from_db()
+    assert (sink.cursor, sink.delivered, sink.skipped) == (10, 10, 0)
+
+
+def test_a_batch_ends_before_it_grows_too_large(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain_of(3)
+    size = len(AuditEvent.objects.get(seq=1).body)
+    monkeypatch.setattr(delivery, "BYTES", int(size * 2.5))
+    assert numbers(batch_of(claimed(sink))) == [1, 2]
+    monkeypatch.setattr(delivery, "BYTES", 1)
+    Sink.objects.update(lease_until=None)
+    assert numbers(batch_of(claimed(sink))) == [1]
+
+
+def test_one_worker_has_a_sink_at_a_time(sink: Sink) -> None:
+    chain_of(1)
+
+    def once(_: int) -> bool:
+        try:
+            with transaction.atomic():
+                return delivery.claim(sink.pk) is not None
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(once, range(8))) == 1
+    assert delivery.due() == []
+
+
+def test_a_worker_that_died_leaves_its_batch_to_the_next_and_changes_nothing_any_more(sink: Sink) -> None:
+    chain_of(3)
+    first = claimed(sink)
+    batch = batch_of(first)
+    Sink.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    second = claimed(sink)
+    assert numbers(batch_of(second)) == numbers(batch), "sent again, under the same numbers"
+    assert ended(first, batch).claimed is None
+    assert Sink.objects.get().cursor == 0
+    assert ended(second, batch_of(second)).claimed is not None
+    assert Sink.objects.get().cursor == 3
+
+
+def test_a_failed_attempt_is_repeated_after_a_growing_random_pause(sink: Sink) -> None:
+    chain_of(2)
+    pauses = []
+    for _ in range(9):
+        Sink.objects.update(next_attempt_at=None)
+        claim = claimed(sink)
+        ended(claim, batch_of(claim), REFUSED)
+        row = Sink.objects.get()
+        assert row.next_attempt_at is not None
+        pauses.append((row.next_attempt_at - timezone.now()).total_seconds())
+        assert delivery.due() == []
+    assert all(2**n / 2 - 0.5 <= pause <= 2**n for n, pause in enumerate(pauses[:6]))
+    assert all(29 <= pause <= 60 for pause in pauses[6:])
+    row = Sink.objects.get()
+    assert (row.cursor, row.failures, row.last_detail) == (0, 9, REFUSED.detail)
+
+
+def test_a_receiver_chooses_a_longer_pause() -> None:
+    assert delivery.delay(0, 120.0) == timedelta(seconds=120)
+
+
+def test_standing_still_is_recorded_once_and_so_is_its_end(sink: Sink, settings: Any) -> None:
+    chain_of(2)
+    for _ in range(2):
+        Sink.objects.update(next_attempt_at=None, failing_since=timezone.now() - timedelta(seconds=301))
+        claim = claimed(sink)
+        ended(claim, batch_of(claim), REFUSED)
+    assert AuditEvent.objects.filter(action=AuditAction.SINK_STALL).count() == 1
+    details = newest(AuditAction.SINK_STALL)
+    assert (details["detail"], details["last"]) == (REFUSED.detail, 0)
+    assert "token-1" not in AuditEvent.objects.get(action=AuditAction.SINK_STALL).body, "a path may be a secret"
+    Sink.objects.update(next_attempt_at=None)
+    claim = claimed(sink)
+    ended(claim, batch_of(claim))
+    assert AuditEvent.objects.filter(action=AuditAction.SINK_RECOVER).count() == 1
+    row = Sink.objects.get()
+    assert (row.failures, row.failing_since, row.stalled_at, row.last_detail) == (0, None, None, "")
+
+
+def test_events_that_the_retention_removed_before_they_were_forwarded_are_reported(
+    sink: Sink, settings: Any, tmp_path: Path
+) -> None:
+    new_key(settings, tmp_path)
+    chain_of(6)
+    cut(5)
+    claim = claimed(sink)
+    batch = batch_of(claim)
+    assert (numbers(batch)[:2], batch.skipped) == ([5, 6], 4)
+    ended(claim, batch)
+    assert Sink.objects.get().skipped == 4
+    assert newest(AuditAction.SINK_SKIP) == {"address": "https://siem.example.com:443", "first": 1, "last": 4}
+
+
+@pytest.mark.usefixtures("tamperable")
+def test_a_log_that_was_put_back_or_rebuilt_is_not_forwarded_as_if_nothing_had_happened(sink: Sink) -> None:
+    chain_of(3)
+    claim = claimed(sink)
+    ended(claim, batch_of(claim))
+    Sink.objects.update(lease_until=None)
+    AuditEvent.objects.filter(seq=3).update(hash="0" * 64)
+    chain_of(1)
+    assert delivery.next_batch(claimed(sink)) == DIVERGED.format(seq=3)
+    Sink.objects.update(lease_until=None, cursor=99)
+    assert delivery.due() == [sink.pk], "the log ends before the cursor"
+    claim = claimed(sink)
+    found = delivery.next_batch(claim)
+    assert isinstance(found, str)
+    with transaction.atomic():
+        delivery.diverged(claim, found)
+    assert "restored or replaced" in Sink.objects.get().last_detail
+
+
+def test_a_paused_sink_is_left_alone_but_can_be_tested(sink: Sink) -> None:
+    chain_of(1)
+    Sink.objects.update(paused_at=timezone.now())
+    assert delivery.due() == []
+    Sink.objects.update(test_requested_at=timezone.now())
+    assert delivery.due() == [sink.pk]
+    claim = claimed(sink)
+    assert (claim.test, claim.forward) == (True, False)
+
+
+def test_a_held_copy_forwards_nothing(sink: Sink) -> None:
+    chain_of(1)
+    assert delivery.due() == [sink.pk]
+    Instance.objects.update_or_create(pk=1, defaults={"held_at": timezone.now(), "place": {}})
+    assert delivery.due() == []
+
+
+def test_half_a_batch_moves_the_cursor_by_half(sink: Sink) -> None:
+    chain_of(5)
+    claim = claimed(sink)
+    half = batch_of(claim).half()
+    end = ended(claim, half)
+    assert numbers(half) == [1, 2]
+    assert end.claimed is not None
+    assert numbers(batch_of(end.claimed)) == [3, 4, 5]
+
+
+def test_the_cursor_works_on_postgresql(on_postgres: None) -> None:
+    sink = Sink.objects.create(name="SIEM", kind="http", address="https://siem.example.com/", created_name="ada")
+    with transaction.atomic():
+        chain_of(5)
+    assert delivery.due() == [sink.pk]
+    claim = claimed(sink)
+    assert delivery.due() == []
+    end = ended(claim, batch_of(claim))
+    assert end.claimed is not None
+    assert delivery.next_batch(end.claimed) is None
+    with transaction.atomic():
+        delivery.release(end.claimed)
+    assert delivery.due() == []
+    assert Sink.objects.get().delivered == 5
