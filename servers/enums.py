@@ -173,6 +173,7 @@ class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"
     ROTATION = "rotation", "Key rotation"
+    STATISTICS = "statistics", "Call statistics"
 
 
 class JobState(TextChoices):

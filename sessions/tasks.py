@@ -23,6 +23,7 @@ from sessions.connections import commands
 from sessions.explorer import indexing
 from sessions.host.logs.store import trim_all
 from sessions.models import Worker
+from sessions.statistics import counting
 from sessions.subscriptions import retention
 
 
@@ -43,6 +44,13 @@ def housekeeping() -> None:
 def verify_audit_log() -> None:
     """Runs at most once a day, however often it is called."""
     if job := requesting.request_scheduled(JobKind.VERIFICATION, requesting.DAY):
+        running.run(str(job.uid))
+
+
+@shared_task(name="sessions.count_calls")
+def count_calls() -> None:
+    """Bring the roll-ups of calls up to date. Until then, pages count the newest calls themselves."""
+    if job := requesting.request_scheduled(JobKind.STATISTICS):
         running.run(str(job.uid))
 
 
@@ -84,6 +92,12 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     return JobOutcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)
 
 
+def _statistics(progress: running.JobProgress) -> JobOutcome:
+    counted_calls = counting.count_all(progress)
+    words = f"Counted {counted(counted_calls, 'call')}." if counted_calls else "No new calls."
+    return JobOutcome(True, words, {"calls": counted_calls})
+
+
 def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
     """A new key in the key ring file of one machine would lock the other machines' workers out of all secrets."""
     machines = Worker.objects.living().values_list("machine", flat=True).distinct()
@@ -96,4 +110,5 @@ def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
 
 
 running.does(JobKind.HOUSEKEEPING, _housekeeping)
+running.does(JobKind.STATISTICS, _statistics)
 running.does(JobKind.ROTATION, _rotate_keys)

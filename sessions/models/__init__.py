@@ -5,6 +5,7 @@ from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
 from sessions.models.question import Question
 from sessions.models.session import McpSession
+from sessions.models.statistics import CallRollup, RollupCursor, UncountedCall
 from sessions.models.subscription import (
     ResourceVersion,
     Subscription,
@@ -17,15 +18,18 @@ from sessions.models.worker import Worker
 __all__ = [
     "Attempt",
     "Call",
+    "CallRollup",
     "ConnectionEvent",
     "IndexCursor",
     "LogLine",
     "McpSession",
     "Question",
     "ResourceVersion",
+    "RollupCursor",
     "Subscription",
     "SubscriptionGap",
     "SubscriptionHour",
+    "UncountedCall",
     "WebhookDelivery",
     "Worker",
 ]
