@@ -57,7 +57,7 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
     event = access.audit_events(request.user).filter(seq=seq).first()
     if event is None:
         raise Http404("This event does not exist.")
-    return render(request, "audit/detail.html", {"nav": "audit", "selected": _shown(request, event)})
+    return render(request, "audit/detail.html", {"nav": "audit", "selected": shown_event(request, event)})
 
 
 @require_POST
@@ -84,10 +84,11 @@ class ShownPayload:
 def _selected(request: HttpRequest, events: Any) -> dict[str, Any] | None:
     seq = whole_number(request.GET.get("sel", ""))
     event = events.filter(seq=seq).first() if seq is not None else None
-    return _shown(request, event) if event is not None else None
+    return shown_event(request, event) if event is not None else None
 
 
-def _shown(request: HttpRequest, event: AuditEvent) -> dict[str, Any]:
+def shown_event(request: HttpRequest, event: AuditEvent) -> dict[str, Any]:
+    """For audit/_event.html. `event` must be one that the person may see."""
     exchange = query.exchange(event)
     body = json.loads(event.body)
     details = dict(body.get("details") or {})

@@ -4,6 +4,7 @@ from sessions.models.call import Attempt, Call, IndexCursor
 from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
 from sessions.models.question import Question
+from sessions.models.saved_view import SavedView
 from sessions.models.session import McpSession
 from sessions.models.statistics import CallRollup, RollupCursor, UncountedCall
 from sessions.models.subscription import (
@@ -26,6 +27,7 @@ __all__ = [
     "Question",
     "ResourceVersion",
     "RollupCursor",
+    "SavedView",
     "Subscription",
     "SubscriptionGap",
     "SubscriptionHour",

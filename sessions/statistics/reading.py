@@ -151,23 +151,22 @@ def ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, li
     """The groups of `by` with the most calls. With a server only its tools can be ranked, with a caller nothing else."""
     if wanted.by not in (RollupBy.TOTAL, by) and not (wanted.server and by == RollupBy.TOOL):
         raise ValueError(f"roll-ups by {wanted.by} do not tell {by} apart")
-    groups: dict[Cell, Numbers] = {}
+    groups: dict[tuple[object, str, str], tuple[Cell, Numbers]] = {}
     total = Numbers()
-    columns = ("server_uid", "server_name", "target", "user_name")
-    for *dimensions, state, numbers in _sums(user, wanted, by, span, "", columns, 86_400):
-        uid, server_name, target, user_name = dimensions
-        uid = UUID(str(uid)) if uid else None
-        group = Cell(by, uid, "" if uid else server_name, target, user_name, 0, "", "", "")
-        groups.setdefault(group, Numbers()).add(state, *numbers)
+
+    def add(cell: Cell, state: str, numbers: tuple[int, int, Iterable[int]]) -> None:
+        key = (cell.server_uid or cell.server_name, cell.target, cell.user_name)  # a server may have had other names
+        groups.setdefault(key, (cell, Numbers()))[1].add(state, *numbers)
         total.add(state, *numbers)
+
+    columns = ("server_uid", "server_name", "target", "user_name")
+    for uid, *names, state, numbers in _sums(user, wanted, by, span, "", columns, 86_400):
+        add(Cell(by, UUID(str(uid)) if uid else None, *names, 0, "", "", ""), state, numbers)
     tail, behind = _tail(user, wanted, span)
     for call in tail:
         cell = next(cell for cell in cells_of(call) if cell.by == by)
-        name = "" if cell.server_uid else cell.server_name
-        group = Cell(by, cell.server_uid, name, cell.target, cell.user_name, 0, "", "", "")
-        for numbers in (groups.setdefault(group, Numbers()), total):
-            numbers.add(call.state, 1, call.bytes, _latency(call))
-    ranked = sorted(groups.items(), key=lambda item: (-item[1].calls, str(item[0])))
+        add(cell, call.state, (1, call.bytes, _latency(call)))
+    ranked = sorted(groups.values(), key=lambda item: (-item[1].calls, str(item[0])))
     return Ranking(ranked[:limit], total, behind)
 
 
