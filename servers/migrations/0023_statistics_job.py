@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('servers', '0017_pinned_packages'),
+        ('servers', '0018_search'),
     ]
 
     operations = [

@@ -12,6 +12,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Min, Q
 
 from servers import access
+from servers.enums import Way
 from servers.models import Server
 from sessions.explorer import search, streams
 from sessions.explorer.language import Query, Term
@@ -28,6 +29,7 @@ COARSE = 12
 #: facet -> its group of roll-ups
 _RANKED = {"server": RollupBy.SERVER, "tool": RollupBy.TOOL, "user": RollupBy.CALLER}
 _VALUES = 10
+_RANKED_AT_MOST = 50
 
 
 def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
@@ -60,42 +62,35 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
 
 def facets(user: access.User, query: Query) -> list[Facet]:
     names = {stream.name for stream in streams.chosen(user, query)}
-    wanted = dimensions_of(query) if names == {CALLS} and access.may(user, "view") else None
+    wanted = dimensions_of(query) if CALLS in names and access.may(user, "view") else None
     span = _span(query)
-    if wanted is None or span is None:
+    if wanted is None or span is None or wanted.by != RollupBy.TOTAL:
         return search.facets(user, query)
-    found: dict[str, Facet] = {}
-    total: Numbers | None = None
+    counts: dict[str, Counter[tuple[str, str]]] = {field: Counter() for field in search._FACETS}
+    total, partial = Numbers(), False
     for field, by in _RANKED.items():
-        if wanted.by not in (RollupBy.TOTAL, by) and not (wanted.server and by == RollupBy.TOOL):
-            continue
-        ranking = reading.ranking(user, wanted, by, span, _VALUES)
-        total = ranking.total
-        values = [(_VALUE_OF[by](cell), numbers.calls) for cell, numbers in ranking.rows]
-        found[field] = Facet(
-            field, search._FACETS[field], [(*value, count) for value, count in values if value[0]], ranking.behind
-        )
-    if total is None:
-        return search.facets(user, query)
-    outcomes: Counter[str] = Counter()
+        ranking = reading.ranking(user, wanted, by, span, _RANKED_AT_MOST)
+        total, partial = ranking.total, partial or ranking.behind
+        for cell, numbers in ranking.rows:
+            value = {"server": cell.server_name, "tool": cell.target, "user": cell.user_name}[field]
+            counts[field][value, value] += numbers.calls
     for state, count in total.states.items():
-        outcomes[streams._STATES.get(state, "error")] += count
-    counted = [(name, streams.OUTCOMES[name][0], count) for name, count in outcomes.most_common()]
-    found["outcome"] = Facet("outcome", search._FACETS["outcome"], counted)
-    missing = search._FACETS.keys() - found.keys()
-    others = {facet.field: facet for facet in search.facets(user, query)} if missing else {}
-    return [found.get(field) or others[field] for field in search._FACETS if field in found or field in others]
-
-
-def _server_value(cell: Any) -> tuple[str, str]:
-    return (cell.server_name, cell.server_name)
-
-
-_VALUE_OF: dict[RollupBy, Callable[[Any], tuple[str, str]]] = {
-    RollupBy.SERVER: _server_value,
-    RollupBy.TOOL: lambda cell: (cell.target, cell.target),
-    RollupBy.CALLER: lambda cell: (cell.user_name, cell.user_name),
-}
+        outcome = streams._STATES.get(state, "error")
+        counts["outcome"][outcome, streams.OUTCOMES[outcome][0]] += count
+    for way, count in total.ways.items():
+        counts["way"][way, Way(way).label if way in Way.values else way] += count
+    for method, count in total.methods.items():
+        kind = streams._KINDS.get(method, method)
+        counts["kind"][kind, kind] += count
+    if others := names - {CALLS}:
+        for facet in search.facets(user, replace(query, streams=frozenset(others))):
+            partial = partial or facet.partial
+            for value, words, count in facet.values:
+                counts[facet.field][value, words] += count
+    return [
+        Facet(field, label, [(*key, count) for key, count in counts[field].most_common(_VALUES) if key[0]], partial)
+        for field, label in search._FACETS.items()
+    ]
 
 
 def _span(query: Query) -> Range | None:

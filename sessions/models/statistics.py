@@ -105,6 +105,7 @@ class RollupCursor(models.Model):
     """How far the counting is: calls up to `call_id` are counted, or listed as `UncountedCall`. A single row."""
 
     call_id = models.BigIntegerField(default=0)
+    version = models.PositiveBigIntegerField(default=0)  # rises with each batch: a reader knows if it saw half of one
     repaired_until = models.BigIntegerField(default=0)  # Unix time: hours before it were compared with the calls
 
     class Meta:

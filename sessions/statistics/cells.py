@@ -4,7 +4,6 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -115,43 +114,41 @@ def read(calls: "QuerySet[Call]") -> list[CountedCall]:
         "user_id",
         "personal",
         "method",
+        "way",
         "state",
-        "arguments__size",
-        "result__size",
+        "total_bytes",
         "sent_at",
-        "finished_at",
+        "duration_ms",
     )
-    return [_counted(*row) for row in rows]
-
-
-def _counted(
-    pk: int,
-    created: datetime,
-    server_uid: UUID | None,
-    server_name: str,
-    target: str,
-    user_name: str,
-    user_id: int | None,
-    personal: bool,
-    method: str,
-    state: str,
-    argument_bytes: int | None,
-    result_bytes: int | None,
-    sent: datetime | None,
-    finished: datetime | None,
-) -> CountedCall:
-    took = None if sent is None or finished is None else (finished - sent).total_seconds() * 1000
-    return CountedCall(
-        pk=pk,
-        at=int(created.timestamp()),
-        server_uid=server_uid,
-        server_name=server_name,
-        target=target,
-        user_name=user_name,
-        owner_id=(user_id or -1) if personal else 0,  # -1: the user is gone, only those who see all see the call
-        method=method,
-        way="",
-        state=state,
-        bytes=(argument_bytes or 0) + (result_bytes or 0),
-        bucket=None if took is None else bucket_of(took),
-    )
+    return [
+        CountedCall(
+            pk=pk,
+            at=int(created.timestamp()),
+            server_uid=server_uid,
+            server_name=server_name,
+            target=target,
+            user_name=user_name,
+            owner_id=(user_id or -1) if personal else 0,  # -1: the user is gone, those who see all see the call
+            method=method,
+            way=way,
+            state=state,
+            bytes=size,
+            bucket=None if sent is None or took is None else bucket_of(took),
+        )
+        for (
+            pk,
+            created,
+            server_uid,
+            server_name,
+            target,
+            user_name,
+            user_id,
+            personal,
+            method,
+            way,
+            state,
+            size,
+            sent,
+            took,
+        ) in rows
+    ]

@@ -6,10 +6,10 @@ range are rounded to the hour.
 """
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.db import connection
@@ -24,12 +24,17 @@ from sessions.statistics.counting import HOURS_KEPT, MINUTES_KEPT, cursor
 
 #: calls that one read adds to the roll-ups itself; with more, `Numbers.behind` says so
 TAIL: Final = 5_000
+#: while old calls are counted for the first time, every read meets a batch
+ATTEMPTS: Final = 3
 #: lengths of a bar in seconds; each level of roll-ups divides those from its own length on
 STEPS: Final = (60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000)
 _TABLE: Final = CallRollup._meta.db_table
 SUCCEEDED: Final = frozenset({CallState.SUCCEEDED.value})
 #: neither a success nor an error
 NEUTRAL: Final = frozenset({CallState.CANCELLED.value, CallState.REQUESTED.value, CallState.SENT.value})
+
+
+R = TypeVar("R", "Series", "Ranking")
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class Numbers:
     """Sums of one group."""
 
     states: dict[str, int] = field(default_factory=dict)
+    methods: dict[str, int] = field(default_factory=dict)  # of a ranking only
+    ways: dict[str, int] = field(default_factory=dict)  # of a ranking only
     bytes: int = 0
     latency: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
@@ -136,6 +143,10 @@ def step_for(span: Range, bars: int) -> int:
 
 def series(user: access.User, wanted: Dimensions, span: Range, step: int) -> Series:
     """Calls over time. The first and the last step are cut at the ends of the range."""
+    return _whole(lambda: _series(user, wanted, span, step))
+
+
+def _series(user: access.User, wanted: Dimensions, span: Range, step: int) -> Series:
     start = span.since - span.since % step
     points = [Numbers() for _ in range(max(1, -(-(span.until - start) // step)))]
     slot = f"(start - {start}) / {step}"
@@ -151,6 +162,10 @@ def ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, li
     """The groups of `by` with the most calls. With a server only its tools can be ranked, with a caller nothing else."""
     if wanted.by not in (RollupBy.TOTAL, by) and not (wanted.server and by == RollupBy.TOOL):
         raise ValueError(f"roll-ups by {wanted.by} do not tell {by} apart")
+    return _whole(lambda: _ranking(user, wanted, by, span, limit))
+
+
+def _ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, limit: int) -> Ranking:
     groups: dict[tuple[object, str, str], tuple[Cell, Numbers]] = {}
     total = Numbers()
 
@@ -158,16 +173,27 @@ def ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, li
         key = (cell.server_uid or cell.server_name, cell.target, cell.user_name)  # a server may have had other names
         groups.setdefault(key, (cell, Numbers()))[1].add(state, *numbers)
         total.add(state, *numbers)
+        for found, name in ((total.methods, cell.method), (total.ways, cell.way)):
+            found[name] = found.get(name, 0) + numbers[0]
 
-    columns = ("server_uid", "server_name", "target", "user_name")
-    for uid, *names, state, numbers in _sums(user, wanted, by, span, "", columns, 86_400):
-        add(Cell(by, UUID(str(uid)) if uid else None, *names, 0, "", "", ""), state, numbers)
+    columns = ("server_uid", "server_name", "target", "user_name", "method", "way")
+    for uid, *names, method, way, state, numbers in _sums(user, wanted, by, span, "", columns, 86_400):
+        add(Cell(by, UUID(str(uid)) if uid else None, *names, 0, method, way, ""), state, numbers)
     tail, behind = _tail(user, wanted, span)
     for call in tail:
-        cell = next(cell for cell in cells_of(call) if cell.by == by)
-        add(cell, call.state, (1, call.bytes, _latency(call)))
+        add(next(cell for cell in cells_of(call) if cell.by == by), call.state, (1, call.bytes, _latency(call)))
     ranked = sorted(groups.values(), key=lambda item: (-item[1].calls, str(item[0])))
     return Ranking(ranked[:limit], total, behind)
+
+
+def _whole(attempt: Callable[[], R]) -> R:
+    """Roll-ups and uncounted calls are two reads: between them a batch may have moved calls from one to the other."""
+    for _ in range(ATTEMPTS):
+        before = cursor().version
+        found = attempt()
+        if cursor().version == before:
+            return found
+    return replace(found, behind=True)
 
 
 # --- SQL ---------------------------------------------------------------------------------------------------------------

@@ -141,6 +141,8 @@ def page(request: WebRequest) -> HttpResponse:
         "range_words": dict(RANGES).get(asked.last, ""),
         "ignored_filters": ignored(request.GET, {"server": asked.server, "tool": asked.tool or asked.server}),
         "total": total,
+        "total_calls": f"{total.calls:,}",
+        "total_errors": f"{total.errors:,}",
         "changes": _changes(total, _sum(before.points)),
         "behind": series.behind,
         "step_words": step_words(step),
@@ -196,7 +198,8 @@ def _groups(request: WebRequest, asked: Asked, split: str) -> list[dict[str, Any
         server = servers.get(cell.server_uid) if cell.server_uid else None
         name = server.name if server else cell.server_name
         conditions = [("server", server.slug if server else name)] if name and not asked.server else []
-        narrowed: dict[str, str] = {"server": str(server.uid)} if server else {}
+        within = server or asked.server
+        narrowed: dict[str, str] = {"server": str(within.uid)} if within else {}
         words, detail = (name, "") if split == "server" else (cell.user_name, "")
         if split == "tool":
             words, detail = cell.target, "" if asked.server else name

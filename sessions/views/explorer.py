@@ -148,7 +148,7 @@ def facets(request: WebRequest) -> HttpResponse:
             "values": [
                 {
                     "words": words,
-                    "count": count,
+                    "count": f"{count:,}",
                     "with": query.having(facet.field, value),
                     "without": query.having(facet.field, value, negated=True),
                     "chosen": _has(query, facet.field, value),
@@ -185,6 +185,7 @@ def _frame(request: WebRequest, asked: Asked) -> dict[str, Any]:
         "nav": "explorer",
         "asked": asked,
         "marked": _marked(asked),
+        "fields": language.FIELDS.values(),
         "conditions": _conditions(query) if query else [],
         "streams": _streams(query) if query else [],
         "ranges": [
@@ -289,6 +290,7 @@ def _chart(asked: Asked, counted: Histogram) -> dict[str, Any]:
         }
         for place, start in enumerate(starts)
     ]
+    total = sum(bar["total"] for bar in bars)
     data = {
         "start": counted.start.timestamp(),
         "step": counted.step_seconds,
@@ -303,7 +305,8 @@ def _chart(asked: Asked, counted: Histogram) -> dict[str, Any]:
         "outcomes": [(name, *streams.OUTCOMES[name]) for name in names],
         "bars": [bar for bar in bars if bar["total"]],
         "step_words": step_words(counted.step_seconds),
-        "total": sum(bar["total"] for bar in bars),
+        "total": total,
+        "total_words": f"{total:,}",
         "partial": counted.partial,
         "asked": asked,
     }

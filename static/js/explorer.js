@@ -100,7 +100,7 @@ function fillRange() {
   for (const button of form.querySelectorAll('[data-zone-choice]')) {
     button.setAttribute('aria-pressed', String((button.dataset.zoneChoice === 'utc') === Boolean(zone())));
   }
-  form.querySelector('[data-zone-local]').textContent = OWN_ZONE;
+  form.querySelector('[data-zone-local]').textContent = `Local (${OWN_ZONE})`;
   form.querySelector('[data-zone-field]').value = zone() ?? OWN_ZONE;
 }
 

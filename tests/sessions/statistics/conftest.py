@@ -45,6 +45,8 @@ def make_calls(
         "created_at": at,
         "sent_at": sent,
         "finished_at": over,
+        "duration_ms": None if over is None else round(milliseconds or 0),
+        "total_bytes": 7,
     }
     Call.objects.bulk_create([Call(**(base | fields)) for _ in range(count)])
     return list(Call.objects.order_by("-pk")[:count])
