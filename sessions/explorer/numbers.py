@@ -138,9 +138,7 @@ def _server(term: Term) -> dict[str, Any] | None:
 
 
 def _tool(term: Term) -> dict[str, Any] | None:
-    """Roll-ups compare names exactly, a query without regard to case."""
-    text = term.values[0].text
-    return {"tool": text} if len(term.values) == 1 and text == text.lower() else None
+    return {"tool": term.values[0].text} if len(term.values) == 1 else None
 
 
 def _user(term: Term) -> dict[str, Any] | None:
@@ -159,7 +157,8 @@ def _status(term: Term) -> dict[str, Any]:
 
 
 def _kind(term: Term) -> dict[str, Any]:
-    return {"methods": frozenset(streams.METHODS.get(value.text, value.text) for value in term.values)}
+    methods = frozenset(streams.METHODS.get(value.text, value.text) for value in term.values)
+    return {"methods": methods, "without_methods": frozenset()}
 
 
 def _own(term: Term) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from servers.requests import WebRequest
 from servers.views.audit import shown_event
 from sessions.calls import placing, statements
 from sessions.calls.operations import words_of
-from sessions.explorer import columns, language, numbers, saved_views, search, streams
+from sessions.explorer import columns, language, numbers, saved_views, search, streams, timeline
 from sessions.explorer.language import Query, QueryError
 from sessions.explorer.rows import Histogram, Row
 from sessions.models import Call
@@ -364,7 +364,7 @@ def _call(request: WebRequest, uid: UUID) -> dict[str, Any]:
         "may_read": may_read,
         "arguments": payloads.read(call.arguments) if may_read else None,
         "words": words_of(call.method),
-        "timeline": search.timeline(request.user, call),
+        "timeline": timeline.timeline(request.user, call),
         "neighbours": _neighbours(request, call),
         "proof": _proof(request, call),
     }

@@ -1,5 +1,4 @@
-from servers.audit.forms import AuditFilterForm
 from servers.registration.forms.server import ServerForm
 from servers.registration.forms.suggestion import Suggestion, suggest, suggest_transport
 
-__all__ = ["AuditFilterForm", "ServerForm", "Suggestion", "suggest", "suggest_transport"]
+__all__ = ["ServerForm", "Suggestion", "suggest", "suggest_transport"]
