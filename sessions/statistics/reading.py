@@ -5,6 +5,7 @@ thirty days cost the same at a thousand and at ten million calls. Minutes are ke
 range are rounded to the hour.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -111,7 +112,8 @@ class Range:
 
     @classmethod
     def of(cls, since: datetime, until: datetime) -> "Range":
-        return cls(int(since.timestamp()), max(int(since.timestamp()), int(until.timestamp())))
+        first = int(since.timestamp())
+        return cls(first, max(first, math.ceil(until.timestamp())))
 
 
 @dataclass(frozen=True)
