@@ -251,6 +251,7 @@ CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {
     "housekeeping": {"task": "sessions.housekeeping", "schedule": 300.0, "options": {"expires": 240}},
+    "call-statistics": {"task": "sessions.count_calls", "schedule": 60.0, "options": {"expires": 50}},
     # Daily: each message asks whether a day is over, so that one that is lost costs an hour and not a day.
     "package-checks": {"task": "sessions.check_packages", "schedule": 600.0, "options": {"expires": 500}},
     "retention": {"task": "sessions.retention", "schedule": 600.0, "options": {"expires": 500}},

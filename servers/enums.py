@@ -193,6 +193,7 @@ class JobKind(TextChoices):
     RETENTION = "retention", "Retention"
     RETENTION_TRIAL = "retention_trial", "Retention dry run"
     EXPORT = "export", "Audit log export"
+    STATISTICS = "statistics", "Call statistics"
 
 
 class SinkKind(TextChoices):

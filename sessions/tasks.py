@@ -36,6 +36,7 @@ from sessions.host.sending.s3 import Store
 from sessions.models import Worker
 from sessions.retention import histories
 from sessions.retention import job as retention
+from sessions.statistics import counting
 from sessions.wire import retention as wire_retention
 
 #: the schedule asks every ten minutes whether an hour is over
@@ -74,6 +75,13 @@ def keep_what_is_wanted() -> None:
 @shared_task(name="servers.run_export_schedules")
 def run_export_schedules() -> None:
     schedules.run_due()
+
+
+@shared_task(name="sessions.count_calls")
+def count_calls() -> None:
+    """Bring the roll-ups of calls up to date. Until then, pages count the newest calls themselves."""
+    if job := requesting.request_scheduled(JobKind.STATISTICS):
+        running.run(str(job.uid))
 
 
 @shared_task(name="servers.recover_jobs")
@@ -118,6 +126,12 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     return JobOutcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)
 
 
+def _statistics(progress: running.JobProgress) -> JobOutcome:
+    counted_calls = counting.count_all(progress)
+    words = f"Counted {counted(counted_calls, 'call')}." if counted_calls else "No new calls."
+    return JobOutcome(True, words, {"calls": counted_calls})
+
+
 def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
     """A new key in the key ring file of one machine would lock the other machines' workers out of all secrets."""
     machines = Worker.objects.living().values_list("machine", flat=True).distinct()
@@ -143,6 +157,7 @@ def _upload(schedule: ExportSchedule, path: Path, name: str) -> str:
 
 running.does(JobKind.EXPORT, partial(exporting.run, _upload))
 running.does(JobKind.HOUSEKEEPING, _housekeeping)
+running.does(JobKind.STATISTICS, _statistics)
 running.does(JobKind.ROTATION, _rotate_keys)
 running.does(JobKind.RETENTION, retention.run)
 running.does(JobKind.RETENTION_TRIAL, retention.dry_run)

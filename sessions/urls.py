@@ -6,9 +6,11 @@ from sessions.views import (
     authorization,
     calls,
     catalog,
+    charts,
     completion,
     definitions,
     erasing,
+    explorer,
     identity,
     importing,
     inbox,
@@ -120,6 +122,19 @@ subscription_patterns = [
     path("<uuid:uid>/delete/", subscription_verbs.delete, name="delete"),
 ]
 
+explorer_patterns = [
+    path("", explorer.page, name="page"),
+    path("charts/", charts.page, name="charts"),
+    path("rows/", explorer.rows, name="rows"),
+    path("rows/<str:stream>/<int:key>/", explorer.row, name="row"),
+    path("newer/", explorer.newer, name="newer"),
+    path("histogram/", explorer.histogram, name="histogram"),
+    path("facets/", explorer.facets, name="facets"),
+    path("complete/", explorer.complete, name="complete"),
+    path("views/", explorer.save_view, name="save_view"),
+    path("views/<uuid:uid>/delete/", explorer.delete_view, name="delete_view"),
+]
+
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("palette/", palette.palette, name="palette"),
@@ -131,6 +146,7 @@ urlpatterns = [
     path("calls/", include((call_patterns, "calls"))),
     path("storage/", include((storage_patterns, "storage"))),
     path("payloads/<str:digest>/erase/", erasing.erase, name="erase_payload"),
+    path("explorer/", include((explorer_patterns, "explorer"))),
     path("inbox/", include((inbox_patterns, "inbox"))),
     path("subscriptions/", include((subscription_patterns, "subscriptions"))),
 ]

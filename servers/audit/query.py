@@ -241,7 +241,7 @@ def event_row(event: AuditEvent) -> dict[str, Any]:
         "user": event.actor_name,
         "identity": event.identity_name,
         "call": str(event.call_uid) if event.call_uid else "",
-        "url": f"{reverse('audit:list')}?sel={event.seq}",
+        "url": reverse("audit:detail", args=[event.seq]),
     }
 
 

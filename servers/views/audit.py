@@ -1,4 +1,4 @@
-"""The audit log: newest first, each filter in the URL, one event with its whole exchange beside the list."""
+"""One audit event with its whole exchange. The list of events is a part of the explorer."""
 
 import json
 from collections.abc import Iterable
@@ -7,17 +7,17 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.audit import payloads, query
-from servers.audit.forms import AuditFilterForm
+from servers.audit.query import Filters
 from servers.audit.record import Actor, ServerRef
 from servers.audit.verify import ChainVerdict, verify
 from servers.crypto import SealError
 from servers.enums import AuditAction, JobKind, PayloadKind
-from servers.jobs import board
-from servers.kit.filters import ignored
 from servers.models import AuditEvent, Payload
 from servers.numbers import whole_number
 from servers.privacy import reading
@@ -29,32 +29,42 @@ _TREE_BYTES = 512 * 1024
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    events = access.audit_events(request.user)
-    form = AuditFilterForm(request.GET, access.visible_servers(request.user))
-    before, after = whole_number(request.GET.get("before", "")), whole_number(request.GET.get("after", ""))
-    head = (
-        query.head_seq() if form.filters else 0
-    )  # before the rows: an event in between then shows twice and is never missed
-    page = query.page(events, form.filters, before, after)
-    first = before is None and after is None
-    topic = f"audit?{form.filters.text_form()}" if form.filters else "audit"
-    context = {
-        "nav": "audit",
-        "form": form,
-        "filtered": bool(form.filters),
-        "ignored_filters": ignored(request.GET, {name: getattr(form.filters, name) for name in form.fields}),
-        "active_filters": _active(request, form),
-        "page": page,
-        "rows": [query.event_row(event) for event in page.events],
-        "live": first and bool(page.events),
-        "count_live": not first or not page.events,
-        "first": first,
-        "topic": topic,
-        "head": max(head, page.newest_seq),
-        "verification": board.verification() if access.may(request.user, "verify_chain") else None,
-        "selected": _selected(request, events),
-    }
-    return render(request, "audit/list.html", context)
+    """The events are rows of the explorer; addresses of the list that once was here lead there."""
+    access.require(request.user, "view_auditevent")
+    selected = whole_number(request.GET.get("sel", ""))
+    if selected is not None:
+        return redirect("audit:detail", selected)
+    return redirect(f"{reverse('explorer:page')}?{urlencode({'q': _query(Filters.read(request.GET))})}")
+
+
+#: of the list that once was here -> of the explorer
+_OUTCOMES = {
+    "failed": "error",
+    "tool_error": "error",
+    "rpc_error": "error",
+    "outcome_unknown": "unknown",
+    "pending": "running",
+}
+
+
+def _query(filters: Filters) -> str:
+    """In the explorer's language."""
+    calls = filters.kind == "calls" or filters.kind.startswith("call:")
+    words = ["in:calls" if calls else "in:events"]
+    if filters.kind and not calls:
+        words.append(f"kind:{filters.kind}")
+    if filters.outcome:
+        words.append(f"outcome:{_OUTCOMES.get(filters.outcome, filters.outcome)}")
+    words += [
+        f"{field}:{_quoted(value)}" for field, value in (("server", filters.server), ("user", filters.user)) if value
+    ]
+    words += [f"{field}:{at.isoformat()}" for field, at in (("since", filters.since), ("until", filters.until)) if at]
+    return " ".join([*words, *([_quoted(filters.text)] if filters.text else [])])
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 @require_safe
@@ -62,14 +72,14 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
     event = access.audit_events(request.user).filter(seq=seq).first()
     if event is None:
         raise Http404("This event does not exist.")
-    return render(request, "audit/detail.html", {"nav": "audit", "selected": _shown(request, event)})
+    return render(request, "audit/detail.html", {"nav": "explorer", "selected": shown_event(request, event)})
 
 
 @require_POST
 def verify_all(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view_auditevent")
     request_job(request, JobKind.VERIFICATION)
-    return redirect("audit:proof" if request.POST.get("back") == "proof" else "audit:list")
+    return redirect("audit:proof" if request.POST.get("back") == "proof" else "explorer:page")
 
 
 # --- one event ---------------------------------------------------------------------------------------------------------
@@ -87,13 +97,8 @@ class ShownPayload:
     erasable: bool = False
 
 
-def _selected(request: HttpRequest, events: Any) -> dict[str, Any] | None:
-    seq = whole_number(request.GET.get("sel", ""))
-    event = events.filter(seq=seq).first() if seq is not None else None
-    return _shown(request, event) if event is not None else None
-
-
-def _shown(request: HttpRequest, event: AuditEvent) -> dict[str, Any]:
+def shown_event(request: HttpRequest, event: AuditEvent) -> dict[str, Any]:
+    """For audit/_event.html. `event` must be one that the person may see."""
     exchange = query.exchange(event)
     body = json.loads(event.body)
     details = dict(body.get("details") or {})
@@ -180,14 +185,3 @@ def _payload(title: str, digest: str, row: Payload | None) -> ShownPayload:
         return replace(shown, value=json.loads(text))
     except ValueError:
         return replace(shown, text=text)
-
-
-def _active(request: HttpRequest, form: AuditFilterForm) -> list[dict[str, str]]:
-    """Each filter that is set, with the query string without it."""
-    active = []
-    for name, label, words in form.active():
-        params = request.GET.copy()
-        for other in (name, "before", "after", "sel"):
-            params.pop(other, None)
-        active.append({"label": label, "words": words, "without": params.urlencode()})
-    return active

@@ -34,6 +34,11 @@ class Row:
     call_uid: str = ""
     own: bool = False
 
+    @property
+    def sel(self) -> str:
+        """As it stands in the address of a page that shows the row."""
+        return f"{self.stream}.{self.key}"
+
 
 @dataclass(frozen=True)
 class ResultPage:

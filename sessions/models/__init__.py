@@ -5,7 +5,9 @@ from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
 from sessions.models.question import Question
 from sessions.models.retention import RetentionLimit, StorageHour
+from sessions.models.saved_view import SavedView
 from sessions.models.session import McpSession
+from sessions.models.statistics import CallRollup, RollupCursor, UncountedCall
 from sessions.models.subscription import (
     ResourceVersion,
     Subscription,
@@ -19,6 +21,7 @@ from sessions.models.worker import Worker
 __all__ = [
     "Attempt",
     "Call",
+    "CallRollup",
     "ConnectionEvent",
     "IndexCursor",
     "LogLine",
@@ -26,10 +29,13 @@ __all__ = [
     "Question",
     "ResourceVersion",
     "RetentionLimit",
+    "RollupCursor",
+    "SavedView",
     "StorageHour",
     "Subscription",
     "SubscriptionGap",
     "SubscriptionHour",
+    "UncountedCall",
     "WebhookDelivery",
     "WireMessage",
     "Worker",

@@ -2,7 +2,7 @@
 import { storage } from './dom.js';
 import { openPalette } from './palette.js';
 
-const GO = { o: 'overview', s: 'servers', a: 'audit', i: 'inbox' };
+const GO = { o: 'overview', s: 'servers', e: 'explorer', a: 'explorer', i: 'inbox' };
 const ROWS = '.tbl tbody tr, .tl li, [data-row-nav] > *';
 const CHORD_MS = 1_200;
 let chord = 0;

@@ -8,7 +8,7 @@ const DAY = 24 * HOUR;
 const SELECTOR = 'time[data-time]';
 const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-function zone() {
+export function zone() {
   return storage('zone') === 'utc' ? 'UTC' : undefined;
 }
 
@@ -59,6 +59,7 @@ function relative(date) {
 const FORMS = {
   relative,
   exact: logStamp,
+  minute: (date) => parts(date, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' }),
   time: clock,
   date: (date) => parts(date, { day: 'numeric', month: 'short', year: 'numeric' }),
 };

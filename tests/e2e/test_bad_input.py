@@ -150,7 +150,7 @@ def test_a_script_in_names_descriptions_and_results_is_shown_and_not_run(stack, 
     )
     ada.run_tool()
     expect(ada.result()).to_contain_text("<script>alert(1)</script>")
-    ada.open("/audit/")
+    ada.open("/explorer/")
     assert dialogs == []
     assert ada.page.evaluate("document.querySelectorAll('main script').length") == 0
 

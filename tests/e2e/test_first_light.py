@@ -52,8 +52,8 @@ def test_a_stranger_goes_from_the_setup_link_to_the_audit_row(fresh_stack, walke
             expect(person.result()).to_contain_text("hello from ada")
         assert "/tools/" in bob.page.url, "the second browser saw it without leaving its page"
 
-        ada.open("/audit/")
-        row = ada.page.get_by_role("row").filter(has_text="Call finished").filter(has_text="echo").first
+        ada.open("/explorer/?q=last:1h+in:calls")
+        row = ada.page.get_by_role("row").filter(has_text="Succeeded").filter(has_text="echo").first
         row.get_by_role("link").first.click()
         expect(ada.page.get_by_text("hello from ada").first).to_be_visible()
 

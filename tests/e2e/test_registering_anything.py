@@ -102,7 +102,7 @@ def test_roots_and_limits_are_edited_and_a_wrong_one_is_refused_where_it_stands(
     expect(page.locator("[data-limits] summary")).to_contain_text("1 set for this server")
     ada.open("/audit/?text=Bounded")
     page.get_by_role("link", name="Server changed").first.click()
-    expect(page.locator("#event")).to_contain_text("file:///srv/more")
+    expect(page.locator("#detail")).to_contain_text("file:///srv/more")
 
 
 def test_a_root_is_added_and_removed_without_script(stack, walker) -> None:

@@ -89,7 +89,7 @@ def test_a_secret_header_never_comes_back_to_a_page(stack, walker) -> None:
     for path in ("settings/", "info/", "logs/", "history/", "tools/"):
         ada.open(f"/servers/sealed/{path}")
         assert canary not in ada.page.content()
-    ada.open("/audit/")
+    ada.open("/explorer/")
     assert canary not in ada.page.content()
     assert canary not in stack.output
     assert canary.encode() not in (stack.data_dir / "mcpadmin.sqlite3").read_bytes()

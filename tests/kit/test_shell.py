@@ -51,12 +51,12 @@ def test_single_keys_work_outside_inputs_and_can_be_switched_off(open_page: Open
     expect(page.locator("#shortcuts")).not_to_be_visible()
 
 
-def test_g_a_goes_to_audit_and_j_and_k_walk_its_rows(open_page: Opener) -> None:
+def test_g_a_goes_to_the_explorer_and_j_and_k_walk_its_rows(open_page: Opener) -> None:
     page = _page(open_page)
     page.keyboard.press("g")
     page.keyboard.press("a")
-    page.wait_for_url("**/audit/")
-    assert page.locator(".nav-i[aria-current=page]").inner_text() == "Audit"
+    page.wait_for_url("**/explorer/")
+    assert page.locator(".nav-i[aria-current=page]").inner_text() == "Explorer"
     page.keyboard.press("j")
     page.keyboard.press("j")
     expect(page.locator(".tbl tbody tr").nth(1).locator("a").first).to_be_focused()
@@ -102,8 +102,8 @@ def test_the_phone_opens_its_navigation_as_a_drawer_and_escape_closes_it(open_pa
     page.keyboard.press("Escape")
     expect(page.locator(".side")).not_to_be_visible()
     page.get_by_role("button", name="Open navigation").click()
-    page.locator("#drawer").get_by_role("link", name="Audit").click()
-    page.wait_for_url("**/audit/")
+    page.locator("#drawer").get_by_role("link", name="Explorer").click()
+    page.wait_for_url("**/explorer/")
 
 
 def test_a_word_must_be_typed_before_the_destructive_button_works(open_page: Opener) -> None:

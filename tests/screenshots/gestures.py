@@ -165,8 +165,8 @@ def choose_credential(page: Page) -> None:
 
 
 def open_event(page: Page) -> None:
-    page.locator(".tbl tbody td a").first.click()
-    page.locator("#event").wait_for()
+    page.locator("tr[data-sel^=calls] td a").first.click()
+    page.locator("#detail").wait_for()
     settle_scroll(page)
 
 
@@ -174,6 +174,23 @@ def open_message(page: Page) -> None:
     page.locator("[data-wire-lines] > li").last.locator("summary").first.click()
     page.locator(".wire-facts").wait_for()
     settle_scroll(page)
+
+
+def wait_for_chart(page: Page) -> None:
+    page.locator("#histogram canvas, .chart-card canvas").first.wait_for()
+    page.locator("#facets section, .chart-card").first.wait_for()
+
+
+def open_call_session(page: Page) -> None:
+    wait_for_chart(page)
+    open_event(page)
+    page.get_by_role("tab", name="Session").click()
+
+
+def complete_query(page: Page) -> None:
+    wait_for_chart(page)
+    page.locator("#query").press_sequentially(" ser")
+    page.locator("#query-suggestions li").first.wait_for()
 
 
 def settle_scroll(page: Page) -> None:

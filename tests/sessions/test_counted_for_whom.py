@@ -130,7 +130,15 @@ def test_the_pages_show_these_numbers_and_no_names_beyond(scene: Scene, name: st
     found = json.loads(client.get("/palette/?q=orders").content)["results"]
     assert len(found) == (1 if seen else 0)
     if not seen:
-        for path in ("/", "/servers/", "/inbox/", "/subscriptions/", "/credentials/", "/audit/", "/account/"):
+        for path in (
+            "/",
+            "/servers/",
+            "/inbox/",
+            "/subscriptions/",
+            "/credentials/",
+            "/explorer/",
+            "/account/",
+        ):
             assert "orders" not in text_of(client, path).lower(), path
         return
     other = {"olga": "pete", "pete": "olga"}.get(name)
@@ -144,7 +152,7 @@ def test_who_reads_the_audit_log_without_seeing_servers_gets_no_list_of_them(sce
     for name, offered in (("stan", False), ("seer", True)):
         client = Client()
         client.force_login(scene.people[name])
-        assert ("Hidden one" in client.get("/audit/").content.decode()) is offered
+        assert ("Hidden one" in client.get("/explorer/complete/?q=server:hidden&at=13").content.decode()) is offered
 
 
 def test_a_manager_of_users_without_the_right_to_see_servers_learns_none_of_them(scene: Scene) -> None:

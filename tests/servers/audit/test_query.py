@@ -124,7 +124,7 @@ def test_a_live_row_holds_words_and_no_details() -> None:
     )
     row = query.event_row(AuditEvent.objects.get())
     assert (row["word"], row["outcome_word"], row["tone"]) == ("Call finished", "Outcome unknown", "warn")
-    assert (row["url"], row["server_name"], row["user"]) == ("/audit/?sel=1", "orders", "ada")
+    assert (row["url"], row["server_name"], row["user"]) == ("/audit/1/", "orders", "ada")
     assert "details" not in row
 
 

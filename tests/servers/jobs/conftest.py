@@ -10,7 +10,7 @@ import pytest
 
 from servers.audit.record import SYSTEM, Event, record_many
 from servers.enums import AuditAction, AuditOutcome
-from servers.jobs import running
+from servers.jobs import running, work  # noqa: F401  importing work registers its jobs
 from servers.models import AuditEvent
 from tests.servers.conftest import (  # noqa: F401  fixtures
     _a_writer_of_its_own,

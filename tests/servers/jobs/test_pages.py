@@ -45,12 +45,12 @@ def markup(response: Any) -> str:
 # --- the verdict ----------------------------------------------------------------------------------------------------------
 def test_the_log_says_that_it_was_never_verified_then_that_it_waits_then_the_verdict(ada: Client) -> None:
     chain_of(20)
-    assert "Not verified yet" in words(ada.get("/audit/"))
+    assert "Not verified yet" in words(ada.get("/explorer/"))
     ada.post("/audit/verify/")
-    assert "Waiting for a worker" in words(ada.get("/audit/"))
+    assert "Waiting for a worker" in words(ada.get("/explorer/"))
     running.run(str(BackgroundJob.objects.get().uid))
     job = BackgroundJob.objects.get()
-    page = words(ada.get("/audit/"))
+    page = words(ada.get("/explorer/"))
     assert f"All {job.result['checked']} events verified" in page
     assert "Not verified" not in page
 
@@ -60,7 +60,7 @@ def test_a_verification_that_runs_shows_how_far_it_is_and_refuses_a_second_one(a
     job = lifecycle.claim(str(BackgroundJob.objects.get().uid))
     assert job is not None
     lifecycle.heartbeat(job, done=4_000, total=12_345)
-    page = markup(ada.get("/audit/"))
+    page = markup(ada.get("/explorer/"))
     assert 'aria-label="Audit log verification progress" max="100" value="32"' in page
     assert "4,000 of 12,345" in page
     assert re.search(r"<button[^>]* disabled[^>]*>.{0,600}Verify the whole log", page)
@@ -76,10 +76,10 @@ def test_a_broken_chain_is_shown_with_its_first_bad_event_to_those_who_may_verif
     ada.post("/audit/verify/")
     running.run(str(BackgroundJob.objects.get().uid))
     for client in (ada, signed_in("vic", "view_auditevent", "verify_chain")):
-        page = words(client.get("/audit/"))
+        page = words(client.get("/explorer/"))
         assert "Broken at event 7" in page
         assert "Event 7 is missing." in page
-    assert "Broken" not in words(signed_in("rita", "view_auditevent").get("/audit/"))
+    assert "Broken" not in words(signed_in("rita", "view_auditevent").get("/explorer/"))
 
 
 def test_a_verification_that_did_not_end_is_no_verdict(ada: Client, monkeypatch: Any) -> None:
@@ -89,14 +89,14 @@ def test_a_verification_that_did_not_end_is_no_verdict(ada: Client, monkeypatch:
     monkeypatch.setitem(running._work, JobKind.VERIFICATION, breaks)
     ada.post("/audit/verify/")
     running.run(str(BackgroundJob.objects.get().uid))
-    page = words(ada.get("/audit/"))
+    page = words(ada.get("/explorer/"))
     assert "Verification failed" in page
     assert "Something went wrong. The log of the worker has the reason." in page
 
 
 def test_without_its_right_nobody_verifies_and_the_try_is_in_the_log() -> None:
     client = signed_in("rita", "view_auditevent")
-    page = markup(client.get("/audit/"))
+    page = markup(client.get("/explorer/"))
     assert "Verify the whole log" not in page
     assert "jobs.js" not in page
     words(client.post("/audit/verify/"), 403)
@@ -118,7 +118,7 @@ def test_while_the_broker_is_away_the_page_says_so_and_the_job_stays_queued(ada:
 def test_nobody_without_the_right_sees_the_page_or_its_link() -> None:
     client = signed_in("vera", "view_server", "view_auditevent", "verify_chain")
     words(client.get("/jobs/"), 403)
-    assert "/jobs/" not in markup(client.get("/audit/"))
+    assert "/jobs/" not in markup(client.get("/explorer/"))
     event = AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY)
     assert (event.actor_name, event.outcome) == ("vera", "denied")
 

@@ -1,0 +1,33 @@
+"""The columns of the explorer's list."""
+
+from collections.abc import Iterable
+from typing import Final
+
+#: name in the address -> label
+COLUMNS: Final = {
+    "time": "Time",
+    "what": "What",
+    "outcome": "Outcome",
+    "server": "Server",
+    "who": "Who",
+    "way": "Way in",
+    "identity": "Identity",
+    "kind": "Kind",
+    "preview": "Arguments",
+    "duration": "Duration",
+    "size": "Size",
+}
+DEFAULT: Final = ("time", "what", "outcome", "server", "who", "duration")
+#: without them a row has no link
+ALWAYS: Final = frozenset({"time", "what"})
+
+
+def chosen(names: Iterable[str]) -> list[str]:
+    """In the order of the table; the default if `names` has none of them."""
+    wanted = {name for name in names if name in COLUMNS}
+    return [name for name in COLUMNS if name in (wanted | ALWAYS if wanted else DEFAULT)]
+
+
+def text_form(columns: list[str]) -> str:
+    """For the address; empty for the default."""
+    return "" if tuple(columns) == DEFAULT else ",".join(columns)

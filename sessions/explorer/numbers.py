@@ -1,0 +1,182 @@
+"""Histogram and facets of a query: from the roll-ups of calls where these tell its conditions apart, so that they cost
+the same at a thousand and at ten million calls; else counted row by row within the limits of the search."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db.models import Min, Q
+
+from servers import access
+from servers.enums import Way
+from servers.models import Server
+from sessions.explorer import search, streams
+from sessions.explorer.language import Query, Term
+from sessions.explorer.rows import Facet, Histogram
+from sessions.mcp.core.methods import COMPLETE
+from sessions.models import CallRollup
+from sessions.models.statistics import RollupBy, RollupLevel
+from sessions.statistics import reading
+from sessions.statistics.reading import Dimensions, Numbers, Range
+
+CALLS = "calls"
+#: fewer bars than this are too coarse for a chart, if the rows can be counted instead
+COARSE = 12
+#: facet -> its group of roll-ups
+_RANKED = {"server": RollupBy.SERVER, "tool": RollupBy.TOOL, "user": RollupBy.CALLER}
+_VALUES = 10
+_RANKED_AT_MOST = 50
+
+
+def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
+    names = {stream.name for stream in streams.chosen(user, query)}
+    wanted = dimensions_of(query) if CALLS in names and access.may(user, "view") else None
+    span = _span(query)
+    if wanted is None or span is None:
+        return search.histogram(user, query, buckets)
+    step = reading.step_for(span, buckets)
+    if (span.until - span.since) / step < COARSE:
+        counted = search.histogram(user, query, buckets)
+        if not counted.partial:
+            return counted
+    calls = reading.series(user, wanted, span, step)
+    found: dict[str, list[int]] = {outcome: [0] * len(calls.points) for outcome in streams.OUTCOMES}
+    for place, numbers in enumerate(calls.points):
+        for state, count in numbers.states.items():
+            found[streams._STATES.get(state, "error")][place] += count
+    partial = calls.behind
+    if others := names - {CALLS}:
+        until = calls.start + timedelta(seconds=step * len(calls.points))
+        rest = replace(query, streams=frozenset(others), since=calls.start, until=until)
+        added = search.histogram(user, rest, len(calls.points))
+        partial = partial or added.partial
+        for outcome, counts in added.series.items():
+            found[outcome] = [one + other for one, other in zip(found[outcome], counts, strict=True)]
+    shown = {outcome: counts for outcome, counts in found.items() if any(counts)}
+    return Histogram(calls.start, float(step), shown, partial)
+
+
+def facets(user: access.User, query: Query) -> list[Facet]:
+    names = {stream.name for stream in streams.chosen(user, query)}
+    wanted = dimensions_of(query) if CALLS in names and access.may(user, "view") else None
+    span = _span(query)
+    if wanted is None or span is None or wanted.by != RollupBy.TOTAL:
+        return search.facets(user, query)
+    counts: dict[str, Counter[tuple[str, str]]] = {field: Counter() for field in search._FACETS}
+    total, partial = Numbers(), False
+    for field, by in _RANKED.items():
+        ranking = reading.ranking(user, wanted, by, span, _RANKED_AT_MOST)
+        total, partial = ranking.total, partial or ranking.behind
+        for cell, numbers in ranking.rows:
+            value = {"server": cell.server_name, "tool": cell.target, "user": cell.user_name}[field]
+            counts[field][value, value] += numbers.calls
+    for state, count in total.states.items():
+        outcome = streams._STATES.get(state, "error")
+        counts["outcome"][outcome, streams.OUTCOMES[outcome][0]] += count
+    for way, count in total.ways.items():
+        counts["way"][way, Way(way).label if way in Way.values else way] += count
+    for method, count in total.methods.items():
+        kind = streams._KINDS.get(method, method)
+        counts["kind"][kind, kind] += count
+    if others := names - {CALLS}:
+        for facet in search.facets(user, replace(query, streams=frozenset(others))):
+            partial = partial or facet.partial
+            for value, words, count in facet.values:
+                counts[facet.field][value, words] += count
+    return [
+        Facet(field, label, [(*key, count) for key, count in counts[field].most_common(_VALUES) if key[0]], partial)
+        for field, label in search._FACETS.items()
+    ]
+
+
+def _span(query: Query) -> Range | None:
+    """None when nothing was counted in a range without a beginning."""
+    until = query.until or datetime.now(UTC) + timedelta(seconds=1)
+    since = query.since
+    if since is None:
+        first = CallRollup.objects.filter(by=RollupBy.TOTAL, level=RollupLevel.DAY).aggregate(first=Min("start"))
+        if first["first"] is None:
+            return None
+        since = datetime.fromtimestamp(first["first"], UTC)
+    return Range.of(since, until)
+
+
+# --- from a query to dimensions ----------------------------------------------------------------------------------------
+def dimensions_of(query: Query) -> Dimensions | None:
+    """None if the roll-ups do not tell the query's conditions apart."""
+    found: dict[str, Any] = {"without_methods": frozenset({COMPLETE})}
+    seen: set[str] = set()
+    for term in query.terms:
+        read = _READ.get(term.field)
+        if read is None or term.negated or term.field in seen or not all(value.exact for value in term.values):
+            return None
+        seen.add(term.field)
+        understood = read(term)
+        if understood is None:
+            return None
+        found |= understood
+    if {"outcome", "status"} <= seen or ("user" in seen and seen & {"server", "tool"}):
+        return None
+    return Dimensions(**found)
+
+
+def _server(term: Term) -> dict[str, Any] | None:
+    if len(term.values) > 1:
+        return None
+    text = term.values[0].text
+    named = Q(name__iexact=text) | Q(slug__iexact=text)
+    try:
+        named |= Q(uid=UUID(text))
+    except ValueError:
+        pass
+    uids = list(Server.objects.filter(named).values_list("uid", flat=True)[:2])
+    return {"server": uids[0]} if len(uids) == 1 else None
+
+
+def _tool(term: Term) -> dict[str, Any] | None:
+    return {"tool": term.values[0].text} if len(term.values) == 1 else None
+
+
+def _user(term: Term) -> dict[str, Any] | None:
+    names = get_user_model()._default_manager.filter(username__iexact=term.values[0].text)
+    found = list(names.values_list("username", flat=True)[:2])
+    return {"caller": found[0]} if len(term.values) == 1 and len(found) == 1 else None
+
+
+def _outcome(term: Term) -> dict[str, Any]:
+    wanted = {value.text.lower() for value in term.values}
+    return {"states": frozenset(state for state, outcome in streams._STATES.items() if outcome in wanted) or {""}}
+
+
+def _status(term: Term) -> dict[str, Any]:
+    return {"states": frozenset(value.text for value in term.values)}
+
+
+def _kind(term: Term) -> dict[str, Any]:
+    methods = frozenset(streams.METHODS.get(value.text, value.text) for value in term.values)
+    return {"methods": methods, "without_methods": frozenset()}
+
+
+def _own(term: Term) -> dict[str, Any]:
+    only = {value.text for value in term.values} == {"only"}
+    return {"without_methods": frozenset(), **({"methods": frozenset({COMPLETE})} if only else {})}
+
+
+def _way(term: Term) -> dict[str, Any]:
+    return {"ways": frozenset(value.text for value in term.values)}
+
+
+_READ: dict[str, Callable[[Term], dict[str, Any] | None]] = {
+    "server": _server,
+    "tool": _tool,
+    "user": _user,
+    "outcome": _outcome,
+    "status": _status,
+    "kind": _kind,
+    "own": _own,
+    "way": _way,
+}

@@ -1,0 +1,70 @@
+"""Saved views: a query and its columns under a name."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.http import Http404
+
+from servers import access
+from sessions.explorer.language import TEXT_CHARS
+from sessions.models import SavedView
+
+#: of one person
+MOST = 50
+
+
+class Unsaved(Exception):
+    """The message is for the page."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A view that every installation has."""
+
+    name: str
+    query: str
+
+
+READY = (
+    Ready("Calls", "last:24h in:calls"),
+    Ready("Failed calls", "last:24h in:calls outcome:error,unknown,not_sent"),
+    Ready("Slow calls", "last:24h in:calls duration:>2s"),
+    Ready("Audit events", "last:7d in:events"),
+    Ready("Sign-ins and passwords", "last:7d in:events kind:sign-in"),
+    Ready("Changes to servers", "last:30d in:events kind:servers"),
+    Ready("Accounts and rights", "last:30d in:events kind:rights"),
+    Ready("Denied", "last:30d outcome:denied"),
+)
+
+
+def own(user: access.User) -> list[SavedView]:
+    return list(SavedView.objects.filter(owner_id=user.pk))
+
+
+def shared_by_others(user: access.User) -> list[SavedView]:
+    rows = SavedView.objects.filter(shared=True).exclude(owner_id=user.pk).select_related("owner")
+    return list(rows[:100])
+
+
+def save(user: access.User, name: str, query: str, columns: str, *, shared: bool) -> SavedView:
+    """Of a name that the person already has, the old view is replaced. Raises Unsaved."""
+    name = " ".join(name.split())
+    if not name or len(name) > 80:
+        raise Unsaved("Give the view a name of at most 80 characters.")
+    if len(query) > TEXT_CHARS:
+        raise Unsaved(f"The query is longer than {TEXT_CHARS:,} characters.")
+    mine = SavedView.objects.filter(owner_id=user.pk)
+    if mine.count() >= MOST and not mine.filter(name=name).exists():
+        raise Unsaved(f"You have {MOST} saved views, which is the limit. Delete one first.")
+    fields = {"query": query, "columns": columns[:200], "shared": shared}
+    return SavedView.objects.update_or_create(owner_id=user.pk, name=name, defaults=fields)[0]
+
+
+def delete(user: access.User, uid: UUID) -> str:
+    """The name of the deleted view. One's own, or with the right to administer any shared one. Raises Http404."""
+    view = SavedView.objects.filter(uid=uid).first()
+    allowed = view is not None and (view.owner_id == user.pk or (view.shared and access.may(user, "administer")))
+    if view is None or not allowed:
+        raise Http404("This view does not exist.")
+    view.delete()
+    return view.name

@@ -1,0 +1,295 @@
+"""Reads of the roll-ups, by time and by dimension. What is not counted yet is added from the calls themselves.
+
+A range is made of slots that do not overlap: whole days where a step allows it, else hours, and minutes at its ends. So
+thirty days cost the same at a thousand and at ten million calls. Minutes are kept for two days: the ends of an older
+range are rounded to the hour.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from django.db import connection
+
+from servers import access
+from servers.audit.statements import param
+from sessions.enums import CallState
+from sessions.models import Call
+from sessions.models.statistics import CallRollup, RollupBy, UncountedCall
+from sessions.statistics.cells import BUCKET_COLUMNS, BUCKETS, Cell, CountedCall, cells_of, percentile, read
+from sessions.statistics.counting import HOURS_KEPT, MINUTES_KEPT, cursor
+
+#: calls that one read adds to the roll-ups itself; with more, `Numbers.behind` says so
+TAIL: Final = 5_000
+#: while old calls are counted for the first time, every read meets a batch
+ATTEMPTS: Final = 3
+#: lengths of a bar in seconds; each level of roll-ups divides those from its own length on
+STEPS: Final = (60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000)
+_TABLE: Final = CallRollup._meta.db_table
+SUCCEEDED: Final = frozenset({CallState.SUCCEEDED.value})
+#: neither a success nor an error
+NEUTRAL: Final = frozenset({CallState.CANCELLED.value, CallState.REQUESTED.value, CallState.SENT.value})
+
+
+R = TypeVar("R", "Series", "Ranking")
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """Which calls to count. None and empty mean any. At most one of server (with or without a tool) and caller can be
+    given: roll-ups of both together do not exist."""
+
+    server: UUID | None = None
+    tool: str | None = None
+    caller: str | None = None
+    methods: frozenset[str] = frozenset()
+    ways: frozenset[str] = frozenset()
+    states: frozenset[str] = frozenset()
+    without_methods: frozenset[str] = frozenset()
+
+    @property
+    def by(self) -> RollupBy:
+        """Raises ValueError for what no roll-up tells apart."""
+        if self.caller is not None and (self.server is not None or self.tool is not None):
+            raise ValueError("roll-ups tell callers and servers apart, but not both together")
+        if self.caller is not None:
+            return RollupBy.CALLER
+        if self.tool is not None:
+            return RollupBy.TOOL
+        return RollupBy.TOTAL if self.server is None else RollupBy.SERVER
+
+
+@dataclass
+class Numbers:
+    """Sums of one group."""
+
+    states: dict[str, int] = field(default_factory=dict)
+    methods: dict[str, int] = field(default_factory=dict)  # of a ranking only
+    ways: dict[str, int] = field(default_factory=dict)  # of a ranking only
+    bytes: int = 0
+    latency: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+
+    def add(self, state: str, calls: int, size: int, latency: Iterable[int]) -> None:
+        self.states[state] = self.states.get(state, 0) + calls
+        self.bytes += size
+        self.latency = [one + other for one, other in zip(self.latency, latency, strict=True)]
+
+    @property
+    def calls(self) -> int:
+        return sum(self.states.values())
+
+    @property
+    def errors(self) -> int:
+        return sum(count for state, count in self.states.items() if state not in SUCCEEDED | NEUTRAL)
+
+    @property
+    def error_percent(self) -> float | None:
+        return round(100 * self.errors / self.calls, 1) if self.calls else None
+
+    @property
+    def p50(self) -> float | None:
+        return percentile(self.latency, 0.50)
+
+    @property
+    def p95(self) -> float | None:
+        return percentile(self.latency, 0.95)
+
+    @property
+    def p99(self) -> float | None:
+        return percentile(self.latency, 0.99)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Unix times; `until` is not included."""
+
+    since: int
+    until: int
+
+    @classmethod
+    def of(cls, since: datetime, until: datetime) -> "Range":
+        first = int(since.timestamp())
+        return cls(first, max(first, math.ceil(until.timestamp())))
+
+
+@dataclass(frozen=True)
+class Series:
+    """One `Numbers` for each step from `start` on. `behind`: the counting lags and the newest calls are missing."""
+
+    start: datetime
+    step: int
+    points: list[Numbers]
+    behind: bool
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Groups by number of calls, largest first."""
+
+    rows: list[tuple[Cell, Numbers]]
+    total: Numbers
+    behind: bool
+
+
+def step_for(span: Range, bars: int) -> int:
+    """The shortest step with at most `bars` bars that the kept roll-ups can give."""
+    least = 60 if span.since >= time.time() - MINUTES_KEPT.total_seconds() else 3_600
+    least = least if span.since >= time.time() - HOURS_KEPT.total_seconds() else 86_400
+    fitting = (step for step in STEPS if step >= least and (span.until - span.since) / step <= bars)
+    return next(fitting, STEPS[-1])
+
+
+def series(user: access.User, wanted: Dimensions, span: Range, step: int) -> Series:
+    """Calls over time. The first and the last step are cut at the ends of the range."""
+    return _whole(lambda: _series(user, wanted, span, step))
+
+
+def _series(user: access.User, wanted: Dimensions, span: Range, step: int) -> Series:
+    start = span.since - span.since % step
+    points = [Numbers() for _ in range(max(1, -(-(span.until - start) // step)))]
+    slot = f"(start - {start}) / {step}"
+    for place, state, numbers in _sums(user, wanted, wanted.by, span, slot, (), min(step, 86_400)):
+        points[max(0, min(place, len(points) - 1))].add(state, *numbers)
+    tail, behind = _tail(user, wanted, span)
+    for call in tail:
+        points[(call.at - start) // step].add(call.state, 1, call.bytes, _latency(call))
+    return Series(datetime.fromtimestamp(start, UTC), step, points, behind)
+
+
+def ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, limit: int = 20) -> Ranking:
+    """The groups of `by` with the most calls. With a server only its tools can be ranked, with a caller nothing else."""
+    if wanted.by not in (RollupBy.TOTAL, by) and not (wanted.server and by == RollupBy.TOOL):
+        raise ValueError(f"roll-ups by {wanted.by} do not tell {by} apart")
+    return _whole(lambda: _ranking(user, wanted, by, span, limit))
+
+
+def _ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, limit: int) -> Ranking:
+    groups: dict[tuple[object, str, str], tuple[Cell, Numbers]] = {}
+    total = Numbers()
+
+    def add(cell: Cell, state: str, numbers: tuple[int, int, Iterable[int]]) -> None:
+        key = (cell.server_uid or cell.server_name, cell.target, cell.user_name)  # a server may have had other names
+        groups.setdefault(key, (cell, Numbers()))[1].add(state, *numbers)
+        total.add(state, *numbers)
+        for found, name in ((total.methods, cell.method), (total.ways, cell.way)):
+            found[name] = found.get(name, 0) + numbers[0]
+
+    columns = ("server_uid", "server_name", "target", "user_name", "method", "way")
+    for uid, server_name, target, user_name, method, way, state, numbers in _sums(
+        user, wanted, by, span, "", columns, 86_400
+    ):
+        server_uid = UUID(str(uid)) if uid else None
+        add(Cell(by, server_uid, server_name, target, user_name, 0, method, way, ""), state, numbers)
+    tail, behind = _tail(user, wanted, span)
+    for call in tail:
+        add(next(cell for cell in cells_of(call) if cell.by == by), call.state, (1, call.bytes, _latency(call)))
+    ranked = sorted(groups.values(), key=lambda item: (-item[1].calls, str(item[0])))
+    return Ranking(ranked[:limit], total, behind)
+
+
+def _whole(attempt: Callable[[], R]) -> R:
+    """Roll-ups and uncounted calls are two reads: between them a batch may have moved calls from one to the other."""
+    for _ in range(ATTEMPTS):
+        before = cursor().version
+        found = attempt()
+        if cursor().version == before:
+            return found
+    return replace(found, behind=True)
+
+
+# --- SQL ---------------------------------------------------------------------------------------------------------------
+def _sums(
+    user: access.User,
+    wanted: Dimensions,
+    by: RollupBy,
+    span: Range,
+    slot: str,
+    columns: tuple[str, ...],
+    longest: int,
+) -> Iterable[list[Any]]:
+    """Rows of slot (if one is given), columns, state, and then (calls, bytes, latency)."""
+    groups = [*([slot] if slot else []), *(f'"{name}"' for name in columns), "state"]
+    where, values = _where(user, wanted, by)
+    parts, given = [], []
+    for level, since, until in _segments(span, longest):
+        parts.append(f'SELECT * FROM {_TABLE} WHERE "by" = %s AND level = %s AND start >= %s AND start < %s {where}')  # noqa: S608  # names of our own model
+        given += [by.value, level, since, until, *values]
+    if not parts:
+        return
+    sums = ", ".join(f'SUM("{name}")' for name in ("calls", "bytes", *BUCKET_COLUMNS))
+    names = ", ".join(groups)
+    sql = f"SELECT {names}, {sums} FROM ({' UNION ALL '.join(parts)}) part GROUP BY {names}"  # noqa: S608  # the same
+    with connection.cursor() as database:
+        database.execute(sql, given)
+        for row in database.fetchall():
+            keys, (calls, size, *latency) = row[: len(groups)], [int(number) for number in row[len(groups) :]]
+            yield [*keys, (calls, size, latency)]
+
+
+def _where(user: access.User, wanted: Dimensions, by: RollupBy) -> tuple[str, list[Any]]:
+    where = ""
+    values: list[Any] = []
+    if wanted.server is not None:
+        where, values = where + " AND server_uid = %s", [*values, param(CallRollup, "server_uid", wanted.server)]
+    for column, word in (("target", wanted.tool), ("user_name", wanted.caller)):
+        if word is not None:
+            where, values = f'{where} AND "{column}" = %s', [*values, word]
+    for column, words in (("method", wanted.methods), ("way", wanted.ways), ("state", wanted.states)):
+        if words:
+            where = f'{where} AND "{column}" IN ({", ".join(["%s"] * len(words))})'
+            values += sorted(words)
+    if wanted.without_methods:
+        where += f" AND method NOT IN ({', '.join(['%s'] * len(wanted.without_methods))})"
+        values += sorted(wanted.without_methods)
+    if not access.sees_personal(user):
+        where, values = where + " AND owner_id IN (0, %s)", [*values, user.pk or 0]
+    return where, values
+
+
+def _segments(span: Range, longest: int) -> list[tuple[int, int, int]]:
+    """(level, since, until), without overlap and together the range, in slots no longer than `longest`."""
+    now = time.time()
+    since, until = span.since, span.until
+    oldest = {60: now - MINUTES_KEPT.total_seconds(), 3_600: now - HOURS_KEPT.total_seconds()}
+    finest = 60 if since >= oldest[60] else 3_600 if since >= oldest[3_600] else 86_400
+    since, until = since - since % finest, until + -until % finest
+    return _split(since, until, [level for level in (86_400, 3_600, 60) if finest <= level <= max(longest, finest)])
+
+
+def _split(since: int, until: int, levels: list[int]) -> list[tuple[int, int, int]]:
+    if since >= until or not levels:
+        return []
+    level, *finer = levels
+    first, last = since + -since % level, until - until % level
+    if first >= last:
+        return _split(since, until, finer)
+    return [*_split(since, first, finer), (level, first, last), *_split(last, until, finer)]
+
+
+# --- what is not counted yet -------------------------------------------------------------------------------------------
+def _tail(user: access.User, wanted: Dimensions, span: Range) -> tuple[list[CountedCall], bool]:
+    uncounted = Call.objects.filter(pk__gt=cursor().call_id).order_by("pk")
+    new = read(uncounted[:TAIL])
+    listed = read(Call.objects.filter(pk__in=UncountedCall.objects.order_by("-pk").values("call_id")[:TAIL]))
+    found = [call for call in [*listed, *new] if span.since <= call.at < span.until and _matches(call, user, wanted)]
+    return found, len(new) == TAIL
+
+
+def _matches(call: CountedCall, user: access.User, wanted: Dimensions) -> bool:
+    sets: Mapping[str, frozenset[str]] = {"method": wanted.methods, "way": wanted.ways, "state": wanted.states}
+    return (
+        (wanted.server is None or call.server_uid == wanted.server)
+        and (wanted.tool is None or call.target == wanted.tool)
+        and (wanted.caller is None or call.user_name == wanted.caller)
+        and all(not words or getattr(call, name) in words for name, words in sets.items())
+        and call.method not in wanted.without_methods
+        and (call.owner_id in (0, user.pk) or access.sees_personal(user))
+    )
+
+
+def _latency(call: CountedCall) -> list[int]:
+    return [int(place == call.bucket) for place in range(BUCKETS)]

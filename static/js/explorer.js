@@ -1,0 +1,375 @@
+/* The explorer: chart and facets are fetched after the list, a row opens beside it, the list follows what happens. */
+import { announce } from './dom.js';
+import { live } from './live.js';
+import { startCompletion } from './query-completion.js';
+import { stackedBars } from './time-chart.js';
+import { zone } from './time.js';
+
+const GIVE_UP_MS = 30_000;
+const EACH_MS = 2_000; // at most one look for newer rows in this time
+const WITHOUT_SOCKET_MS = 10_000;
+const CHART_MS = 30_000;
+const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+const page = document.querySelector('[data-explorer]');
+const main = document.getElementById('explorer-main');
+const form = page.querySelector('[data-query-form]');
+const wide = matchMedia('(min-width: 1101px)');
+
+const results = () => page.querySelector('[data-results]');
+const drawer = () => document.getElementById('detail');
+const chosen = () => new URLSearchParams(location.search).get('sel');
+
+async function fetched(address, type = 'text/html') {
+  const response = await fetch(address, { headers: { Accept: type }, signal: AbortSignal.timeout(GIVE_UP_MS) });
+  if (!response.ok || response.redirected) throw new Error(`the server answered ${response.status}`);
+  return response;
+}
+
+async function fragment(address) {
+  const text = await (await fetched(address)).text();
+  return new DOMParser().parseFromString(text, 'text/html').body;
+}
+
+/* --- address ------------------------------------------------------------------------------------------------------ */
+function addressWith(changes) {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null) query.delete(name);
+    else query.set(name, value);
+  }
+  return `${location.pathname}${query.size ? `?${query}` : ''}`;
+}
+
+function moment(seconds) {
+  return new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
+}
+
+function goTo(from, to, rest) {
+  const q = `since:${moment(from)} until:${moment(to)} ${rest}`.trim();
+  location.assign(addressWith({ q, cursor: null, sel: null }));
+}
+
+/* --- chart and facets --------------------------------------------------------------------------------------------- */
+async function loadChart() {
+  const place = document.getElementById('histogram');
+  if (!place) return;
+  try {
+    const body = await fragment(place.dataset.histogramFrom + location.search);
+    place.replaceChildren(...document.adoptNode(body).childNodes);
+    const slot = place.querySelector('[data-chart]');
+    const data = JSON.parse(slot.dataset.chart);
+    const zoom = (from, to) => goTo(from, to, data.rest);
+    if (data.series.length) {
+      stackedBars(slot, data, { onRange: zoom, onBar: zoom });
+      place.querySelector('[data-drag-hint]').hidden = false;
+    } else slot.textContent = 'No rows in this range.';
+  } catch (problem) {
+    const slot = place.querySelector('[data-loading]');
+    if (slot) slot.textContent = `The chart could not be loaded: ${problem.message}.`;
+  }
+}
+
+async function loadFacets() {
+  const place = document.getElementById('facets');
+  if (!place) return;
+  try {
+    const body = await fragment(place.dataset.facetsFrom + location.search);
+    const open = place.querySelector('details')?.open ?? wide.matches;
+    place.replaceChildren(...document.adoptNode(body).childNodes);
+    place.querySelector('details').open = open;
+  } catch (problem) {
+    place.textContent = `Not loaded: ${problem.message}.`;
+  }
+}
+
+/* --- range, columns, zone ----------------------------------------------------------------------------------------- */
+const since = form.querySelector('[data-range-since]');
+const until = form.querySelector('[data-range-until]');
+
+function localForm(date) {
+  const shift = zone() ? 0 : date.getTimezoneOffset() * 60_000;
+  return new Date(date.getTime() - shift).toISOString().slice(0, 19);
+}
+
+function fillRange() {
+  for (const [field, text] of [[since, since.dataset.rangeSince], [until, until.dataset.rangeUntil]]) {
+    const date = new Date(text);
+    if (text && !Number.isNaN(date.getTime())) field.value = localForm(date);
+  }
+  for (const button of form.querySelectorAll('[data-zone-choice]')) {
+    button.setAttribute('aria-pressed', String((button.dataset.zoneChoice === 'utc') === Boolean(zone())));
+  }
+  form.querySelector('[data-zone-local]').textContent = `Local (${OWN_ZONE})`;
+  form.querySelector('[data-zone-field]').value = zone() ?? OWN_ZONE;
+}
+
+function entered(field) {
+  if (!field.value) return null;
+  const date = new Date(zone() ? `${field.value}Z` : field.value);
+  return Number.isNaN(date.getTime()) ? null : date;
+}
+
+function applyRange() {
+  const problem = form.querySelector('[data-range-problem]');
+  const [from, to] = [entered(since), entered(until)];
+  if (from && to && from >= to) problem.textContent = 'The end must be later than the beginning.';
+  else if (!from && !to) problem.textContent = 'Enter a beginning, an end, or both.';
+  else {
+    const parts = [from && `since:${moment(from / 1000)}`, to && `until:${moment(to / 1000)}`, form.dataset.rest];
+    location.assign(addressWith({ q: parts.filter(Boolean).join(' '), cursor: null, sel: null }));
+    return;
+  }
+  problem.hidden = false;
+}
+
+function applyColumns() {
+  const boxes = [...form.querySelectorAll('[data-columns] input')];
+  location.assign(addressWith({ cols: boxes.filter((box) => box.checked).map((box) => box.value).join(',') }));
+}
+
+form.querySelector('[data-range-apply]').addEventListener('click', applyRange);
+form.querySelector('[data-columns-apply]').addEventListener('click', applyColumns);
+for (const field of [since, until]) {
+  field.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter') return;
+    event.preventDefault();
+    applyRange();
+  });
+}
+document.addEventListener('click', (event) => {
+  if (event.target.closest('[data-zone-choice]')) fillRange();
+});
+fillRange();
+startCompletion(form.querySelector('#query'), page.dataset.complete);
+
+/* --- one row ------------------------------------------------------------------------------------------------------ */
+function rowOf(sel) {
+  return sel === null ? null : page.querySelector(`tr[data-sel="${CSS.escape(sel)}"]`);
+}
+
+function mark(sel) {
+  for (const row of page.querySelectorAll('tr[aria-selected]')) row.removeAttribute('aria-selected');
+  rowOf(sel)?.setAttribute('aria-selected', 'true');
+}
+
+/* The list grows narrower or wider, so its rows change their height: this one stays where it was on the screen. */
+function keepInPlace(row, change) {
+  const before = row?.getBoundingClientRect().top;
+  change();
+  if (row && wide.matches) scrollBy({ top: row.getBoundingClientRect().top - before, behavior: 'instant' });
+}
+
+function neighbour(step) {
+  const rows = [...page.querySelectorAll('tr[data-sel]')];
+  const at = rows.findIndex((row) => row.dataset.sel === chosen());
+  return rows[at + step] ?? null;
+}
+
+function equipDrawer() {
+  for (const [name, by] of [['previous', -1], ['next', 1]]) {
+    const button = drawer()?.querySelector(`[data-${name}-row]`);
+    if (button) Object.assign(button, { hidden: false, disabled: neighbour(by) === null });
+  }
+}
+
+async function show(sel) {
+  const [stream, key] = sel.split('.');
+  const address = page.dataset.row.replace('/stream/0/', `/${encodeURIComponent(stream)}/${encodeURIComponent(key)}/`);
+  const query = new URLSearchParams(location.search);
+  query.set('sel', sel);
+  const fresh = (await fragment(`${address}?${query}`)).querySelector('#detail');
+  if (!fresh) throw new Error('there is no such row');
+  keepInPlace(rowOf(sel), () => {
+    drawer()?.remove();
+    main.append(document.adoptNode(fresh));
+    main.classList.add('has-drawer');
+    mark(sel);
+  });
+  equipDrawer();
+  announce(fresh.querySelector('h2')?.textContent.trim() ?? 'Details');
+}
+
+function hide(sel) {
+  const row = rowOf(sel);
+  keepInPlace(row, () => {
+    drawer()?.remove();
+    main.classList.remove('has-drawer');
+    mark(null);
+  });
+  row?.querySelector('a')?.focus({ preventScroll: wide.matches });
+}
+
+async function choose(sel, { focus = true } = {}) {
+  const address = addressWith({ sel });
+  const first = chosen() === null;
+  try {
+    await show(sel);
+  } catch {
+    location.assign(address); // signed out or offline: the browser shows it
+    return;
+  }
+  history[first ? 'pushState' : 'replaceState'](null, '', address);
+  equipDrawer();
+  if (!wide.matches) drawer().scrollIntoView();
+  if (focus) drawer().querySelector('[data-close-detail]')?.focus({ preventScroll: true });
+}
+
+function close() {
+  const sel = chosen();
+  history.pushState(null, '', addressWith({ sel: null }));
+  hide(sel);
+}
+
+function step(by) {
+  const row = neighbour(by);
+  if (!row) return;
+  choose(row.dataset.sel, { focus: false }).then(() => {
+    row.scrollIntoView({ block: 'nearest' });
+    drawer()?.querySelector(by < 0 ? '[data-previous-row]' : '[data-next-row]')?.focus({ preventScroll: true });
+  });
+}
+
+function focusRow(by) {
+  const links = [...page.querySelectorAll('tr[data-sel] td:nth-of-type(2) a, tr[data-sel] td:first-of-type a')];
+  if (!links.length) return;
+  const at = links.findIndex((link) => link.closest('tr').contains(document.activeElement));
+  const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(Math.max(at + by, 0), links.length - 1)];
+  next.focus();
+  next.scrollIntoView({ block: 'nearest' });
+}
+
+function plain(event) {
+  return !event.defaultPrevented && !event.button && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
+}
+
+function selOf(link) {
+  return new URL(link.href, location.href).searchParams.get('sel');
+}
+
+main?.addEventListener('click', (event) => {
+  const link = event.target.closest('a[href^="?"]');
+  if (link && plain(event)) {
+    if (link.matches('[data-close-detail]')) {
+      event.preventDefault();
+      close();
+    } else if (selOf(link) !== null && link.closest('tr[data-sel], #detail')) {
+      event.preventDefault();
+      choose(selOf(link));
+    }
+    return;
+  }
+  if (event.target.closest('[data-previous-row]')) step(-1);
+  if (event.target.closest('[data-next-row]')) step(1);
+});
+
+/* Arrows move through the rows; beside an open row they open the next one. */
+document.addEventListener('keydown', (event) => {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+  if (document.querySelector('dialog[open], [data-bs-toggle][aria-expanded="true"], details[data-pop][open]')) return;
+  const typing = event.target.closest?.('input, textarea, select, [role=tab], pre');
+  if (event.key === 'Escape' && drawer() && !event.target.closest?.('input')) close();
+  else if ((event.key === 'ArrowDown' || event.key === 'ArrowUp') && !typing) {
+    const by = event.key === 'ArrowDown' ? 1 : -1;
+    if (drawer() && wide.matches) step(by);
+    else if (page.contains(event.target) || event.target === document.body) focusRow(by);
+    else return;
+    event.preventDefault();
+  }
+});
+
+let shown = chosen();
+addEventListener('popstate', () => {
+  const sel = chosen();
+  if (sel !== null) show(sel).catch(() => location.reload());
+  else if (drawer()) hide(shown);
+  shown = sel;
+});
+if (wide.matches) rowOf(shown)?.scrollIntoView({ block: 'nearest' });
+equipDrawer();
+
+/* --- following ---------------------------------------------------------------------------------------------------- */
+let following = true;
+let timer = 0;
+let last = Date.now();
+let charted = Date.now();
+
+const followable = () => results()?.hasAttribute('data-followable') ?? false;
+const atTop = () => (results()?.getBoundingClientRect().top ?? 0) > -40;
+
+function dress() {
+  const button = results()?.querySelector('[data-follow]');
+  if (!button) return;
+  button.hidden = false;
+  button.setAttribute('aria-pressed', String(following));
+  button.querySelector('.dot').classList.toggle('off', !following);
+  button.querySelector('[data-slot=words]').textContent = following ? 'Live' : 'Paused';
+}
+
+async function count() {
+  const query = new URLSearchParams(location.search);
+  query.set('newest', results().dataset.newest);
+  const { count: newer, more } = await (await fetched(`${page.dataset.newer}?${query}`, 'application/json')).json();
+  const button = results().querySelector('[data-show-newer]');
+  if (newer) button.querySelector('[data-slot=count]').textContent = `${newer}${more ? '+' : ''} newer`;
+  button.hidden = !newer;
+  return newer;
+}
+
+async function refresh() {
+  const before = new Set([...page.querySelectorAll('tr[data-sel]')].map((row) => row.dataset.sel));
+  const focused = document.activeElement?.closest?.('tr[data-sel]')?.dataset.sel ?? null;
+  const body = await fragment(page.dataset.rows + location.search);
+  const list = document.getElementById('explorer-list');
+  list.replaceChildren(...document.adoptNode(body).childNodes);
+  dress();
+  mark(chosen());
+  let added = 0;
+  for (const row of list.querySelectorAll('tr[data-sel]')) {
+    if (before.has(row.dataset.sel)) continue;
+    added += 1;
+    if (before.size) row.classList.add('new');
+  }
+  if (focused) rowOf(focused)?.querySelector('a')?.focus({ preventScroll: true });
+  if (added) announce(added === 1 ? 'One new row' : `${added} new rows`);
+  equipDrawer();
+  if (Date.now() - charted > CHART_MS) {
+    charted = Date.now();
+    await Promise.all([loadChart(), loadFacets()]);
+  }
+}
+
+async function look() {
+  [timer, last] = [0, Date.now()];
+  if (!followable() || document.hidden) return;
+  try {
+    if (!following || !atTop()) await count();
+    else if ((await count()) || page.querySelector('[data-running]')) await refresh();
+  } catch {
+    /* offline or signed out: the live pill says so, and the next hint tries again */
+  }
+}
+
+function lookSoon() {
+  timer ||= setTimeout(look, Math.max(0, last + EACH_MS - Date.now()));
+}
+
+page.addEventListener('click', (event) => {
+  if (event.target.closest('[data-follow]')) {
+    following = !following;
+    dress();
+    announce(following ? 'Live' : 'Paused');
+    if (following) look();
+  } else if (event.target.closest('[data-show-newer]')) {
+    refresh().then(() => results().scrollIntoView({ block: 'nearest' }), () => location.reload());
+  }
+});
+
+if (main) {
+  dress();
+  loadChart();
+  loadFacets();
+  live.on('overview', '*', lookSoon);
+  setInterval(() => live.state !== 'live' && lookSoon(), WITHOUT_SOCKET_MS);
+  document.addEventListener('visibilitychange', () => document.hidden || lookSoon());
+}

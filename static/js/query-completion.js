@@ -1,0 +1,132 @@
+/* Suggestions for the query while it is typed: fields first, then their values. Chosen with the keyboard too. */
+import { announce } from './dom.js';
+
+const PAUSE_MS = 120;
+const GIVE_UP_MS = 5_000;
+
+class QueryCompletion {
+  #field;
+  #address;
+  #list;
+  #timer = 0;
+  #asked = 0;
+  #found = [];
+  #at = -1;
+
+  constructor(field, address) {
+    [this.#field, this.#address] = [field, address];
+    this.#list = document.createElement('ul');
+    Object.assign(this.#list, { id: 'query-suggestions', className: 'sugg', hidden: true });
+    this.#list.setAttribute('role', 'listbox');
+    this.#list.setAttribute('aria-label', 'Suggestions');
+    field.parentElement.append(this.#list);
+    field.setAttribute('aria-controls', this.#list.id);
+    field.addEventListener('input', () => this.#soon());
+    field.addEventListener('focus', () => this.#field.value || this.#soon());
+    field.addEventListener('keydown', (event) => this.#key(event));
+    field.addEventListener('blur', () => this.close());
+    this.#list.addEventListener('mousedown', (event) => {
+      event.preventDefault();
+      const option = event.target.closest('li');
+      if (option) this.#take([...this.#list.children].indexOf(option));
+    });
+  }
+
+  #soon() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#ask(), PAUSE_MS);
+  }
+
+  async #ask() {
+    this.#asked += 1;
+    const mine = this.#asked;
+    const { value, selectionStart } = this.#field;
+    try {
+      const response = await fetch(`${this.#address}?${new URLSearchParams({ q: value, at: selectionStart })}`, {
+        headers: { Accept: 'application/json' },
+        signal: AbortSignal.timeout(GIVE_UP_MS),
+      });
+      if (!response.ok || response.redirected) throw new Error(`the server answered ${response.status}`);
+      const { completions } = await response.json();
+      if (mine === this.#asked && document.activeElement === this.#field) this.#show(completions);
+    } catch {
+      this.close(); // a query without suggestions is still a query
+    }
+  }
+
+  #show(completions) {
+    const word = (one) => this.#field.value.slice(one.start, this.#field.selectionStart);
+    this.#found = completions.filter((one) => one.insert !== word(one));
+    this.#list.replaceChildren(...this.#found.map((one, place) => this.#option(one, place)));
+    this.#point(-1);
+    this.#open(this.#found.length > 0);
+    if (this.#found.length) announce(this.#found.length === 1 ? 'One suggestion' : `${this.#found.length} suggestions`);
+  }
+
+  #option(one, place) {
+    const option = document.createElement('li');
+    option.id = `${this.#list.id}-${place}`;
+    option.setAttribute('role', 'option');
+    option.setAttribute('aria-selected', 'false');
+    const insert = document.createElement('b');
+    insert.textContent = one.insert;
+    const words = document.createElement('span');
+    words.textContent = [one.label, one.detail].filter((text) => text && text !== one.insert).join(' · ');
+    option.append(insert, words);
+    return option;
+  }
+
+  #open(open) {
+    this.#list.hidden = !open;
+    this.#field.setAttribute('aria-expanded', String(open));
+  }
+
+  close() {
+    clearTimeout(this.#timer);
+    this.#asked += 1;
+    this.#point(-1);
+    this.#open(false);
+  }
+
+  #point(at) {
+    this.#at = at;
+    [...this.#list.children].forEach((option, place) => option.setAttribute('aria-selected', String(place === at)));
+    if (at < 0) this.#field.removeAttribute('aria-activedescendant');
+    else {
+      this.#field.setAttribute('aria-activedescendant', this.#list.children[at].id);
+      this.#list.children[at].scrollIntoView({ block: 'nearest' });
+    }
+  }
+
+  #key(event) {
+    const open = !this.#list.hidden;
+    if (event.key === 'ArrowDown' && !open) this.#ask();
+    else if (!open) return;
+    else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
+      const count = this.#found.length;
+      const next = this.#at < 0 && event.key === 'ArrowUp' ? count - 1 : this.#at + (event.key === 'ArrowDown' ? 1 : -1);
+      this.#point((next + count) % count);
+    } else if (event.key === 'Escape') this.close();
+    else if ((event.key === 'Enter' && this.#at >= 0) || (event.key === 'Tab' && !event.shiftKey && this.#at >= 0)) this.#take(this.#at);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /* A field is followed by its values at once; a value by a blank. */
+  #take(at) {
+    const { insert, start } = this.#found[at];
+    const { value, selectionStart } = this.#field;
+    const rest = value.slice(selectionStart);
+    const blank = insert.endsWith(':') || rest.startsWith(' ') ? '' : ' ';
+    this.#field.value = value.slice(0, start) + insert + blank + rest;
+    const end = start + insert.length + blank.length;
+    this.#field.setSelectionRange(end, end);
+    this.close();
+    if (insert.endsWith(':')) this.#ask();
+  }
+}
+
+export function startCompletion(field, address) {
+  return new QueryCompletion(field, address);
+}

@@ -1,0 +1,205 @@
+/* Charts over time with uPlot: stacked bars by outcome, and lines of percentiles. Each has its table in the page. */
+import { zone } from './time.js';
+
+const AXIS_FONT = '11px "Inter Var", system-ui';
+const charts = new Set();
+
+function colour(name) {
+  const probe = document.createElement('i');
+  probe.className = `c-${name}`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+function stamp(seconds, options) {
+  return new Intl.DateTimeFormat('en-GB', { timeZone: zone(), hourCycle: 'h23', ...options }).format(new Date(seconds * 1000));
+}
+
+/* Labels as long as the distance between two of them needs. */
+function timeLabels(_, values) {
+  const distance = values.length > 1 ? values[1] - values[0] : 0;
+  return values.map((value) => {
+    const clock = stamp(value, { hour: '2-digit', minute: '2-digit', ...(distance < 60 && { second: '2-digit' }) });
+    return distance >= 86_400 || clock === '00:00' ? stamp(value, { day: 'numeric', month: 'short' }) : clock;
+  });
+}
+
+function axes(yLabels) {
+  const base = { stroke: colour('axis'), font: AXIS_FONT, ticks: { show: false } };
+  const grid = { stroke: colour('grid'), width: 1 };
+  return [
+    { ...base, grid: { show: false }, size: 26, space: 70, values: timeLabels },
+    { ...base, grid, size: 52, space: 34, values: (_, values) => values.map(yLabels) },
+  ];
+}
+
+class TimeChart {
+  #slot;
+  #data;
+  #make;
+  #plot = null;
+  #tip;
+  #width = 0;
+
+  constructor(slot, data, make) {
+    [this.#slot, this.#data, this.#make] = [slot, data, make];
+    this.#tip = document.createElement('div');
+    this.#tip.className = 'chart-tip';
+    this.#tip.hidden = true;
+    this.draw();
+    new ResizeObserver(() => {
+      if (this.#width !== slot.clientWidth) this.draw();
+    }).observe(slot);
+    charts.add(this);
+  }
+
+  get shown() {
+    return this.#slot.isConnected;
+  }
+
+  draw() {
+    this.#plot?.destroy();
+    this.#width = this.#slot.clientWidth;
+    if (!this.#width) return;
+    const { options, columns, onRange, onBar, tip } = this.#make(this.#data);
+    let dragged = false;
+    this.#plot = new uPlot(
+      {
+        width: this.#width,
+        height: 150,
+        padding: [8, 16, 0, 0],
+        legend: { show: false },
+        tzDate: (seconds) => (zone() ? uPlot.tzDate(new Date(seconds * 1000), zone()) : new Date(seconds * 1000)),
+        cursor: { y: false, points: { show: false }, drag: { x: Boolean(onRange), y: false, setScale: false } },
+        hooks: {
+          setCursor: [(plot) => this.#showTip(plot, tip)],
+          setSelect: [
+            (plot) => {
+              const { left, width } = plot.select;
+              if (width < 4 || !onRange) return;
+              dragged = true;
+              onRange(plot.posToVal(left, 'x'), plot.posToVal(left + width, 'x'));
+            },
+          ],
+        },
+        ...options,
+      },
+      columns,
+      this.#slot,
+    );
+    this.#plot.over.addEventListener('mousedown', () => {
+      dragged = false;
+    });
+    this.#plot.over.addEventListener('click', () => {
+      const at = this.#plot.cursor.idx;
+      if (!dragged && onBar && at !== null && at !== undefined) onBar(columns[0][at]);
+    });
+    this.#plot.over.append(this.#tip);
+  }
+
+  #showTip(plot, tip) {
+    const at = plot.cursor.idx;
+    this.#tip.hidden = at === null || at === undefined || plot.cursor.left < 0;
+    if (this.#tip.hidden) return;
+    const lines = tip(at).map(([name, words]) => {
+      const line = document.createElement('div');
+      const mark = document.createElement('i');
+      mark.className = `b-${name}`;
+      line.append(...(name ? [mark] : []), words);
+      return line;
+    });
+    this.#tip.replaceChildren(...lines);
+    const right = plot.cursor.left > plot.over.clientWidth / 2;
+    this.#tip.style.left = right ? 'auto' : `${plot.cursor.left + 12}px`;
+    this.#tip.style.right = right ? `${plot.over.clientWidth - plot.cursor.left + 12}px` : 'auto';
+  }
+}
+
+function times({ start, step, series }) {
+  return (series[0]?.counts ?? []).map((_, place) => start + place * step);
+}
+
+function range({ start, step }, from, to) {
+  const first = Math.floor((from - start) / step);
+  const last = Math.max(first + 1, Math.ceil((to - start) / step));
+  return [start + first * step, start + last * step];
+}
+
+function when({ step }, at) {
+  const options = { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', ...(step < 60 && { second: '2-digit' }) };
+  return `${stamp(at, options)} – ${stamp(at + step, options)}`;
+}
+
+/* onRange(from, to) after dragging and onBar(from, to) after a click, in seconds, at the edges of bars. */
+export function stackedBars(slot, data, { onRange, onBar }) {
+  const xs = times(data);
+  return new TimeChart(slot, data, () => {
+    const bars = uPlot.paths.bars({ size: [0.76, 22], radius: 0.12, align: 1 });
+    const sums = xs.map(() => 0);
+    const stacked = data.series.map(({ name, counts }) => {
+      counts.forEach((count, place) => {
+        sums[place] += count;
+      });
+      const fill = colour(name);
+      return { values: [...sums], series: { fill, stroke: fill, width: 0, paths: bars, points: { show: false } } };
+    });
+    stacked.reverse(); // the highest sum is drawn first, the others over it
+    return {
+      columns: [xs, ...stacked.map(({ values }) => values)],
+      onRange: onRange && ((from, to) => onRange(...range(data, from, to))),
+      onBar: onBar && ((at) => onBar(at, at + data.step)),
+      tip: (at) => [
+        ['', when(data, xs[at])],
+        ...data.series.filter(({ counts }) => counts[at]).map(({ name, label, counts }) => [name, `${label} ${counts[at].toLocaleString('en')}`]),
+      ],
+      options: {
+        scales: { x: { range: () => [data.start, data.start + Math.max(1, xs.length) * data.step] }, y: { range: (_, __, most) => [0, Math.max(1, most) * 1.08] } },
+        axes: axes((value) => (Number.isInteger(value) ? value.toLocaleString('en') : '')),
+        series: [{}, ...stacked.map(({ series }) => series)],
+      },
+    };
+  });
+}
+
+export function milliseconds(value) {
+  if (value < 1) return value ? '<1 ms' : '0';
+  if (value < 1_000) return `${Math.round(value)} ms`;
+  return value < 60_000 ? `${(value / 1_000).toFixed(value < 10_000 ? 1 : 0)} s` : `${Math.round(value / 60_000)} min`;
+}
+
+export function latencyLines(slot, data, { onRange, onBar }) {
+  const xs = times(data);
+  return new TimeChart(slot, data, () => ({
+    columns: [xs, ...data.lines.map(({ values }) => values)],
+    onRange: onRange && ((from, to) => onRange(...range(data, from, to))),
+    onBar: onBar && ((at) => onBar(at, at + data.step)),
+    tip: (at) => [
+      ['', when(data, xs[at])],
+      ...data.lines.filter(({ values }) => values[at] !== null).map(({ name, label, values }) => [name, `${label} ${milliseconds(values[at])}`]),
+    ],
+    options: {
+      scales: { x: { range: () => [data.start, data.start + Math.max(1, xs.length) * data.step] }, y: { range: (_, __, most) => [0, (most || 1) * 1.08] } },
+      axes: axes(milliseconds),
+      series: [
+        {},
+        ...data.lines.map(({ name }) => ({ stroke: colour(name), width: 1.5, spanGaps: false, points: { show: true, size: 4, fill: colour(name) } })),
+      ],
+    },
+  }));
+}
+
+/* Colours and labels follow theme and zone. */
+function redraw() {
+  for (const chart of charts) {
+    if (chart.shown) chart.draw();
+    else charts.delete(chart);
+  }
+}
+
+new MutationObserver(redraw).observe(document.documentElement, { attributes: true, attributeFilter: ['data-bs-theme'] });
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+document.addEventListener('click', (event) => {
+  if (event.target.closest('[data-zone-choice]')) redraw();
+});

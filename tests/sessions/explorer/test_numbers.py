@@ -1,0 +1,105 @@
+"""Chart and facets say the same from roll-ups as row by row, and use roll-ups wherever these can answer."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from servers.enums import AuditAction
+from sessions.enums import CallState
+from sessions.explorer import numbers, search
+from sessions.models import Call
+from sessions.statistics import counting
+from tests.servers.conftest import person
+from tests.sessions.explorer.rows import ended_call, event, query
+from tests.sessions.host.make import make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def auditor(db: None) -> Any:
+    rhea = person("rhea", "view_server", "view_payload", "view_auditevent")
+    bob = person("bob", "view_server")
+    github, files = make_session("github"), make_session("files")
+    for hours in reversed(range(30)):  # ids rise with time
+        ended_call(github, "search", ago=timedelta(hours=hours + 0.5), user=rhea)
+        if hours % 3 == 0:
+            ago = timedelta(hours=hours + 0.5)
+            read = ended_call(files, "read", ago=ago, state=CallState.TOOL_ERROR, user=bob)
+            Call.objects.filter(pk=read.pk).update(way="agent")
+            ended_call(files, "name", ago=ago, method="completion/complete")
+    for number in range(4):
+        event(AuditAction.USER_CHANGE, f"n{number}")
+    return rhea
+
+
+QUERIES = [
+    "last:24h",
+    "last:24h in:calls",
+    "last:24h in:events",
+    "last:24h in:calls server:github",
+    "last:24h in:calls server:GITHUB tool:search",
+    "last:24h in:calls tool:read",
+    "last:24h in:calls user:bob",
+    "last:24h in:calls outcome:error",
+    "last:24h in:calls status:tool_error,failed",
+    "last:24h in:calls way:agent",
+    "last:24h in:calls kind:completion",
+    "last:24h in:calls own:show",
+    "last:24h in:calls own:only",
+    "last:24h in:calls user:bob server:files",
+    "last:24h in:calls -tool:read",
+    "last:24h in:calls tool:sea*",
+    "in:calls",
+    "",
+]
+
+
+def by_rows(user: Any, text: str) -> Counter[str]:
+    return Counter(row.outcome for row in search.page(user, query(text), limit=500).rows)
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_the_chart_counts_what_the_list_shows_before_and_after_the_counting(auditor: Any, text: str) -> None:
+    rows = by_rows(auditor, text)
+    for _ in range(2):
+        found = numbers.histogram(auditor, query(text))
+        assert {name: sum(counts) for name, counts in found.series.items()} == rows
+        assert not found.partial
+        counting.count_all()
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_facets_count_what_the_list_shows_before_and_after_the_counting(auditor: Any, text: str) -> None:
+    rows = search.page(auditor, query(text), limit=500).rows
+    expected = {
+        "outcome": Counter(row.outcome for row in rows),
+        "server": Counter(row.server_name for row in rows if row.server_name),
+        "user": Counter(row.who for row in rows if row.who),
+        "tool": Counter(row.target for row in rows if row.stream == "calls"),
+    }
+    for _ in range(2):
+        facets = {facet.field: facet for facet in numbers.facets(auditor, query(text))}
+        for field, counts in expected.items():
+            assert {value: count for value, _, count in facets[field].values} == counts, field
+        counting.count_all()
+
+
+def test_what_the_rollups_can_answer_is_not_counted_row_by_row(auditor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting.count_all()
+
+    def refused(*_arguments: Any) -> None:
+        raise AssertionError("counted row by row")
+
+    monkeypatch.setattr(search, "histogram", refused)
+    monkeypatch.setattr(search, "facets", refused)
+    for text in (
+        "in:calls",
+        "in:calls server:github",
+        "in:calls server:github tool:search outcome:ok",
+        "in:calls user:bob",
+    ):
+        assert numbers.histogram(auditor, query(f"last:30d {text}")).series
+    assert numbers.facets(auditor, query("last:30d in:calls outcome:error"))

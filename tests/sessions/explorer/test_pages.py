@@ -1,0 +1,311 @@
+"""The explorer's pages: what stands in the address, what each person sees, and what works without script."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from html import unescape
+from urllib.parse import quote
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from servers.audit import writer as writing
+from servers.enums import AuditAction
+from sessions.enums import CallState
+from sessions.models import McpSession, SavedView
+from sessions.statistics import counting
+from tests.servers.conftest import person
+from tests.sessions.explorer.rows import ended_call, event
+from tests.sessions.host.make import make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(autouse=True)
+def _a_writer_of_its_own() -> Iterator[None]:
+    yield
+    writing.reset()
+
+
+@pytest.fixture
+def session(db: None) -> McpSession:
+    return make_session("github")
+
+
+@pytest.fixture
+def ada(client: Client) -> Client:
+    client.force_login(get_user_model().objects.create_superuser("ada", password="x"))
+    return client
+
+
+def client_of(name: str, *rights: str) -> Client:
+    client = Client()
+    client.force_login(person(name, *rights))
+    return client
+
+
+def markup(client: Client, q: str | None = None, path: str = "/explorer/", status: int = 200, **params: str) -> str:
+    answer = client.get(path, params if q is None else {"q": q, **params})
+    assert answer.status_code == status, answer.content[:500]
+    return " ".join(answer.content.decode().split())
+
+
+def sels(page: str) -> list[str]:
+    return re.findall(r'<tr data-sel="([^"]+)"', page)
+
+
+# --- the address -----------------------------------------------------------------------------------------------------
+def test_without_a_query_the_last_day_is_shown_and_an_empty_one_means_any_time(
+    ada: Client, session: McpSession
+) -> None:
+    old = ended_call(session, ago=timedelta(days=3))
+    assert f"calls.{old.pk}" not in sels(markup(ada))
+    assert f"calls.{old.pk}" in sels(markup(ada, ""))
+
+
+def test_a_relative_range_stays_relative_in_every_link(ada: Client, session: McpSession) -> None:
+    ended_call(session)
+    page = markup(ada, "last:1h in:calls outcome:ok")
+    links = [unescape(link) for link in re.findall(r'href="\?(q=[^"]+)"', page)]
+    assert links
+    absolute = [link for link in links if "since" in link or "until" in link]
+    assert absolute == []
+    removed = f"q={quote('last:1h in:calls', safe='').replace('%20', '+')}"
+    assert removed in [link.split("&")[0] for link in links]
+
+
+def test_each_range_stream_and_column_is_a_link_or_box_without_script(ada: Client, session: McpSession) -> None:
+    call = ended_call(session, "create_issue", arguments={"title": "Acme"})
+    page = markup(ada, "last:6h server:github", cols="way,preview,size")
+    for words in ("Last 15 minutes", "Any time", "Calls", "Events", "Logs"):
+        assert re.search(rf'<a href="\?q=[^"]+"[^>]*>\s*{words}', page), words
+    assert "Acme" in page
+    assert re.findall(r'<th scope="col"[^>]*>([^<]+)', page) == ["Time", "What", "Way in", "Arguments", "Size"]
+    assert sels(page) == [f"calls.{call.pk}"]
+
+
+def test_pages_follow_each_other_by_links(ada: Client, session: McpSession) -> None:
+    calls = [ended_call(session, f"tool{number}") for number in range(60)]
+    first = markup(ada, "in:calls")
+    older = unescape(re.findall(r'href="\?([^"]*cursor=[^"]*)"', first)[-1])
+    second = markup(ada, path=f"/explorer/?{older}")
+    assert sorted(sels(first) + sels(second)) == sorted(f"calls.{call.pk}" for call in calls)
+    assert "data-followable" in first
+    assert "data-followable" not in second
+
+
+@pytest.mark.parametrize(
+    ("q", "place"), [("last:24h toool:x", "toool:"), ('last:24h "open', '"open'), ("duration:2s", "duration:2s")]
+)
+def test_what_cannot_be_read_is_marked_at_its_place_with_what_to_write(ada: Client, q: str, place: str) -> None:
+    page = unescape(markup(ada, q, status=422))
+    assert f"<mark>{place}</mark>" in page
+    assert 'aria-describedby="query-error"' in page
+    assert "Fields of a query" in page
+    for path in ("rows/", "newer/", "histogram/", "facets/"):
+        markup(ada, q, f"/explorer/{path}", status=404)
+
+
+def test_a_time_without_zone_is_read_in_the_zone_of_the_address(ada: Client, session: McpSession) -> None:
+    noon = timezone.now().replace(hour=12, minute=30) - timedelta(days=2)
+    call = ended_call(session, ago=timezone.now() - noon)
+    day = f"{noon:%Y-%m-%d}"
+    berlin = f"since:{day}T13:00 until:{day}T15:00 in:calls"
+    assert sels(markup(ada, berlin, tz="Europe/Berlin")) == [f"calls.{call.pk}"]
+    assert sels(markup(ada, berlin, tz="UTC")) == []
+    assert sels(markup(ada, berlin, tz="No/Such_Zone")) == []
+
+
+def test_an_empty_range_offers_longer_ones(ada: Client) -> None:
+    page = markup(ada, "last:1h in:calls tool:none")
+    assert "Nothing found" in page
+    assert re.search(r'<a class="btn btn-d" href="\?q=last%3A6h\+in%3Acalls\+tool%3Anone"', page)
+
+
+# --- one row ---------------------------------------------------------------------------------------------------------
+def test_a_call_shows_its_exchange_timeline_session_and_proof(ada: Client, session: McpSession) -> None:
+    before = ended_call(session, "first")
+    call = ended_call(session, "create_issue", arguments={"title": "Acme"}, result={"content": [], "number": 4711})
+    for path in (f"/explorer/rows/calls/{call.pk}/", f"/explorer/?q=in:calls&sel=calls.{call.pk}"):
+        page = unescape(markup(ada, path=path))
+        for words in ('"title": "Acme"', "4711", "first", f"/calls/{call.uid}/repeat/", "Valid in the audit chain"):
+            assert words in page, words
+        assert f"sel=calls.{before.pk}" in page
+
+
+def test_the_copied_link_still_finds_the_row_when_the_list_has_moved_on(ada: Client, session: McpSession) -> None:
+    call = ended_call(session, ago=timedelta(days=40))
+    page = markup(ada, path=f"/explorer/rows/calls/{call.pk}/")
+    link = unescape(re.findall(r'data-copy="(http://testserver[^"]+)"', page)[0])
+    opened = markup(ada, path=link.removeprefix("http://testserver"))
+    assert sels(opened) == [f"calls.{call.pk}"]
+    assert f'data-detail="calls.{call.pk}"' in opened
+
+
+def test_without_the_right_to_payloads_a_link_shows_what_was_called_and_not_with_what(
+    ada: Client, session: McpSession
+) -> None:
+    call = ended_call(
+        session, "create_issue", arguments={"title": "Acme"}, result={"x": 4711},
+        state=CallState.RPC_ERROR, error_message="acme is closed",
+    )  # fmt: skip
+    rhea = client_of("rhea", "view_server", "view_auditevent")
+    for path in (f"/explorer/rows/calls/{call.pk}/", f"/explorer/?q=in:calls&cols=preview&sel=calls.{call.pk}"):
+        page = markup(rhea, path=path)
+        assert "create_issue" in page
+        assert "have permission to view the arguments" in page
+        for hidden in ("Acme", "4711", "acme is closed"):
+            assert hidden not in page
+
+
+def test_a_row_of_somebody_elses_own_session_does_not_exist(session: McpSession) -> None:
+    olga = person("olga", "view_server")
+    call = ended_call(session, "private_tool", user=olga, personal=True)
+    pete = client_of("pete", "view_server")
+    assert sels(markup(pete, "in:calls")) == []
+    markup(pete, path=f"/explorer/rows/calls/{call.pk}/", status=404)
+    assert "private_tool" not in markup(pete, path=f"/explorer/?q=in:calls&sel=calls.{call.pk}")
+    assert "private_tool" not in markup(pete, path="/explorer/facets/?q=in:calls")
+    counting.count_all()
+    assert "private_tool" not in markup(pete, path="/explorer/facets/?q=in:calls")
+    assert "private_tool" not in markup(pete, path="/explorer/charts/?by=tool")
+
+
+def test_who_may_not_read_the_log_sees_calls_and_is_told_what_is_missing(session: McpSession) -> None:
+    ended_call(session)
+    event(AuditAction.USER_CHANGE, "secret-subject")
+    page = markup(client_of("vera", "view_server"))
+    assert "secret-subject" not in page
+    assert "Without events: you don't have permission to see them." in page
+    markup(client_of("nil"), status=403)
+    markup(client_of("rita", "view_auditevent"), "in:events")
+
+
+def test_what_a_server_named_itself_is_shown_and_never_run(ada: Client, session: McpSession) -> None:
+    call = ended_call(session, HOSTILE, arguments={"a": HOSTILE})
+    for path in (
+        "/explorer/?cols=preview", f"/explorer/rows/calls/{call.pk}/", "/explorer/facets/", "/explorer/charts/?by=tool"
+    ):  # fmt: skip
+        page = markup(ada, path=path)
+        assert HOSTILE not in page
+        assert "&lt;script&gt;" in page
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+def test_chart_and_facets_count_the_rows_of_the_query(ada: Client, session: McpSession) -> None:
+    for number in range(4):
+        ended_call(session, "search", state=CallState.FAILED if number == 0 else CallState.SUCCEEDED)
+    for _ in range(2):  # uncounted, then counted
+        page = markup(ada, "last:24h in:calls", "/explorer/histogram/")
+        chart = json.loads(unescape(re.findall(r'data-chart="([^"]+)"', page)[0]))
+        assert {one["name"]: sum(one["counts"]) for one in chart["series"]} == {"ok": 3, "error": 1}
+        facets = markup(ada, "last:24h in:calls", "/explorer/facets/")
+        assert re.search(r'title="search">.*?<span class="num dim">4</span>', facets)
+        assert "q=last%3A24h+in%3Acalls+tool%3Asearch" in facets
+        assert "q=last%3A24h+in%3Acalls+-tool%3Asearch" in facets
+        counting.count_all()
+
+
+def test_each_bar_of_the_table_leads_to_its_rows(ada: Client, session: McpSession) -> None:
+    call = ended_call(session, ago=timedelta(hours=5))
+    ended_call(session)
+    page = markup(ada, "last:24h in:calls", "/explorer/histogram/")
+    bars = [unescape(link) for link in re.findall(r'<td class="m"> ?<a href="\?([^"]+)"', page)]
+    assert len(bars) == 2
+    assert sels(markup(ada, path=f"/explorer/?{bars[0]}")) == [f"calls.{call.pk}"]
+
+
+def test_charts_show_calls_errors_and_latency_and_lead_to_the_calls(ada: Client, session: McpSession) -> None:
+    for seconds in (0.04, 0.04, 4.0):
+        ended_call(session, "search", seconds=seconds)
+    failed = ended_call(session, "refund", state=CallState.FAILED)
+    page = markup(ada, path="/explorer/charts/?by=tool")
+    assert ">4</a>" in page
+    assert "25.0 % of calls" in page
+    links = [unescape(link) for link in re.findall(r'href="(/explorer/\?q=[^"]+)"', page)]
+    errors = next(link for link in links if "refund" in link and "outcome" in link)
+    assert sels(markup(ada, path=errors)) == [f"calls.{failed.pk}"]
+    narrowed = markup(ada, path=f"/explorer/charts/?server={session.server.uid}&tool=search")
+    assert ">3</a>" in narrowed
+    assert "No calls in this range" in markup(ada, path="/explorer/charts/?caller=nobody")
+
+
+# --- following -------------------------------------------------------------------------------------------------------
+def test_newer_rows_are_counted_from_the_newest_one_shown(ada: Client, session: McpSession) -> None:
+    ended_call(session)
+    page = markup(ada, "in:calls")
+    newest = unescape(re.findall(r'data-newest="([^"]+)"', page)[0])
+    assert json.loads(ada.get("/explorer/newer/", {"q": "in:calls", "newest": newest}).content)["count"] == 0
+    ended_call(session)
+    ended_call(session, "other")
+    assert json.loads(ada.get("/explorer/newer/", {"q": "in:calls", "newest": newest}).content)["count"] == 2
+    assert len(sels(markup(ada, "in:calls", "/explorer/rows/"))) == 3
+
+
+def test_the_page_takes_the_same_queries_for_one_row_and_for_fifty(ada: Client, session: McpSession) -> None:
+    def cost() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            markup(ada, "last:24h")
+        return len(queries)
+
+    ended_call(session)
+    markup(ada)
+    one = cost()
+    for number in range(60):
+        ended_call(session, f"tool{number}")
+    assert cost() <= one + 1  # whether there is an older page
+    assert one <= 30
+
+
+# --- saved views -----------------------------------------------------------------------------------------------------
+def test_a_view_is_saved_under_its_name_replaced_shared_and_deleted(ada: Client) -> None:
+    view = {"name": " Failed  on github ", "q": "last:15m outcome:error", "cols": "time,what,way", "back": "/explorer/"}
+    assert ada.post("/explorer/views/", view)["Location"] == "/explorer/"
+    ada.post("/explorer/views/", view | {"q": "last:1h outcome:error", "shared": "yes"})
+    saved = SavedView.objects.get()
+    assert (saved.name, saved.query, saved.shared) == ("Failed on github", "last:1h outcome:error", True)
+    bob = client_of("bob", "view_server")
+    page = unescape(markup(bob))
+    assert '/explorer/?q=last%3A1h%20outcome%3Aerror&cols=time%2Cwhat%2Cway">Failed on github</a>' in page
+    assert bob.post(f"/explorer/views/{saved.uid}/delete/").status_code == 404
+    ada.post("/explorer/views/", view | {"q": "last:1h outcome:error"})
+    assert "Failed on github" not in markup(bob)
+    assert ada.post(f"/explorer/views/{saved.uid}/delete/").status_code == 302
+    assert not SavedView.objects.exists()
+
+
+def test_an_administrator_may_delete_a_shared_view_of_another_person_and_no_private_one(ada: Client) -> None:
+    bob = client_of("bob", "view_server")
+    for name, shared in (("open", {"shared": "yes"}), ("mine", {})):
+        bob.post("/explorer/views/", {"name": name, "q": "in:calls", **shared})
+    uids = dict(SavedView.objects.values_list("name", "uid"))
+    assert ada.post(f"/explorer/views/{uids['mine']}/delete/").status_code == 404
+    assert ada.post(f"/explorer/views/{uids['open']}/delete/").status_code == 302
+
+
+@pytest.mark.parametrize("back", ["https://evil.example/", "//evil.example/", "/users/"])
+def test_saving_leads_back_to_the_explorer_alone(ada: Client, back: str) -> None:
+    answer = ada.post("/explorer/views/", {"name": "x", "q": "in:calls", "back": back})
+    assert answer["Location"] == "/explorer/"
+
+
+def test_a_view_without_a_name_is_refused_in_words(ada: Client) -> None:
+    page = ada.post("/explorer/views/", {"name": "  ", "q": "in:calls"}, follow=True).content.decode()
+    assert "Give the view a name" in page
+    assert not SavedView.objects.exists()
+
+
+def test_fields_and_values_are_completed(ada: Client, session: McpSession) -> None:
+    def offered(text: str) -> list[str]:
+        answer = json.loads(ada.get("/explorer/complete/", {"q": text, "at": str(len(text))}).content)
+        return [one["insert"] for one in answer["completions"]]
+
+    assert "server:" in offered("last:1h ser")
+    assert offered("outcome:err") == ["error"]
+    assert offered("server:git") == ["github"] or offered("server:git") == ["Github"]
