@@ -33,13 +33,14 @@ from servers.signals import (
 )
 from sessions import hints
 from sessions.connections import commands
-from sessions.explorer import indexing, suggestions
+from sessions.explorer import exporting, indexing, suggestions
 from sessions.housekeeping import changed_registrations, erased, people
 from sessions.live import tickets
 
 User = get_user_model()
 after_batches(hints.send_inline)
 suggestions.register()
+exporting.register()
 _SIGN_IN_ONLY = frozenset({"last_login"})
 
 

@@ -34,6 +34,8 @@ COUNTED = 10_000
 FACET_ROWS = 5_000
 FACET_VALUES = 10
 NEWER = 200
+#: rows that an export takes from the full-text index
+EVERY = 2**31
 #: the clock of a machine may step back: so much the times of neighbouring rows may disagree with their keys
 CLOCK_STEP = timedelta(minutes=2)
 #: conditions in the order in which their indexes are preferred: what leaves the fewest rows is first
@@ -101,6 +103,13 @@ class Selection:
         rows = first_rows(parts, columns, count, ascending=ascending)
         return rows, end if len(rows) < count else None
 
+    def every(self) -> QuerySet[Any]:
+        """All rows, in no order and without a limit of work: to look up single ones. Of a selection without arms."""
+        if self.match is None:
+            return self.base.filter(self._range())
+        keys = self.match.keys(self.stream.name, self.low, self.high, EVERY)
+        return self.base.filter(self._range(), pk__in=keys)
+
     def _range(self) -> Q:
         bounds = {"pk__gte": self.low, "pk__lt": self.high}
         return Q(**{lookup: bound for lookup, bound in bounds.items() if bound is not None})
@@ -126,15 +135,16 @@ class Selection:
         return ends[0][0] if ends else None
 
 
-def select(user: access.User, query: Query, stream: Stream) -> Selection | None:
-    """None if this person may see none of the stream."""
+def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = True) -> Selection | None:
+    """None if this person may see none of the stream. Without arms, `base` has all conditions itself."""
     rows = stream.visible(user)
     if rows is None:
         return None
     rows = rows.alias(**plain(*stream.columns)).filter(stream.hidden(query))
     match = stream.free_text(user, query) if query.of(FREE_TEXT) else None
     terms = [term for term in query.terms if term.field or match is None]
-    driver, arms = (None, [Arm(Q())]) if match is not None and match.texts else _driver(user, stream, terms)
+    walked = by_arms and not (match is not None and match.texts)
+    driver, arms = _driver(user, stream, terms) if walked else (None, [Arm(Q())])
     rest = [term for term in terms if term is not driver]
     never = not arms
     for term in rest:

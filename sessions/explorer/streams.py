@@ -1,4 +1,4 @@
-"""The streams of rows that the explorer merges: calls, audit events that are no step of a call, and log lines.
+"""The streams of rows that the explorer merges: calls, audit events that are no step of a call, log lines and messages.
 
 A stream is a table whose key rises with time. It is read along its key, from an index that a condition of the query
 picks (an *arm*), and never with OFFSET over rows. What a person may see is decided here, by `servers.access` alone.
@@ -25,13 +25,14 @@ from servers.audit import query as audit
 from servers.enums import AuditAction, AuditOutcome, Way
 from servers.models import AuditEvent, Server
 from servers.models.audit import CALL_STEPS
-from sessions.enums import CallState, LogSource
+from sessions.enums import CallState, LogSource, WireDirection, WireKind
 from sessions.explorer.fulltext import Match
 from sessions.explorer.language import CHOICES, FREE_TEXT, Query, Term, Value
 from sessions.explorer.rows import Row
 from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
-from sessions.models import Call, LogLine, McpSession
+from sessions.models import Call, LogLine, McpSession, WireMessage
 from sessions.models.call import LARGE_BYTES, SLOW_MS, Head
+from sessions.wire import reading as wire
 
 #: outcome of the query language -> (words, tone of the kit)
 OUTCOMES = {
@@ -77,6 +78,7 @@ CHOICES["kind"] = {
     **{kind: kind.capitalize() for kind in METHODS},
     **{name: label for name, (label, _) in audit.GROUPS.items() if name != "calls"},
     **{source.value: str(source.label) for source in LogSource},
+    **{kind.value: str(kind.label) for kind in WireKind},
     **{action.value: str(action.label) for action in AuditAction if action not in CALL_STEPS},
 }
 NOTHING = Q(pk__in=[])
@@ -582,9 +584,83 @@ class Logs(Stream):
         return "ok" if exact in _LEVELS else "error"
 
 
-STREAMS: dict[str, Stream] = {stream.name: stream for stream in (Calls(), Events(), Logs())}
+class Messages(Stream):
+    """What crossed the wire, where its server's settings record it. Many times the rows of the others, so a query names
+    this stream."""
+
+    name, label, model, at = "messages", "Messages", WireMessage, "at"
+    columns = ("server_id", "method", "target", "kind", "call_uid", "fault", "duration_ms", "size", "at")
+
+    outcome = "fault"
+    facets = {"server": "server__name", "kind": "kind"}
+
+    def visible(self, user: access.User) -> QuerySet[WireMessage] | None:
+        if not access.may(user, "view"):
+            return None
+        return wire.messages(user).select_related("server", "identity").defer("body", "headers")
+
+    def condition(self, user: access.User, term: Term) -> Q:
+        match term.field:
+            case "server":
+                return Q(plain_server_id__in=servers(term).values("pk"))
+            case "tool":
+                return names(term, "plain_target")
+            case "identity":
+                return names(term, "identity__name")
+            case "outcome":
+                wanted, ok = set(texts(term)), Q(plain_fault="")
+                return (ok if "ok" in wanted else NOTHING) | (~ok if "error" in wanted else NOTHING)
+            case "status":
+                return names(term, "plain_fault")
+            case "kind":
+                return Q(plain_kind__in=texts(term)) | names(term, "plain_method")
+            case "duration":
+                return numbers(term, "plain_duration_ms")
+            case "size":
+                return numbers(term, "plain_size")
+            case "call":
+                return Q(plain_call_uid__in=uids(term))
+            case _ if term.field == FREE_TEXT:
+                return Q(plain_method__icontains=term.values[0].text) | Q(plain_target__icontains=term.values[0].text)
+        return NOTHING
+
+    def arms(self, user: access.User, term: Term) -> list[Arm] | None:
+        return [Arm(Q(call_uid=uid)) for uid in uids(term)] if term.field == "call" else None
+
+    def row(self, user: access.User, found: WireMessage) -> Row:
+        outcome = self.outcome_of(found.fault)
+        return Row(
+            stream=self.name,
+            key=found.pk,
+            at=found.at,
+            server_uid=str(found.server.uid),
+            server_name=found.server.name,
+            target=found.target[:300],
+            kind=found.kind,
+            label=found.method or str(WireKind(found.kind).label),
+            who="",
+            way="",
+            identity=found.identity.name if found.identity else "",
+            outcome=outcome,
+            status=found.fault or found.direction,
+            status_label=found.fault or str(WireDirection(found.direction).label),
+            tone="" if outcome == "ok" else "bad",
+            duration_ms=None if found.duration_ms is None else round(found.duration_ms),
+            bytes=found.size,
+            preview=found.detail[:200] if wire.may_read(user, found) else "",
+            url=reverse("servers:protocol", args=[found.server.slug]),
+            call_uid=str(found.call_uid) if found.call_uid else "",
+        )
+
+    def outcome_of(self, exact: str) -> str:
+        return "error" if exact else "ok"
+
+
+STREAMS: dict[str, Stream] = {stream.name: stream for stream in (Calls(), Events(), Logs(), Messages())}
+#: those of a query that names none
+USUAL = frozenset(STREAMS) - {Messages.name}
 
 
 def chosen(user: access.User, query: Query) -> list[Stream]:
     """The streams that `query` reads."""
-    return [stream for name, stream in STREAMS.items() if not query.streams or name in query.streams]
+    return [stream for name, stream in STREAMS.items() if name in (query.streams or USUAL)]

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from django.utils import timezone
 
+from servers.audit.proof import cuts, removals
 from servers.audit.record import SYSTEM, Event
 from servers.enums import AuditAction, AuditOutcome
 from servers.jobs.lifecycle import JobOutcome, counted
@@ -22,9 +21,11 @@ from sessions.retention.turn import in_turn
 
 #: an event of the request is a little younger than its row
 _MARGIN = timedelta(minutes=1)
-_PROOF = "servers.audit.proof"
 #: payloads go with their calls
-_ALLOWED = {StoredKind.CALLS: ("calls", "payloads"), StoredKind.PAYLOADS: ("payloads",)}
+_ALLOWED: dict[StoredKind, tuple[removals.Rows, ...]] = {
+    StoredKind.CALLS: ("calls", "payloads"),
+    StoredKind.PAYLOADS: ("payloads",),
+}
 
 
 def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
@@ -81,15 +82,12 @@ def _remove(removal: Removal, on_progress: Callable[[int], None]) -> int:
     return trimming.trim(removal, on_progress)
 
 
-def _allow(rows: str, removal: Removal) -> None:
+def _allow(rows: removals.Rows, removal: Removal) -> None:
     """The verification then accepts that they are missing."""
-    if find_spec(_PROOF) is not None:
-        import_module(f"{_PROOF}.removals").allow(rows, min(removal.before + _MARGIN, timezone.now()))
+    removals.allow(rows, min(removal.before + _MARGIN, timezone.now()))
 
 
 def _cut(removal: Removal) -> int:
-    if find_spec(_PROOF) is None:
-        return 0
-    cut = import_module(f"{_PROOF}.cuts").cut(removal.last + 1)
+    removed = cuts.cut(removal.last + 1).removed
     ledger.recount(ledger.stored_kinds()[StoredKind.EVENTS], removal.last)
-    return int(cut.removed)
+    return removed

@@ -281,7 +281,7 @@ def _chart(asked: Asked, counted: Histogram) -> dict[str, Any]:
     step = timedelta(seconds=counted.step_seconds)
     names = [name for name in streams.OUTCOMES if name in counted.series]
     starts = [counted.start + step * place for place in range(len(next(iter(counted.series.values()), [])))]
-    bars = [
+    bars: list[dict[str, Any]] = [
         {
             "at": start,
             "counts": [counted.series[name][place] for name in names],

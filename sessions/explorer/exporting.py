@@ -1,0 +1,34 @@
+"""The audit events that a query selects, for exports: all steps of the calls that it finds, and the other events."""
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from servers import access
+from servers.exporting import selection
+from servers.models import AuditEvent
+from servers.models.audit import CALL_STEPS
+from sessions.explorer import search, streams
+from sessions.explorer.language import QueryError, parse
+from sessions.explorer.streams import any_of
+
+#: how a row of a stream is found from an event
+_EVENT = {"calls": Q(action__in=CALL_STEPS), "events": ~Q(action__in=CALL_STEPS)}
+
+
+def events_of(user: access.User, text: str) -> QuerySet[AuditEvent]:
+    """Log lines and messages are no audit events: what a query says of them does not count. Raises QueryNotUnderstood."""
+    try:
+        query = parse(text, timezone.now())
+    except QueryError as problem:
+        raise selection.QueryNotUnderstood(problem.message) from problem
+    found = []
+    for stream in streams.chosen(user, query):
+        if stream.name not in _EVENT or (selected := search.select(user, query, stream, by_arms=False)) is None:
+            continue
+        row = Q(uid=OuterRef("call_uid")) if stream.name == "calls" else Q(pk=OuterRef("pk"))
+        found.append(_EVENT[stream.name] & Q(Exists(selected.every().filter(row))))
+    return access.audit_events(user).filter(any_of(found))
+
+
+def register() -> None:
+    selection.understands(events_of)
