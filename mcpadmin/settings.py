@@ -192,7 +192,9 @@ _sqlite = {
         # A call writes some 60 pages, most of them the same ones each time: by default every 20 calls or so would wait
         # for all of them to be copied into the database file. 8,000 pages are 32 MB.
         "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreign_keys=ON;"
-        "PRAGMA wal_autocheckpoint=8000;",
+        "PRAGMA wal_autocheckpoint=8000;"
+        # The triggers of the audit events also refuse INSERT OR REPLACE.
+        "PRAGMA recursive_triggers=ON;",
     },
 }
 _database_url = env.str("DATABASE_URL", default="")

@@ -76,7 +76,7 @@ def verify(
         if whole is None:
             return ChainVerdict(True, walk.checked)
         whole.finish(report)
-        warning = "" if triggers.present(connection) == triggers.NAMES else _TRIGGERS
+        warning = "" if triggers.complete(connection) else _TRIGGERS
         return ChainVerdict(True, walk.checked, signed_seq=whole.signed_seq, warning=warning)
     except Broken as broken:
         before = walk.checked if broken.seq is None else walk.checked - max(0, walk.seq - broken.seq)

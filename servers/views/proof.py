@@ -64,12 +64,13 @@ def _page(request: HttpRequest, refused: dict[str, object] | None = None, status
         "nav": "audit",
         "proof": board.proof(),
         "alarms": alarms.standing(),
+        "alarms_below": True,  # instead of the banner above
         "acknowledged": AuditAlarm.objects.exclude(acknowledged_at=None)[:10],
         "refused": refused,
         "may_acknowledge": access.may(request.user, "administer"),
         "verification": jobs.verification() if access.may(request.user, "verify_chain") else None,
         "seconds": settings.CHECKPOINT_SECONDS,
-        "events": settings.CHECKPOINT_EVENTS,
+        "events": f"{settings.CHECKPOINT_EVENTS:,}",
     }
     return render(request, "proof/page.html", context, status=status)
 

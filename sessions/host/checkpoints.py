@@ -77,7 +77,7 @@ class Checkpoints:
         except (KeyMissing, KeyReplaced) as problem:
             await self._db.write(partial(alarms.sound, AlarmKind.KEY, None, str(problem)), spare=True)
         except OSError as problem:  # unread, it may contradict what would be signed
-            words = f"{settings.CHECKPOINT_FILE} cannot be read: {problem.strerror or problem}. Nothing is signed meanwhile."
+            words = f"{settings.CHECKPOINT_FILE} cannot be read: {problem.strerror or problem}. No checkpoint is signed until then."
             await self._db.write(partial(witnesses.file_failed, words), spare=True)
 
     def _deliver_soon(self, place: Place) -> None:

@@ -68,7 +68,18 @@ class Product:
         fill(self._browser, self.stack, self.world)
         self.guest_cookies = guest(self._browser, self.stack)
 
-    _steps: dict[Stage, Callable[["Product"], None]] = {Stage.EMPTY: _create_admin, Stage.FILLED: _fill}
+    def _alarm(self) -> None:
+        self.stack.shell(
+            "from servers.audit.proof import alarms\nfrom servers.enums import AlarmKind\n"
+            "words = 'The log ends at event 812. The checkpoint signed at 2026-11-23 08:14:02 UTC says that it had 1409 events.'\n"
+            "alarms.sound(AlarmKind.BEHIND, 813, words)"
+        )
+
+    _steps: dict[Stage, Callable[["Product"], None]] = {
+        Stage.EMPTY: _create_admin,
+        Stage.FILLED: _fill,
+        Stage.ALARMED: _alarm,
+    }
 
 
 @pytest.fixture(scope="session")

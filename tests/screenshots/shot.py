@@ -38,6 +38,7 @@ class Stage(Enum):
     FRESH = "no administrator"
     EMPTY = "an administrator and no server"
     FILLED = "the demo server and some calls"
+    ALARMED = "an alarm about the audit log"
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from servers.models import AuditEvent, Checkpoint
 
 _EVENTS, _STATEMENTS = AuditEvent._meta.db_table, Checkpoint._meta.db_table
-NAMES = frozenset({"audit_event_kept", "audit_event_unchanged", "audit_event_added"})
+#: on SQLite, our connections have recursive_triggers on: INSERT OR REPLACE would otherwise delete without the second one
+_ROWS = frozenset({"audit_event_unchanged", "audit_event_kept"})
+_TRUNCATED = "audit_event_not_truncated"
 _CUT = f"COALESCE((SELECT MAX(seq) FROM {_STATEMENTS} WHERE kind = 'cut'), 0)"  # noqa: S608  # names of our own models
 _KEPT, _UNCHANGED = "audit events are only removed by a signed cut", "audit events are never changed"
 _SQLITE = (
     f"CREATE TRIGGER audit_event_unchanged BEFORE UPDATE ON {_EVENTS} BEGIN SELECT RAISE(ABORT, '{_UNCHANGED}'); END",
     f"CREATE TRIGGER audit_event_kept BEFORE DELETE ON {_EVENTS} WHEN OLD.seq > {_CUT} "
     f"BEGIN SELECT RAISE(ABORT, '{_KEPT}'); END",
-    # INSERT OR REPLACE deletes without the trigger above
-    f"CREATE TRIGGER audit_event_added BEFORE INSERT ON {_EVENTS} "  # noqa: S608  # the same
-    f"WHEN EXISTS (SELECT 1 FROM {_EVENTS} WHERE seq = NEW.seq) BEGIN SELECT RAISE(ABORT, '{_UNCHANGED}'); END",
 )
 _POSTGRESQL = (
     f"CREATE OR REPLACE FUNCTION audit_event_guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
@@ -31,8 +30,7 @@ _POSTGRESQL = (
     f"RAISE EXCEPTION '{_KEPT}' USING ERRCODE = 'integrity_constraint_violation'; END $$",
     f"CREATE TRIGGER audit_event_unchanged BEFORE UPDATE ON {_EVENTS} FOR EACH ROW EXECUTE FUNCTION audit_event_guard()",
     f"CREATE TRIGGER audit_event_kept BEFORE DELETE ON {_EVENTS} FOR EACH ROW EXECUTE FUNCTION audit_event_guard()",
-    f"CREATE TRIGGER audit_event_added BEFORE TRUNCATE ON {_EVENTS} "
-    "FOR EACH STATEMENT EXECUTE FUNCTION audit_event_guard()",
+    f"CREATE TRIGGER {_TRUNCATED} BEFORE TRUNCATE ON {_EVENTS} FOR EACH STATEMENT EXECUTE FUNCTION audit_event_guard()",
 )
 
 
@@ -60,7 +58,11 @@ def present(connection: BaseDatabaseWrapper) -> set[str]:
         sql = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s"
     with connection.cursor() as cursor:
         cursor.execute(sql, [_EVENTS])
-        return {str(row[0]) for row in cursor.fetchall()} & NAMES
+        return {str(row[0]) for row in cursor.fetchall()} & (_ROWS | {_TRUNCATED})
+
+
+def complete(connection: BaseDatabaseWrapper) -> bool:
+    return present(connection) == (_ROWS | {_TRUNCATED} if connection.vendor == "postgresql" else _ROWS)
 
 
 def before_migrations(sender: Any, using: str, **_: Any) -> None:
