@@ -254,7 +254,8 @@ def _read(term: Term) -> Term:
     if kind is Kind.CHOICE and term.field in CHOICES:
         for value in term.values:
             if value.text not in CHOICES[term.field] or not value.exact:
-                raise _problem(term, f"Write {term.field}: with one of {', '.join(CHOICES[term.field])}.")
+                some = ", ".join([*CHOICES[term.field]][:12])
+                raise _problem(term, f"Write {term.field}: with one of {some}.")
     return term
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, Value, When
 
 from servers import access
 from servers.numbers import whole_number
@@ -30,8 +30,8 @@ PAGE_SIZE = 50
 #: rows that a search looks at, of one stream and at once
 CANDIDATES = 10_000
 #: rows of a stream that a histogram and facets count
-COUNTED = 10_000
-FACET_ROWS = 5_000
+COUNTED = 5_000
+FACET_ROWS = 3_000
 FACET_VALUES = 10
 NEWER = 200
 #: rows that an export takes from the full-text index
@@ -150,7 +150,7 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
     for term in rest:
         found = stream.condition(user, term)
         never |= found == NOTHING and not term.negated
-        rows = rows.exclude(found) if term.negated else rows.filter(found)
+        rows = rows.filter(_none_of(found) if term.negated else found)
     checked = bool(rest) or any(arm.rest for arm in arms) or not access.sees_personal(user)
     selection = Selection(stream, rows, arms, None, checked=checked)
     if never:
@@ -163,6 +163,11 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
     if match.texts:
         return replace(selection, match=match)
     return replace(selection, base=_without(selection, match), checked=True)
+
+
+def _none_of(found: Q) -> Case:
+    """Its negation, also true where a column is null."""
+    return Case(When(found, then=Value(False)), default=Value(True))
 
 
 def _driver(user: access.User, stream: Stream, terms: list[Term]) -> tuple[Term | None, list[Arm]]:
@@ -272,9 +277,10 @@ def _rows(user: access.User, places: list[tuple[Any, str, int]]) -> list[Row]:
     return [found[name, key] for _, name, key in places if (name, key) in found]
 
 
-def _moment(at: Any) -> datetime:
-    """SQLite's driver returns text, without a zone."""
-    return datetime.fromisoformat(at).replace(tzinfo=UTC) if isinstance(at, str) else at
+def _moment(at: str | datetime) -> datetime:
+    """SQLite's driver returns times without a zone, and text where it does not know the type."""
+    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _time_of(stream: Stream, key: int) -> datetime:

@@ -398,6 +398,8 @@ def tag(word: str) -> str:
     return "is" + "".join(char for char in word if char.isascii() and char.isalnum())
 
 
+#: deleted servers that are found by their name
+_DELETED = 1_000
 _STEPS = ", ".join(f"'{step}'" for step in CALL_STEPS)
 _NO_STEP = _literally(f'NOT ("servers_auditevent"."action" IN ({_STEPS}))')
 
@@ -460,9 +462,10 @@ class Events(Stream):
 
     def _server_uids(self, term: Term) -> list[UUID]:
         """Also of servers that are deleted: the event of their end keeps their name."""
-        deleted = AuditEvent.objects.filter(names(term, "server_name"), action=AuditAction.SERVER_DELETE)
+        newest = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq").values("seq")[:_DELETED]
+        deleted = AuditEvent.objects.filter(names(term, "server_name"), seq__in=newest)
         living = servers(term).values_list("uid", flat=True)
-        gone = (uid for uid in deleted.values_list("server_uid", flat=True)[:1_000] if uid is not None)
+        gone = (uid for uid in deleted.values_list("server_uid", flat=True) if uid is not None)
         return list({*living, *gone, *uids(term)})
 
     def _actors(self, term: Term) -> list[str] | None:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Model
 from django.utils import timezone
 
@@ -233,15 +233,18 @@ class Filling:
     # --- the index -------------------------------------------------------------------------------------------------
     def write_index(self) -> None:
         for start in range(1, self.calls + 1, _CHUNK):
-            fulltext.write(
-                "calls", [self._document(number) for number in range(start, min(start + _CHUNK, self.calls + 1))]
-            )
-        others = AuditEvent.objects.exclude(action__in=CALL_STEPS)
+            numbers = range(start, min(start + _CHUNK, self.calls + 1))
+            with transaction.atomic():
+                fulltext.write("calls", [self._document(number) for number in numbers])
+        others = (
+            AuditEvent.objects.exclude(action__in=CALL_STEPS)
+            .order_by("seq")
+            .values_list("seq", "subject", "actor_name")
+        )
         low = 0
-        while found := list(
-            others.filter(seq__gt=low).order_by("seq").values_list("seq", "subject", "actor_name")[:_CHUNK]
-        ):
-            fulltext.write("events", [Document(seq, "", f"{subject}\n{actor}") for seq, subject, actor in found])
+        while found := list(others.filter(seq__gt=low)[:_CHUNK]):
+            with transaction.atomic():
+                fulltext.write("events", [Document(seq, "", f"{subject}\n{actor}") for seq, subject, actor in found])
             low = found[-1][0]
         head = AuditEvent.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
         IndexCursor.objects.update_or_create(name=indexing.NAME, defaults={"seq": head})
@@ -291,7 +294,8 @@ def fill(servers: int, calls: int, events: int) -> dict[str, float]:
     indexes = _drop_indexes([Payload, Call, AuditEvent])
     for table, rows in tables:
         began = time.monotonic()
-        table.write(rows())
+        with transaction.atomic():
+            table.write(rows())
         took[table._name] = time.monotonic() - began
     began = time.monotonic()
     with connection.cursor() as cursor:

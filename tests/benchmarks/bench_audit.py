@@ -1,6 +1,6 @@
 """Measures search and pages over many rows: 1,000 servers, 1 million calls, 5 million audit events.
 
-python -m tests.benchmarks.bench_audit [--calls N] [--events N] [--servers N] [--rounds N] [--database sqlite|postgresql]
+python -m tests.benchmarks.bench_audit [--calls N] [--events N] [--servers N] [--rounds N] [--database sqlite|postgresql] [--keep DIRECTORY]
 
 Each case runs in a process of its own settings, a few times with other values each; the table shows the 95th percentile
 of all runs, the median of the CPU time of the process (without PostgreSQL's), the number of statements and the size of
@@ -28,7 +28,7 @@ STATEMENTS, KILOBYTES = 30, 150
 
 
 @contextmanager
-def database(kind: str, directory: Path) -> Iterator[dict[str, str]]:
+def database(kind: str) -> Iterator[dict[str, str]]:
     if kind == "sqlite":
         yield {}
     else:
@@ -37,10 +37,11 @@ def database(kind: str, directory: Path) -> Iterator[dict[str, str]]:
 
 
 def measured(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    directory = Path(tempfile.mkdtemp(prefix="mcpadmin-bench-"))
+    directory = Path(options.keep or tempfile.mkdtemp(prefix="mcpadmin-bench-"))
     try:
-        prepare(directory)
-        with database(kind, directory) as settings:
+        if not (directory / "secret_key").exists():
+            prepare(directory)
+        with database(kind) as settings:
             words = [str(options.servers), str(options.calls), str(options.events), str(options.rounds)]
             environment = clean_environment(
                 MCPADMIN_DATA_DIR=str(directory), DJANGO_SETTINGS_MODULE="mcpadmin.settings", **settings
@@ -50,7 +51,8 @@ def measured(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if not options.keep:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def show(kind: str, found: dict[str, Any]) -> None:
@@ -74,6 +76,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--database", choices=list(GOALS), action="append")
+    parser.add_argument("--keep", help="directory that keeps the filled SQLite database, to measure it again")
     options = parser.parse_args()
     print(f"{options.servers:,} servers, {options.calls:,} calls, {options.events:,} events; {os.cpu_count()} cores")
     for kind in options.database or list(GOALS):

@@ -1,74 +1,330 @@
-"""The explorer's search on rows of the tables."""
+"""The explorer's search: pages without gap or repeat, each condition, who sees what, bounded work."""
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import transaction
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from servers.audit.record import SYSTEM, Event, record
-from servers.enums import AuditAction, AuditOutcome
-from sessions.explorer import language, search
-from tests.sessions.host.make import make_call, make_session
+from servers.audit.record import Actor, ServerRef
+from servers.enums import AuditAction, IdentityKind
+from servers.models import Identity
+from sessions.connections import commands
+from sessions.enums import CallState
+from sessions.explorer import indexing, search
+from sessions.mcp.core.methods import COMPLETE, RESOURCES_READ
+from sessions.models import Call, LogLine
+from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
+from tests.sessions.explorer.rows import ended_call, event, found, query
+from tests.sessions.host.make import make_session
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def admin() -> Any:
-    return get_user_model().objects.create_superuser("admin", password="x")
-
-
-def query(text: str = "") -> language.Query:
-    return language.parse(text, datetime.now(UTC))
-
-
-def event(action: AuditAction, subject: str = "") -> int:
-    with transaction.atomic():
-        return record(Event(action, AuditOutcome.OK, SYSTEM, subject=subject))
+Check = Callable[[], None]
+CHECKS: list[Check] = []
 
 
-def test_pages_of_calls_and_events_follow_each_other_without_gap_or_repeat(admin: Any) -> None:
-    session = make_session()
+def check(function: Check) -> Check:
+    """Runs on both databases."""
+    CHECKS.append(function)
+    return function
+
+
+def root() -> Any:
+    return get_user_model().objects.create_superuser("root", password="x")
+
+
+def pages(user: Any, text: str, limit: int, cursor: str = "") -> list[search.ResultPage]:
+    """All pages from there on, each by the cursor of the one before."""
+    read = [search.page(user, query(text), cursor, limit)]
+    while read[-1].older:
+        read.append(search.page(user, query(text), read[-1].older, limit))
+    return read
+
+
+def targets(read: list[search.ResultPage]) -> list[str]:
+    return [row.target for page in read for row in page.rows]
+
+
+@check
+def pages_of_all_streams_follow_each_other_without_gap_or_repeat() -> None:
+    session, admin = make_session(), root()
+    expected = []
     for number in range(7):
-        make_call(session, f"tool{number}")
+        ended_call(session, f"tool{number}")
         event(AuditAction.SIGN_IN, f"person{number}")
-        event(AuditAction.CALL_REQUEST, f"tool{number}")
-    seen, cursor = [], ""
-    while True:
-        page = search.page(admin, query(), cursor, limit=4)
-        seen += [row.target for row in page.rows]
-        cursor = page.older
-        if not cursor:
-            break
-    expected = [name for number in reversed(range(7)) for name in (f"person{number}", f"tool{number}")]
-    assert seen == [*expected, "admin"]  # the account's own event
-    back = search.page(admin, query(), page.newer, limit=4)
-    assert [row.target for row in back.rows] == seen[-len(page.rows) - 4 : -len(page.rows)]
+        LogLine.objects.create(server=session.server, seq=number + 1, at=timezone.now(), source="stderr", logger=f"l{number}", text="x")  # fmt: skip
+        expected += [f"tool{number}", f"person{number}", f"l{number}"]
+    expected = [*reversed(expected), "root"]  # the account's own event came first
+    read = pages(admin, "", 4)
+    assert targets(read) == expected
+    back = search.page(admin, query(""), read[-1].newer, 4)
+    assert [row.target for row in back.rows] == expected[-len(read[-1].rows) - 4 : -len(read[-1].rows)]
+    assert search.page(admin, query(""), read[1].newer, 4).rows == read[0].rows
+    assert not read[0].newer
 
 
-def test_rows_that_came_since_a_page_are_counted(admin: Any) -> None:
-    session = make_session()
-    make_call(session)
-    newest = search.page(admin, query()).newest
-    assert search.newer_count(admin, query(), newest) == 0
-    make_call(session)
+@check
+def rows_that_came_since_a_page_are_counted() -> None:
+    session, admin = make_session(), root()
+    ended_call(session)
+    newest = search.page(admin, query("")).newest
+    assert search.newer_count(admin, query(""), newest) == 0
+    ended_call(session)
     event(AuditAction.SIGN_IN)
-    assert search.newer_count(admin, query(), newest) == 2
+    assert search.newer_count(admin, query(""), newest) == 2
+    assert search.newer_count(admin, query("in:events"), search.page(admin, query("server:none")).newest) == 2
 
 
-def test_conditions_choose_the_rows(admin: Any) -> None:
+def a_mixture() -> Any:
+    github, gitlab, admin, ann = make_session("github"), make_session("git-lab"), root(), person("Ann")
+    ended_call(github, "old", ago=timedelta(hours=2.5))
+    ended_call(github, "create_issue", user=ann)
+    ended_call(github, "list_issues", user=ann, state=CallState.TOOL_ERROR, seconds=3.5)
+    ended_call(gitlab, "create_issue", state=CallState.EXPIRED, arguments={"blob": "x" * 70_000})
+    ended_call(gitlab, "file:///notes", method=RESOURCES_READ)
+    ended_call(gitlab, "ref/prompt:p", method=COMPLETE)
+    Call.objects.filter(target="list_issues").update(way="agent")
+    event(AuditAction.SIGN_IN, "came", Actor.of_user(ann))
+    event(AuditAction.SERVER_CHANGE, "changed", Actor.of_user(admin), server=ServerRef.of(github.server))
+    return admin
+
+
+@check
+def each_condition_chooses_its_rows() -> None:
+    admin = a_mixture()
+    call = Call.objects.get(target="list_issues")
+    assert call.session is not None
+    mine = {
+        "server:github in:calls": ["old", "list_issues", "create_issue"],
+        "server:GitHub": ["old", "changed", "list_issues", "create_issue"],
+        "server:git* outcome:error": ["list_issues"],
+        f"server:{call.session.server.uid} in:events": ["changed"],
+        "tool:create_issue": ["create_issue", "create_issue"],
+        "tool:*issues": ["list_issues"],
+        "tool:CREATE_* outcome:ok": ["create_issue"],
+        "user:ann in:calls": ["list_issues", "create_issue"],
+        "user:ann -tool:list_issues": ["came", "create_issue"],
+        "way:agent": ["list_issues"],
+        "outcome:error,not_sent": ["create_issue", "list_issues"],
+        "status:expired": ["create_issue"],
+        "kind:resource": ["file:///notes"],
+        "kind:completion": ["ref/prompt:p"],
+        "own:only": ["ref/prompt:p"],
+        "own:show server:git-lab": ["ref/prompt:p", "file:///notes", "create_issue"],
+        "kind:servers": ["changed"],
+        "kind:server:registration:change": ["changed"],
+        "duration:>2s": ["list_issues"],
+        "duration:>100ms duration:<10s": ["list_issues"],
+        "size:>64kb": ["create_issue"],
+        "size:>1kb": ["create_issue"],
+        f"session:{call.session.uid} -outcome:ok": ["list_issues"],
+        f"call:{call.uid} in:calls": ["list_issues"],
+        "identity:shared outcome:error": ["list_issues"],
+        "until:2h": ["old"],
+        "since:1h in:calls server:github": ["list_issues", "create_issue"],
+        "server:nothing": [],
+        "user:*": None,
+    }
+    for text, expected in mine.items():
+        rows = [row.target for row in search.page(admin, query(text)).rows]
+        assert expected is None or sorted(rows) == sorted(expected), text
+
+
+@check
+def a_condition_means_the_same_by_its_index_and_row_by_row() -> None:
+    """With another condition before it in the order of preference, each is compared row by row."""
+    admin = a_mixture()
+    texts = ("server:github", "server:git*", "user:ann", "user:nobody", "way:agent", "outcome:error", "status:expired")
+    more = ("kind:tool", "duration:>2s", "size:>64kb", "tool:create_issue", "kind:servers", "user:ANN")
+    for text in (*texts, *more):
+        by_index = found(admin, text)
+        excluded = set(found(admin, f"-{text}"))
+        assert len(by_index) + len(pages(admin, f"-{text}", 50)[0].rows) == len(pages(admin, "", 50)[0].rows), text
+        assert excluded | set(by_index) == set(found(admin, "")), text
+
+
+@check
+def a_row_shows_what_its_reader_may_know() -> None:
+    session, admin = make_session(), root()
+    ann, bob = person("ann", "view_server"), person("bob", "view_server")
+    ended_call(session, "pay", user=ann, arguments={"iban": "DE12"}, seconds=0.25)
+    (row,) = search.page(ann, query("")).rows
+    call = Call.objects.get()
+    assert (row.stream, row.key, row.kind, row.who, row.way, row.outcome) == (
+        "calls",
+        call.pk,
+        "tool",
+        "ann",
+        "page",
+        "ok",
+    )
+    assert (row.duration_ms, row.bytes, row.preview) == (250, call.total_bytes, '{"iban": "DE12"}')
+    assert search.one(admin, "calls", call.pk) == row
+    assert search.page(bob, query("")).rows[0].preview == ""
+    assert search.page(bob, query("")).hidden == ["events"]
+    assert search.page(person("guest"), query("")).hidden == ["calls", "events", "logs"]
+    assert search.one(person("other"), "calls", call.pk) is None
+    assert search.one(bob, "events", 1) is None
+
+
+@check
+def what_is_done_as_a_person_is_seen_by_that_person_and_who_may_see_all() -> None:
     session = make_session()
-    make_call(session, "create_issue")
-    make_call(session, "list_issues")
-    event(AuditAction.SIGN_IN, "ann")
+    ann, bob = person("ann", "view_server"), person("bob", "view_server")
+    own = Identity.objects.create(server=session.server, user=ann, kind=IdentityKind.PERSONAL, name="ann")
+    theirs = commands.session_of(own, session.server)
+    ended_call(theirs, "whoami", user=ann, personal=True)
+    LogLine.objects.create(
+        server=session.server, identity=own, seq=1, at=timezone.now(), source="stderr", text="private"
+    )
+    indexing.catch_up()
+    for text in ("", "server:files", "user:ann", "whoami", "outcome:ok", "private in:logs"):
+        assert search.page(ann, query(text)).rows, text
+        assert not search.page(bob, query(text)).rows, text
+        assert search.newer_count(bob, query(text), "o") == 0
+    assert not any(facet.values for facet in search.facets(bob, query("")))
+    assert not search.histogram(bob, query("last:1h")).series
+    assert search.page(root(), query("whoami")).rows
 
-    def found(text: str) -> list[str]:
-        return [row.target for row in search.page(admin, query(text)).rows]
 
-    assert found("tool:create_*") == ["create_issue"]
-    assert found("in:calls -tool:create_*") == ["list_issues"]
-    assert found("kind:sign-in") == ["ann"]
-    assert found("server:files outcome:running") == ["list_issues", "create_issue"]
-    assert found("server:other") == []
+@check
+def numbers_count_what_the_query_finds() -> None:
+    admin = a_mixture()
+    counted = search.histogram(admin, query("in:calls last:4h"), buckets=4)
+    assert {name: sum(counts) for name, counts in counted.series.items()} == {"ok": 3, "error": 1, "not_sent": 1}
+    assert counted.series["ok"][1] == 1
+    assert counted.series["ok"][3] == 2
+    assert not counted.partial
+    facets = {facet.field: facet.values for facet in search.facets(admin, query("in:calls"))}
+    assert facets["outcome"][0] == ("ok", "OK", 3)
+    assert facets["tool"][0] == ("create_issue", "create_issue", 2)
+    assert ("agent", "Agent", 1) in facets["way"]
+    assert ("resource", "Resource", 1) in facets["kind"]
+    assert facets["server"][0][1:] == ("Github", 3)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("it", CHECKS, ids=lambda it: it.__name__)
+def test_on_sqlite(it: Check) -> None:
+    it()
+
+
+@pytest.mark.parametrize("it", CHECKS, ids=lambda it: it.__name__)
+def test_on_postgresql(on_postgres: None, django_db_blocker: Any, it: Check) -> None:  # noqa: F811
+    with django_db_blocker.unblock():
+        it()
+
+
+# --- bounded work ----------------------------------------------------------------------------------------------------
+@pytest.mark.django_db
+@pytest.mark.parametrize("text", ["tool:*needle", "identity:nobody,needle*", "outcome:ok tool:*needle"])
+def test_a_search_ends_at_its_limit_of_work_says_how_far_it_came_and_goes_on(text: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(search, "CANDIDATES", 10)
+    session, admin = make_session(), root()
+    for number in range(35):
+        name = "needle" if number == 2 else "shared"
+        ended_call(session, "my needle" if number == 2 else f"tool{number}", ago=timedelta(seconds=100 - number))
+        Call.objects.filter(pk=Call.objects.latest("pk").pk).update(identity_name=name)
+    read = pages(admin, f"in:calls {text}", 5)
+    assert targets(read) == ["my needle"]
+    assert [page.searched_to is not None for page in read] == [True, True, True, False]
+    times = [page.searched_to for page in read if page.searched_to]
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.django_db
+def test_a_partial_search_of_one_stream_holds_back_older_rows_of_another(monkeypatch: Any) -> None:
+    monkeypatch.setattr(search, "CANDIDATES", 5)
+    session, admin = make_session(), root()
+    event(AuditAction.SIGN_IN, "a needle before")
+    for number in range(12):
+        ended_call(session, "the needle" if number == 3 else f"tool{number}")
+    read = pages(admin, "tool:*needle*", 5)
+    assert targets(read) == ["the needle", "a needle before"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("server:files", "calls_by_server"),
+        ("tool:echo", "calls_by_target"),
+        ("user:root", "calls_by_user"),
+        ("way:page", "calls_by_way"),
+        ("outcome:error", "calls_by_outcome"),
+        ("kind:resource", "calls_by_kind"),
+        ("duration:>2s", "calls_slow"),
+        ("size:>1mb", "calls_large"),
+        ("in:events", "audit_events"),
+        ("in:events server:files", "audit_events_by_server"),
+        ("in:events user:root", "audit_events_by_actor"),
+        ("in:events outcome:denied", "audit_events_by_outcome"),
+        ("in:events kind:sign-in", "audit_by_action"),
+        ("server:files way:page outcome:ok since:1h", "calls_by_server"),
+        ("tool:echo way:page user:root", "calls_by_target"),
+    ],
+)
+def test_a_condition_is_read_from_its_index_in_the_order_of_the_page(text: str, index: str) -> None:
+    admin = root()
+    ended_call(make_session(), user=admin)
+    with CaptureQueriesContext(connection) as captured:
+        search.page(admin, query(text))
+    plans = [plan for found in captured.captured_queries for plan in [plan_of(found["sql"])] if index in plan]
+    assert plans
+    assert not any("TEMP B-TREE" in plan for plan in plans)
+
+
+def plan_of(sql: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN QUERY PLAN " + sql.replace("%", "%%"))
+        return "; ".join(row[3] for row in cursor.fetchall())
+
+
+@pytest.mark.django_db
+def test_a_page_of_any_query_takes_at_most_thirty_statements() -> None:
+    admin = a_mixture()
+    indexing.catch_up()
+    text = "server:git* user:ann way:page outcome:ok,error duration:<10s -size:>1mb last:1d create_issue -absent"
+    for one in (text, f"in:events {text}", "", "-server:github -user:ann"):
+        with CaptureQueriesContext(connection) as captured:
+            search.page(admin, query(one))
+            search.histogram(admin, query(one))
+        assert len(captured) <= 30
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "cursor", ["x", "o.calls-", "o.calls-x", "n.letters-3", "o.calls-999999999999999999999", "\0", "."]
+)
+def test_what_is_no_cursor_is_the_first_page(cursor: str) -> None:
+    admin = root()
+    ended_call(make_session())
+    assert search.page(admin, query("in:calls"), cursor).rows or cursor.startswith("n")
+
+
+# --- the timeline of a call ------------------------------------------------------------------------------------------
+@pytest.mark.django_db
+def test_a_timeline_is_read_from_the_log_or_from_the_row() -> None:
+    session, admin, ann = make_session(), root(), person("ann", "view_server")
+    call = ended_call(session, "pay", user=ann, state=CallState.FAILED, detail="Out of money.")
+    call.attempts.create(number=1, reason="first", at=call.created_at)
+    call.attempts.create(number=2, reason="session_gone", at=call.created_at)
+    about = {"actor": Actor.of_user(ann), "server": ServerRef.of(session.server), "call_uid": call.uid}
+    for action, details in (
+        (AuditAction.CALL_SEND, {"attempt": 1}),
+        (AuditAction.CALL_SEND, {"attempt": 2, "reason": "session_gone"}),
+        (AuditAction.QUESTION_RECEIVE, {}),
+        (AuditAction.CALL_FINISH, {"late": True, "answer": "succeeded"}),
+    ):
+        event(action, "pay", details=details, **about)
+    of_log = search.timeline(admin, call)
+    assert [one.kind for one in of_log] == ["end", "send", "attempt", "question", "late"]
+    assert of_log[2].detail == "session_gone"
+    assert of_log[0].url.endswith(f"/audit/{of_log[0].seq}/")
+    of_row = search.timeline(ann, call)
+    assert [one.kind for one in of_row] == ["request", "send", "attempt", "end"]
+    assert of_row[-1].detail == "Out of money."
+    assert not any(one.url for one in of_row)

@@ -10,6 +10,7 @@ import redis
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.db.models import F
 from django.utils import timezone
 
@@ -19,6 +20,7 @@ from servers.enums import AuditAction
 from servers.models import AuditEvent, Server, ServerValue
 from sessions import hints
 from sessions.enums import CallState
+from sessions.explorer import language, search
 from sessions.models import Attempt, Call, LogLine, McpSession
 from tests.sessions.host.harness import (
     Effects,
@@ -64,6 +66,24 @@ def run(session: McpSession, tool: str, **arguments: Any) -> Call:
 
 def result(call: Call) -> dict[str, Any]:
     return json.loads(payloads.read(call.result) or "")
+
+
+def test_a_call_records_its_way_over_the_wire_and_its_words_are_found(
+    worker: WorkerProcess, session: McpSession
+) -> None:
+    person = get_user_model().objects.create_superuser("root", password="x")
+    call = run(session, "echo", text="Quokka")
+    assert call.duration_ms is not None
+    event = AuditEvent.objects.get(call_uid=call.uid, action=AuditAction.CALL_FINISH)
+    context = json.loads(event.body)["context"]
+    assert context["session"] == str(session.uid)
+    assert context["request_id"]
+    assert (context["era"], context["revision"]) == ("legacy", "2025-11-25")
+    assert (context["duration_ms"], context["bytes_in"]) == (call.duration_ms, call.arguments.size)
+    assert call.result is not None
+    assert context["bytes_out"] == call.result.size
+    query = language.parse("quokka in:calls", timezone.now())
+    eventually(lambda: [row.call_uid for row in search.page(person, query).rows] == [str(call.uid)])
 
 
 def test_the_three_ways_in_which_a_call_can_end_look_different(
