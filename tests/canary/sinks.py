@@ -21,7 +21,7 @@ from tests.tools.stack import Stack
 LINKS = re.compile(r'href="(/[^"#]*)"')
 MOST_PAGES = 1_200
 #: each recorded message has a page; the database is searched for all of them
-MESSAGE, MOST_MESSAGES = re.compile(r"/protocol/\d+/$"), 200
+MESSAGE, MOST_MESSAGES = re.compile(r"/protocol/\d+/$"), 60
 
 
 # --- pages and downloads ---------------------------------------------------------------------------------------------
