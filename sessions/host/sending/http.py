@@ -2,14 +2,15 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import httpx
 
-from mcpadmin.redaction import redact
+from servers.secret import Secret
+from sessions.host.redaction import Redactor
 from sessions.host.sending.failure import NotDelivered
 from sessions.mcp.core.errors import AddressRefused, McpError
 from sessions.mcp.core.limits import KIB, Limits
@@ -45,8 +46,10 @@ async def send(
     policy: Policy,
     tls: ssl.SSLContext | None = None,
     seconds: float = SECONDS,
+    secrets: Iterable[Secret] = (),
 ) -> Answer:
-    """The answer, whose status is from 200 to 299. Raises NotDelivered."""
+    """The answer, whose status is from 200 to 299. Raises NotDelivered, whose detail quotes the receiver without the
+    `secrets` that were sent."""
     try:
         async with asyncio.timeout(seconds):
             answer = await _exchanged(httpx.Request(method, url, headers=dict(headers), content=body), policy, tls)
@@ -59,7 +62,7 @@ async def send(
     except (httpx.InvalidURL, ValueError) as exc:
         raise NotDelivered("The address or a header cannot be written as HTTP.") from exc
     if not 200 <= answer.status < 300:
-        raise NotDelivered(_refusal(answer), answer.status, _retry_after(answer))
+        raise NotDelivered(_refusal(answer, Redactor(secrets)), answer.status, _retry_after(answer))
     return answer
 
 
@@ -92,10 +95,10 @@ async def _beginning(response: httpx.Response) -> bytes:
     return bytes(body[:ANSWER_BYTES])
 
 
-def _refusal(answer: Answer) -> str:
+def _refusal(answer: Answer, redactor: Redactor) -> str:
     if 300 <= answer.status < 400:
         return f"The receiver redirects (HTTP {answer.status}). Redirects are not followed: enter the final URL."
-    reason = " ".join(redact(answer.body.decode(errors="replace")).split())[:_REASON_CHARS]
+    reason = " ".join(redactor.text(answer.body.decode(errors="replace")).split())[:_REASON_CHARS]
     return f"The receiver answered with HTTP {answer.status}{f': {reason}' if reason else '.'}"
 
 

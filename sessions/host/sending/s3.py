@@ -127,7 +127,10 @@ async def _request(
     request.headers["Host"] = AWS4Auth.get_host_header(url)
     signed = AWS4Auth(store.access_key, store.secret_key.reveal(), store.region, "s3")(request)
     try:
-        return await http.send(method, str(signed.url), signed.headers, body, policy=policy, tls=tls, seconds=SECONDS)
+        headers = signed.headers
+        return await http.send(
+            method, str(signed.url), headers, body, policy=policy, tls=tls, seconds=SECONDS, secrets=[store.secret_key]
+        )
     except NotDelivered as exc:
         raise NotDelivered(_explained(exc, store), exc.status, exc.retry_after) from exc
 

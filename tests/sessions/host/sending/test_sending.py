@@ -51,7 +51,7 @@ async def test_a_receiver_that_refuses_is_quoted_without_secrets(hook: Hook) -> 
     token = Secret("s3cr3t-value-of-this-sink")
     hook.statuses, hook.body = [401], f"token {token.reveal()} is unknown\n".encode()
     with pytest.raises(NotDelivered) as refused:
-        await http.send("POST", hook.url, {"X-Key": token.reveal()}, b"{}", policy=HERE)
+        await http.send("POST", hook.url, {"X-Key": token.reveal()}, b"{}", policy=HERE, secrets=[token])
     assert refused.value.detail.startswith("The receiver answered with HTTP 401: token [redacted]")
     assert token.reveal() not in refused.value.detail
     assert hook.received[0].headers["x-key"] == token.reveal()
