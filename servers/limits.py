@@ -149,6 +149,7 @@ LIMITS: dict[str, ProductLimit] = {
         _fixed("value_chars", _REGISTRATION, MAX_VALUE_LENGTH, "characters", "per argument, header or variable"),
         _fixed("roots", _REGISTRATION, MAX_ROOTS, "roots", "per server"),
         _fixed("pem_bytes", _REGISTRATION, 64 * KIB, "bytes", "per certificate or key"),
+        _fixed("open_exports", _AUDIT, 3, "exports", "waiting or running at once"),
         _fixed("audit_queue", _AUDIT, 2_000, "changes", "waiting to be written to the audit log"),
         *(
             ProductLimit(

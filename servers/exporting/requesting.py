@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 from django.db import transaction
 
-from servers import access, rights
+from servers import access, limits, rights
 from servers.audit.acts import audited
 from servers.audit.query import Filters
 from servers.audit.record import SYSTEM, Actor
@@ -15,14 +15,15 @@ from servers.exporting import files, selection
 from servers.jobs import requesting
 from servers.models import BackgroundJob, Export, ExportSchedule
 
-#: exports that wait or run, of everyone: each takes a thread of a worker
-OPEN = 3
+#: each takes a thread of a worker
+OPEN = limits.number("open_exports")
 _SUBJECT = "audit log"
 
 
 class TooMany(Exception):
     def __init__(self) -> None:
-        super().__init__(f"{OPEN} exports are already waiting or running. Try again when one of them has finished.")
+        words = "Other exports are waiting or running."
+        super().__init__(f"{words} {limits.stated('open_exports')} Try again when one of them has finished.")
 
 
 def request(

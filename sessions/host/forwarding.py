@@ -147,8 +147,8 @@ async def _by_syslog(claimed: Claimed, batch: Batch | None, now: datetime, tls: 
 async def _by_otlp(claimed: Claimed, batch: Batch | None, now: datetime, tls: ssl.SSLContext) -> Outcome:
     source = delivery.source()
     body = records.otlp_body(batch.records, source, now) if batch else records.otlp_test(source, now)
-    headers = {"Content-Type": "application/json"} | _own_header(claimed)
-    answer = await http.send("POST", claimed.address, headers, body, policy=egress_policy(), tls=tls)
+    headers = {"Content-Type": "application/json"}
+    answer = await _posted(claimed, headers, body, tls)
     rejected, words = _partial_success(answer.body)
     if not rejected:
         return Outcome(True)
@@ -177,9 +177,13 @@ async def _by_http(claimed: Claimed, batch: Batch | None, now: datetime, tls: ss
         "webhook-timestamp": stamp,
         "webhook-signature": f"v1,{signature(claimed.secrets.signing, identity, stamp, body)}",
     }
-    await http.send("POST", claimed.address, headers | _own_header(claimed), body, policy=egress_policy(), tls=tls)
+    await _posted(claimed, headers, body, tls)
     return Outcome(True)
 
 
-def _own_header(claimed: Claimed) -> dict[str, str]:
-    return {claimed.header: claimed.secrets.value.reveal()} if claimed.header else {}
+async def _posted(claimed: Claimed, headers: dict[str, str], body: bytes, tls: ssl.SSLContext) -> http.Answer:
+    value = claimed.secrets.value
+    own = {claimed.header: value.reveal()} if claimed.header else {}
+    return await http.send(
+        "POST", claimed.address, headers | own, body, policy=egress_policy(), tls=tls, secrets=[value]
+    )
