@@ -15,15 +15,20 @@ from servers.secret import MASK
 
 @dataclass(frozen=True)
 class Shape:
-    """`literals`: one of them is in every match. What the group `secret` matches is masked, or else the whole match."""
+    """`literals`: one of them is in every match, and `also` too. What the group `secret` matches is masked, or else the
+    whole match."""
 
     name: str
     literals: tuple[str, ...]
     pattern: re.Pattern[str]
+    also: str = ""
+
+    def may_be_in(self, text: str) -> bool:
+        return any(literal in text for literal in self.literals) and self.also in text
 
 
-def _shape(name: str, literals: str, pattern: str) -> Shape:
-    return Shape(name, tuple(literals.split()), re.compile(pattern))
+def _shape(name: str, literals: str, pattern: str, also: str = "") -> Shape:
+    return Shape(name, tuple(literals.split()), re.compile(pattern), also)
 
 
 SHAPES = (
@@ -69,7 +74,10 @@ SHAPES = (
     _shape("Shopify token", "shpat_ shpca_ shppa_ shpss_", r"\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b"),
     _shape("JSON Web Token", "eyJ", r"\beyJ[A-Za-z0-9_-]{10,4000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,4000}"),
     _shape(
-        "Password in a URL", "://", r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"'<>]{0,100}:(?P<secret>[^\s:/@\"'<>]{3,200})@"
+        "Password in a URL",
+        "://",
+        r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"'<>]{0,100}:(?P<secret>[^\s:/@\"'<>]{3,200})@",
+        also="@",
     ),
     _shape(
         "Authorization header",
@@ -81,14 +89,14 @@ SHAPES = (
 
 def shapes_in(text: str) -> list[Shape]:
     """Those that may occur in `text`, which may be JSON: fast, and mostly none."""
-    return [shape for shape in SHAPES if any(literal in text for literal in shape.literals)]
+    return [shape for shape in SHAPES if shape.may_be_in(text)]
 
 
 def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
     """`text` with each detected secret masked, and how many there were."""
     count = 0
     for shape in shapes:
-        if any(literal in text for literal in shape.literals):
+        if shape.may_be_in(text):
             text, found = shape.pattern.subn(_masked, text)
             count += found
     return text, count

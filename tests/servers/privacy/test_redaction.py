@@ -116,6 +116,13 @@ def test_what_is_no_usable_path_is_refused_with_words(path: str) -> None:
         compiled(path)
 
 
+def test_a_name_that_is_written_with_escapes_is_found_all_the_same() -> None:
+    inner = '{"p\\u0061ssword": "hunter2"}'
+    result = {"content": [{"type": "text", "text": inner}]}
+    assert "hunter2" not in redacted(json.dumps(result), RESULT, rules("$.password"))[0]
+    assert redacted('{"p\\u0061ssword": "hunter2"}', ARGUMENTS, rules("$.password"))[1] == 1
+
+
 # --- messages of the wire ------------------------------------------------------------------------------------------------
 def message(value: Any, subject: Subject | None, policy: Policy) -> Any:
     text = redacted_message(json.dumps(value), subject, policy)
@@ -147,7 +154,7 @@ def test_a_message_about_nothing_special_loses_only_detected_secrets() -> None:
 
 
 def test_a_message_that_cannot_be_searched_or_must_be_encrypted_is_not_stored() -> None:
-    assert redacted_message('{"params": {"argum', ARGUMENTS, rules("$.password")) is None
+    assert redacted_message('{"params": {"arguments": {"password": "hun', ARGUMENTS, rules("$.password")) is None
     assert redacted_message(f'{{"half": "{TOKEN}', None, Policy()) == f'{{"half": "{MASK}'
     assert redacted_message("{}", None, Policy(seal=True)) is None
 

@@ -12,11 +12,13 @@ from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor, Event, record
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
-from servers.models import AuditEvent, PrivacySettings
-from sessions.enums import CallState
-from sessions.models import Call
+from servers.models import AuditEvent, Payload, PrivacySettings
+from sessions.enums import CallState, QuestionState
+from sessions.models import Call, Question
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
+from tests.sessions.inbox.rows import FORM, a_question
+from tests.sessions.subscriptions.rows import add_version, make_subscription
 
 pytestmark = pytest.mark.django_db
 ARGUMENT, RESULT = "argument-of-ann", "result-of-ann"
@@ -137,3 +139,47 @@ def test_a_page_whose_key_is_missing_says_so(ann: Any, settings: Any, tmp_path: 
     page = client_of(ann).get(f"/calls/{made.uid}/")
     assert page.status_code == 200
     assert "The key ring" in page.content.decode()
+
+
+# --- other contents ------------------------------------------------------------------------------------------------------
+def test_a_stored_version_of_a_resource_is_recorded_when_it_is_read_and_can_be_erased() -> None:
+    subscription = make_subscription(make_session("notes"))
+    add_version(subscription, RESULT)
+    dora = client_of(person("dora", "view_server", "view_payload", "view_auditevent", "erase_payload"))
+    for path in ("", "versions/1/"):
+        response = dora.get(f"/subscriptions/{subscription.uid}/{path}")
+        assert response.status_code == 200
+    assert readings(by="dora") == ["resource"]
+    digest = Payload.objects.get(kind=PayloadKind.RESOURCE).digest
+    assert dora.post(f"/payloads/{digest}/erase/", {"reason": "request 17"}).status_code == 302
+    page = dora.get(f"/subscriptions/{subscription.uid}/").content.decode()
+    assert RESULT not in page
+    assert "erased" in page
+
+
+def test_the_answer_of_another_person_is_recorded_when_it_is_read_and_can_be_erased() -> None:
+    question = a_question(FORM)
+    stored = payloads.store(PayloadKind.ANSWER, json.dumps({"city": ARGUMENT}))
+    ended = {"state": QuestionState.ACCEPTED, "ended_at": timezone.now(), "delivered_at": timezone.now()}
+    Question.objects.filter(pk=question.pk).update(answer=stored, answered_by="ann", **ended)
+    dora = client_of(person("dora", "view_server", "view_payload", "view_auditevent", "erase_payload"))
+    assert ARGUMENT in dora.get(f"/inbox/{question.uid}/").content.decode()
+    assert sorted(readings(by="dora")) == ["answer", "question"]
+    assert dora.post(f"/payloads/{stored.digest}/erase/", {"reason": "request 17"}).status_code == 302
+    assert ARGUMENT not in dora.get(f"/inbox/{question.uid}/").content.decode()
+
+
+def test_an_answer_that_was_not_delivered_yet_is_not_erased() -> None:
+    question = a_question(FORM)
+    stored = payloads.store(PayloadKind.ANSWER, json.dumps({"city": ARGUMENT}))
+    Question.objects.filter(pk=question.pk).update(answer=stored, state=QuestionState.ACCEPTED, answered_by="ann")
+    dora = client_of(person("dora", "view_server", "view_auditevent", "erase_payload"))
+    assert dora.post(f"/payloads/{stored.digest}/erase/", {"reason": "request 17"}).status_code == 422
+
+
+def test_with_the_result_the_words_of_its_error_are_erased(call: Call) -> None:
+    Call.objects.update(error_message=RESULT, error_data=RESULT)
+    dora = client_of(person("dora", "view_server", "view_auditevent", "erase_payload"))
+    dora.post(f"/payloads/{call.result.digest}/erase/", {"reason": "request 17"})
+    row = Call.objects.get()
+    assert (row.error_message, row.error_data, row.schema_violation) == ("", "", "")

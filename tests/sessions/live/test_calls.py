@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from tests.sessions.host.harness import eventually
 from tests.sessions.live.site import Browser, Site, Tab
 from tests.tools.bells import bells
 
@@ -159,6 +160,20 @@ async def test_who_may_not_read_payloads_sees_the_call_without_its_result(site: 
         is_final = lambda message: message.get("kind") == "call" and message["rows"][0].get("final")  # noqa: E731 - read twice
         assert "the-answer" in (await mine.hear(is_final))["html"]
         assert "the-answer" not in (await other.hear(is_final))["html"]
+
+
+async def test_a_result_that_arrives_on_the_page_of_another_person_is_recorded_as_read(site: Site, server: str) -> None:
+    async with person(site).tab() as mine, person(site).tab() as other:
+        answer = await mine.ask(op="call", server=server, tool="echo", args={"text": "x"})
+        for tab in (mine, other):
+            await tab.sub(answer["topic"])
+        site.do("finish", answer["call"], {"content": [{"type": "text", "text": "the-answer"}]})
+        is_final = lambda message: message.get("kind") == "call" and message["rows"][0].get("final")  # noqa: E731 - read twice
+        for tab in (mine, other):
+            assert "the-answer" in (await tab.hear(is_final))["html"]
+        read = lambda: [row for row in site.do("events", "instance:payload:read") if row["call"] == answer["call"]]  # noqa: E731
+        eventually(read, words="one of the two did not make the call")
+        assert len(read()) == 1
 
 
 async def test_a_requested_call_is_cancelled_at_once(site: Site, server: str) -> None:
