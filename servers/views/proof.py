@@ -61,7 +61,7 @@ def acknowledge(request: HttpRequest, uid: UUID) -> HttpResponse:
 def _page(request: HttpRequest, refused: dict[str, object] | None = None, status: int = 200) -> HttpResponse:
     access.require(request.user, "view_auditevent")
     context = {
-        "nav": "audit",
+        "nav": "explorer",
         "proof": board.proof(),
         "alarms": alarms.standing(),
         "alarms_below": True,  # instead of the banner above

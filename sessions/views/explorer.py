@@ -313,7 +313,7 @@ def _chart(asked: Asked, counted: Histogram) -> dict[str, Any]:
 
 
 def step_words(seconds: float) -> str:
-    for length, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+    for length, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
         if seconds >= length and not seconds % length:
             count = int(seconds // length)
             return unit if count == 1 else f"{count} {unit}s"
