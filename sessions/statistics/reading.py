@@ -179,9 +179,8 @@ def _ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, l
             found[name] = found.get(name, 0) + numbers[0]
 
     columns = ("server_uid", "server_name", "target", "user_name", "method", "way")
-    for uid, server_name, target, user_name, method, way, state, numbers in _sums(
-        user, wanted, by, span, "", columns, 86_400
-    ):
+    for row in _sums(user, wanted, by, span, "", columns, 86_400):
+        uid, server_name, target, user_name, method, way, state, numbers = row
         server_uid = UUID(str(uid)) if uid else None
         add(Cell(by, server_uid, server_name, target, user_name, 0, method, way, ""), state, numbers)
     tail, behind = _tail(user, wanted, span)

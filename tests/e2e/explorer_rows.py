@@ -1,6 +1,6 @@
 """Rows for tests and pictures of the explorer: servers, people and calls, inserted at once."""
 
-#: `{calls}` calls of the last 24 hours, one in forty failed; and one call that DW4 looks for: yesterday between 3 and 4 in the
+#: `{calls}` calls of the last 24 hours, one in forty failed; and one call to be found: yesterday between 3 and 4 in the
 #: afternoon (UTC), slow, failed, with words of its own in arguments and error.
 SEED = r"""
 import json, random
@@ -47,10 +47,13 @@ with transaction.atomic():
         error = dict(error_code=-32602, error_message="amount is larger than what was paid") if state == CallState.RPC_ERROR else {{}}
         rows.append(call(place, at, chance.choice(people), state, took, chance.choice(place[3]), dict(order_id=f"ord_{{number}}", amount=chance.randrange(1, 999)), **error))
     afternoon = datetime.combine((now - timedelta(days=1)).date(), datetime.min.time(), UTC) + timedelta(hours=15, minutes=23)
-    rows.append(call(servers[1], afternoon, people[0], CallState.RPC_ERROR, 4210, "create_issue", dict(title="Acme invoice", repository="acme/shop"), error_code=-32000, error_message="rate limit of acme reached"))
+    rows.append(call(servers[1], afternoon, people[0], CallState.RPC_ERROR, 4210, "create_issue", dict(title="Acme invoice", repository="acme/shop"), error_code=-32000, error_message="rate limit of acme reached", detail="sought"))
     rows.sort(key=lambda row: row.created_at)
     Call.objects.bulk_create(rows, batch_size=500)
     actor = Actor.of_user(people[0], "192.0.2.7", "request-1")
+    sought = Call.objects.get(detail="sought")
+    steps = ((AuditAction.CALL_REQUEST, AuditOutcome.PENDING), (AuditAction.CALL_SEND, AuditOutcome.PENDING), (AuditAction.CALL_FINISH, AuditOutcome.RPC_ERROR))
+    record_many([Event(action, outcome, actor, ServerRef.of(servers[1][0]), subject=sought.target, call_uid=sought.uid) for action, outcome in steps])
     record_many([Event(AuditAction.SERVER_CHANGE, AuditOutcome.OK, actor, ServerRef.of(place[0]), subject=place[0].name, details=dict(changes=dict(name=dict(before="x", after=place[0].name)))) for place in servers])
 print(len(rows))
 """

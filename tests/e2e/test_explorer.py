@@ -1,0 +1,213 @@
+"""The explorer in a browser: one call found among thousands, shared by its link; keyboard, chart, live list, no script."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.e2e.conftest import cookies_of_a_sign_in
+from tests.e2e.explorer_rows import SEED
+from tests.tools.browser import sign_in, watched_context
+from tests.tools.stack import ADMIN, Stack
+
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+AUDITOR = f"""
+from django.contrib.auth.models import Permission, User
+user = User.objects.create_user("rhea", password={ADMIN[1]!r})
+user.user_permissions.set(Permission.objects.filter(codename__in=["view_server", "view_auditevent"]))
+"""
+FEW = 1_500
+
+
+@pytest.fixture(scope="module")
+def filled(stack: Stack) -> Stack:
+    stack.shell(SEED.format(calls=FEW))
+    return stack
+
+
+def yesterday_at(hour: int) -> str:
+    return f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}T{hour}:00"
+
+
+def find_the_call_and_share_it(stack: Stack, walker, browser: Browser) -> None:
+    """Who called what on which server yesterday between 3 and 4, that failed, slower than 2 s, containing "acme"?"""
+    ada = walker(stack, signed_in=True, timezone_id="UTC")
+    ada.open("/explorer/")
+    ada.page.keyboard.press("/")
+    question = f'since:{yesterday_at(15)} until:{yesterday_at(16)} outcome:error duration:>2s "acme"'
+    ada.page.locator("#query").fill(question)
+    ada.page.locator("#query").press("Enter")
+    rows = ada.page.locator("tr[data-sel]")
+    expect(rows).to_have_count(1)
+    for words in ("create_issue", "Github API", "ann", "4.21 s"):
+        expect(rows).to_contain_text(words)
+    rows.get_by_role("link").click()
+    detail = ada.page.locator("#detail")
+    expect(detail).to_contain_text("Acme invoice")
+    expect(detail).to_contain_text("rate limit of acme reached")
+    expect(detail).to_contain_text("Valid in the audit chain")
+    detail.get_by_role("tab", name="Timeline").click()
+    expect(detail.get_by_role("tabpanel", name="Timeline")).to_contain_text("Call requested")
+    link = detail.locator("[data-copy^=http]").get_attribute("data-copy")
+
+    stack.shell(AUDITOR)
+    with watched_context(browser, stack.base_url) as (context, complaints):
+        rhea = context.new_page()
+        sign_in(rhea, "rhea", ADMIN[1])
+        rhea.goto(link)
+        opened = rhea.locator("#detail")
+        for words in ("create_issue", "Github API", "ann", "4.21 s"):
+            expect(opened).to_contain_text(words)
+        expect(opened).to_contain_text("You don't have permission to view the arguments")
+        assert "acme" not in rhea.content().lower()
+        assert complaints.unexpected() == []
+
+
+def test_one_call_among_thousands_is_found_by_one_line_and_opened_by_its_link(
+    own_stack: Stack, walker, browser: Browser
+) -> None:
+    own_stack.shell(SEED.format(calls=FEW))
+    find_the_call_and_share_it(own_stack, walker, browser)
+
+
+@pytest.mark.long
+def test_one_call_among_a_hundred_thousand_is_found_by_one_line_and_opened_by_its_link(
+    own_stack: Stack, walker, browser: Browser
+) -> None:
+    own_stack.shell(SEED.format(calls=100_000))
+    find_the_call_and_share_it(own_stack, walker, browser)
+
+
+def test_the_keyboard_completes_a_query_and_walks_through_rows_and_their_details(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/?q=last:24h+in:calls")
+    page = ada.page
+    page.keyboard.press("/")
+    page.keyboard.press("End")
+    page.keyboard.type(" outc")
+    expect(page.get_by_role("option", name=re.compile("outcome:"))).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("option").first).to_be_visible()
+    page.keyboard.type("err")
+    expect(page.get_by_role("option")).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("#query")).to_have_value("last:24h in:calls outcome:error ")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("list", name="Conditions")).to_contain_text("outcome:error")
+    rows = page.locator("tr[data-sel]")
+    first, second = (rows.nth(place).get_attribute("data-sel") for place in (0, 1))
+    page.locator("body").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator(f"#detail[data-detail='{first}']")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(f"#detail[data-detail='{second}']")).to_be_visible()
+    expect(page.locator("tr[aria-selected=true]")).to_have_attribute("data-sel", second)
+    assert f"sel={second}" in page.url
+    page.keyboard.press("Escape")
+    expect(page.locator("#detail")).to_have_count(0)
+    expect(page.locator(f"tr[data-sel='{second}'] a").first).to_be_focused()
+    page.go_back()
+    expect(page.locator("#detail")).to_be_visible()
+
+
+def test_dragging_over_the_chart_selects_that_range_and_a_facet_narrows_it(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/?q=last:24h+in:calls")
+    chart = ada.page.locator("#histogram .u-over")
+    box = chart.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    ada.page.mouse.move(box["x"] + box["width"] * 0.5, middle)
+    ada.page.mouse.down()
+    ada.page.mouse.move(box["x"] + box["width"] * 0.6, middle, steps=5)
+    ada.page.mouse.up()
+    ada.page.wait_for_url("**since%3A**")
+    value = ada.page.locator("#query").input_value()
+    since, until = (datetime.fromisoformat(text) for text in re.findall(r"(?:since|until):(\S+)", value))
+    assert timedelta(hours=2) <= until - since <= timedelta(hours=4)
+    assert value.endswith("in:calls")
+    ada.page.locator("#facets").get_by_role("link", name=re.compile("Github API")).first.click()
+    expect(ada.page.locator("#query")).to_have_value(f'{value} server:"Github API"')
+    servers = ada.page.locator("tr[data-sel] td:nth-of-type(4)").all_inner_texts()
+    assert set(servers) == {"Github API"}
+
+
+def test_the_list_follows_what_happens_and_counts_it_while_paused(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/?q=last:24h+in:events+kind:sign-in")
+    expect(ada.page.locator("[data-live-pill]")).to_contain_text("Live")
+    rows = ada.page.locator("tr[data-sel]")
+    count = rows.count()
+    cookies_of_a_sign_in(filled)
+    expect(rows).to_have_count(count + 1)
+    expect(ada.page.locator("tr.new")).to_have_count(1)
+    ada.page.get_by_role("button", name="Live", exact=True).click()
+    cookies_of_a_sign_in(filled)
+    newer = ada.page.get_by_role("button", name="1 newer")
+    expect(newer).to_be_visible()
+    expect(rows).to_have_count(count + 1)
+    newer.click()
+    expect(rows).to_have_count(count + 2)
+    ada.page.get_by_role("button", name="Paused").click()
+    cookies_of_a_sign_in(filled)
+    expect(rows).to_have_count(count + 3)
+
+
+def test_an_exact_range_and_columns_are_chosen_and_kept_in_a_shared_view(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True, timezone_id="Europe/Berlin")
+    ada.open("/explorer/?q=last:24h+in:calls+outcome:error")
+    ada.page.locator(".qbar summary").first.click()
+    ada.page.get_by_label("From", exact=True).fill("2026-01-01T01:00:00")
+    ada.page.get_by_label("To", exact=True).fill("2026-01-01T00:00:00")
+    ada.page.get_by_role("button", name="Apply").click()
+    expect(ada.page.get_by_text("The end must be later")).to_be_visible()
+    ada.page.get_by_label("To", exact=True).fill("2036-01-01T00:00:00")
+    ada.page.get_by_role("button", name="Apply").click()
+    expected = "since:2026-01-01T00:00:00Z until:2035-12-31T23:00:00Z in:calls outcome:error"
+    expect(ada.page.locator("#query")).to_have_value(expected)
+    ada.page.locator("summary[aria-label=Columns]").click()
+    ada.page.get_by_label("Size", exact=True).check()
+    ada.page.get_by_label("Server", exact=True).uncheck()
+    ada.page.get_by_role("button", name="Apply").click()
+    expect(ada.page.get_by_role("columnheader", name="Size")).to_be_visible()
+    expect(ada.page.get_by_role("columnheader", name="Server")).to_have_count(0)
+    ada.page.get_by_text("Views", exact=True).click()
+    ada.page.get_by_label("Save this query as").fill("Errors with sizes")
+    ada.page.get_by_label("Share with everyone").check()
+    ada.page.get_by_role("button", name="Save").click()
+    ada.open("/explorer/")
+    ada.page.get_by_text("Views", exact=True).click()
+    ada.page.get_by_role("link", name="Errors with sizes").click()
+    expect(ada.page.locator("#query")).to_have_value(expected)
+    expect(ada.page.get_by_role("columnheader", name="Size")).to_be_visible()
+
+
+def test_a_bar_of_the_charts_opens_its_calls(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/charts/")
+    chart = ada.page.locator("[data-chart] .u-over")
+    box = chart.bounding_box()
+    assert box is not None
+    chart.click(position={"x": box["width"] * 0.5, "y": box["height"] * 0.8})
+    ada.page.wait_for_url("**/explorer/?q=since**")
+    expect(ada.page.locator("tr[data-sel]").first).to_be_visible()
+
+
+def test_without_script_the_page_lists_filters_opens_and_pages(filled: Stack, walker) -> None:
+    plain = walker(filled, signed_in=True, java_script_enabled=False)
+    plain.open("/explorer/?q=last:24h+in:calls")
+    rows = plain.page.locator("tr[data-sel]")
+    expect(rows).to_have_count(50)
+    before = rows.first.get_attribute("data-sel")
+    plain.page.get_by_role("link", name="Older").click()
+    expect(rows).to_have_count(50)
+    assert rows.first.get_attribute("data-sel") != before
+    plain.page.locator("#query").fill("last:24h in:calls tool:create_issue")
+    plain.page.locator("#query").press("Enter")
+    expect(rows.first).to_contain_text("create_issue")
+    rows.first.get_by_role("link").click()
+    expect(plain.page.locator("#detail")).to_contain_text("order_id")
