@@ -15,7 +15,7 @@ from servers import access
 from servers.enums import Way
 from servers.models import Server
 from sessions.explorer import search, streams
-from sessions.explorer.language import Query, Term
+from sessions.explorer.language import CHOICES, Query, Term
 from sessions.explorer.rows import Facet, Histogram
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import CallRollup
@@ -81,7 +81,7 @@ def facets(user: access.User, query: Query) -> list[Facet]:
         counts["way"][way, Way(way).label if way in Way.values else way] += count
     for method, count in total.methods.items():
         kind = streams._KINDS.get(method, method)
-        counts["kind"][kind, kind] += count
+        counts["kind"][kind, CHOICES["kind"].get(kind, kind)] += count
     if others := names - {CALLS}:
         for facet in search.facets(user, replace(query, streams=frozenset(others))):
             partial = partial or facet.partial

@@ -33,7 +33,7 @@ from sessions.models import Call
 from sessions.views.calls import visible_call
 
 #: of an address without a query
-DEFAULT = "last:24h"
+DEFAULT = "last:24h in:calls,events"
 RANGES = (
     ("15m", "Last 15 minutes"),
     ("1h", "Last hour"),
@@ -240,14 +240,12 @@ def _conditions(query: Query) -> list[dict[str, str]]:
 
 def _streams(query: Query) -> list[dict[str, Any]]:
     rest = query.without("in")
-    every = {"label": "All", "q": rest, "chosen": not query.streams}
-    return [
-        every,
-        *(
-            {"label": stream.label, "q": f"{rest} in:{name}".strip(), "chosen": query.streams == {name}}
-            for name, stream in streams.STREAMS.items()
-        ),
+    choices = {"calls,events": "Calls and events"} | {name: stream.label for name, stream in streams.STREAMS.items()}
+    found = [
+        {"label": label, "q": f"{rest} in:{names}".strip(), "chosen": query.streams == set(names.split(","))}
+        for names, label in choices.items()
     ]
+    return [*found, {"label": "All", "q": rest, "chosen": not query.streams}]
 
 
 def _own_requests(query: Query) -> dict[str, Any]:

@@ -179,6 +179,7 @@ def test_an_exact_range_and_columns_are_chosen_and_kept_in_a_shared_view(filled:
     ada.page.get_by_label("Save this query as").fill("Errors with sizes")
     ada.page.get_by_label("Share with everyone").check()
     ada.page.get_by_role("button", name="Save").click()
+    expect(ada.page.get_by_text("saved and shared")).to_be_visible()
     ada.open("/explorer/")
     ada.page.get_by_text("Views", exact=True).click()
     ada.page.get_by_role("link", name="Errors with sizes").click()

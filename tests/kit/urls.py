@@ -71,6 +71,7 @@ urlpatterns = [
     path("", sample, {"name": "states"}, name="overview"),
     path("servers/", include(([path("", sample, {"name": "states"}, name="list")], "servers"))),
     path("audit/", include(([path("", sample, {"name": "rows"}, name="list")], "audit"))),
+    path("explorer/", include(([path("", sample, {"name": "rows"}, name="page")], "explorer"))),
     path("account/", include(([path("", sample, {"name": "states"}, name="account")], "own"))),
     path("accounts/", include("allauth.urls")),
     path("palette/", palette, name="palette"),

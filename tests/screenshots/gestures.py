@@ -178,7 +178,7 @@ def open_message(page: Page) -> None:
 
 def wait_for_chart(page: Page) -> None:
     page.locator("#histogram canvas, .chart-card canvas").first.wait_for()
-    page.locator("#facets section, .chart-card").first.wait_for()
+    page.locator("#facets section, .chart-card").first.wait_for(state="attached")
 
 
 def open_call_session(page: Page) -> None:
@@ -189,6 +189,7 @@ def open_call_session(page: Page) -> None:
 
 def complete_query(page: Page) -> None:
     wait_for_chart(page)
+    page.locator("#query").press("End")
     page.locator("#query").press_sequentially(" ser")
     page.locator("#query-suggestions li").first.wait_for()
 
