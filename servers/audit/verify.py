@@ -3,6 +3,7 @@ the signed statements, the stored payloads and the rows of calls (docs/audit-pro
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from django.db import connection
 from django.db.models import QuerySet
 
-from servers.audit.proof import triggers
+from servers.audit.proof import checkpoints, triggers
+from servers.audit.proof.key import KeyMissing
 from servers.audit.proof.whole import Whole
 from servers.audit.record import CHAIN, body_of
 from servers.audit.verdict import Broken, ChainVerdict, OnProgress
@@ -23,6 +25,8 @@ _CHUNK = 200
 #: events between two calls of `on_progress`: less work than the interpreter's switch interval, after which another thread
 #: of the process would have its turn anyway
 _REPORTED = 50
+#: while the retention removes what it has signed
+_AGAIN_SECONDS = 0.2
 _TRIGGERS = (
     "The database does not refuse to have audit events changed: its triggers are missing. Run manage.py migrate."
 )
@@ -56,7 +60,15 @@ def verify(
     `on_progress(checked, total)` is called outside of any transaction; what it raises ends the verification. `total` is as
     the log was at the beginning.
     """
+    while (verdict := _verdict(start, end, on_progress)) is None:
+        time.sleep(_AGAIN_SECONDS)
+    return verdict
+
+
+def _verdict(start: int, end: int | None, on_progress: OnProgress) -> ChainVerdict | None:
+    """None if the retention removed something at the same time."""
     total, walk = _count(start, end), _Walk(start, "")
+    whole: Whole | None = None
 
     def report() -> None:
         on_progress(walk.checked, max(total, walk.checked))
@@ -79,6 +91,8 @@ def verify(
         warning = "" if triggers.complete(connection) else _TRIGGERS
         return ChainVerdict(True, walk.checked, signed_seq=whole.signed_seq, warning=warning)
     except Broken as broken:
+        if whole is not None and whole.outdated():
+            return None
         before = walk.checked if broken.seq is None else walk.checked - max(0, walk.seq - broken.seq)
         return ChainVerdict(False, max(0, before), broken.seq, str(broken))
 
@@ -144,13 +158,19 @@ def columns_fit(event: AuditEvent, body: dict[str, Any]) -> bool:
 
 # --- the ends ------------------------------------------------------------------------------------------------------------
 def _hash_before(start: int) -> str:
-    """The hash of the link before `start`; nothing stands before the first."""
+    """The hash of the link before `start`, which a cut may have removed; nothing stands before the first."""
     if start <= 1:
         return ""
     found = AuditEvent.objects.filter(seq=start - 1).values_list("hash", flat=True).first()
-    if found is None:
+    if found is not None:
+        return found
+    try:
+        cut = checkpoints.newest_cut()
+    except (KeyMissing, OSError) as exc:
+        raise Broken(None, f"The signed checkpoints cannot be checked. {exc}") from exc
+    if cut is None or cut.seq != start - 1:
         raise _missing(start - 1, None)
-    return found
+    return cut.hash
 
 
 def _reach_head(walk: _Walk, whole: Whole | None, report: Callable[[], None]) -> None:

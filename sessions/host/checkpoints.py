@@ -28,6 +28,7 @@ from sessions.host.sending.failure import NotDelivered
 
 #: RFC 5424: facility 13 (log audit), severity 5 (notice)
 _PRIORITY: Final = 13 * 8 + 5
+_JSONL: Final = "application/jsonl"
 log = structlog.get_logger(__name__)
 
 
@@ -110,8 +111,7 @@ class Checkpoints:
         if place.kind is WitnessKind.SYSLOG:
             await syslog.send(place.host, place.port, [syslog_message(one)], policy=egress_policy())
         elif place.kind is WitnessKind.HTTP:
-            headers = {"Content-Type": "text/plain; charset=utf-8"}
-            await http.send("POST", place.url, headers, one.note.encode(), policy=egress_policy())
+            await http.send("POST", place.url, {"Content-Type": _JSONL}, line_of(one), policy=egress_policy())
         else:
             await self._put(place, one)
 
@@ -119,15 +119,15 @@ class Checkpoints:
         """The name sorts by event; no delivery overwrites another one's object."""
         access_key, secret_key = settings.WITNESS_S3_ACCESS_KEY, Secret(settings.WITNESS_S3_SECRET_KEY)
         store = s3.Store(place.url, place.region, place.bucket, access_key, secret_key)
-        name = f"{one.seq:015d}-{one.kind}-{one.at:%Y%m%dT%H%M%S}.txt"
+        name = f"{one.seq:015d}-{one.kind}-{one.at:%Y%m%dT%H%M%S}.jsonl"
         key = f"{place.prefix}/{name}" if place.prefix else name
         until = timezone.now() + timedelta(days=place.days)
         await s3.put(
             store,
             key,
-            one.note.encode(),
+            line_of(one),
             policy=egress_policy(),
-            content_type="text/plain",
+            content_type=_JSONL,
             lock_until=f"{until:%Y-%m-%dT%H:%M:%SZ}" if place.days else "",
         )
 
@@ -143,7 +143,12 @@ def _appended(rows: list[Checkpoint]) -> None:
         file.append(row.kind, row.note)
 
 
+def line_of(one: Checkpoint) -> bytes:
+    """Every witness gets a line as of the checkpoint file: put together, they are one that the verifier reads."""
+    return file.line(one.kind, one.note).encode()
+
+
 def syslog_message(one: Checkpoint) -> bytes:
-    """RFC 5424. A receiver's lines may not hold newlines: they become two characters, as in JSON."""
-    line = file.line(one.kind, one.note).rstrip("\n")
-    return f"<{_PRIORITY}>1 {one.at:%Y-%m-%dT%H:%M:%S.%fZ} - mcpadmin - checkpoint - \ufeff{line}".encode()
+    """RFC 5424."""
+    head = f"<{_PRIORITY}>1 {one.at:%Y-%m-%dT%H:%M:%S.%fZ} - mcpadmin - checkpoint - \ufeff"
+    return head.encode() + line_of(one).rstrip(b"\n")

@@ -6,6 +6,7 @@ leaves a chain that verifies: the rest of the removed events still leads to the 
 
 import time
 from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from django.db.models import Min, Model, QuerySet
 from servers.audit.proof import checkpoints
 from servers.audit.proof.notes import stamp
 from servers.audit.record import SYSTEM, Actor, Event
-from servers.audit.writer import writer
+from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome, StatementKind
 from servers.models import AuditAlarm, AuditEvent, Checkpoint
 
@@ -47,7 +48,7 @@ def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], N
     `on_batch(removed, total)` is called between two transactions; what it raises ends the cut there. Raises AuditUnavailable when
     the database refuses, KeyMissing and KeyReplaced without the checkpoint key, CutRefused while an alarm stands.
     """
-    if AuditAlarm.objects.filter(acknowledged_at=None).exists():
+    if AuditAlarm.objects.filter(acknowledged_at=None).exists() or checkpoints.misfits():
         raise CutRefused(
             "Something does not fit the audit log, so nothing of it is removed. See the alarm on every page."
         )
@@ -106,4 +107,7 @@ def _delete(model: type[Model], keys: list[int]) -> None:
 def _written(work: Callable[[], Any], events: list[Event] | None = None) -> Any:
     """By the writer, when no call waits for it: it takes turns with the writers of the other processes."""
     future = writer().submit(work, (lambda _: events) if events else None, spare=not events)
-    return future.result(_WAIT_SECONDS)
+    try:
+        return future.result(_WAIT_SECONDS)
+    except FutureTimeout as exc:
+        raise AuditUnavailable("The audit log could not be written in time. Try again later.") from exc

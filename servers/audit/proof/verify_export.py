@@ -47,8 +47,8 @@ def open_note(note: str, keys: dict[tuple[str, bytes], Ed25519PublicKey]) -> Lin
     text, _, signatures = note.rpartition("\n\n")
     origin, *lines = text.split("\n")
     for line in signatures.splitlines():
-        signature = b64decode(line.rpartition(" ")[2])
-        with suppress(KeyError, InvalidSignature):
+        with suppress(KeyError, ValueError, InvalidSignature):
+            signature = b64decode(line.rpartition(" ")[2])
             keys[origin, signature[:4]].verify(signature[4:], f"{text}\n".encode())
             more: Line = dict(line.split(" ", 1) for line in lines[2:])
             return {**more, "seq": int(lines[0]), "hash": b64decode(lines[1]).hex(), "time": when(more["time"])}

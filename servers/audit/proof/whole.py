@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Count, Min
+
 from servers.audit import payloads
 from servers.audit.proof import checkpoints, key, removals, rows
 from servers.audit.proof.key import KeyMissing
@@ -32,6 +34,8 @@ class Whole:
     outside: dict[int, list[Statement]]
     removed: Removed
     signed_seq: int = 0
+    #: lowest event of those that the cut covers, while its rest is being removed
+    first: int | None = None
     erasures: set[str] = field(default_factory=set)
     erased: dict[str, int] = field(default_factory=dict)
 
@@ -58,13 +62,21 @@ class Whole:
         for row in Checkpoint.objects.filter(seq__lte=self.cut.seq).order_by("seq"):
             if self._opened(row) is None:
                 raise _forged(row)
-        left = AuditEvent.objects.filter(seq__lte=self.cut.seq)
-        first = left.order_by("seq").values_list("seq", flat=True).first()
+        left = AuditEvent.objects.filter(seq__lte=self.cut.seq).aggregate(first=Min("seq"), count=Count("seq"))
+        first = self.first = left["first"]
         if first is None:
             return self.cut.seq + 1, self.cut.hash
-        if left.count() != self.cut.seq - first + 1 or first < int(self.cut.more.get("first", 1)):
+        if left["count"] != self.cut.seq - first + 1 or first < int(self.cut.more.get("first", 1)):
             raise Broken(first, f"Event {first} does not belong to the log, which begins after event {self.cut.seq}.")
         return first, None
+
+    def outdated(self) -> bool:
+        """Whether the retention signed or removed something since: then what seemed to be missing is judged again."""
+        now = Whole.of_this_log()
+        if (now.cut, now.removed) != (self.cut, self.removed):
+            return True
+        left = AuditEvent.objects.filter(seq__lte=self.cut.seq) if self.cut is not None else AuditEvent.objects.none()
+        return self.first is not None and left.aggregate(first=Min("seq"))["first"] != self.first
 
     def check(self, events: _Verified) -> None:
         """Of events whose links hold, in order. Raises Broken for the first that does not fit."""

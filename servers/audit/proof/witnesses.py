@@ -1,7 +1,7 @@
 """Witnesses: places outside of the database that keep the checkpoints. The checkpoint file is always one of them; the
 others are in MCPADMIN_WITNESSES. This module knows what each has; a worker sends (sessions/host/checkpoints.py).
 
-    https://witness.example.com/mcpadmin              POST of the signed note as text/plain
+    https://witness.example.com/mcpadmin              POST of a line of the checkpoint file
     syslog://logs.example.com:6514                    RFC 5424 over TLS
     s3://s3.example.com/bucket/prefix?region=eu-central-1&days=365    one object each, kept by object lock for so many days
 """

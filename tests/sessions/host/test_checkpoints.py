@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from servers.audit.proof import checkpoints, witnesses
+from servers.audit.proof import checkpoints, verify_export, witnesses
 from servers.audit.proof.notes import opened
 from servers.audit.verify import verify
 from servers.enums import AlarmKind, StatementKind
@@ -108,13 +108,16 @@ def test_http_syslog_and_s3_witnesses_each_get_the_signed_note(
         looked()
         assert all(state.behind == 0 and not state.problem for state in witnesses.states()), witnesses.states()
         note = Checkpoint.objects.get().note
-        assert [received.body.decode() for received in hook.received] == [note]
+        assert [json.loads(received.body)["note"] for received in hook.received] == [note]
         [message] = receiver.messages
         assert b"\n" not in message
         assert json.loads(message.decode().partition("\ufeff")[2])["note"] == note
         [(path, data)] = bucket.objects.items()
         assert path.startswith("/proofs/a/000000000000005-regular-")
-        assert data.decode() == note
+        assert json.loads(data) == {"type": "checkpoint", "note": note}
+        exported = log.export_to(tmp_path / "export")
+        (tmp_path / "kept").write_bytes(data)
+        assert verify_export.verify(str(exported), [log.public_key()], [str(tmp_path / "kept")])
         kept = bucket.headers[path]
         assert kept["x-amz-object-lock-mode"] == "COMPLIANCE"
         assert kept["x-amz-object-lock-retain-until-date"] > f"{timezone.now() + timedelta(days=29):%Y-%m-%d}"
@@ -137,7 +140,9 @@ def test_a_failing_witness_is_tried_again_later_and_then_gets_the_newest(setting
     looked()
     row.refresh_from_db()
     assert (row.problem, row.failures, row.delivered_seq) == ("", 0, checkpoints.head()[0])
-    assert opened(hook.received[-1].body.decode(), checkpoints.key.load().trusted).seq == checkpoints.head()[0]
+    assert (
+        opened(json.loads(hook.received[-1].body)["note"], checkpoints.key.load().trusted).seq == checkpoints.head()[0]
+    )
 
 
 def test_without_its_file_nothing_is_signed_and_the_page_says_so(settings: Any, tmp_path: Path) -> None:

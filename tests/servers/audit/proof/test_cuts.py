@@ -57,6 +57,8 @@ def cut_in_two() -> None:
     event = AuditEvent.objects.get(action=AuditAction.AUDIT_CUT)
     assert event.subject == "events 1 to 9"
     assert verify().ok, verify()
+    assert verify(10, 10).ok  # as the page of this event asks
+    assert not verify(9, 9).ok
     assert cut(10).removed == 0
     assert cut(15).removed == 5
     assert Checkpoint.objects.filter(seq__lt=14).count() == 0
@@ -91,6 +93,20 @@ def test_an_interrupted_cut_verifies_and_the_next_one_finishes_it(monkeypatch: p
     assert verify().ok, verify()
     assert cut(10).removed == 6
     assert verify().ok, verify()
+
+
+def test_a_cut_during_a_verification_is_no_finding() -> None:
+    log.fill(60, checkpoint_every=20)
+    begun: list[int] = []
+
+    def cut_once(checked: int, total: int) -> None:
+        if not begun:
+            begun.append(checked)
+            cut(230)
+
+    verdict = verify(on_progress=cut_once)
+    assert verdict.ok, verdict
+    assert begun == [50]
 
 
 def test_the_last_event_stays() -> None:

@@ -1,0 +1,58 @@
+"""The key of the audit log: shown, replaced, and given up when it is lost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from servers.audit.proof import key
+from servers.audit.proof.cuts import cut
+from servers.audit.verify import verify
+from servers.enums import AuditAction
+from servers.models import AuditEvent
+from tests.servers.audit.proof import log
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def own_key(settings: Any, tmp_path: Path) -> None:
+    log.new_key(settings, tmp_path)
+
+
+def test_the_public_key_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("checkpoint_key")
+    assert capsys.readouterr().out == f"{log.public_key()}\n"
+
+
+def test_after_a_replacement_both_keys_count_and_the_log_verifies(capsys: pytest.CaptureFixture[str]) -> None:
+    log.fill(2)
+    old = log.public_key()
+    call_command("checkpoint_key", "--replace")
+    new = log.public_key()
+    assert new != old
+    assert [known.text for known in key.load().trusted] == [new, old]
+    log.fill(2)
+    assert verify().ok, verify()
+    assert AuditEvent.objects.filter(action=AuditAction.CHECKPOINT_KEY).exists()
+    assert Path(key.settings.CHECKPOINT_KEY_FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lost_key_is_replaced_with_its_public_key_and_nothing_is_lost() -> None:
+    log.fill(2)
+    old = log.public_key()
+    Path(key.settings.CHECKPOINT_KEY_FILE).unlink()
+    with pytest.raises(CommandError, match="--retired"):
+        call_command("checkpoint_key", "--replace")
+    call_command("checkpoint_key", "--replace", "--retired", old)
+    assert verify().ok, verify()
+
+
+def test_without_its_public_key_what_it_signed_is_given_up_and_a_cut_is_signed_again() -> None:
+    log.fill(4)
+    cut(8)
+    Path(key.settings.CHECKPOINT_KEY_FILE).unlink()
+    call_command("checkpoint_key", "--replace", "--forget")
+    log.fill(2)
+    assert verify().ok, verify()
