@@ -8,7 +8,7 @@ names, because not everyone may search them.
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models.expressions import RawSQL
@@ -20,6 +20,8 @@ from sessions.explorer.language import Value
 WORDS_CHARS = 64 * 1024
 #: rows that one search takes from the index, newest first
 FOUND = 5_000
+#: so many of the newest documents are looked at, and so many of them must match, to call it common (PostgreSQL)
+_PROBED, _COMMON = 2_000, 10
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
@@ -113,6 +115,21 @@ class Match:
     tags: Sequence[Sequence[str]] = ()
     words: bool = False
     own: int | None = None
+    #: whether a walk along the keys meets enough of them; else the index of words is read, in which they are not in order
+    common: bool = True
+
+    def probed(self, stream: str) -> "Match":
+        """Knows how common it is among the newest documents. PostgreSQL does not, and would read all of them in order
+        for a word that is rare or in none. SQLite's index of words is in the order of the keys."""
+        if database().vendor == "sqlite":
+            return self
+        condition, values = self._postgresql(stream)
+        newest = f"SELECT * FROM explorer_{stream} ORDER BY id DESC LIMIT {_PROBED}"  # noqa: S608  # names of our own
+        with database().cursor() as cursor:
+            sql = f"SELECT COUNT(*) FROM ({newest}) explorer_{stream} WHERE {condition}"  # noqa: S608  # the same
+            cursor.execute(sql, values)
+            found = cursor.fetchone()[0]
+        return replace(self, common=found >= _COMMON)
 
     def keys(
         self, stream: str, low: int | None, high: int | None, limit: int, offset: int = 0, *, ascending: bool = False
@@ -125,7 +142,10 @@ class Match:
                 condition += f" AND {column} {comparison} %s"
                 values.append(bound)
         order = "ASC" if ascending else "DESC"
-        sql = f"SELECT {column} FROM explorer_{stream} WHERE {condition} ORDER BY {column} {order} LIMIT %s OFFSET %s"  # noqa: S608  # names of our own
+        found = f"SELECT {column} FROM explorer_{stream} WHERE {condition}"  # noqa: S608  # names of our own
+        if not self.common:
+            found = f"WITH found AS MATERIALIZED ({found}) SELECT id FROM found"  # noqa: S608  # the same
+        sql = f"{found} ORDER BY {column} {order} LIMIT %s OFFSET %s"
         return RawSQL(sql, [*values, limit, offset])  # noqa: S611  # with parameters
 
     def _sqlite(self, stream: str) -> tuple[str, list[Any]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Min, Q
+from django.db.models import Min, Q, QuerySet
 
 from servers.audit import payloads
 from servers.audit import query as audit
@@ -42,25 +42,28 @@ class Batch:
 def next_batch() -> Batch | None:
     """None when the index is up to date. Only reads."""
     before = IndexCursor.objects.filter(name=NAME).values_list("seq", flat=True).first() or 0
-    events = list(AuditEvent.objects.filter(seq__gt=before).order_by("seq")[:BATCH])
-    if not events:
+    steps = list(
+        AuditEvent.objects.filter(seq__gt=before).order_by("seq").values_list("seq", "action", "call_uid")[:BATCH]
+    )
+    if not steps:
         return None
-    ended = {event.call_uid for event in events if event.action == AuditAction.CALL_FINISH and event.call_uid}
-    calls = {call.uid: call for call in Call.objects.filter(uid__in=ended).select_related(*_LINKS)}
+    ended = {uid for _, action, uid in steps if action == AuditAction.CALL_FINISH}
+    calls = {call.uid: call for call in _calls(Q(uid__in=ended))}
+    others = [seq for seq, action, _ in steps if not action.startswith("call:")]
+    events = AuditEvent.objects.in_bulk(others)
     batch = Batch(before, before)
     written: set[UUID] = set()
     chars = 0
-    for event in events:
+    for seq, action, uid in steps:
         document = None
-        if event.call_uid in calls and event.action == AuditAction.CALL_FINISH:
-            if event.call_uid not in written:
-                document = document_of(calls[event.call_uid])
-                batch.calls.append(document)
-                written.add(event.call_uid)
-        elif not event.action.startswith("call:"):
-            document = _event_document(event)
+        if action == AuditAction.CALL_FINISH and uid in calls and uid not in written:
+            document = document_of(calls[uid])
+            batch.calls.append(document)
+            written.add(uid)
+        elif seq in events:
+            document = _event_document(events[seq])
             batch.events.append(document)
-        batch.after = event.seq
+        batch.after = seq
         chars += 0 if document is None else len(document.names) + len(document.words)
         if chars > BATCH_CHARS:
             break
@@ -89,6 +92,14 @@ def advance() -> bool:
 def catch_up() -> None:
     while advance():
         pass
+
+
+def _calls(which: Q) -> QuerySet[Call]:
+    """With what `document_of` reads."""
+    own = ("server_id", "user_id", "state", "way", "method", "target", "server_name", "user_name", "identity_name")
+    words = ("uid", "error_message", "error_data", "detail", "schema_violation")
+    read = [f"{link}__{column}" for link in _LINKS for column in ("text", "blob", "erased_at")]
+    return Call.objects.filter(which).select_related(*_LINKS).only(*own, *words, *read)
 
 
 # --- documents -------------------------------------------------------------------------------------------------------
@@ -132,8 +143,7 @@ def payloads_erased(payload_ids: Collection[int]) -> None:
     """Call in the transaction that erases payloads: their words leave index and preview with them."""
     Call.objects.filter(arguments__in=payload_ids).update(preview="")
     of_them = Q(arguments__in=payload_ids) | Q(result__in=payload_ids) | Q(late_result__in=payload_ids)
-    calls = Call.objects.filter(of_them).select_related(*_LINKS)
-    fulltext.write("calls", [document_of(call) for call in calls])
+    fulltext.write("calls", [document_of(call) for call in _calls(of_them)])
 
 
 def trim(limit: int = 200) -> int:

@@ -161,7 +161,7 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
     if not all(fulltext.searchable(value) for value in match.texts):
         return replace(selection, low=0, high=0)
     if match.texts:
-        return replace(selection, match=match)
+        return replace(selection, match=match.probed(stream.name))
     return replace(selection, base=_without(selection, match), checked=True)
 
 

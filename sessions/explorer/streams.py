@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Any, ClassVar
 from uuid import UUID
@@ -394,6 +394,7 @@ class Calls(Stream):
         return []
 
 
+@cache
 def tag(word: str) -> str:
     return "is" + "".join(char for char in word if char.isascii() and char.isalnum())
 

@@ -265,6 +265,8 @@ def test_a_partial_search_of_one_stream_holds_back_older_rows_of_another(monkeyp
         ("in:events kind:sign-in", "audit_by_action"),
         ("server:files way:page outcome:ok since:1h", "calls_by_server"),
         ("tool:echo way:page user:root", "calls_by_target"),
+        ("in:calls tool:echo kind:tool outcome:ok", "calls_by_target"),
+        ("in:calls duration:>2s outcome:ok way:page", "calls_slow"),
     ],
 )
 def test_a_condition_is_read_from_its_index_in_the_order_of_the_page(text: str, index: str) -> None:
@@ -272,9 +274,11 @@ def test_a_condition_is_read_from_its_index_in_the_order_of_the_page(text: str, 
     ended_call(make_session(), user=admin)
     with CaptureQueriesContext(connection) as captured:
         search.page(admin, query(text))
-    plans = [plan for found in captured.captured_queries for plan in [plan_of(found["sql"])] if index in plan]
+    table = {"calls": "mcp_sessions_call", "audit": "servers_auditevent"}[index.partition("_")[0]]
+    of_page = [found["sql"] for found in captured.captured_queries if f"LIMIT {search.PAGE_SIZE + 1}" in found["sql"]]
+    plans = [plan_of(sql) for sql in of_page if f'FROM "{table}"' in sql]
     assert plans
-    assert not any("TEMP B-TREE" in plan for plan in plans)
+    assert all(index in plan and "TEMP B-TREE" not in plan for plan in plans)
 
 
 def plan_of(sql: str) -> str:

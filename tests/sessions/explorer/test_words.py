@@ -84,6 +84,18 @@ def events_are_found_by_their_words() -> None:
 
 
 @check
+def a_word_is_found_newest_first_whether_it_is_common_or_not() -> None:
+    session, admin = make_session(), reader()
+    for number in range(15):
+        ended_call(session, f"tool{number}", arguments={"word": "acme" if number != 4 else "rare"})
+    indexing.catch_up()
+    everything = [f"tool{number}" for number in reversed(range(15)) if number != 4]
+    assert found(admin, "acme") == everything
+    assert found(admin, "rare") == ["tool4"]
+    assert found(admin, "acme until:2h") == []
+
+
+@check
 def rows_that_are_deleted_leave_the_index() -> None:
     session, admin = make_session(), reader()
     for number in range(3):
