@@ -32,7 +32,7 @@ class Source(Protocol[B]):
     """What one session records."""
 
     #: done when the rows under way are written or put back
-    under_way: asyncio.Future[None] | None
+    under_way: asyncio.Future[Any] | None
 
     @property
     def waits(self) -> bool: ...
@@ -77,8 +77,8 @@ class BatchWriter(Generic[B]):
         self._waiting.pop(source, None)
         while source.under_way is not None:
             await asyncio.wait({source.under_way})
-        if source.waits:
-            await self._write({source: source.take()}, spare=False)
+        while source.waits and await self._write({source: source.take(self.rows)}, spare=False):
+            pass
         self._waiting.pop(source, None)
 
     async def _run(self) -> None:
@@ -103,19 +103,21 @@ class BatchWriter(Generic[B]):
             room -= taken.count
         return batch
 
-    async def _write(self, batch: Mapping[Source[B], B], *, spare: bool) -> None:
-        """Completes even if the caller is cancelled: the rows have no other owner any more."""
+    async def _write(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
+        """False if the database did not take the rows: they wait again. Completes even if the caller is cancelled: the
+        rows have no other owner any more."""
         writing = asyncio.ensure_future(self._written(batch, spare=spare))
         for source in batch:
             source.under_way = writing
-        await asyncio.shield(writing)
+        return await asyncio.shield(writing)
 
-    async def _written(self, batch: Mapping[Source[B], B], *, spare: bool) -> None:
-        batches = list(batch.items())
+    async def _written(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
+        batches, away = list(batch.items()), False
         try:
             await self._db.write(partial(self.append, batches), spare=spare)
             self.written(batches)
         except DatabaseAway:
+            away = True
             for source, taken in batches:
                 source.put_back(taken)
         except Exception:  # one bad row must not silence all other sessions
@@ -126,3 +128,4 @@ class BatchWriter(Generic[B]):
         for source in batch:
             if source.waits:
                 self._waiting.setdefault(source)
+        return not away

@@ -6,6 +6,7 @@ the exact number of dropped lines: since the previous such line, and in all.
 
 import asyncio
 from collections import deque
+from typing import Any
 
 from sessions.connections.lifecycle import Lease
 from sessions.enums import LogSource
@@ -22,7 +23,7 @@ class ServerLog:
     def __init__(self, writer: LogWriter, lease: Lease) -> None:
         self.lease = lease
         #: done when the lines under way are written or put back
-        self.under_way: asyncio.Future[None] | None = None
+        self.under_way: asyncio.Future[Any] | None = None
         self._writer = writer
         self._pending: deque[ServerLogLine] = deque()
         self._shed = 0

@@ -5,7 +5,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -46,6 +46,8 @@ class WireEntry:
     at: datetime = field(default_factory=timezone.now)
     #: on its way to the database, so it may not change any more
     taken: bool = False
+    #: bytes that were counted when it was added; an exchange may change until it is taken
+    counted: int = 0
 
     @property
     def stored_bytes(self) -> int:
@@ -70,7 +72,7 @@ class WireBatch:
 class WireLog:
     def __init__(self, writer: "WireWriter", lease: Lease) -> None:
         self.lease = lease
-        self.under_way: asyncio.Future[None] | None = None
+        self.under_way: asyncio.Future[Any] | None = None
         #: number and position of the newest row, once this owner has written one: nobody else writes to this log
         self.newest: tuple[int, int] | None = None
         self._writer = writer
@@ -83,7 +85,8 @@ class WireLog:
 
     def add(self, entry: WireEntry) -> None:
         self._pending.append(entry)
-        self._count(entry.stored_bytes)
+        entry.counted = entry.stored_bytes
+        self._count(entry.counted)
         self._writer.wake(self)
 
     def drop(self, count: int = 1) -> None:
@@ -105,7 +108,7 @@ class WireLog:
         entries = [self._pending.popleft() for _ in range(count)]
         for entry in entries:
             entry.taken = True
-        self._count(-sum(entry.stored_bytes for entry in entries))
+        self._count(-sum(entry.counted for entry in entries))
         dropped = 0
         if not self._pending:  # they came after all that waited
             dropped, self._dropped = self._dropped, 0
@@ -113,10 +116,10 @@ class WireLog:
 
     def put_back(self, taken: WireBatch) -> None:
         self._pending.extendleft(reversed(taken.entries))
-        self._count(sum(entry.stored_bytes for entry in taken.entries))
+        self._count(sum(entry.counted for entry in taken.entries))
         self._dropped += taken.dropped
         while len(self._pending) > PENDING_LIMIT:
-            self._count(-self._pending.popleft().stored_bytes)
+            self._count(-self._pending.popleft().counted)
             self._dropped += 1
 
     def _count(self, size: int) -> None:

@@ -160,3 +160,11 @@ async def test_after_a_batch_the_writer_rests_in_proportion_to_what_it_took(monk
     while writer._task is not None:  # noqa: ASYNC110 - as above
         await asyncio.sleep(0)
     assert writer._rests_until >= opened + 9 * 0.015
+
+
+async def test_closing_writes_everything_in_transactions_of_bounded_size() -> None:
+    shelf = Shelf()
+    log = log_on(shelf)
+    say(log, 2 * LogWriter.rows + 50)
+    await log.close()
+    assert [len(lines) for batch in shelf.batches for _, lines in batch] == [LogWriter.rows, LogWriter.rows, 50]

@@ -236,6 +236,15 @@ def test_a_stream_that_ends_after_its_head_was_written_has_a_row_for_its_end() -
     assert (end.kind, end.size, end.fault, end.detail) == ("stream_end", 4_000, "connection_lost", f"it broke {MASK}")
 
 
+def test_what_an_exchange_adds_while_it_waits_changes_no_count() -> None:
+    made = recorder()
+    exchange = made.exchange("GET", "https://h.test/mcp", {})
+    exchange.answered(200, [])
+    exchange.failed("connection_lost", "x" * 500)
+    (entry,) = kept(made)
+    assert (entry.detail, made._log._bytes, made._log._writer.pending_bytes) == ("x" * 500, 0, 0)
+
+
 def test_an_exchange_without_an_answer_says_why() -> None:
     made = recorder()
     exchange = made.exchange("POST", "https://as.test/token", {}, authorization=True)
