@@ -56,6 +56,8 @@ class Forwarding:
                     self._start(pk)
         except DatabaseAway:
             pass  # the next tick looks again
+        except Exception:  # a bug of ours here must not go unnoticed
+            log.exception("host.forwarding_failed")
         finally:
             self._looking = None
 

@@ -1,6 +1,7 @@
 """An auditor exports what the audit page shows and verifies it offline; an administrator forwards events and sees them
 arrive."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,7 @@ def test_a_new_sink_gets_the_whole_log_and_its_page_shows_when_the_receiver_fail
     ada.page.get_by_label("Begin").select_option("beginning")
     ada.page.get_by_role("button", name="Add sink").click()
     secret = ada.page.locator("#signing-secret").inner_text()
+    expect(ada.page).to_have_url(re.compile(r"/exports/sinks/[0-9a-f-]{36}/$"))
     state = ada.page.locator("#sink-state")
     expect(state).to_contain_text("Up to date", timeout=30 * SECONDS)
     assert all(request.signed_with(secret) for request in hook.received)
