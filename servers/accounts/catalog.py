@@ -112,7 +112,11 @@ SECTIONS = (
     Section(
         "Review",
         (
-            Right("view_auditevent", "Read the audit log", "Read every event, with names and addresses of people."),
+            Right(
+                "view_auditevent",
+                "Read the audit log",
+                "Read and export every event, with names and addresses of people.",
+            ),
             Right(
                 "verify_chain",
                 "Verify the audit log",

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import parse_qsl
 
 from django.db.models import Count, Max
 
 from servers import access
 from servers.audit.query import GROUPS, Filters, action_word, outcome_word
 from servers.enums import ExportFormat, JobKind, JobState
-from servers.exporting import files, schedules, selection
+from servers.exporting import files, schedules
 from servers.forwarding import board as forwarding
 from servers.jobs import board as jobs
 from servers.jobs.board import JobRow
@@ -82,7 +83,10 @@ class ExportRow:
 
     @property
     def holds(self) -> str:
-        return selection.in_words(self.export)
+        """Which events, for people."""
+        filters = Filters.read(dict(parse_qsl(self.export.filters)))
+        words = [f"{label} {value}" for label, value in filter_words(filters)]
+        return ", ".join([self.export.query, *words] if self.export.query else words)
 
 
 @dataclass(frozen=True)

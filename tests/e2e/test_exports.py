@@ -30,7 +30,7 @@ def test_what_the_audit_page_shows_is_exported_and_verified_offline(own_stack, w
     expect(ada.page.get_by_label("Kind")).to_have_value("sign-in")
     ada.page.get_by_role("button", name="Export").click()
     row = ada.page.locator("#exports-list tbody tr").first
-    expect(row).to_contain_text("kind=sign-in")
+    expect(row).to_contain_text("Kind Sign-in and passwords")
     with ada.page.expect_download(timeout=30 * SECONDS) as downloading:
         row.get_by_role("link", name="Download").click(timeout=30 * SECONDS)
     path = tmp_path / downloading.value.suggested_filename

@@ -76,7 +76,7 @@ def test_the_filters_of_the_audit_page_choose_the_events(ada: Client) -> None:
     assert '<option value="sign-in" selected>' in page
     ada.post("/exports/add/", {"format": "jsonl", "kind": "sign-in", "user": "ada"})
     assert Export.objects.get().filters == "kind=sign-in&user=ada"
-    assert "kind=sign-in, user=ada" in text(ada.get("/exports/"))
+    assert "Kind Sign-in and passwords, User ada" in text(ada.get("/exports/"))
 
 
 def test_payloads_do_not_fit_into_csv(ada: Client) -> None:

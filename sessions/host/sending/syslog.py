@@ -7,6 +7,7 @@ closed it in its turn: a receiver whose process dies with unread data resets the
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -39,7 +40,10 @@ async def send(
     bracketed = f"[{host}]" if ":" in host else host
     try:
         url = httpx.URL(f"https://{bracketed}:{port}/")
-        opened = await connected_socket(url, policy, seconds)
+        async with asyncio.timeout(seconds):
+            opened = await connected_socket(url, policy, seconds)
+    except TimeoutError:
+        raise NotDelivered(f"The receiver did not accept a connection within {seconds:g} s.") from None
     except AddressRefused as exc:
         raise NotDelivered(GUARDED) from exc
     except McpError as exc:
@@ -52,10 +56,9 @@ async def send(
 
 def _deliver(opened: socket.socket, host: str, data: bytes, tls: ssl.SSLContext, seconds: float) -> None:
     """Blocks. The TLS is driven by hand: asyncio and SSLSocket take a fatal alert of the other side for its farewell."""
-    opened.settimeout(seconds)
     try:
         with opened:
-            _Exchange(opened, host, tls).run(data)
+            _Exchange(opened, host, tls, time.monotonic() + seconds).run(data)
     except TimeoutError:
         raise NotDelivered(
             f"The receiver did not confirm within {seconds:g} s by closing the connection after the last message."
@@ -69,8 +72,11 @@ def _deliver(opened: socket.socket, host: str, data: bytes, tls: ssl.SSLContext,
 
 
 class _Exchange:
-    def __init__(self, opened: socket.socket, host: str, tls: ssl.SSLContext) -> None:
+    """All of it ends at `deadline` (monotonic). Raises TimeoutError then."""
+
+    def __init__(self, opened: socket.socket, host: str, tls: ssl.SSLContext, deadline: float) -> None:
         self._socket, self._in, self._out = opened, ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._deadline = deadline
         self._tls = tls.wrap_bio(self._in, self._out, server_hostname=host)
 
     def run(self, data: bytes) -> None:
@@ -106,10 +112,18 @@ class _Exchange:
 
     def _flush(self) -> None:
         if waiting := self._out.read():
+            self._wait_no_longer()
             self._socket.sendall(waiting)
 
     def _received(self) -> bool:
         """False at the end of the stream: after everything sent was read, as unread data leads to a reset."""
+        self._wait_no_longer()
         piece = self._socket.recv(_PIECE)
         self._in.write(piece)
         return bool(piece)
+
+    def _wait_no_longer(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)

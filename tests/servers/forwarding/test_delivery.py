@@ -13,7 +13,7 @@ from django.utils import timezone
 from servers.audit.proof.cuts import cut
 from servers.audit.record import record_many
 from servers.enums import AuditAction
-from servers.forwarding import delivery
+from servers.forwarding import board, delivery
 from servers.forwarding.delivery import DIVERGED, Batch, Claimed, Outcome
 from servers.models import AuditEvent, Instance, Sink
 from tests.servers.audit.proof.log import new_key
@@ -203,6 +203,16 @@ def test_half_a_batch_moves_the_cursor_by_half(sink: Sink) -> None:
     assert numbers(half) == [1, 2]
     assert end.claimed is not None
     assert numbers(batch_of(end.claimed)) == [3, 4, 5]
+
+
+def test_the_retention_learns_what_a_sink_still_needs(sink: Sink) -> None:
+    assert board.needed_from() == 1
+    Sink.objects.create(name="Other", kind="http", address="https://x.example.com/", created_name="ada", cursor=40)
+    assert board.needed_from() == 1
+    Sink.objects.filter(pk=sink.pk).update(paused_at=timezone.now())
+    assert board.needed_from() == 41, "a paused one holds nothing up"
+    Sink.objects.all().delete()
+    assert board.needed_from() is None
 
 
 def test_the_cursor_works_on_postgresql(on_postgres: None) -> None:
