@@ -25,6 +25,7 @@ from servers.connect_limit import TooOften
 from servers.credentials import identities, kinds
 from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind
+from servers.exporting import requesting as exports
 from servers.models import Server
 from servers.registration.importing.document import read
 from servers.secret import Secret
@@ -135,6 +136,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "arguments": lambda: raised(lambda: validate_arguments(["x"] * 201)),
     "value_chars": lambda: raised(lambda: validate_header_value("x" * 20_000)),
     "audit_queue": writer_busy,
+    "open_exports": lambda: str(exports.TooMany()),
     "stdio_file_mib": lambda: refused_by_the_kernel("OSError: [Errno 27] File too large: 'dump.bin'"),
     "stdio_open_files": lambda: refused_by_the_kernel("Error: EMFILE: too many open files, open '/srv/x'"),
     "roots": lambda: raised(lambda: validate_roots([{"uri": f"file:///{number}", "name": ""} for number in range(51)])),

@@ -100,11 +100,10 @@ def source() -> Source:
 # --- claiming -----------------------------------------------------------------------------------------------------------
 def due() -> list[int]:
     """Only reads. A held copy of an installation forwards nothing: the original does."""
-    if instance.is_held():
-        return []
     free = Q(lease_until=None) | Q(lease_until__lt=timezone.now())
     rows = Sink.objects.filter(free).filter(_test_waits() | _may_forward() & (_news() | _runs_backwards()))
-    return list(rows.values_list("pk", flat=True))
+    found = list(rows.values_list("pk", flat=True))
+    return found if found and not instance.is_held() else []
 
 
 def _test_waits() -> Q:

@@ -98,7 +98,7 @@ def _calls(which: Q) -> QuerySet[Call]:
     """With what `document_of` reads."""
     own = ("server_id", "user_id", "state", "way", "method", "target", "server_name", "user_name", "identity_name")
     words = ("uid", "error_message", "error_data", "detail", "schema_violation")
-    read = [f"{link}__{column}" for link in _LINKS for column in ("text", "blob", "erased_at")]
+    read = [f"{link}__{column}" for link in _LINKS for column in ("text", "blob", "sealed", "erased_at")]
     return Call.objects.filter(which).select_related(*_LINKS).only(*own, *words, *read)
 
 
