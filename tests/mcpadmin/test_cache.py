@@ -181,4 +181,4 @@ def test_no_module_of_ours_names_a_format_that_runs_code() -> None:
                 found += [f"{path.name}: {name}" for name in names if set(name.replace(".", " ").split()) & set(UNSAFE)]
     # What the worker writes into a socket pair for the process that becomes a server: nobody else can write there, and
     # loading it runs no code.
-    assert set(found) == {"runner.py: marshal", "confined.py: marshal"}
+    assert set(found) == {"runner.py: marshal", "confined_start.py: marshal"}
