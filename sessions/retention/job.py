@@ -1,6 +1,6 @@
 """The background job: measure, plan, record what will go, remove. And the dry run, which stops after the plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -8,6 +8,9 @@ from typing import Any
 from django.utils import timezone
 
 from servers.audit.proof import cuts, removals
+from servers.audit.proof.checkpoints import KeyReplaced
+from servers.audit.proof.cuts import CutRefused
+from servers.audit.proof.key import KeyMissing
 from servers.audit.record import SYSTEM, Event
 from servers.enums import AuditAction, AuditOutcome
 from servers.jobs.lifecycle import JobOutcome, counted
@@ -15,6 +18,7 @@ from servers.jobs.running import JobProgress
 from servers.kit.words import byte_words
 from sessions.enums import StoredKind
 from sessions.retention import ledger, trimming
+from sessions.retention.kinds import stored_kinds
 from sessions.retention.limits import limits
 from sessions.retention.plan import Removal, plan
 from sessions.retention.turn import in_turn
@@ -22,7 +26,7 @@ from sessions.retention.turn import in_turn
 #: an event of the request is a little younger than its row
 _MARGIN = timedelta(minutes=1)
 #: payloads go with their calls
-_ALLOWED: dict[StoredKind, tuple[removals.Rows, ...]] = {
+_ALLOWED: Mapping[StoredKind, tuple[removals.Rows, ...]] = {
     StoredKind.CALLS: ("calls", "payloads"),
     StoredKind.PAYLOADS: ("payloads",),
 }
@@ -38,7 +42,10 @@ def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
     total, gone = sum(removal.rows for removal in found), 0
     removed: dict[str, int] = {}
     for removal in found:
-        count = _remove(removal, partial(_report, progress, gone, total))
+        try:
+            count = _remove(removal, partial(_report, progress, gone, total))
+        except (KeyMissing, KeyReplaced, CutRefused) as problem:
+            return JobOutcome(False, f"Stopped at {removal.kind.label.lower()}. {problem}", {"removed": removed})
         gone += count
         removed[removal.kind.value] = count
     words = [f"{removal.kind.label.lower()}: {removed[removal.kind.value]:,}" for removal in found]
@@ -78,7 +85,7 @@ def _remove(removal: Removal, on_progress: Callable[[int], None]) -> int:
     for rows in _ALLOWED.get(removal.kind, ()):
         _allow(rows, removal)
     if removal.kind == StoredKind.EVENTS:
-        return _cut(removal)
+        return _cut(removal, on_progress)
     return trimming.trim(removal, on_progress)
 
 
@@ -87,7 +94,7 @@ def _allow(rows: removals.Rows, removal: Removal) -> None:
     removals.allow(rows, min(removal.before + _MARGIN, timezone.now()))
 
 
-def _cut(removal: Removal) -> int:
-    removed = cuts.cut(removal.last + 1).removed
-    ledger.recount(ledger.stored_kinds()[StoredKind.EVENTS], removal.last)
-    return removed
+def _cut(removal: Removal, on_progress: Callable[[int], None]) -> int:
+    cut = cuts.cut(removal.last + 1, on_batch=lambda done, total: on_progress(done))
+    ledger.recount(stored_kinds()[StoredKind.EVENTS], removal.last)
+    return cut.removed

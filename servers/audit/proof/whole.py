@@ -196,7 +196,11 @@ def _wrong(pk: int, row: Payload | None) -> str:
     try:
         row = row or Payload.objects.get(pk=pk)
         if row.erased_at is not None:
-            return ERASED if not (row.text or row.blob or row.salt) else "is said to be erased and is still there"
+            return (
+                ERASED
+                if not (row.text or row.blob or row.sealed or row.salt)
+                else "is said to be erased and is still there"
+            )
         text = payloads.read(row) or ""
         if payloads.intact(row) and len(text.encode("utf-8", "surrogatepass")) == row.size:
             return ""

@@ -45,8 +45,9 @@ class SpooledOutcome:
     def line(self) -> bytes:
         call = {**vars(replace(self.call, arguments="", definition="")), "actor": dict(vars(self.call.actor))}
         outcome = dict(vars(self.outcome))
-        later = {name: call.pop(name) for name in ("argument_bytes", "sent_at")}
+        later = {name: call.pop(name) for name in ("argument_bytes", "sent_at", "redacted_id")}
         later |= {"way": call["actor"].pop("way"), "upstream": vars(outcome.pop("upstream"))}
+        later |= {"redacted": outcome.pop("redacted")}
         parts = {"order": call, "hold": vars(self.lease), "later": later}
         if self.outcome.result is not None and policy.latest().seal:
             sealed, key_id = seal_bytes(self.outcome.result.encode("utf-8", "surrogatepass"), **_place(self.call.uid))
@@ -65,6 +66,8 @@ class SpooledOutcome:
         call |= {"argument_bytes": later["argument_bytes"], "sent_at": sent_at}
         outcome |= {"state": CallState(outcome["state"]), "upstream": Upstream(**later["upstream"])}
         lease |= {name: UUID(lease[name]) for name in ("session_uid", "server_uid", "worker_uid")}
+        call |= {"redacted_id": later.get("redacted_id")}
+        outcome |= {"redacted": later.get("redacted", 0)}
         if (sealed := read.get("sealed")) is not None:
             data = open_bytes(b64decode(sealed["result"]), key_id=sealed["key_id"], **_place(call["uid"]))
             outcome |= {"result": data.decode("utf-8", "surrogatepass")}

@@ -14,11 +14,15 @@ from uuid import UUID
 import orjson
 from django.conf import settings
 
-from servers.enums import Recording
+from servers.audit import policy
+from servers.enums import Recording, RedactedPart
+from servers.privacy import redaction
+from servers.schemas.secrets import may_hold_secret
 from servers.secret import Secret
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import storable
 from sessions.enums import WireDirection, WireKind
+from sessions.host.calls.outcomes import arguments_of
 from sessions.host.answer_redaction import Redactor
 from sessions.host.wire.log import WireEntry, WireLog
 from sessions.host.wire.masking import headers_text, masked_headers, masked_url
@@ -40,10 +44,10 @@ _ESCAPE: Final = re.compile(
 class _Open:
     """A request whose answer is expected."""
 
-    __slots__ = ("call_uid", "method", "since", "target")
+    __slots__ = ("call_uid", "definition", "method", "since", "target")
 
-    def __init__(self, method: str, target: str, call_uid: UUID | None) -> None:
-        self.method, self.target, self.call_uid = method, target, call_uid
+    def __init__(self, method: str, target: str, call_uid: UUID | None, definition: str) -> None:
+        self.method, self.target, self.call_uid, self.definition = method, target, call_uid, definition
         self.since = time.perf_counter()
 
 
@@ -82,7 +86,9 @@ class WireRecorder:
         self._message(WireDirection.RECEIVED, data, _call_of(answering), exchange)
 
     # --- messages --------------------------------------------------------------------------------------------------
-    def _message(self, direction: WireDirection, data: bytes, call: UUID | None, exchange: Exchange | None) -> None:
+    def _message(
+        self, direction: WireDirection, data: bytes, call: PendingCall | None, exchange: Exchange | None
+    ) -> None:
         if self.level == Recording.OFF:
             return
         number = exchange.number if isinstance(exchange, _RecordedExchange) else None
@@ -96,19 +102,24 @@ class WireRecorder:
         else:
             self._one(direction, value, data, call, number)
 
-    def _one(self, direction: WireDirection, value: Any, data: bytes, call: UUID | None, exchange: int | None) -> None:
-        entry = WireEntry(direction, _kind(value), call_uid=call, exchange=exchange, size=len(data))
+    def _one(
+        self, direction: WireDirection, value: Any, data: bytes, call: PendingCall | None, exchange: int | None
+    ) -> None:
+        uid = None if call is None else call.uid
+        entry = WireEntry(direction, _kind(value), call_uid=uid, exchange=exchange, size=len(data))
+        definition = "" if call is None else call.definition
         if entry.kind != WireKind.INVALID:
-            self._describe(entry, value)
+            definition = self._describe(entry, value, definition)
         if not self._log.has_room():
             self._log.drop()
             return
         if self.level == Recording.FULL:
-            self._give_body(entry, data)
+            self._give_body(entry, data, self._subject(entry, definition))
         self.add(entry)
 
-    def _describe(self, entry: WireEntry, value: dict[str, Any]) -> None:
-        """What both levels keep of a message; pairs it with its request."""
+    def _describe(self, entry: WireEntry, value: dict[str, Any], definition: str) -> str:
+        """What both levels keep of a message; pairs it with its request. Returns the definition of the tool that it is about, if
+        it is known."""
         sent = entry.direction == WireDirection.SENT
         identity = value.get("id")
         key = "" if identity is None else _text(identity)
@@ -120,7 +131,7 @@ class WireRecorder:
             entry.call_uid = entry.call_uid or self._about(entry, params)
             if entry.kind == WireKind.REQUEST:
                 waiting = self._ours if sent else self._theirs
-                waiting[key] = _Open(entry.method, entry.target, entry.call_uid)
+                waiting[key] = _Open(entry.method, entry.target, entry.call_uid, definition)
                 if len(waiting) > OPEN:
                     del waiting[next(iter(waiting))]
         else:
@@ -128,11 +139,24 @@ class WireRecorder:
             if request is not None:
                 entry.method, entry.target = request.method, request.target
                 entry.call_uid = request.call_uid or entry.call_uid
+                definition = request.definition or definition
                 entry.duration_ms = round((time.perf_counter() - request.since) * 1_000, 3)
             entry.fault, words = _failure(entry.kind, value)
             entry.detail = words if self.level == Recording.FULL else ""  # it may repeat an argument
         entry.rpc_id = key
         self._mask(entry)
+        return definition
+
+    def _subject(self, entry: WireEntry, definition: str) -> redaction.Subject | None:
+        """What the privacy rules are asked about in this message."""
+        sent, server_id = entry.direction == WireDirection.SENT, self._log.lease.server_id
+        if entry.kind == WireKind.RESULT and sent:
+            return redaction.Subject(RedactedPart.ANSWER, server_id, entry.method)
+        if entry.kind not in ((WireKind.REQUEST,) if sent else (WireKind.RESULT,)):
+            return None
+        part, name = (RedactedPart.ARGUMENTS, "inputSchema") if sent else (RedactedPart.RESULT, "outputSchema")
+        schema = arguments_of(definition).get(name) if may_hold_secret(definition) else None
+        return redaction.Subject(part, server_id, entry.target, schema)
 
     def _about(self, entry: WireEntry, params: dict[str, Any]) -> UUID | None:
         """The call that a message without an answer is about: the one it names, or the only one in flight."""
@@ -149,15 +173,19 @@ class WireRecorder:
         entry.method = self.redacted(entry.method, METHOD_CHARS)
         entry.rpc_id = self.redacted(entry.rpc_id, ID_CHARS)
         entry.target = self.redacted(entry.target, TARGET_CHARS)
-        entry.detail = self.redacted(entry.detail, DETAIL_CHARS)
+        entry.detail = redaction.detected_in(self.redacted(entry.detail, DETAIL_CHARS), policy.latest())
 
-    def _give_body(self, entry: WireEntry, data: bytes) -> None:
+    def _give_body(self, entry: WireEntry, data: bytes, subject: redaction.Subject | None) -> None:
         most = settings.WIRE_BODY_KIB * 1024
-        if len(data) <= most:
+        if whole := len(data) <= most:
             text = self._masked_json(data.decode("utf-8", "replace"))
-            entry.body, entry.cut = storable(text, most), len(text) > most
         else:
-            entry.body, entry.cut = storable(self._masked_beginning(data, most), most), True
+            text = self._masked_beginning(data, most)
+        body = redaction.redacted_message(text, subject, policy.latest())
+        if body is None:  # payloads are encrypted, or a part of the message that must be masked was cut off
+            entry.cut = True
+            return
+        entry.body, entry.cut = storable(body, most), not whole or len(body) > most
 
     def _masked_json(self, text: str) -> str:
         """The text as it is, unless a secret is in it: then its value is written again without the secrets."""
@@ -273,8 +301,8 @@ class _RecordedExchange:
         )
 
 
-def _call_of(outgoing: Outgoing | None) -> UUID | None:
-    return outgoing.tag.uid if outgoing is not None and isinstance(outgoing.tag, PendingCall) else None
+def _call_of(outgoing: Outgoing | None) -> PendingCall | None:
+    return outgoing.tag if outgoing is not None and isinstance(outgoing.tag, PendingCall) else None
 
 
 def _kind(value: Any) -> WireKind:
