@@ -28,7 +28,7 @@ __all__ = ["Facet", "Histogram", "ResultPage", "Row", "facets", "histogram", "ne
 
 PAGE_SIZE = 50
 #: rows that a search looks at, of one stream and at once
-CANDIDATES = 10_000
+CANDIDATES = 5_000
 #: rows of a stream that a histogram and facets count
 COUNTED = 5_000
 FACET_ROWS = 3_000
