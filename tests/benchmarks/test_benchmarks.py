@@ -31,3 +31,10 @@ def test_a_hostile_scene_has_a_row_that_says_how_it_ended() -> None:
     told = told_by("bench_neighbours", "--seconds", "0.5", "json:wide-header")
     assert "json:wide-header" in told
     assert told.rstrip().endswith("header_limit")
+
+
+def test_search_over_many_rows_has_a_row_for_each_case() -> None:
+    words = ("--servers", "4", "--calls", "400", "--events", "2000", "--rounds", "1", "--database", "sqlite")
+    told = told_by("bench_audit", *words)
+    assert all(case in told for case in ("first page", "deep page", "rare word", "histogram of 30 days", "overview"))
+    assert "ms CPU a call" in told
