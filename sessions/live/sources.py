@@ -1,6 +1,6 @@
 """Turns a topic into frames: reads rows once for all listeners and renders their HTML. For reader threads only."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -60,7 +60,7 @@ def feed_after(topic: Topic, seq: int) -> FeedPart:
     if topic.query:
         return _filtered_after(topic, seq)
     limit = FEED_ROWS - seq % FEED_ROWS
-    rows = _AFTER[topic.kind](topic, seq, limit)
+    rows = _rows_after(topic, seq, limit)
     kept = _within(rows, FEED_CHARS)
     text = encode(topic.name, kept[-1]["seq"], feed_kind(topic), kept) if kept else ""
     return FeedPart(kept, len(rows) == limit or len(kept) < len(rows), text)
@@ -99,7 +99,13 @@ def feed_head(topic: Topic) -> int:
     return rows.aggregate(newest=Max("seq"))["newest"] or 0
 
 
-def _audit_after(_topic: Topic, seq: int, limit: int) -> list[Row]:
+def _rows_after(topic: Topic, seq: int, limit: int) -> list[Row]:
+    if topic.kind is TopicKind.AUDIT:
+        return _audit_after(seq, limit)
+    return _wire_after(topic, seq, limit) if topic.kind is TopicKind.WIRE else _log_after(topic, seq, limit)
+
+
+def _audit_after(seq: int, limit: int) -> list[Row]:
     return [audit_query.event_row(event) for event in audit_query.rows_after(seq, limit)]
 
 
@@ -138,13 +144,6 @@ def _log_after(topic: Topic, seq: int, limit: int) -> list[Row]:
 def _wire_after(topic: Topic, seq: int, limit: int) -> list[Row]:
     rows = _wire_messages(topic).filter(seq__gt=seq).order_by("seq").defer("body", "headers", "detail")
     return [wire_rows.row(message) for message in rows[:limit]]
-
-
-_AFTER: dict[TopicKind, Callable[[Topic, int, int], list[Row]]] = {
-    TopicKind.AUDIT: _audit_after,
-    TopicKind.LOG: _log_after,
-    TopicKind.WIRE: _wire_after,
-}
 
 
 # --- snapshots -------------------------------------------------------------------------------------------------------
