@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from servers.audit import writer as writing
-from servers.audit.verify import verify
 from servers.models import Payload
 from sessions.enums import StoredKind
 from sessions.models import Call, RetentionLimit
@@ -39,12 +38,11 @@ def holds(found: list[Hour], *, days: int, contents: int) -> None:
     assert found[-1].contents >= contents - found[-1].fresh
 
 
-def test_thirty_hours_hold_their_limits_and_the_log_verifies() -> None:
+def test_thirty_hours_hold_their_limits() -> None:
     found = kept(30, 0.5, days=1, contents=500 * KIB)
     holds(found, days=1, contents=500 * KIB)
     assert Call.objects.count() <= 26 * 30
     assert Payload.objects.exclude(erased_at=None).exists()
-    assert verify().ok
 
 
 @pytest.mark.long
@@ -53,7 +51,6 @@ def test_thirty_days_hold_their_limits() -> None:
     found = kept(30 * 24 + 48, 5, days=30, contents=100 * KIB * KIB)
     holds(found, days=30, contents=100 * KIB * KIB)
     assert Call.objects.count() <= (30 * 24 + 2) * 300
-    assert verify().ok
 
 
 @pytest.mark.long
