@@ -67,7 +67,7 @@ def create(user: access.User, actor: Actor, given: ScheduleSettings) -> ExportSc
 
 
 def change(user: access.User, actor: Actor, schedule: ExportSchedule, given: ScheduleSettings) -> None:
-    """Its exports run with the rights of whoever changed it last. Raises Denied, NameTaken, SecretNeeded."""
+    """Its exports run with the rights of the person who changed it last. Raises Denied, NameTaken, SecretNeeded."""
     rights.require(user, actor, RIGHT, subject=schedule.name)
     before = facts(schedule)
     _set(schedule, given)

@@ -161,7 +161,7 @@ def _ended(export: Export, *, failed: str = "", place: str = "") -> JobOutcome:
         "expires_at": keep,
     }
     if not Export.objects.filter(pk=export.pk, job=export.job_id).update(**changes):
-        raise Lost  # it was deleted meanwhile
+        raise Lost  # it was deleted
     result = requesting.facts(export) | {"events": export.events}
     if failed:
         return JobOutcome(False, failed, result)

@@ -38,7 +38,7 @@ class Sink(models.Model):
     failures = models.PositiveIntegerField(default=0)  # since the last delivery
     failing_since = models.DateTimeField(null=True)
     next_attempt_at = models.DateTimeField(null=True)
-    stalled_at = models.DateTimeField(null=True)  # when the audit log was told
+    stalled_at = models.DateTimeField(null=True)  # since when the audit log has it
     last_detail = models.CharField(max_length=500, blank=True)
 
     test_requested_at = models.DateTimeField(null=True)

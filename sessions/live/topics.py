@@ -92,7 +92,7 @@ class Topic:
     @property
     def hint(self) -> str:
         """The topic of the hints that concern this one. The audit log contains all that the overview counts, and
-        verifications, exports and sinks are told about as background jobs."""
+        verifications, exports and sinks count as background jobs."""
         if self.kind is TopicKind.OVERVIEW:
             return TopicKind.AUDIT.value
         if self.kind in (TopicKind.VERIFICATION, TopicKind.EXPORTS):

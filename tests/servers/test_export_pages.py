@@ -112,7 +112,7 @@ def _ready(user: Any, kind: ExportFormat = ExportFormat.JSONL) -> Export:
     return Export.objects.get(pk=export.pk)
 
 
-def test_nobody_else_gets_the_file_and_a_lost_one_is_explained(ada: Client, admin: Any, settings: Any) -> None:
+def test_no_one_else_gets_the_file_and_a_lost_one_is_explained(ada: Client, admin: Any, settings: Any) -> None:
     una = person("una", "view_auditevent")
     export = _ready(una)
     address = f"/exports/{export.uid}/download/"
