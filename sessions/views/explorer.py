@@ -311,6 +311,7 @@ def _chart(asked: Asked, counted: Histogram) -> dict[str, Any]:
 
 
 def step_words(seconds: float) -> str:
+    seconds = round(seconds) if seconds >= 1 else seconds
     for length, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
         if seconds >= length and not seconds % length:
             count = int(seconds // length)

@@ -69,7 +69,7 @@ class TimeChart {
       {
         width: this.#width,
         height: 150,
-        padding: [8, 24, 0, 0],
+        padding: [8, 26, 0, 0],
         legend: { show: false },
         tzDate: (seconds) => (zone() ? uPlot.tzDate(new Date(seconds * 1000), zone()) : new Date(seconds * 1000)),
         cursor: { y: false, points: { show: false }, drag: { x: Boolean(onRange), y: false, setScale: false } },
