@@ -22,8 +22,8 @@ from servers.secret import Secret
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import storable
 from sessions.enums import WireDirection, WireKind
-from sessions.host.calls.outcomes import arguments_of
 from sessions.host.answer_redaction import Redactor
+from sessions.host.calls.outcomes import arguments_of
 from sessions.host.wire.log import WireEntry, WireLog
 from sessions.host.wire.masking import headers_text, masked_headers, masked_url
 from sessions.mcp.core import methods
