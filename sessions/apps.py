@@ -13,3 +13,4 @@ class SessionsConfig(AppConfig):
         import_module("servers.audit.proof.rows").register(import_module("sessions.calls.proof").CallRows())
         has_sealed = import_module("servers.crypto").has_sealed
         has_sealed("mcp_sessions.Subscription", "webhook_sealed", "webhook_key_id")
+        has_sealed("mcp_sessions.WireMessage")

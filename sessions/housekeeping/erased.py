@@ -5,6 +5,7 @@ from collections.abc import Collection
 from django.db.models import Q
 
 from sessions.models import Call, Question
+from sessions.wire import erasing
 
 
 def forget_copies(payload_ids: Collection[int]) -> None:
@@ -12,5 +13,6 @@ def forget_copies(payload_ids: Collection[int]) -> None:
     calls = Call.objects.filter(
         Q(arguments__in=payload_ids) | Q(result__in=payload_ids) | Q(late_result__in=payload_ids)
     )
+    erasing.forget_contents(calls.values_list("uid", flat=True))
     calls.update(error_message="", error_data="", schema_violation="", progress_message="")
     Question.objects.filter(question__in=payload_ids).update(summary="")

@@ -36,12 +36,15 @@ class Migration(migrations.Migration):
                 ('headers', models.TextField(blank=True)),
                 ('body', models.TextField(blank=True)),
                 ('cut', models.BooleanField(default=False)),
+                ('sealed', models.BinaryField(null=True)),
+                ('key_id', models.CharField(blank=True, max_length=40)),
+                ('uid', models.UUIDField(null=True)),
                 ('identity', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='servers.identity')),
                 ('server', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='wire_messages', to='servers.server')),
             ],
             options={
                 'ordering': ['seq'],
-                'indexes': [models.Index(fields=['server', 'identity', 'seq'], name='wire_of_session'), models.Index(condition=models.Q(('identity__isnull', False)), fields=['identity'], name='wire_by_identity'), models.Index(condition=models.Q(('call_uid__isnull', False)), fields=['call_uid'], name='wire_by_call')],
+                'indexes': [models.Index(fields=['server', 'identity', 'seq'], name='wire_of_session'), models.Index(condition=models.Q(('identity__isnull', False)), fields=['identity'], name='wire_by_identity'), models.Index(condition=models.Q(('sealed__isnull', False)), fields=['key_id'], name='wire_by_key'), models.Index(condition=models.Q(('call_uid__isnull', False)), fields=['call_uid'], name='wire_by_call')],
             },
         ),
     ]

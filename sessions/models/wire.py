@@ -34,12 +34,17 @@ class WireMessage(models.Model):
     headers = models.TextField(blank=True)  # JSON: {"sent": [[name, value]], "received": …}
     body = models.TextField(blank=True)  # JSON; its beginning if `cut`
     cut = models.BooleanField(default=False)
+    # the body where payloads are encrypted: then `body` is empty, and `uid` says which row it is bound to
+    sealed = models.BinaryField(null=True)
+    key_id = models.CharField(max_length=40, blank=True)
+    uid = models.UUIDField(null=True)
 
     class Meta:
         ordering = ["seq"]
         indexes = [  # every one costs each message
             models.Index(fields=["server", "identity", "seq"], name="wire_of_session"),
             models.Index(fields=["identity"], name="wire_by_identity", condition=models.Q(identity__isnull=False)),
+            models.Index(fields=["key_id"], name="wire_by_key", condition=models.Q(sealed__isnull=False)),
             models.Index(fields=["call_uid"], name="wire_by_call", condition=models.Q(call_uid__isnull=False)),
         ]
 

@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Max, Q, QuerySet
 
 from servers import access
+from servers.crypto import open_bytes
 from servers.models import Server
 from sessions.enums import WireDirection, WireKind
 from sessions.models import WireMessage
@@ -82,7 +82,9 @@ def wire_page(server: Server, chosen: WireFilter, before: int | None) -> WirePag
     rows = of_server(server)
     head = rows.aggregate(newest=Max("seq"))["newest"] or 0
     end = head if before is None else min(head, before - 1)
-    found = list(rows.filter(chosen.query(), seq__lte=end).order_by("-seq").defer("body", "headers")[: SHOWN + 1])
+    found = list(
+        rows.filter(chosen.query(), seq__lte=end).order_by("-seq").defer("body", "sealed", "headers")[: SHOWN + 1]
+    )
     older = found[SHOWN - 1].seq if len(found) > SHOWN else None
     return WirePage(found[:SHOWN][::-1], head, older, before is None)
 
@@ -107,7 +109,7 @@ def details(message: WireMessage) -> WireDetails:
         in_it = of_connection.filter(exchange=message.exchange).order_by("seq")
         exchange = in_it.filter(kind__in=_HTTP[:2]).first()
         if message.kind in _HTTP:
-            carried = list(in_it.filter(kind__in=MESSAGES).defer("body")[:CARRIED])
+            carried = list(in_it.filter(kind__in=MESSAGES).defer("body", "sealed")[:CARRIED])
     return WireDetails(message, _pair(message, of_connection), exchange, carried)
 
 
@@ -139,8 +141,10 @@ def headers(message: WireMessage) -> Headers | None:
     return Headers(found["sent"], found["received"])
 
 
-def body(message: WireMessage) -> Any:
-    """The message as a JSON value; ValueError where it is cut or was none."""
-    if message.cut:
-        raise ValueError("only the beginning was kept")
-    return json.loads(message.body)
+def text(message: WireMessage) -> str:
+    """The content; empty where none was kept. Raises SealError where the key ring cannot open it."""
+    if message.sealed is None or message.uid is None:
+        return message.body
+    table = WireMessage._meta.db_table
+    opened = open_bytes(message.sealed, key_id=message.key_id, table=table, uid=message.uid, field="sealed")
+    return opened.decode("utf-8", "replace")

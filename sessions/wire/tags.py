@@ -1,9 +1,11 @@
 """The content of a recorded message, for its templates."""
 
+import json
 from typing import Any, NamedTuple
 
 from django import template
 
+from servers.crypto import SealError
 from sessions.models import WireMessage
 from sessions.wire import reading
 
@@ -14,17 +16,23 @@ class Body(NamedTuple):
     """`label` names its region: several messages are open at once."""
 
     label: str
-    is_json: bool
+    text: str = ""
+    is_json: bool = False
     json: Any = None
+    problem: str = ""
 
 
 @register.simple_tag
 def wire_body(message: WireMessage, title: str) -> Body:
     label = f"{title}, message {message.seq}"
     try:
-        return Body(label, True, reading.body(message))
+        text = reading.text(message)
+    except SealError as problem:
+        return Body(label, problem=str(problem))
+    try:
+        return Body(label, text) if message.cut else Body(label, text, True, json.loads(text))
     except (ValueError, RecursionError):
-        return Body(label, False)
+        return Body(label, text)
 
 
 @register.simple_tag

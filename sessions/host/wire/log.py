@@ -43,6 +43,9 @@ class WireEntry:
     headers: str = ""
     body: str = ""
     cut: bool = False
+    sealed: bytes | None = None
+    key_id: str = ""
+    uid: UUID | None = None
     at: datetime = field(default_factory=timezone.now)
     #: on its way to the database, so it may not change any more
     taken: bool = False
@@ -51,7 +54,8 @@ class WireEntry:
 
     @property
     def stored_bytes(self) -> int:
-        return ROW_BYTES + len(self.body) + len(self.headers) + len(self.target) + len(self.detail)
+        texts = len(self.headers) + len(self.target) + len(self.detail)
+        return ROW_BYTES + texts + len(self.body) + len(self.sealed or b"")
 
 
 @dataclass(slots=True, eq=False)

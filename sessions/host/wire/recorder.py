@@ -14,16 +14,14 @@ from uuid import UUID
 import orjson
 from django.conf import settings
 
-from servers.audit import policy
 from servers.enums import Recording, RedactedPart
-from servers.privacy import redaction
-from servers.schemas.secrets import may_hold_secret
+from servers.privacy.redaction import Subject
 from servers.secret import Secret
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import storable
 from sessions.enums import WireDirection, WireKind
 from sessions.host.answer_redaction import Redactor
-from sessions.host.calls.outcomes import arguments_of
+from sessions.host.wire import privacy
 from sessions.host.wire.log import WireEntry, WireLog
 from sessions.host.wire.masking import headers_text, masked_headers, masked_url
 from sessions.mcp.core import methods
@@ -44,10 +42,10 @@ _ESCAPE: Final = re.compile(
 class _Open:
     """A request whose answer is expected."""
 
-    __slots__ = ("call_uid", "definition", "method", "since", "target")
+    __slots__ = ("call", "call_uid", "method", "since", "target")
 
-    def __init__(self, method: str, target: str, call_uid: UUID | None, definition: str) -> None:
-        self.method, self.target, self.call_uid, self.definition = method, target, call_uid, definition
+    def __init__(self, method: str, target: str, call_uid: UUID | None, call: PendingCall | None) -> None:
+        self.method, self.target, self.call_uid, self.call = method, target, call_uid, call
         self.since = time.perf_counter()
 
 
@@ -105,21 +103,19 @@ class WireRecorder:
     def _one(
         self, direction: WireDirection, value: Any, data: bytes, call: PendingCall | None, exchange: int | None
     ) -> None:
-        uid = None if call is None else call.uid
+        uid = call.uid if call is not None else None
         entry = WireEntry(direction, _kind(value), call_uid=uid, exchange=exchange, size=len(data))
-        definition = "" if call is None else call.definition
-        if entry.kind != WireKind.INVALID:
-            definition = self._describe(entry, value, definition)
+        subject = self._describe(entry, value, call) if entry.kind != WireKind.INVALID else None
         if not self._log.has_room():
             self._log.drop()
             return
         if self.level == Recording.FULL:
-            self._give_body(entry, data, self._subject(entry, definition))
+            self._give_body(entry, data, subject)
         self.add(entry)
 
-    def _describe(self, entry: WireEntry, value: dict[str, Any], definition: str) -> str:
-        """What both levels keep of a message; pairs it with its request. Returns the definition of the tool that it is about, if
-        it is known."""
+    def _describe(self, entry: WireEntry, value: dict[str, Any], call: PendingCall | None) -> Subject | None:
+        """What both levels keep of a message; pairs it with its request. Returns what its content is about."""
+        subject = None
         sent = entry.direction == WireDirection.SENT
         identity = value.get("id")
         key = "" if identity is None else _text(identity)
@@ -131,7 +127,9 @@ class WireRecorder:
             entry.call_uid = entry.call_uid or self._about(entry, params)
             if entry.kind == WireKind.REQUEST:
                 waiting = self._ours if sent else self._theirs
-                waiting[key] = _Open(entry.method, entry.target, entry.call_uid, definition)
+                waiting[key] = _Open(entry.method, entry.target, entry.call_uid, call)
+                if sent:
+                    subject = self._subject(RedactedPart.ARGUMENTS, entry.target, call)
                 if len(waiting) > OPEN:
                     del waiting[next(iter(waiting))]
         else:
@@ -139,24 +137,17 @@ class WireRecorder:
             if request is not None:
                 entry.method, entry.target = request.method, request.target
                 entry.call_uid = request.call_uid or entry.call_uid
-                definition = request.definition or definition
                 entry.duration_ms = round((time.perf_counter() - request.since) * 1_000, 3)
+                part = RedactedPart.ANSWER if sent else RedactedPart.RESULT
+                subject = self._subject(part, request.target, request.call)
             entry.fault, words = _failure(entry.kind, value)
             entry.detail = words if self.level == Recording.FULL else ""  # it may repeat an argument
         entry.rpc_id = key
         self._mask(entry)
-        return definition
+        return subject
 
-    def _subject(self, entry: WireEntry, definition: str) -> redaction.Subject | None:
-        """What the privacy rules are asked about in this message."""
-        sent, server_id = entry.direction == WireDirection.SENT, self._log.lease.server_id
-        if entry.kind == WireKind.RESULT and sent:
-            return redaction.Subject(RedactedPart.ANSWER, server_id, entry.method)
-        if entry.kind not in ((WireKind.REQUEST,) if sent else (WireKind.RESULT,)):
-            return None
-        part, name = (RedactedPart.ARGUMENTS, "inputSchema") if sent else (RedactedPart.RESULT, "outputSchema")
-        schema = arguments_of(definition).get(name) if may_hold_secret(definition) else None
-        return redaction.Subject(part, server_id, entry.target, schema)
+    def _subject(self, part: RedactedPart, target: str, call: PendingCall | None) -> Subject:
+        return privacy.subject_of(part, self._log.lease.server_id, target, call)
 
     def _about(self, entry: WireEntry, params: dict[str, Any]) -> UUID | None:
         """The call that a message without an answer is about: the one it names, or the only one in flight."""
@@ -173,19 +164,16 @@ class WireRecorder:
         entry.method = self.redacted(entry.method, METHOD_CHARS)
         entry.rpc_id = self.redacted(entry.rpc_id, ID_CHARS)
         entry.target = self.redacted(entry.target, TARGET_CHARS)
-        entry.detail = redaction.detected_in(self.redacted(entry.detail, DETAIL_CHARS), policy.latest())
+        entry.detail = privacy.masked_words(self.redacted(entry.detail, DETAIL_CHARS))
 
-    def _give_body(self, entry: WireEntry, data: bytes, subject: redaction.Subject | None) -> None:
+    def _give_body(self, entry: WireEntry, data: bytes, subject: Subject | None) -> None:
         most = settings.WIRE_BODY_KIB * 1024
-        if whole := len(data) <= most:
+        if len(data) <= most:
             text = self._masked_json(data.decode("utf-8", "replace"))
+            kept, entry.cut = storable(text, most), len(text) > most
         else:
-            text = self._masked_beginning(data, most)
-        body = redaction.redacted_message(text, subject, policy.latest())
-        if body is None:  # payloads are encrypted, or a part of the message that must be masked was cut off
-            entry.cut = True
-            return
-        entry.body, entry.cut = storable(body, most), not whole or len(body) > most
+            kept, entry.cut = storable(self._masked_beginning(data, most), most), True
+        privacy.give_body(entry, kept, subject)
 
     def _masked_json(self, text: str) -> str:
         """The text as it is, unless a secret is in it: then its value is written again without the secrets."""

@@ -15,6 +15,7 @@ from servers.audit.record import SYSTEM
 from servers.enums import Recording
 from servers.secret import Secret
 from sessions.calls.claims import PendingCall
+from sessions.connections.lifecycle import Lease
 from sessions.enums import WireDirection, WireKind
 from sessions.host.answer_redaction import MASK, Redactor
 from sessions.host.wire import log as wire_log
@@ -28,6 +29,9 @@ SECRET = "canary/Tok3n+öf=the;🔑server"
 SESSION = "wire-session-0f3a9c"
 
 
+LEASE = Lease(1, uuid4(), 1, uuid4(), "Files", "shared", 1, uuid4(), 1)
+
+
 class Idle(WireWriter):
     """Writes nothing, so the entries stay where a test can see them."""
 
@@ -36,7 +40,7 @@ class Idle(WireWriter):
 
 
 def recorder(level: str = Recording.FULL) -> WireRecorder:
-    made = WireRecorder(WireLog(Idle(None), None), Redactor([Secret(SECRET)]), level)  # type: ignore[arg-type]  # nothing is stored
+    made = WireRecorder(WireLog(Idle(None), LEASE), Redactor([Secret(SECRET)]), level)  # type: ignore[arg-type]  # nothing is stored
     made.opened("streamable_http")
     return made
 

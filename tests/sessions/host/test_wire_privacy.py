@@ -1,0 +1,145 @@
+"""The privacy rules hold for the recorded wire as they do for payloads: what is masked, encrypted or erased there is so
+here."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from servers.audit import payloads, policy
+from servers.audit.policy import Policy, Rule
+from servers.audit.record import SYSTEM
+from servers.credentials import rotation
+from servers.enums import AuditAction, Recording
+from servers.models import AuditEvent
+from servers.secret import MASK
+from sessions.calls.claims import PendingCall
+from sessions.connections.lifecycle import Lease
+from sessions.enums import WireDirection, WireKind
+from sessions.host.answer_redaction import Redactor
+from sessions.host.wire.log import WireEntry, WireLog
+from sessions.host.wire.recorder import WireRecorder
+from sessions.host.wire.store import append_all
+from sessions.host.wire.writer import WireWriter
+from sessions.mcp.core.session import Outgoing
+from sessions.models import WireMessage
+from sessions.wire import reading
+from tests.servers.conftest import person
+from tests.servers.jobs.conftest import keyring_file  # noqa: F401  a fixture
+from tests.sessions.host.make import make_call, make_hold, make_session
+from tests.sessions.wire.rows import add_message
+
+HIDDEN = "hunter2-is-hidden"
+SCHEMA = {"type": "object", "properties": {"password": {"type": "string", "format": "password"}}}
+
+
+class Idle(WireWriter):
+    def wake(self, source: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def rules(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`rules(seal=…, rules=…)` is what this process last read of the settings."""
+
+    def read(**given: Any) -> None:
+        monkeypatch.setattr(policy, "_latest", Policy(**given))
+
+    return read
+
+
+def recorded(*, definition: str = "", lease: Lease | None = None, **params: Any) -> tuple[WireLog, list[WireEntry]]:
+    """A call whose arguments and result hold `params`."""
+    lease = lease or Lease(1, uuid4(), 7, uuid4(), "Files", "shared", 1, uuid4(), 1)
+    log = WireLog(Idle(None), lease)  # type: ignore[arg-type]  # the test writes itself
+    recorder = WireRecorder(log, Redactor(), Recording.FULL)
+    call = PendingCall(1, uuid4(), 1, "tools/call", "sign_up", "{}", "", SYSTEM, definition)
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "sign_up", "arguments": params}}
+    recorder.sent(Outgoing(json.dumps(asked).encode(), "tools/call", 1, tag=call))
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": params}}
+    recorder.received(json.dumps(answer).encode())
+    return log, [*log._pending]
+
+
+def test_a_rule_masks_arguments_and_results(rules: Any) -> None:
+    rules(rules=(Rule("$..password", "all", None, "sign_*"),))
+    _, (asked, answered) = recorded(password=HIDDEN, name="ann")
+    for entry in (asked, answered):
+        assert HIDDEN not in entry.body
+        assert MASK in entry.body
+        assert "ann" in entry.body
+    rules(rules=(Rule("$..password", "all", 8, ""),))
+    assert HIDDEN in recorded(password=HIDDEN)[1][0].body, "a rule of another server"
+
+
+def test_the_schema_of_the_tool_masks_what_it_calls_a_password(rules: Any) -> None:
+    rules()
+    definition = json.dumps({"name": "sign_up", "inputSchema": SCHEMA, "outputSchema": SCHEMA})
+    _, (asked, answered) = recorded(definition=definition, password=HIDDEN, name="ann")
+    assert [HIDDEN in entry.body for entry in (asked, answered)] == [False, False]
+    assert "ann" in asked.body
+
+
+def test_what_a_rule_cannot_search_is_not_kept(rules: Any, settings: Any) -> None:
+    settings.WIRE_BODY_KIB = 1
+    rules(rules=(Rule("$..password", "all", None, ""),))
+    _, (asked, answered) = recorded(password=HIDDEN, text="x" * 4_000)
+    assert (asked.body, answered.body) == ("", "")
+    assert (asked.size > 4_000, asked.method) == (True, "tools/call")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_encrypted_where_payloads_are_and_read_again_also_after_a_rotation(
+    rules: Any,
+    keyring_file: Any,  # noqa: F811  the fixture
+) -> None:
+    rules(seal=True)
+    session = make_session()
+    log, _ = recorded(lease=make_hold(session), text="only sealed")
+    batch = log.take()
+    append_all([(log, batch)])
+    rows = list(WireMessage.objects.order_by("seq"))
+    assert [row.body for row in rows] == ["", ""]
+    assert all(b"only sealed" not in bytes(row.sealed or b"") for row in rows)
+    assert ["only sealed" in reading.text(row) for row in rows] == [True, True]
+    before = {row.key_id for row in rows}
+    assert rotation.begin() is not None
+    rotation.rotate(settle=0.0)
+    rows = list(WireMessage.objects.order_by("seq"))
+    assert before.isdisjoint({row.key_id for row in rows})
+    assert ["only sealed" in reading.text(row) for row in rows] == [True, True]
+    client = Client()
+    client.force_login(person("rita", "view_server", "view_payload"))
+    page = client.get(f"/servers/{session.server.slug}/protocol/1/").content.decode()
+    assert page.count("only sealed") == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_erasing_a_payload_empties_the_messages_of_its_call(rules: Any) -> None:
+    session = make_session()
+    call = make_call(session, "echo", text=HIDDEN)
+    add_message(session.server, call_uid=call.uid, body={"x": HIDDEN})
+    add_message(session.server, WireKind.ERROR, call_uid=call.uid, body={"x": HIDDEN}, detail=HIDDEN)
+    add_message(session.server, body={"x": "another call"})
+    payloads.erase(call.arguments)
+    texts = [(row.body, row.detail) for row in WireMessage.objects.order_by("seq")]
+    assert texts == [("", ""), ("", ""), ('{"x": "another call"}', "")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_reading_the_messages_of_another_persons_call_is_an_event() -> None:
+    session = make_session()
+    call = make_call(session, "echo", text="x")
+    add_message(session.server, call_uid=call.uid, direction=WireDirection.SENT)
+    client = Client()
+    client.force_login(person("rita", "view_server", "view_payload"))
+    for _ in range(2):
+        assert client.get(f"/servers/{session.server.slug}/protocol/1/").status_code == 200
+    event = AuditEvent.objects.get(action=AuditAction.PAYLOAD_READ)
+    assert (event.actor_name, event.call_uid) == ("rita", call.uid)
+    without = Client()
+    without.force_login(person("vera", "view_server"))
+    without.get(f"/servers/{session.server.slug}/protocol/1/")
+    assert AuditEvent.objects.filter(action=AuditAction.PAYLOAD_READ).count() == 1
