@@ -100,7 +100,7 @@ def test_roots_and_limits_are_edited_and_a_wrong_one_is_refused_where_it_stands(
     assert "file:///srv/more" in row["roots"]
     assert row["limits"] == '{"list_items": 50}'
     expect(page.locator("[data-limits] summary")).to_contain_text("1 set for this server")
-    ada.open("/audit/?text=Bounded")
+    ada.open("/explorer/?q=last:1h+in:events+kind:servers+server:bounded")
     page.get_by_role("link", name="Server changed").first.click()
     expect(page.locator("#detail")).to_contain_text("file:///srv/more")
 
