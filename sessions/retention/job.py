@@ -13,6 +13,7 @@ from servers.audit.proof.cuts import CutRefused
 from servers.audit.proof.key import KeyMissing
 from servers.audit.record import SYSTEM, Event
 from servers.enums import AuditAction, AuditOutcome
+from servers.forwarding.board import needed_from
 from servers.jobs.lifecycle import JobOutcome, counted
 from servers.jobs.running import JobProgress
 from servers.kit.words import byte_words
@@ -95,6 +96,9 @@ def _allow(rows: removals.Rows, removal: Removal) -> None:
 
 
 def _cut(removal: Removal, on_progress: Callable[[int], None]) -> int:
-    cut = cuts.cut(removal.last + 1, on_batch=lambda done, total: on_progress(done))
+    """What a sink has not received yet stays: a sink that stands still raises an alarm, and pausing it lets the events go."""
+    needed = needed_from()
+    end = removal.last if needed is None else min(removal.last, needed - 1)
+    cut = cuts.cut(end + 1, on_batch=lambda done, total: on_progress(done))
     ledger.recount(stored_kinds()[StoredKind.EVENTS], removal.last)
     return cut.removed

@@ -137,13 +137,14 @@ def _page(request: WebRequest, call: Call) -> dict[str, Any]:
         "nav": "servers",
         "call": call,
         "may_read": may_read,
-        "arguments": _arguments(call) if may_read else None,
+        "arguments": readable_arguments(call) if may_read else None,
         "rights": access.rights(request.user),
         "words": words_of(call.method),
     }
 
 
-def _arguments(call: Call) -> str | None:
+def readable_arguments(call: Call) -> str | None:
+    """Or why they cannot be opened; None once they were erased."""
     try:
         return payloads.read(call.arguments)
     except SealError as problem:

@@ -17,7 +17,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
-from servers.audit import payloads
+from servers.audit.record import Actor
 from servers.audit.verify import verify
 from servers.jobs import board
 from servers.models import AuditEvent
@@ -26,11 +26,12 @@ from servers.requests import WebRequest
 from servers.views.audit import shown_event
 from sessions.calls import placing, statements
 from sessions.calls.operations import words_of
+from sessions.calls.reading import record_reading
 from sessions.explorer import columns, language, numbers, saved_views, search, streams, timeline
 from sessions.explorer.language import Query, QueryError
 from sessions.explorer.rows import Histogram, Row
 from sessions.models import Call
-from sessions.views.calls import visible_call
+from sessions.views.calls import readable_arguments, visible_call
 
 #: of an address without a query
 DEFAULT = "last:24h in:calls,events"
@@ -358,10 +359,13 @@ def _permalink(request: WebRequest, found: Row) -> str:
 def _call(request: WebRequest, uid: UUID) -> dict[str, Any]:
     call = visible_call(request, uid)
     may_read = placing.may_read(request.user, call)
+    if may_read:
+        record_reading(Actor.of(request), call, call.arguments, call.result or call.late_result)
     return {
         "call": call,
         "may_read": may_read,
-        "arguments": payloads.read(call.arguments) if may_read else None,
+        "arguments": readable_arguments(call) if may_read else None,
+        "rights": access.rights(request.user),
         "words": words_of(call.method),
         "timeline": timeline.timeline(request.user, call),
         "neighbours": _neighbours(request, call),

@@ -83,6 +83,7 @@ def test_history_and_the_page_of_a_call_name_the_same_duration() -> None:
         created_at=now,
         sent_at=now + timedelta(milliseconds=200),
         finished_at=now + timedelta(milliseconds=207),
+        duration_ms=7,
     )
     client = Client()
     client.force_login(person("ada", "view_server", "view_payload", "call_tool"))

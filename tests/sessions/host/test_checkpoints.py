@@ -175,7 +175,7 @@ def test_a_log_that_does_not_fit_is_not_signed_and_raises_an_alarm(settings: Any
 
 def test_a_held_copy_signs_nothing() -> None:
     events()
-    Instance.objects.create(held_at=timezone.now())
+    Instance.objects.update_or_create(pk=1, defaults={"held_at": timezone.now()})
     looked()
     assert not Checkpoint.objects.exists()
 

@@ -3,18 +3,20 @@
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit import writer as writing
-from servers.audit.record import Actor
+from servers.audit.record import SYSTEM, Actor, Event, record_many
 from servers.audit.verify import verify
 from servers.definitions.versions import store_listing
-from servers.enums import AuditAction, DefinitionKind, PayloadKind
-from servers.models import AuditEvent, BackgroundJob, Payload
+from servers.enums import AuditAction, AuditOutcome, DefinitionKind, PayloadKind, SinkKind
+from servers.models import AuditEvent, BackgroundJob, Payload, Sink
 from servers.signals import payload_erased, rows_removed
 from sessions.calls import placing
 from sessions.calls.placing import Given
@@ -22,8 +24,9 @@ from sessions.enums import CallState, QuestionKind, QuestionState, StoredKind
 from sessions.models import Attempt, Call, LogLine, McpSession, Question, ResourceVersion, RetentionLimit, StorageHour
 from sessions.retention import job, ledger, trimming
 from sessions.retention.limits import Limit
-from sessions.retention.plan import plan
+from sessions.retention.plan import Removal, plan
 from sessions.tasks import keep_what_is_wanted
+from tests.servers.audit.proof.log import new_key
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
 from tests.sessions.host.make import make_session
 from tests.sessions.retention.rows import call_at, days_ago, line_at
@@ -307,3 +310,20 @@ def test_on_postgres_it_is_the_same() -> None:
     run()
     assert (Call.objects.count(), LogLine.objects.count(), Payload.objects.count()) == (1, 1, 2)
     assert payloads.read(Call.objects.get().arguments) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_events_that_a_sink_has_not_received_stay(settings: Any, tmp_path: Path) -> None:
+    new_key(settings, tmp_path)
+    with transaction.atomic():
+        record_many([Event(AuditAction.SIGN_IN, AuditOutcome.OK, SYSTEM) for _ in range(30)])
+    sink = Sink.objects.create(name="SIEM", kind=SinkKind.HTTP, address="https://siem.example.com/", cursor=12)
+    removal = Removal(StoredKind.EVENTS, first=1, last=25, before=timezone.now(), rows=25, bytes=1)
+    try:
+        job._cut(removal, lambda rows: None)
+        assert AuditEvent.objects.order_by("seq")[0].seq == 13
+        Sink.objects.filter(pk=sink.pk).update(paused_at=timezone.now())
+        job._cut(removal, lambda rows: None)
+        assert AuditEvent.objects.order_by("seq")[0].seq == 26
+    finally:
+        writing.reset()
