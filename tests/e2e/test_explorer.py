@@ -171,7 +171,7 @@ def test_an_exact_range_and_columns_are_chosen_and_kept_in_a_shared_view(filled:
     expect(ada.page.locator("#query")).to_have_value(expected)
     ada.page.locator("summary[aria-label=Columns]").click()
     ada.page.get_by_label("Size", exact=True).check()
-    ada.page.get_by_label("Server", exact=True).uncheck()
+    ada.page.get_by_role("checkbox", name="Server", exact=True).uncheck()
     ada.page.get_by_role("button", name="Apply").click()
     expect(ada.page.get_by_role("columnheader", name="Size")).to_be_visible()
     expect(ada.page.get_by_role("columnheader", name="Server")).to_have_count(0)

@@ -111,7 +111,10 @@ MORE = {
     "repeat": lambda world: f"/calls/{world.succeeded}/repeat/",
 }
 #: pages that exist only in the world of the screenshots
-ELSEWHERE = ("calendar", "acme-changed", "no-such-server", "tool=", "definitions/tool")
+ELSEWHERE = (
+    *("calendar", "acme-changed", "no-such-server", "tool=", "definitions/tool"),
+    *("protocol/3/", "sinks//", "schedules//"),
+)
 
 
 def pages(world: World) -> list[Shot]:

@@ -87,6 +87,7 @@ def test_filters_hold_for_what_comes_and_stand_in_the_address(ada: Walk, stack: 
     expect(messages(ada, "number 3")).to_be_visible()
 
 
+@pytest.mark.long
 def test_ten_thousand_messages_do_not_stop_the_page(ada: Walk, stack: Stack) -> None:
     stack.shell(FLOOD.format(count=10_000))
     expect(messages(ada, "number 10000")).to_be_visible(timeout=30 * SECONDS)

@@ -10,11 +10,12 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from servers.audit.record import SYSTEM, Event, record_many
+from servers.audit.record import SYSTEM, Actor, Event, ServerRef, record_many
 from servers.enums import AuditAction, AuditOutcome, JobKind, JobState
 from servers.jobs import lifecycle, requesting
 from servers.models import AuditEvent, BackgroundJob
 from sessions.enums import CallState
+from sessions.models import Call
 from tests.sessions.host.conftest import StartWorker
 from tests.sessions.host.harness import Effects, await_ready, effect_session, ended, eventually, wake
 from tests.sessions.host.make import make_call
@@ -44,6 +45,21 @@ def in_state(state: JobState, kind: JobKind = JobKind.VERIFICATION) -> Backgroun
     return eventually(look, 90, f"never {state}")
 
 
+def requested(call: Call) -> Event:
+    """As the web side records it with the call."""
+    return Event(
+        AuditAction.CALL_REQUEST,
+        AuditOutcome.PENDING,
+        Actor(call.user_id, call.user_name),
+        ServerRef(call.server.uid, call.server_name) if call.server else None,
+        identity_name=call.identity_name,
+        subject=call.target,
+        call_uid=call.uid,
+        details={"method": call.method},
+        digests={"arguments": call.arguments.digest},
+    )
+
+
 def test_a_click_has_a_worker_verify_the_log_while_its_sessions_go_on(
     start_worker: StartWorker, effects: Effects, ada: Client
 ) -> None:
@@ -53,7 +69,9 @@ def test_a_click_has_a_worker_verify_the_log_while_its_sessions_go_on(
     chain_of(MANY)
     ada.post("/audit/verify/")
     in_state(JobState.RUNNING)
-    call = make_call(session, "echo", text="beside")
+    with transaction.atomic():
+        call = make_call(session, "echo", text="beside")
+        record_many([requested(call)])
     wake(call)
     assert ended(call).state == CallState.SUCCEEDED
     job = in_state(JobState.SUCCEEDED)

@@ -61,7 +61,7 @@ def test_a_good_draft_walks_every_step_and_reports_what_the_server_is(
     assert done.state == DraftState.SUCCEEDED, done.detail
     assert states(done) == dict.fromkeys(("resolve", "connect", "handshake", "list"), "finished")
     assert all(step["seconds"] is not None for step in done.steps)
-    assert (done.report["server_info"]["name"], done.report["tools"], done.report["prompts"]) == ("effects", 8, 0)
+    assert (done.report["server_info"]["name"], done.report["tools"], done.report["prompts"]) == ("effects", 9, 0)
     assert effects.count("started") == 1
     assert newest_test() == (AuditOutcome.OK, "ada")
     eventually(lambda: not descendants(shared_worker.pid))
