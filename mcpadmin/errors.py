@@ -1,12 +1,20 @@
-"""The page of a request that Django itself refuses because of its size."""
+"""Pages of requests that fail before or below their view: too large for Django, or a key ring that does not open what is
+stored."""
 
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.defaults import bad_request as other
 
 from servers import limits
+from servers.keyring import SealError
 
+log = structlog.get_logger("mcpadmin.request")
 _LIMITS: dict[type[Exception], str] = {
     RequestDataTooBig: "body_arguments_bytes",
     TooManyFieldsSent: "form_fields",
@@ -20,3 +28,25 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         return other(request, exception)
     context = {"status": 413, "title": "Request too large", "text": f"It was discarded. {limits.stated(name)}"}
     return render(request, "mcpadmin/refused.html", context, status=413)
+
+
+class KeyRingMiddleware:
+    """A page whose content cannot be decrypted says which key is missing, unless its view says it in place."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> Any:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, SealError):
+            return None
+        log.error("key_ring.cannot_open", path=request.path, problem=str(exception))
+        context = {"status": 503, "title": "Cannot decrypt this page's content", "text": str(exception)}
+        return render(request, "mcpadmin/refused.html", context, status=503)

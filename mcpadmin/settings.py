@@ -119,6 +119,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "mcpadmin.errors.KeyRingMiddleware",
 ]
 ROOT_URLCONF = "mcpadmin.urls"
 ASGI_APPLICATION = "mcpadmin.asgi.application"

@@ -25,6 +25,7 @@ from servers.signals import (
     identity_ended,
     job_changed,
     payload_erased,
+    rows_removed,
     server_changed,
     sign_in_asked,
     sign_ins_ended,
@@ -33,9 +34,10 @@ from servers.signals import (
 )
 from sessions import hints
 from sessions.connections import commands
-from sessions.explorer import exporting, indexing, suggestions
+from sessions.explorer import exporting, fulltext, indexing, suggestions
 from sessions.housekeeping import changed_registrations, erased, people
 from sessions.live import tickets
+from sessions.models import Call
 
 User = get_user_model()
 after_batches(hints.send_inline)
@@ -80,6 +82,11 @@ def _job_moved(**_: Any) -> None:
 @receiver(sign_in_asked)
 def _sign_in_waits(sign_in_uid: UUID, label: str, **_: Any) -> None:
     commands.ask_worker("authorize", sign_in_uid, label)
+
+
+@receiver(rows_removed, sender=Call)
+def _calls_removed(ids: list[int], **_: Any) -> None:
+    fulltext.forget("calls", ids)
 
 
 @receiver(payload_erased)

@@ -76,7 +76,7 @@ def written(export: Export) -> Iterator[Output]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(final)
-    except BaseException:
+    except BaseException:  # whatever ends it, nothing unfinished stays
         with suppress(FileNotFoundError):
             partial.unlink()
         raise
@@ -92,7 +92,7 @@ def put_into(directory: Path, name: str, source: Path) -> Path:
             copy.flush()
             os.fsync(copy.fileno())
         partial.replace(target)
-    except BaseException:
+    except BaseException:  # the same
         with suppress(OSError):
             partial.unlink()
         raise

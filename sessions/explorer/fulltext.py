@@ -88,15 +88,20 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
+def forget(stream: str, keys: Iterable[int]) -> None:
+    """Delete documents of rows that are gone. In the caller's transaction."""
+    with database().cursor() as cursor:
+        cursor.executemany(f"DELETE FROM explorer_{stream} WHERE {_column()} = %s", [[key] for key in keys])  # noqa: S608  # names of our own
+
+
 def forget_before(stream: str, key: int, limit: int) -> int:
     """Delete documents of rows older than `key`, which are gone; at most `limit`. Returns how many there were."""
     column = _column()
     with database().cursor() as cursor:
         sql = f"SELECT {column} FROM explorer_{stream} WHERE {column} < %s ORDER BY {column} LIMIT %s"  # noqa: S608  # names of our own
         cursor.execute(sql, [key, limit])
-        keys = [[row[0]] for row in cursor.fetchall()]
-        if keys:
-            cursor.executemany(f"DELETE FROM explorer_{stream} WHERE {column} = %s", keys)  # noqa: S608  # the same
+        keys = [int(row[0]) for row in cursor.fetchall()]
+    forget(stream, keys)
     return len(keys)
 
 

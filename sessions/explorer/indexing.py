@@ -1,7 +1,7 @@
 """Keeps the full-text index: a cursor over the audit log, which names each call that ended and each other event in the
 order of their commits. So nothing is missed, and the path of a call does no more than before.
 
-A batch is read outside of a transaction and written in a short one. Whoever moves the cursor first wins: several workers
+A batch is read outside of a transaction and written in a short one. The first that moves the cursor wins: several workers
 may try.
 """
 

@@ -245,6 +245,8 @@ _BYTES = {"b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
 def _read(term: Term) -> Term:
     """With its values checked and read as the field's kind wants it. Raises QueryError."""
     if not term.field:
+        if term.values[0].any_start:
+            raise _problem(term, "Free text finds words and their beginnings: write acme or acme*, not *acme.")
         return term
     kind = FIELDS[term.field].kind
     if kind in (Kind.DURATION, Kind.SIZE):

@@ -3,7 +3,6 @@ it, and the rows decide who does. Connections are guarded like every outbound on
 """
 
 import asyncio
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -22,40 +21,41 @@ from servers.models import Checkpoint
 from servers.secret import Secret
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.due import DueTasks
 from sessions.host.launch import egress_policy
 from sessions.host.sending import http, s3, syslog
 from sessions.host.sending.failure import NotDelivered
 
 #: RFC 5424: facility 13 (log audit), severity 5 (notice)
 _PRIORITY: Final = 13 * 8 + 5
+AT_ONCE: Final = 8
 _JSONL: Final = "application/jsonl"
 log = structlog.get_logger(__name__)
 
 
 class Checkpoints:
+    """Signs, then brings to the witnesses what they do not have."""
+
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._witnesses = DueTasks(db, "witnesses", witnesses.due, self._deliver, at_once=AT_ONCE)
         self._looking: asyncio.Task[None] | None = None
-        self._sending: dict[str, asyncio.Task[None]] = {}
         self._compared = False
-        self._closed = False
 
     def look(self) -> None:
         """Something may be due."""
-        if not self._closed and self._looking is None:
+        if not self._witnesses.closed and self._looking is None:
             self._looking = asyncio.create_task(self._look(), name="checkpoints")
 
     async def close(self) -> None:
-        """Abort the running deliveries. They are repeated when their lease expires."""
-        self._closed = True
-        await cancel_all(*self._sending.values(), self._looking)
+        await cancel_all(self._looking)
+        await self._witnesses.close()
 
     async def _look(self) -> None:
         try:
             if not await self._db.read(instance.is_held):  # the original signs; a copy has the same key
                 await self._sign()
-                for place in await self._db.read(witnesses.due):
-                    self._deliver_soon(place)
+                self._witnesses.look()
         except DatabaseAway:
             pass  # the next tick looks again
         except Exception:  # a bug of ours here must not end the ticks
@@ -81,25 +81,19 @@ class Checkpoints:
             words = f"{settings.CHECKPOINT_FILE} cannot be read: {problem.strerror or problem}. No checkpoint is signed until then."
             await self._db.write(partial(witnesses.file_failed, words), spare=True)
 
-    def _deliver_soon(self, place: Place) -> None:
-        if place.name not in self._sending:
-            task = self._sending[place.name] = asyncio.create_task(self._deliver(place), name="deliver checkpoint")
-            task.add_done_callback(lambda _: self._sending.pop(place.name, None))
-
     async def _deliver(self, place: Place) -> None:
-        with suppress(DatabaseAway):  # the lease expires
-            claimed = await self._db.write(partial(witnesses.claim, place), spare=True)
-            if claimed is None or not claimed.checkpoints:
-                return
-            try:
-                await self._sent(claimed)
-            except NotDelivered as problem:
-                await self._db.persist(partial(witnesses.failed, place, problem.detail))
-            except OSError as problem:
-                words = f"{settings.CHECKPOINT_FILE} cannot be written: {problem.strerror or problem}."
-                await self._db.persist(partial(witnesses.failed, place, words))
-            else:
-                await self._db.persist(partial(witnesses.delivered, claimed))
+        claimed = await self._db.write(partial(witnesses.claim, place), spare=True)
+        if claimed is None or not claimed.checkpoints:
+            return
+        try:
+            await self._sent(claimed)
+        except NotDelivered as problem:
+            await self._db.persist(partial(witnesses.failed, place, problem.detail))
+        except OSError as problem:
+            words = f"{settings.CHECKPOINT_FILE} cannot be written: {problem.strerror or problem}."
+            await self._db.persist(partial(witnesses.failed, place, words))
+        else:
+            await self._db.persist(partial(witnesses.delivered, claimed))
 
     async def _sent(self, claimed: Claimed) -> None:
         """Raises NotDelivered, and OSError for the file."""

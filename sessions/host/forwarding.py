@@ -1,6 +1,5 @@
 """Forwards audit events to sinks. The rows say what is due; the host looks at each tick, and when a sink was changed."""
 
-import asyncio
 import json
 import ssl
 from contextlib import suppress
@@ -8,7 +7,6 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-import structlog
 from django.utils import timezone
 
 from servers.crypto import SealError
@@ -16,8 +14,8 @@ from servers.enums import SinkKind
 from servers.forwarding import delivery, records
 from servers.forwarding.delivery import Batch, Claimed, Outcome
 from servers.forwarding.sinks import host_and_port
-from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.due import DueTasks
 from sessions.host.launch import egress_policy
 from sessions.host.sending import http, syslog
 from sessions.host.sending.failure import NotDelivered
@@ -25,55 +23,13 @@ from sessions.mcp.transports.tls import client_context
 from sessions.subscriptions.webhooks import signature
 
 AT_ONCE: Final = 4
-log = structlog.get_logger(__name__)
 
 
 class Forwarding:
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._slots = asyncio.Semaphore(AT_ONCE)
-        self._running: dict[int, asyncio.Task[None]] = {}
-        self._looking: asyncio.Task[None] | None = None
-        self._again = False
-        self._closed = False
-
-    def look(self) -> None:
-        """Something may be due."""
-        self._again = True
-        if not self._closed and self._looking is None:
-            self._looking = asyncio.create_task(self._look(), name="look for sinks")
-
-    async def close(self) -> None:
-        """Abort the running attempts: they are repeated when their lease expires."""
-        self._closed = True
-        await cancel_all(*self._running.values(), self._looking)
-
-    async def _look(self) -> None:
-        try:
-            while self._again and not self._closed:
-                self._again = False
-                for pk in await self._db.read(delivery.due):
-                    self._start(pk)
-        except DatabaseAway:
-            pass  # the next tick looks again
-        except Exception:  # a bug of ours here must not go unnoticed
-            log.exception("host.forwarding_failed")
-        finally:
-            self._looking = None
-
-    def _start(self, pk: int) -> None:
-        if pk not in self._running:
-            task = self._running[pk] = asyncio.create_task(self._guarded(pk), name="forward audit events")
-            task.add_done_callback(lambda _: self._running.pop(pk, None))
-
-    async def _guarded(self, pk: int) -> None:
-        try:
-            async with self._slots:
-                await self._serve(pk)
-        except DatabaseAway:
-            pass  # the lease expires, and a tick finds the sink again
-        except Exception:  # a bug of ours with one sink must not end the others
-            log.exception("host.forwarding_failed", sink=pk)
+        self._sinks = DueTasks(db, "sinks", delivery.due, self._serve, at_once=AT_ONCE)
+        self.look, self.close = self._sinks.look, self._sinks.close
 
     async def _serve(self, pk: int) -> None:
         try:
@@ -87,7 +43,7 @@ class Forwarding:
             outcome = await _outcome(claimed, None)
             await self._db.persist(partial(delivery.tested, claimed, outcome))
         going: Claimed | None = claimed
-        while going is not None and claimed.forward and not self._closed:
+        while going is not None and claimed.forward and not self._sinks.closed:
             found = await self._db.read(partial(delivery.next_batch, going))
             if found is None:
                 break

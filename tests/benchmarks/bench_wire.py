@@ -1,4 +1,4 @@
-"""What recording the wire costs: the path of a call with recording off, headers only and full, by turns in one run.
+"""What recording the wire costs: the path of a call with recording off, headers only and full, alternating in one run.
 
 python -m tests.benchmarks.bench_wire [--rounds N] [--seconds S] [--callers N]
 

@@ -1,6 +1,6 @@
 """Triggers of the database: nothing changes or deletes an audit event, except events that a cut covers.
 
-They stop mistakes and injected SQL. Whoever owns the database can drop them; the verification then says so, and the
+They stop mistakes and injected SQL. The owner of the database can drop them; the verification then says so, and the
 signed checkpoints show what was changed. `migrate` drops them first and makes them at its end: SQLite makes a table that
 is altered again, without its triggers.
 """

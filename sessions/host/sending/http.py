@@ -52,7 +52,7 @@ async def send(
     `secrets` that were sent."""
     try:
         async with asyncio.timeout(seconds):
-            answer = await _exchanged(httpx.Request(method, url, headers=dict(headers), content=body), policy, tls)
+            answer = await exchange(httpx.Request(method, url, headers=dict(headers), content=body), policy, tls)
     except TimeoutError:
         raise NotDelivered(f"The receiver did not answer within {seconds:g} s.") from None
     except AddressRefused as exc:
@@ -66,7 +66,8 @@ async def send(
     return answer
 
 
-async def _exchanged(request: httpx.Request, policy: Policy, tls: ssl.SSLContext | None) -> Answer:
+async def exchange(request: httpx.Request, policy: Policy, tls: ssl.SSLContext | None = None) -> Answer:
+    """The answer, whatever its status. Raises McpError, also for a refused address. The caller sets the deadline."""
     request.headers.setdefault("User-Agent", "mcpadmin")
     request.headers["Accept-Encoding"] = "identity"
     connections = engine(policy, Limits(http_connections=1), tls or shared_tls(), timeout=SECONDS)

@@ -77,7 +77,7 @@ class WireLog:
     def __init__(self, writer: "WireWriter", lease: Lease) -> None:
         self.lease = lease
         self.under_way: asyncio.Future[Any] | None = None
-        #: number and position of the newest row, once this owner has written one: nobody else writes to this log
+        #: number and position of the newest row, once this owner has written one: no one else writes to this log
         self.newest: tuple[int, int] | None = None
         self._writer = writer
         self._pending: deque[WireEntry] = deque()

@@ -141,6 +141,22 @@ def test_a_page_whose_key_is_missing_says_so(ann: Any, settings: Any, tmp_path: 
     assert "The key ring" in page.content.decode()
 
 
+@pytest.mark.parametrize("path", ["/calls/{call}/result.json", "/subscriptions/{subscription}/versions/1/"])
+def test_no_page_breaks_on_a_missing_key(path: str, ann: Any, settings: Any, tmp_path: Any) -> None:
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    session = make_session("tools")
+    subscription = make_subscription(session)
+    add_version(subscription, RESULT)
+    made = make_call(session, "echo")
+    result = payloads.store(PayloadKind.RESULT, json.dumps({"content": []}))
+    Call.objects.filter(pk=made.pk).update(user=ann, result=result, state=CallState.SUCCEEDED)
+    settings.KEYRING_FILE = tmp_path / "missing.json"
+    reader = client_of(person("rhea", "view_server", "view_payload"))
+    page = reader.get(path.format(call=made.uid, subscription=subscription.uid))
+    assert page.status_code == 503
+    assert "The key ring" in page.content.decode()
+
+
 # --- other contents ------------------------------------------------------------------------------------------------------
 def test_a_stored_version_of_a_resource_is_recorded_when_it_is_read_and_can_be_erased() -> None:
     subscription = make_subscription(make_session("notes"))

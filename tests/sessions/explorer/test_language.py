@@ -78,6 +78,7 @@ def test_a_range_is_read_in_the_zone_of_the_reader(text: str, since: datetime, u
         ("last:1h since:2h", "since:2h", "The range is given twice"),
         ("since:1h until:2h", "until:2h", "later than since:"),
         ("user:ann -", "-", "ends too early"),
+        ("user:ann *acme", "*acme", "write acme or acme*"),
     ],
 )
 def test_an_error_names_its_place_and_what_to_write(text: str, place: str, words: str) -> None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection, transaction
 
 from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.enums import AuditAction
 from servers.models import Payload
+from servers.signals import rows_removed
 from sessions.enums import CallState
 from sessions.explorer import indexing
 from sessions.models import Call
@@ -106,6 +108,25 @@ def rows_that_are_deleted_leave_the_index() -> None:
     assert indexing.trim(limit=10) == 1
     assert indexing.trim(limit=10) == 0
     assert found(admin, "acme") == ["tool2", "tool1"]
+
+
+def documents() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT COUNT(*) FROM explorer_calls")
+        return int(cursor.fetchone()[0])
+
+
+@check
+def words_of_a_call_go_with_the_call_also_while_an_older_one_stays() -> None:
+    session = make_session()
+    ended_call(session, "older")
+    gone = ended_call(session, "pay", arguments={"word": "acme"})
+    indexing.catch_up()
+    before = documents()
+    with transaction.atomic():
+        rows_removed.send(sender=Call, ids=[gone.pk])
+        gone.delete()
+    assert documents() == before - 1
 
 
 @pytest.mark.django_db

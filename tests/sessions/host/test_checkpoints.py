@@ -53,9 +53,8 @@ def looked() -> None:
         database = Database()
         worker = Checkpoints(database)
         worker.look()
-        while worker._looking is not None or worker._sending:
-            running = [task for task in (worker._looking, *worker._sending.values()) if task is not None]
-            await asyncio.wait(running)
+        while begun := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(begun)
             await asyncio.sleep(0)
         await worker.close()
         database.stop()
