@@ -1,7 +1,6 @@
 """What the privacy settings of the instance do to a message before it is kept: masks by rule, schema and shape, encryption."""
 
 import json
-from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -32,7 +31,7 @@ def subject_of(part: RedactedPart, server_id: int, target: str, call: PendingCal
 def give_body(entry: WireEntry, text: str, subject: Subject | None) -> None:
     """The body is left out where it cannot be searched, or cannot be encrypted although it should be."""
     now = policy.latest()
-    masked = redaction.redacted_message(text, subject, replace(now, seal=False))
+    masked = redaction.redacted_message(text, subject, now)
     if masked is None:
         return
     if not now.seal:
