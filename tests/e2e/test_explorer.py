@@ -30,8 +30,8 @@ def yesterday_at(hour: int) -> str:
     return f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}T{hour}:00"
 
 
-def find_the_call_and_share_it(stack: Stack, walker, browser: Browser) -> None:
-    """Who called what on which server yesterday between 3 and 4, that failed, slower than 2 s, containing "acme"?"""
+def find_the_call_and_share_it(stack: Stack, walker, browser: Browser) -> str:
+    """What a person without the payload right gets by the link, as HTML. The question: who called what on which server yesterday between 3 and 4, that failed, slower than 2 s, containing "acme"?"""
     ada = walker(stack, signed_in=True, timezone_id="UTC")
     ada.open("/explorer/")
     ada.page.keyboard.press("/")
@@ -60,15 +60,15 @@ def find_the_call_and_share_it(stack: Stack, walker, browser: Browser) -> None:
         for words in ("create_issue", "Github API", "ann", "4.21 s"):
             expect(opened).to_contain_text(words)
         expect(opened).to_contain_text("You don't have permission to view the arguments")
-        assert "acme" not in rhea.content().lower()
         assert complaints.unexpected() == []
+        return rhea.content().lower()
 
 
 def test_one_call_among_thousands_is_found_by_one_line_and_opened_by_its_link(
     own_stack: Stack, walker, browser: Browser
 ) -> None:
     own_stack.shell(SEED.format(calls=FEW))
-    find_the_call_and_share_it(own_stack, walker, browser)
+    assert "acme" not in find_the_call_and_share_it(own_stack, walker, browser)
 
 
 @pytest.mark.long
@@ -76,7 +76,7 @@ def test_one_call_among_a_hundred_thousand_is_found_by_one_line_and_opened_by_it
     own_stack: Stack, walker, browser: Browser
 ) -> None:
     own_stack.shell(SEED.format(calls=100_000))
-    find_the_call_and_share_it(own_stack, walker, browser)
+    assert "acme" not in find_the_call_and_share_it(own_stack, walker, browser)
 
 
 def test_the_keyboard_completes_a_query_and_walks_through_rows_and_their_details(filled: Stack, walker) -> None:
