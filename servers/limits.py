@@ -131,7 +131,6 @@ LIMITS: dict[str, ProductLimit] = {
         _fixed("socket_call_bytes", _LIVE, MIB, "bytes", "per call sent over the live connection"),
         _fixed("socket_messages_per_second", _LIVE, 20, "messages a second", "per page"),
         _fixed("socket_topics", _LIVE, 100, "topics", "per page"),
-        _fixed("socket_filtered_topics", _LIVE, 4, "filtered topics", "per page"),
         _fixed("socket_calls_in_flight", _LIVE, 100, "calls in flight", "per page"),
         _set("tries_per_minute", _PEOPLE, "connection tests, sign-ins and webhook tests a minute", "per user"),
         _set("personal_sessions", _PEOPLE, "personal identities", "per server"),

@@ -146,7 +146,6 @@ ELSEWHERE = {
     "own_credentials": ("tests/servers/credentials/test_identities.py", 'stated("own_credentials")'),
     "subscriptions": ("tests/sessions/subscriptions/test_orders.py", "Limit: 1 subscriptions per server and identity"),
     "socket_topics": ("tests/sessions/live/test_door.py", '"socket_topics"'),
-    "socket_filtered_topics": ("tests/sessions/live/test_door.py", '"socket_filtered_topics"'),
     "inbox_open": (
         "tests/sessions/host/test_worker_inbox_ends.py",
         "Limit: 4 requests waiting in the inbox per server.",

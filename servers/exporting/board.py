@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import parse_qsl
 
 from django.db.models import Count, Max
 
 from servers import access
-from servers.audit.query import GROUPS, Filters, action_word, outcome_word
 from servers.enums import ExportFormat, JobKind, JobState
 from servers.exporting import files, schedules
 from servers.forwarding import board as forwarding
@@ -81,13 +79,6 @@ class ExportRow:
         last = f" to {self.export.last_seq:,}" if self.export.last_seq else ""
         return f"From event {self.export.after_seq + 1:,}{last}"
 
-    @property
-    def holds(self) -> str:
-        """Which events, for people."""
-        filters = Filters.read(dict(parse_qsl(self.export.filters)))
-        words = [f"{label} {value}" for label, value in filter_words(filters)]
-        return ", ".join([self.export.query, *words] if self.export.query else words)
-
 
 @dataclass(frozen=True)
 class ScheduleRow:
@@ -131,14 +122,3 @@ def mark() -> str:
     counted = Export.objects.order_by().aggregate(Count("pk"), Max("pk"), Count("finished_at"), Count("expires_at"))
     own = ".".join("" if value is None else str(value) for value in counted.values())
     return f"{jobs.mark(JobKind.EXPORT)}.{own}.{forwarding.mark()}"
-
-
-def filter_words(filters: Filters) -> list[tuple[str, str]]:
-    """(label, value) of each filter that is set, for people."""
-    kind = GROUPS[filters.kind][0] if filters.kind in GROUPS else action_word(filters.kind)
-    moments = [
-        (label, at and f"{at:%Y-%m-%d %H:%M} UTC") for label, at in (("From", filters.since), ("To", filters.until))
-    ]
-    words = [("Search", filters.text), ("Kind", kind if filters.kind else ""), ("Server", filters.server)]
-    words += [("User", filters.user), ("Outcome", outcome_word(filters.outcome) if filters.outcome else "")]
-    return [(label, str(value)) for label, value in [*words, *moments] if value]

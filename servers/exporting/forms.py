@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.html import format_html
 
 from servers import access
 from servers.credentials.binding import NOT_ENCRYPTED, may_carry_credentials
@@ -24,6 +25,18 @@ _STORE = ("endpoint", "region", "bucket", "prefix", "access_key", "secret_key")
 
 
 class ExportForm(forms.Form):
+    query = forms.CharField(
+        required=False,
+        label="Query",
+        help_text=format_html(
+            "Leave empty to export the whole log. A call is exported with all its events; log lines and messages are not "
+            'in the audit log. See the <a href="#{}">fields of a query</a>.',
+            "syntax-title",
+        ),
+        widget=forms.TextInput(
+            attrs={**_PLAIN, "autocapitalize": "off", "placeholder": "kind:sign-in user:ann last:7d"}
+        ),
+    )
     format = forms.ChoiceField(label="Format", choices=_FORMATS, initial=ExportFormat.JSONL)
     payloads = forms.BooleanField(
         required=False,
@@ -31,8 +44,8 @@ class ExportForm(forms.Form):
         help_text="Only in JSONL. They may hold personal data.",
     )
 
-    def __init__(self, user: access.User, data: Any = None) -> None:
-        super().__init__(data)
+    def __init__(self, user: access.User, data: Any = None, *, query: str = "") -> None:
+        super().__init__(data, initial={"query": query})
         if not access.may_read_payloads(user):
             del self.fields["payloads"]
 

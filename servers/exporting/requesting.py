@@ -1,14 +1,11 @@
 """Requests of exports, by people and by schedules, and what their owner may do with the file."""
 
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 
 from django.db import transaction
 
 from servers import access, limits, rights
 from servers.audit.acts import audited
-from servers.audit.query import Filters
 from servers.audit.record import SYSTEM, Actor
 from servers.enums import AuditAction, ExportFormat, JobKind, JobState
 from servers.exporting import files, selection
@@ -31,17 +28,13 @@ def request(
     actor: Actor,
     export_format: ExportFormat,
     *,
-    filters: Mapping[str, Any] | None = None,
     query: str = "",
     payloads: bool = False,
 ) -> Export:
     """Raises Denied, TooMany, QueryNotUnderstood."""
     _require(user, actor, payloads=payloads)
-    words = Filters.read(filters or {}).text_form()
-    selection.events_of(user, words, query)
-    export = Export(
-        owner=user, owner_name=actor.name, format=export_format, filters=words, query=query, payloads=payloads
-    )
+    selection.events_of(user, query)
+    export = Export(owner=user, owner_name=actor.name, format=export_format, query=query, payloads=payloads)
     _open(export, actor)
     return export
 
@@ -82,8 +75,6 @@ def facts(export: Export) -> dict[str, Any]:
     found: dict[str, Any] = {"export": str(export.uid), "format": str(export.format), "payloads": export.payloads}
     if export.query:
         found["query"] = export.query
-    if export.filters:
-        found["filters"] = dict(parse_qsl(export.filters))
     if export.schedule is not None:
         found |= {"schedule": export.schedule.name, "after": export.after_seq}
     return found

@@ -1,49 +1,60 @@
-"""Which events an export holds: all, or those of the audit page's filters or of a query."""
+"""Which events an export holds: all, or those that a query finds."""
 
-from collections.abc import Callable, Iterator
-from urllib.parse import parse_qsl
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from django.db.models import QuerySet
 
 from servers import access
-from servers.audit.query import Filters
 from servers.models import AuditEvent, Export
 
 #: numbers of one read: with a filter that few events pass, each read still is short
 WINDOW = 2_000
 #: (user, query text) -> the events that it finds among those that the user may see
 QueryEvents = Callable[[access.User, str], "QuerySet[AuditEvent]"]
-_query_events: QueryEvents | None = None
 
 
-def understands(reading: QueryEvents) -> None:
+class QueryField(Protocol):
+    """`label` says in words what `example` finds."""
+
+    @property
+    def example(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class QueryLanguage:
+    events_of: QueryEvents
+    fields: Sequence[QueryField]
+
+
+_language: QueryLanguage | None = None
+
+
+def understands(language: QueryLanguage) -> None:
     """The explorer registers its query language, which this app does not know."""
-    global _query_events
-    _query_events = reading
+    global _language
+    _language = language
+
+
+def fields() -> Sequence[QueryField]:
+    """Of the query language, for its help."""
+    return _language.fields if _language is not None else ()
 
 
 class QueryNotUnderstood(Exception):
     """For the page: an error of the query, or no query language is installed."""
 
 
-def events_of(user: access.User, filters: str, query: str) -> "QuerySet[AuditEvent]":
-    """Raises Denied, QueryNotUnderstood."""
-    events = access.audit_events(user)
-    if query:
-        if _query_events is None:
-            raise QueryNotUnderstood("Queries cannot be exported in this installation.")
-        events = _query_events(user, query)
-    return Filters.read(dict(parse_qsl(filters))).apply(events) if filters else events
-
-
-def is_filtered(export: Export) -> bool:
-    return bool(export.filters or export.query)
-
-
-def in_words(export: Export) -> str:
-    """For the file and for pages: the query, or the filters as name=value."""
-    filters = ", ".join(f"{name}={value}" for name, value in parse_qsl(export.filters))
-    return " · ".join(part for part in (export.query, filters) if part)
+def events_of(user: access.User, query: str) -> "QuerySet[AuditEvent]":
+    """An empty query finds all. Raises Denied, QueryNotUnderstood."""
+    if not query:
+        return access.audit_events(user)
+    if _language is None:
+        raise QueryNotUnderstood("Queries cannot be exported in this installation.")
+    return _language.events_of(user, query)
 
 
 def windows(events: "QuerySet[AuditEvent]", first: int, last: int) -> Iterator[tuple[int, list[AuditEvent]]]:

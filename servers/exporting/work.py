@@ -54,7 +54,7 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
 
 # --- the file -------------------------------------------------------------------------------------------------------------
 def _write(export: Export, progress: JobProgress) -> None:
-    events = selection.events_of(_reader(export), export.filters, export.query)
+    events = selection.events_of(_reader(export), export.query)
     first = selection.first_seq(export)
     export.events = 0
     with files.written(export) as output:
@@ -95,8 +95,9 @@ class _Lines:
     """JSONL. A batch with its payloads may be gigabytes, so each line is written on its own."""
 
     def __init__(self, export: Export, first: int, output: files.Output) -> None:
-        filtered, words = selection.is_filtered(export), selection.in_words(export)
-        self._lines = ExportLines(filtered=filtered, filter_text=words, payloads=export.payloads, first_seq=first)
+        self._lines = ExportLines(
+            filtered=bool(export.query), filter_text=export.query, payloads=export.payloads, first_seq=first
+        )
         self.last_seq = self._lines.last_seq
         self._output = output
         for line in self._lines.head():

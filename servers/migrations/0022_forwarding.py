@@ -22,7 +22,6 @@ class Migration(migrations.Migration):
                 ('owner_name', models.CharField(max_length=150)),
                 ('format', models.CharField(choices=[('jsonl', 'JSONL'), ('csv', 'CSV')], max_length=5)),
                 ('payloads', models.BooleanField(default=False)),
-                ('filters', models.TextField(blank=True)),
                 ('query', models.TextField(blank=True)),
                 ('after_seq', models.BigIntegerField(default=0)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),

@@ -49,8 +49,7 @@ class Export(models.Model):
     owner_name = models.CharField(max_length=150)
     format = models.CharField(max_length=5, choices=ExportFormat)
     payloads = models.BooleanField(default=False)
-    filters = models.TextField(blank=True)  # as Filters.text_form() writes them
-    query = models.TextField(blank=True)  # of the explorer's query language
+    query = models.TextField(blank=True)  # in the explorer's language; empty: all events
     after_seq = models.BigIntegerField(default=0)  # of a schedule: only events after this one
     created_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True)

@@ -1,23 +1,24 @@
 """One audit event with its whole exchange. The list of events is a part of the explorer."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.dateparse import parse_datetime
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.audit import payloads, query
-from servers.audit.query import Filters
 from servers.audit.record import Actor, ServerRef
 from servers.audit.verify import ChainVerdict, verify
 from servers.crypto import SealError
-from servers.enums import AuditAction, JobKind, PayloadKind
+from servers.enums import AuditAction, AuditOutcome, JobKind, PayloadKind
 from servers.models import AuditEvent, Payload
 from servers.numbers import whole_number
 from servers.privacy import reading
@@ -34,7 +35,7 @@ def index(request: HttpRequest) -> HttpResponse:
     selected = whole_number(request.GET.get("sel", ""))
     if selected is not None:
         return redirect("audit:detail", selected)
-    return redirect(f"{reverse('explorer:page')}?{urlencode({'q': _query(Filters.read(request.GET))})}")
+    return redirect(f"{reverse('explorer:page')}?{urlencode({'q': _query(request.GET)})}")
 
 
 #: of the list that once was here -> of the explorer
@@ -47,19 +48,30 @@ _OUTCOMES = {
 }
 
 
-def _query(filters: Filters) -> str:
-    """In the explorer's language."""
-    calls = filters.kind == "calls" or filters.kind.startswith("call:")
+def _query(filters: Mapping[str, str]) -> str:
+    """In the explorer's language. What could not be a filter is left out."""
+    kind, outcome = filters.get("kind", ""), filters.get("outcome", "")
+    calls = kind == "calls" or kind.startswith("call:")
     words = ["in:calls" if calls else "in:events"]
-    if filters.kind and not calls:
-        words.append(f"kind:{filters.kind}")
-    if filters.outcome:
-        words.append(f"outcome:{_OUTCOMES.get(filters.outcome, filters.outcome)}")
-    words += [
-        f"{field}:{_quoted(value)}" for field, value in (("server", filters.server), ("user", filters.user)) if value
-    ]
-    words += [f"{field}:{at.isoformat()}" for field, at in (("since", filters.since), ("until", filters.until)) if at]
-    return " ".join([*words, *([_quoted(filters.text)] if filters.text else [])])
+    if not calls and (kind in query.GROUPS or kind in AuditAction.values):
+        words.append(f"kind:{kind}")
+    if outcome in AuditOutcome.values:
+        words.append(f"outcome:{_OUTCOMES.get(outcome, outcome)}")
+    words += [f"{name}:{_quoted(value)}" for name in ("server", "user") if (value := filters.get(name, "").strip())]
+    words += [f"{name}:{at}" for name in ("since", "until") if (at := _moment(filters.get(name, "").strip()))]
+    text = filters.get("text", "").strip()
+    return " ".join([*words, *([_quoted(text)] if text else [])])
+
+
+def _moment(text: str) -> str:
+    """A time without a zone was UTC. Empty if it is none."""
+    try:
+        moment = parse_datetime(text)
+    except ValueError:  # well-formed but impossible, such as 30 February
+        return ""
+    if moment is None:
+        return ""
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
 def _quoted(text: str) -> str:

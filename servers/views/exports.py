@@ -12,8 +12,6 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
-from servers.audit.forms import AuditFilterForm
-from servers.audit.query import Filters
 from servers.audit.record import Actor
 from servers.enums import ExportFormat, ExportTarget
 from servers.exporting import board, files, requesting, schedules, selection
@@ -44,32 +42,26 @@ def index(request: HttpRequest) -> HttpResponse:
 # --- one export ---------------------------------------------------------------------------------------------------------
 @require_http_methods(["GET", "HEAD", "POST"])
 def add(request: HttpRequest) -> HttpResponse:
-    """The query string has the filters of the audit page, or `query`, as the links there write them."""
+    """`?query=` fills the field, as the link of the explorer does."""
     access.require(request.user, "view_auditevent")
-    given = request.POST if request.method == "POST" else request.GET
-    form = ExportForm(request.user, request.POST if request.method == "POST" else None)
+    data = request.POST if request.method == "POST" else None
+    form = ExportForm(request.user, data, query=request.GET.get("query", ""))
     if request.method == "POST" and form.is_valid():
         try:
             requesting.request(
                 request.user,
                 Actor.of(request),
                 ExportFormat(form.cleaned_data["format"]),
-                filters=given,
-                query=given.get("query", ""),
+                query=form.cleaned_data["query"],
                 payloads=form.cleaned_data.get("payloads", False),
             )
-        except (requesting.TooMany, selection.QueryNotUnderstood) as problem:
+        except selection.QueryNotUnderstood as problem:
+            form.add_error("query", str(problem))
+        except requesting.TooMany as problem:
             form.add_error(None, str(problem))
         else:
             return redirect("exports:list")
-    filters = AuditFilterForm(given, access.visible_servers(request.user))
-    context = {
-        "nav": "exports",
-        "form": form,
-        "filters": filters,
-        "filtered": bool(Filters.read(given)),
-        "query": given.get("query", ""),
-    }
+    context = {"nav": "exports", "form": form, "fields": selection.fields()}
     return render(request, "exports/add.html", context, status=422 if form.errors else 200)
 
 

@@ -8,7 +8,7 @@ from servers.exporting import selection
 from servers.models import AuditEvent
 from servers.models.audit import CALL_STEPS
 from sessions.explorer import search, streams
-from sessions.explorer.language import QueryError, parse
+from sessions.explorer.language import FIELDS, QueryError, parse
 from sessions.explorer.streams import any_of
 
 #: how a row of a stream is found from an event
@@ -31,4 +31,4 @@ def events_of(user: access.User, text: str) -> QuerySet[AuditEvent]:
 
 
 def register() -> None:
-    selection.understands(events_of)
+    selection.understands(selection.QueryLanguage(events_of, tuple(FIELDS.values())))

@@ -7,6 +7,7 @@ picks (an *arm*), and never with OFFSET over rows. What a person may see is deci
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
@@ -192,7 +193,11 @@ def texts(term: Term) -> list[str]:
 
 
 def uids(term: Term) -> list[UUID]:
-    return [uid for value in term.values if (uid := audit._uid(value.text))]
+    found = []
+    for text in texts(term):
+        with suppress(ValueError):
+            found.append(UUID(text))
+    return found
 
 
 def numbers(term: Term, column: str) -> Q:

@@ -126,17 +126,11 @@ class LiveConsumer(AsyncWebsocketConsumer):
         topics = body.get("topics")
         for name, since in (topics if isinstance(topics, dict) else {}).items():
             topic = parse(name)
-            crowded = ""
-            if name not in socket.subscriptions and len(socket.subscriptions) >= limits.TOPICS:
-                crowded = "socket_topics"
-            elif topic is not None and topic.query and name not in socket.subscriptions:
-                # each filtered topic costs a query for every new event
-                filtered = sum(1 for one in socket.subscriptions.values() if one.topic.query)
-                crowded = "socket_filtered_topics" if filtered >= limits.FILTERED else ""
+            crowded = name not in socket.subscriptions and len(socket.subscriptions) >= limits.TOPICS
             if topic is None or not socket.viewer.may_join(topic):
                 socket.send({"op": "denied", "t": name[:120]})
             elif crowded:
-                socket.send({"op": "denied", "t": name[:120], "why": stated(crowded)})
+                socket.send({"op": "denied", "t": name[:120], "why": stated("socket_topics")})
             else:
                 hub().subscribe(socket, topic, since if isinstance(since, int) and 0 <= since < 2**63 else None)
 

@@ -9,7 +9,6 @@ BUFFER_BYTES = 1024 * 1024
 MESSAGES_PER_SECOND = limits.value("socket_messages_per_second")
 MESSAGES_BURST = 5 * MESSAGES_PER_SECOND
 TOPICS = limits.number("socket_topics")
-FILTERED = limits.number("socket_filtered_topics")
 CALLS_IN_FLIGHT = limits.number("socket_calls_in_flight")
 HELLO_SECONDS = 5.0
 #: close code: what happened, and the limits

@@ -27,8 +27,6 @@ from sessions.overview import rows as queries
 from sessions.wire import rows as wire_rows
 
 FEED_ROWS = 200
-#: events that one read of a filtered feed examines
-FEED_SCAN = 2_000
 FEED_CHARS = 200_000
 HTML_CHARS = 700_000
 Row = dict[str, Any]
@@ -42,13 +40,11 @@ class FeedPart:
     rows: list[Row]
     more: bool
     text: str = ""
-    #: filtered feeds: all events up to this one were examined
-    until: int = 0
 
     @property
     def end(self) -> int:
         """The cursor after this part; 0 if it did not move."""
-        return max(self.until, self.rows[-1]["seq"] if self.rows else 0)
+        return int(self.rows[-1]["seq"]) if self.rows else 0
 
 
 def feeds_after(topic: Topic, cursors: Iterable[int]) -> dict[int, FeedPart]:
@@ -57,25 +53,11 @@ def feeds_after(topic: Topic, cursors: Iterable[int]) -> dict[int, FeedPart]:
 
 def feed_after(topic: Topic, seq: int) -> FeedPart:
     """Rows up to the next multiple of FEED_ROWS, so that readers from any cursor soon share the same reads."""
-    if topic.query:
-        return _filtered_after(topic, seq)
     limit = FEED_ROWS - seq % FEED_ROWS
     rows = _rows_after(topic, seq, limit)
     kept = _within(rows, FEED_CHARS)
     text = encode(topic.name, kept[-1]["seq"], feed_kind(topic), kept) if kept else ""
     return FeedPart(kept, len(rows) == limit or len(kept) < len(rows), text)
-
-
-def _filtered_after(topic: Topic, seq: int) -> FeedPart:
-    """Examines at most FEED_SCAN events per read, however few of them match."""
-    head = feed_head(topic)
-    until = min(head, seq + FEED_SCAN)
-    rows = [audit_query.event_row(event) for event in audit_query.rows_after(seq, FEED_ROWS, topic.filters, until)]
-    kept = _within(rows, FEED_CHARS)
-    cut = len(rows) == FEED_ROWS or len(kept) < len(rows)
-    end = kept[-1]["seq"] if cut else until
-    text = encode(topic.name, end, feed_kind(topic), kept) if kept else ""
-    return FeedPart(kept, cut or until < head, text, end)
 
 
 def feed_kind(topic: Topic) -> str:

@@ -187,8 +187,6 @@ class FeedStream(Stream):
             if part.rows and not subscription.member.suspended:
                 subscription.member.put(self._text(part))
                 subscription.cursor = part.end
-            elif part.until:
-                subscription.cursor = max(cursor, part.until)
             elif not part.rows:  # rows that others got before this read, but which it does not find, were deleted
                 subscription.cursor = max(cursor, had)
             behind = part.more or (subscription.cursor or 0) < self.head

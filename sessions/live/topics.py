@@ -6,10 +6,7 @@ row's version: only the newest matters.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import parse_qsl
 from uuid import UUID
-
-from servers.audit.query import Filters
 
 
 class TopicKind(StrEnum):
@@ -80,14 +77,12 @@ class Topic:
     uid: UUID | None = None
     #: the identity whose session the topic is about
     identity: UUID | None = None
-    #: audit log: the filters of a page, as written by Filters.text_form()
-    query: str = ""
 
     @property
     def name(self) -> str:
         row = "" if self.uid is None else f".{self.uid}"
         whose = "" if self.identity is None else f".{self.identity}"
-        return f"{self.kind.value}{row}{whose}{'?' if self.query else ''}{self.query}"
+        return f"{self.kind.value}{row}{whose}"
 
     @property
     def hint(self) -> str:
@@ -109,10 +104,6 @@ class Topic:
         return _RIGHTS[self.kind]
 
     @property
-    def filters(self) -> Filters:
-        return Filters.read(dict(parse_qsl(self.query)))
-
-    @property
     def row(self) -> UUID:
         """The uid of the topic's row. ValueError for a topic without one."""
         if self.uid is None:
@@ -121,9 +112,7 @@ class Topic:
 
 
 def parse(name: str) -> Topic | None:
-    """None unless the name is in canonical form (lower-case uid with hyphens, filters in their fixed order)."""
-    if name.startswith(f"{TopicKind.AUDIT.value}?"):
-        return _filtered(name)
+    """None unless the name is in canonical form (lower-case uid with hyphens)."""
     word, _, uid_text = name.partition(".")
     kind = _KINDS.get(word)
     if kind is None:
@@ -134,14 +123,6 @@ def parse(name: str) -> Topic | None:
     if None in uids or len(uids) > (2 if kind in _OF_IDENTITIES else 1):
         return None
     return Topic(kind, uids[0], uids[1] if len(uids) > 1 else None)
-
-
-def _filtered(name: str) -> Topic | None:
-    if len(name) > 4_000:
-        return None
-    topic = Topic(TopicKind.AUDIT, query=name.partition("?")[2])
-    filters = topic.filters
-    return topic if filters and filters.text_form() == topic.query else None
 
 
 def _uid(text: str) -> UUID | None:

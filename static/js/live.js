@@ -5,7 +5,7 @@ const ANSWER_MS = 15_000;
 const ANY = '*';
 
 function isFeed(topic) {
-  return topic === 'audit' || topic.startsWith('audit?') || topic.startsWith('log.');
+  return topic === 'audit' || topic.startsWith('log.');
 }
 
 function numberOrNull(text) {

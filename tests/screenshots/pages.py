@@ -167,7 +167,7 @@ SHOTS = [
     Shot("call-erase", lambda world: f"/calls/{world.succeeded}/", prepare=open_erasing),
     Shot("exports-empty", at("/exports/"), Stage.EMPTY),
     Shot("exports", at("/exports/")),
-    Shot("exports-add", at("/exports/add/?kind=sign-in")),
+    Shot("exports-add", at("/exports/add/?query=kind:sign-in+last:7d")),
     Shot("exports-add-schedule", at("/exports/schedules/add/?target=s3")),
     Shot("exports-add-schedule-none", at("/exports/schedules/add/?target=directory")),
     Shot("exports-schedule", lambda world: f"/exports/schedules/{world.schedule}/"),

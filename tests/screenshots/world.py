@@ -230,7 +230,7 @@ def job(state, **fields):
     return BackgroundJob.objects.create(kind="export", state=state, requested_name="ada", **fields)
 def export(**fields): return Export.objects.create(**(dict(owner=ada, owner_name="ada", format="jsonl", last_seq=48_211) | fields))
 over = dict(finished_at=now, events=48_211, size=61_300_400, digest="5f0c3a" + "0" * 58, host="worker-2.example.com")
-export(format="csv", filters="kind=sign-in&since=2026-11-01T00%3A00%3A00%2B00%3A00", **(over | dict(events=312, size=91_000)))
+export(format="csv", query="kind:sign-in since:2026-11-01", **(over | dict(events=312, size=91_000)))
 export(failed=True, finished_at=now, detail="The disk of the worker is full. Free some space, or export fewer events.")
 export(payloads=True, expires_at=far, **over)
 ready = export(expires_at=far, **(over | dict(host=files.machine())))

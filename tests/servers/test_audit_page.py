@@ -60,6 +60,7 @@ def text(response: Any, status: int = 200) -> str:
         ("?kind=call:tool:finish&outcome=tool_error&server=orders", 'in:calls outcome:error server:"orders"'),
         ('?text=two "words"&outcome=denied', 'in:events outcome:denied "two \\"words\\""'),
         ("?since=2026-01-01T00:00&kind=nonsense", "in:events since:2026-01-01T00:00:00+00:00"),
+        ("?since=2026-02-30T10:00&until=soon&outcome=maybe", "in:events"),
     ],
 )
 def test_addresses_of_the_former_list_lead_to_the_same_rows_of_the_explorer(

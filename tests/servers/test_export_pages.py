@@ -71,12 +71,28 @@ def test_an_auditor_exports_and_sees_no_sinks(admin: Any) -> None:
     assert vera.get("/exports/").status_code == 403
 
 
-def test_the_filters_of_the_audit_page_choose_the_events(ada: Client) -> None:
-    page = text(ada.get("/exports/add/?kind=sign-in&user=ada"))
-    assert '<option value="sign-in" selected>' in page
-    ada.post("/exports/add/", {"format": "jsonl", "kind": "sign-in", "user": "ada"})
-    assert Export.objects.get().filters == "kind=sign-in&user=ada"
-    assert "Kind Sign-in and passwords, User ada" in text(ada.get("/exports/"))
+def test_a_query_from_the_address_fills_the_field_and_chooses_the_events(ada: Client) -> None:
+    page = text(ada.get("/exports/add/?query=kind:sign-in+user:ada"))
+    assert 'name="query" value="kind:sign-in user:ada"' in page
+    assert "outcome:error" in page, "the fields of the language are listed"
+    ada.post("/exports/add/", {"format": "jsonl", "query": " kind:sign-in user:ada "})
+    assert Export.objects.get().query == "kind:sign-in user:ada"
+    assert "kind:sign-in user:ada" in text(ada.get("/exports/"))
+
+
+def test_an_empty_query_is_the_whole_log(ada: Client) -> None:
+    assert ada.post("/exports/add/", {"format": "jsonl", "query": " ", "kind": "sign-in"}).status_code == 302
+    assert Export.objects.get().query == ""
+    assert "Whole log" in text(ada.get("/exports/"))
+
+
+def test_an_error_of_the_query_stands_at_its_field_and_nothing_is_exported(ada: Client) -> None:
+    refused = ada.post("/exports/add/", {"format": "csv", "query": "kind:sign-in nonsense:<x>"})
+    assert refused.status_code == 422
+    assert "no field nonsense:" in refused.context["form"].errors["query"][0]
+    assert "no field nonsense:" in text(refused)
+    assert 'value="kind:sign-in nonsense:&lt;x&gt;"' in text(refused), "it can be corrected"
+    assert not Export.objects.exists()
 
 
 def test_payloads_do_not_fit_into_csv(ada: Client) -> None:

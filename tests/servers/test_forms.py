@@ -6,7 +6,6 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
-from servers.audit.forms import AuditFilterForm
 from servers.audit.record import Actor
 from servers.models import Server
 from servers.registration import registering
@@ -239,10 +238,3 @@ def test_a_person_who_is_gone_stays_the_owner_of_the_form(admin: Any, actor: Act
     operator.save()
     assert operator in ServerForm(user=admin, server=server).fields["owner"].queryset
     assert operator not in ServerForm(user=admin).fields["owner"].queryset
-
-
-def test_filters_that_cannot_be_one_count_as_none() -> None:
-    form = AuditFilterForm(
-        QueryDict("kind=nonsense&outcome=maybe&since=2026-02-30T10:00&until=soon"), Server.objects.all()
-    )
-    assert not form.filters

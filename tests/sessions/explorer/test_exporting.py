@@ -24,7 +24,7 @@ def admin() -> Any:
 
 def found(user: Any, text: str) -> set[Any]:
     """The uid of the call of each step, the subject of each other event."""
-    return {one.call_uid or one.subject for one in events_of(user, "", text)} - {"admin"}
+    return {one.call_uid or one.subject for one in events_of(user, text)} - {"admin"}
 
 
 def test_a_query_exports_all_steps_of_its_calls_and_its_other_events(admin: Any) -> None:
@@ -59,4 +59,4 @@ def test_without_the_right_to_read_payloads_the_words_in_them_select_nothing(adm
 
 def test_a_query_that_cannot_be_read_is_refused_in_words(admin: Any) -> None:
     with pytest.raises(QueryNotUnderstood, match="no field nonsense:"):
-        events_of(admin, "", "nonsense:x")
+        events_of(admin, "nonsense:x")

@@ -39,37 +39,6 @@ async def test_audit_rows_arrive_live_and_in_order(site: Site) -> None:
         assert tab.seqs("audit") == list(range(start + 1, end + 1))
 
 
-async def test_a_filtered_audit_topic_brings_only_what_matches(site: Site) -> None:
-    ada = person(site)
-    topic = "audit?kind=rights&text=n2"
-    async with ada.tab() as tab:
-        await tab.sub(topic, site.do("newest"))
-        start = site.do("newest")
-        site.do("record", 4)
-        message = await tab.hear(lambda message: message.get("t") == topic and message.get("kind") == "event")
-        assert [row["subject"] for row in message["rows"]] == ["n2"]
-        assert message["rows"][0]["seq"] == start + 3
-        site.do("record", 2)
-        await tab.listen(1)
-        assert len(tab.frames(topic, "event")) == 1
-
-
-async def test_a_filtered_audit_topic_needs_the_right_and_has_one_spelling(site: Site) -> None:
-    assert topics.parse("audit?kind=rights") is not None
-    for name in (
-        "audit?",
-        "audit?kind=nothing",
-        "audit?user=a&kind=rights",
-        "audit?kind=rights&x=1",
-        "audit?text=" + "a" * 5000,
-    ):
-        assert topics.parse(name) is None
-    other = person(site, ["view_server"])
-    async with other.tab() as tab:
-        await tab.say(op="sub", topics={"audit?kind=rights": 0})
-        assert (await tab.hear(lambda message: message.get("op") == "denied"))["t"] == "audit?kind=rights"
-
-
 async def test_no_audit_row_is_missed_across_a_reconnect(site: Site) -> None:
     ada = person(site)
     start = site.do("newest")
