@@ -27,7 +27,7 @@ def test_what_a_query_finds_is_exported_and_verified_offline(own_stack, walker, 
     ada = walker(own_stack, signed_in=True)
     ada.open("/explorer/?q=kind:sign-in")
     ada.page.get_by_role("link", name="Export", exact=True).click()
-    expect(ada.page.get_by_label("Query")).to_have_value("kind:sign-in")
+    expect(ada.page.get_by_role("textbox", name="Query")).to_have_value("kind:sign-in")
     ada.page.get_by_role("button", name="Export").click()
     row = ada.page.locator("#exports-list tbody tr").first
     expect(row).to_contain_text("kind:sign-in")
