@@ -38,7 +38,7 @@ class AuditEvent(models.Model):
     ip = models.CharField(max_length=45, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
     # null: of body version 1. A column that may be null is added to a table of millions of rows at once.
-    way = models.CharField(max_length=10, choices=Way, null=True)  # noqa: DJ001
+    way = models.CharField(max_length=10, choices=Way, null=True)  # noqa: DJ001  # as above
 
     class Meta:
         ordering = ["-seq"]

@@ -47,7 +47,7 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
     found: dict[str, list[int]] = {outcome: [0] * len(calls.points) for outcome in streams.OUTCOMES}
     for place, numbers in enumerate(calls.points):
         for state, count in numbers.states.items():
-            found[streams._STATES.get(state, "error")][place] += count
+            found[streams.OUTCOME_OF_STATE.get(state, "error")][place] += count
     partial = calls.behind
     if others := names - {CALLS}:
         until = calls.start + timedelta(seconds=step * len(calls.points))
@@ -66,7 +66,7 @@ def facets(user: access.User, query: Query) -> list[Facet]:
     span = _span(query)
     if wanted is None or span is None or wanted.by != RollupBy.TOTAL:
         return search.facets(user, query)
-    counts: dict[str, Counter[tuple[str, str]]] = {field: Counter() for field in search._FACETS}
+    counts: dict[str, Counter[tuple[str, str]]] = {field: Counter() for field in search.FACETS}
     total, partial = Numbers(), False
     for field, by in _RANKED.items():
         ranking = reading.ranking(user, wanted, by, span, _RANKED_AT_MOST)
@@ -75,12 +75,12 @@ def facets(user: access.User, query: Query) -> list[Facet]:
             value = {"server": cell.server_name, "tool": cell.target, "user": cell.user_name}[field]
             counts[field][value, value] += numbers.calls
     for state, count in total.states.items():
-        outcome = streams._STATES.get(state, "error")
+        outcome = streams.OUTCOME_OF_STATE.get(state, "error")
         counts["outcome"][outcome, streams.OUTCOMES[outcome][0]] += count
     for way, count in total.ways.items():
         counts["way"][way, Way(way).label if way in Way.values else way] += count
     for method, count in total.methods.items():
-        kind = streams._KINDS.get(method, method)
+        kind = streams.KIND_OF_METHOD.get(method, method)
         counts["kind"][kind, CHOICES["kind"].get(kind, kind)] += count
     if others := names - {CALLS}:
         for facet in search.facets(user, replace(query, streams=frozenset(others))):
@@ -89,7 +89,7 @@ def facets(user: access.User, query: Query) -> list[Facet]:
                 counts[facet.field][value, words] += count
     return [
         Facet(field, label, [(*key, count) for key, count in counts[field].most_common(_VALUES) if key[0]], partial)
-        for field, label in search._FACETS.items()
+        for field, label in search.FACETS.items()
     ]
 
 
@@ -149,7 +149,9 @@ def _user(term: Term) -> dict[str, Any] | None:
 
 def _outcome(term: Term) -> dict[str, Any]:
     wanted = {value.text.lower() for value in term.values}
-    return {"states": frozenset(state for state, outcome in streams._STATES.items() if outcome in wanted) or {""}}
+    return {
+        "states": frozenset(state for state, outcome in streams.OUTCOME_OF_STATE.items() if outcome in wanted) or {""}
+    }
 
 
 def _status(term: Term) -> dict[str, Any]:

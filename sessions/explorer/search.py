@@ -40,7 +40,7 @@ EVERY = 2**31
 CLOCK_STEP = timedelta(minutes=2)
 #: conditions in the order in which their indexes are preferred: what leaves the fewest rows is first
 _PREFERRED = ("call", "session", "tool", "server", "duration", "size", "user", "kind", "status", "outcome", "way")
-_FACETS = {"outcome": "Outcome", "server": "Server", "tool": "Tool", "user": "Who", "way": "Way in", "kind": "Kind"}
+FACETS = {"outcome": "Outcome", "server": "Server", "tool": "Tool", "user": "Who", "way": "Way in", "kind": "Kind"}
 
 
 # --- cursors ---------------------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def _starts(stream: Stream, times: list[datetime]) -> list[int]:
 
 def facets(user: access.User, query: Query) -> list[Facet]:
     """Of the newest FACET_ROWS rows of each stream."""
-    values: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in _FACETS}
+    values: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in FACETS}
     partial = False
     for selection in _selected(user, query)[0]:
         stream = selection.stream
@@ -357,5 +357,5 @@ def facets(user: access.User, query: Query) -> list[Facet]:
                     values[name][stream.facet_value(name, stored)] += count
     return [
         Facet(name, label, [(*value, count) for value, count in values[name].most_common(FACET_VALUES)], partial)
-        for name, label in _FACETS.items()
+        for name, label in FACETS.items()
     ]

@@ -45,7 +45,7 @@ OUTCOMES = {
     "denied": ("Denied", "viol"),
     "running": ("Running", "run"),
 }
-_STATES: dict[str, str] = {
+OUTCOME_OF_STATE: dict[str, str] = {
     CallState.REQUESTED: "running",
     CallState.SENT: "running",
     CallState.SUCCEEDED: "ok",
@@ -71,7 +71,7 @@ _AUDITED: dict[str, str] = {
 _LEVELS = ("debug", "info", "notice")
 #: kind of a call -> method
 METHODS = {"tool": TOOLS_CALL, "resource": RESOURCES_READ, "prompt": PROMPTS_GET, "completion": COMPLETE}
-_KINDS = {method: kind for kind, method in METHODS.items()}
+KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 CHOICES["outcome"] = {name: words for name, (words, _) in OUTCOMES.items()}
 CHOICES["way"] = {way.value: str(way.label) for way in Way}
 CHOICES["status"] = {**dict(CallState.choices), **dict(AuditOutcome.choices)}
@@ -291,7 +291,7 @@ class Calls(Stream):
             case "way":
                 return Q(plain_way__in=texts(term))
             case "outcome":
-                return Q(plain_state__in=exact_outcomes(term, _STATES))
+                return Q(plain_state__in=exact_outcomes(term, OUTCOME_OF_STATE))
             case "status":
                 return Q(plain_state__in=texts(term))
             case "kind":
@@ -330,7 +330,7 @@ class Calls(Stream):
             case "size" if at_least(term, LARGE_BYTES):
                 return [Arm(_LARGE, numbers(term, "plain_total_bytes"))]
             case "outcome":
-                return [Arm(Q(state=state)) for state in exact_outcomes(term, _STATES)]
+                return [Arm(Q(state=state)) for state in exact_outcomes(term, OUTCOME_OF_STATE)]
             case "status":
                 return [Arm(Q(state=state)) for state in texts(term)]
             case "way":
@@ -340,7 +340,7 @@ class Calls(Stream):
         return None
 
     def row(self, user: access.User, found: Call) -> Row:
-        outcome = _STATES.get(found.state, "")
+        outcome = OUTCOME_OF_STATE.get(found.state, "")
         readable = found.user_id == user.pk or access.may_read_payloads(user)
         return Row(
             stream=self.name,
@@ -349,7 +349,7 @@ class Calls(Stream):
             server_uid=str(found.server.uid) if found.server else "",
             server_name=found.server_name,
             target=found.target[:300],
-            kind=_KINDS.get(found.method, found.method),
+            kind=KIND_OF_METHOD.get(found.method, found.method),
             label=found.target[:300],
             who=found.user_name,
             way=found.way,
@@ -367,10 +367,10 @@ class Calls(Stream):
         )
 
     def outcome_of(self, exact: str) -> str:
-        return _STATES[exact]
+        return OUTCOME_OF_STATE[exact]
 
     def facet_value(self, facet: str, stored: str) -> tuple[str, str]:
-        return super().facet_value(facet, _KINDS.get(stored, stored) if facet == "kind" else stored[:300])
+        return super().facet_value(facet, KIND_OF_METHOD.get(stored, stored) if facet == "kind" else stored[:300])
 
     def free_text(self, user: access.User, query: Query) -> Match:
         found = [term for term in query.of(FREE_TEXT) if not term.negated]
@@ -388,7 +388,7 @@ class Calls(Stream):
         """The tags of rows that can match; empty for a term that has none."""
         match term.field:
             case "outcome":
-                return [tag(state) for state in exact_outcomes(term, _STATES)] or ["none"]
+                return [tag(state) for state in exact_outcomes(term, OUTCOME_OF_STATE)] or ["none"]
             case "way" | "status":
                 return [tag(text) for text in texts(term)]
             case "kind":

@@ -1,5 +1,5 @@
 /* A box that shows the rows of a feed as they arrive, the newest at its end: filters, pause, and the way back to the
-   newest. At most 500 rows stay in the page. The names of its parts begin with `prefix`. */
+   newest. At most 500 rows stay in the page. */
 import { announce, storage } from './dom.js';
 import { live } from './live.js';
 
@@ -12,11 +12,11 @@ export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'
 
 /* `matches(row, form)` is the filter of the page for new rows, `element(row, template)` fills a copy of the row's
    template. `kind` is that of the feed's frames, `noun` what one row is called. */
-export function openConsole({ prefix, kind, noun, matches, element }) {
-  const page = document.querySelector(`[data-${prefix}-page]`);
-  const part = (name) => page.querySelector(`[data-${prefix}-${name}]`);
+export function openConsole({ kind, noun, matches, element }) {
+  const page = document.querySelector('[data-console-page]');
+  const part = (name) => page.querySelector(`[data-console-${name}]`);
   const form = part('filter');
-  const topic = page.dataset[`${prefix}Topic`];
+  const topic = page.dataset.consoleTopic;
 
   /* What arrived and is not shown: while paused, or while the reader looks at older rows. Oldest first. */
   let held = [];
@@ -27,7 +27,7 @@ export function openConsole({ prefix, kind, noun, matches, element }) {
   let fetching = null;
 
   const box = () => part('box');
-  const list = () => part('lines');
+  const list = () => part('rows');
   const atEnd = () => box().scrollHeight - box().scrollTop - box().clientHeight < NEAR;
   const fits = (row) => matches(row, form);
 
@@ -60,10 +60,10 @@ export function openConsole({ prefix, kind, noun, matches, element }) {
     const skipped = lost + Math.max(0, rows.length - IN_PAGE);
     lost = 0;
     list().append(...rows.slice(-IN_PAGE).map(made));
-    const lines = list().children;
-    const over = lines.length - IN_PAGE;
-    for (let index = 0; index < over; index += 1) lines[0].remove();
-    part('none').hidden = lines.length > 0;
+    const shown = list().children;
+    const over = shown.length - IN_PAGE;
+    for (let index = 0; index < over; index += 1) shown[0].remove();
+    part('none').hidden = shown.length > 0;
     if (over > 0) note(`The newest ${IN_PAGE} ${noun}s are shown${skipped ? `; ${plural(skipped, noun)} in between went by unseen` : ''}. Reload to see older ${noun}s.`);
     box().scrollTop = box().scrollHeight;
     if (rows.length) announce(plural(rows.length, `new ${noun}`));
@@ -102,11 +102,11 @@ export function openConsole({ prefix, kind, noun, matches, element }) {
     const mine = (fetching = new AbortController());
     const response = await fetch(url, { headers: { Accept: 'text/html' }, signal: mine.signal });
     if (!response.ok || response.redirected) return; // signed out: the live pill says so
-    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html').getElementById(prefix);
+    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html').getElementById('console');
     if (!fresh || mine.signal.aborted) return;
     history.replaceState(null, '', url);
-    document.getElementById(prefix).replaceChildren(...document.importNode(fresh, true).childNodes);
-    const head = Number(list().dataset[`${prefix}Head`]);
+    document.getElementById('console').replaceChildren(...document.importNode(fresh, true).childNodes);
+    const head = Number(list().dataset.consoleHead);
     held = recent.filter((row) => row.seq > head && fits(row));
     lost = 0;
     note('');
@@ -121,7 +121,7 @@ export function openConsole({ prefix, kind, noun, matches, element }) {
     live.on(topic, 'reload', reloadNow);
     part('pause').hidden = false;
     part('pause').addEventListener('click', () => setPaused(!paused));
-    page.addEventListener('click', (event) => event.target.closest(`[data-${prefix}-jump]`) && jump());
+    page.addEventListener('click', (event) => event.target.closest('[data-console-jump]') && jump());
     page.addEventListener('scroll', () => !paused && held.length && atEnd() && (flush(), tell()), { capture: true, passive: true });
     document.addEventListener('keydown', (event) => {
       const typing = event.target.matches?.('input, textarea, select') || document.querySelector('dialog[open]');
@@ -143,5 +143,5 @@ export function openConsole({ prefix, kind, noun, matches, element }) {
     timer = setTimeout(() => form.requestSubmit(), TYPING_MS);
   });
   if (page.dataset.liveTopic) startLive();
-  return { page, part, list, note };
+  return { page, list, note };
 }

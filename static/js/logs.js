@@ -1,7 +1,7 @@
 /* The log page: the lines of one session as they arrive. */
 import { openConsole, plural } from './console.js';
 
-const ranks = [...document.querySelector('[data-log-filter]').level.options].map((option) => option.value); // "" first, then from the least grave on
+const ranks = [...document.querySelector('[data-console-filter]').level.options].map((option) => option.value); // "" first, then from the least grave on
 
 function matches(row, { level, source, text }) {
   if (level.value && ranks.indexOf(row.level) < ranks.indexOf(level.value)) return false;
@@ -22,7 +22,7 @@ function element(row, line) {
   else slot('call').remove();
 }
 
-const { part, list, note } = openConsole({ prefix: 'log', kind: 'line', noun: 'line', matches, element });
+const { page, list, note } = openConsole({ kind: 'line', noun: 'line', matches, element });
 
 function textOf(line) {
   const words = [...line.children].map((child) => (child instanceof HTMLTimeElement ? child.dateTime : child.textContent));
@@ -40,5 +40,6 @@ async function copy() {
   }
 }
 
-part('copy').hidden = false;
-part('copy').addEventListener('click', copy);
+const button = page.querySelector('[data-log-copy]');
+button.hidden = false;
+button.addEventListener('click', copy);

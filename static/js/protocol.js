@@ -23,7 +23,7 @@ function element(row, item) {
   if (TONES.has(row.tone)) slot('word').classList.add(row.tone);
 }
 
-const { page } = openConsole({ prefix: 'wire', kind: 'message', noun: 'message', matches, element });
+const { page } = openConsole({ kind: 'message', noun: 'message', matches, element });
 
 async function load(details) {
   const place = details.querySelector('[data-part="details"]');
@@ -50,11 +50,11 @@ page.addEventListener('toggle', (event) => {
 /* The request of an answer, and the other way round. */
 function mark(item) {
   const pair = item?.dataset.pair;
-  for (const other of page.querySelectorAll('[data-wire-lines] > li')) {
+  for (const other of page.querySelectorAll('[data-console-rows] > li')) {
     other.classList.toggle('paired', Boolean(pair) && other.dataset.pair === pair);
   }
 }
 
 for (const kind of ['pointerover', 'focusin']) {
-  page.addEventListener(kind, (event) => mark(event.target.closest('[data-wire-lines] > li')));
+  page.addEventListener(kind, (event) => mark(event.target.closest('[data-console-rows] > li')));
 }

@@ -21,11 +21,11 @@ from django.urls import Resolver404, resolve
 django.setup()
 
 from servers.audit.record import SYSTEM, Event, record  # noqa: E402  # after the set-up
-from servers.enums import AuditAction, AuditOutcome  # noqa: E402
-from sessions.explorer import indexing, language, search  # noqa: E402
-from sessions.models import Call  # noqa: E402
-from tests.benchmarks import audit_rows  # noqa: E402
-from tests.benchmarks.load import percentile  # noqa: E402
+from servers.enums import AuditAction, AuditOutcome  # noqa: E402  # after the set-up
+from sessions.explorer import indexing, language, search  # noqa: E402  # after the set-up
+from sessions.models import Call  # noqa: E402  # after the set-up
+from tests.benchmarks import audit_rows  # noqa: E402  # after the set-up
+from tests.benchmarks.load import percentile  # noqa: E402  # after the set-up
 
 Case = Callable[[int], float]  # runs with the values of a round; returns the size in bytes
 INDEXED = 300

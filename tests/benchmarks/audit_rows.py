@@ -329,7 +329,7 @@ def _drop_indexes(models: list[type[Model]]) -> list[str]:
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             cursor.execute(
-                f"SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name IN ({marks})",  # noqa: S608
+                f"SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name IN ({marks})",  # noqa: S608  # marks of parameters
                 tables,
             )
         else:
@@ -355,5 +355,5 @@ def _settle() -> None:
                 key = table._meta.pk.column
                 if key == "id":
                     cursor.execute(
-                        f"SELECT setval(pg_get_serial_sequence('{table._meta.db_table}', 'id'), COALESCE(MAX(id), 1)) FROM {table._meta.db_table}"  # noqa: S608
+                        f"SELECT setval(pg_get_serial_sequence('{table._meta.db_table}', 'id'), COALESCE(MAX(id), 1)) FROM {table._meta.db_table}"  # noqa: S608  # names of our own models
                     )

@@ -69,5 +69,5 @@ def test_a_new_sink_gets_the_whole_log_and_its_page_shows_when_the_receiver_fail
     ada.page.get_by_role("button", name="Retry now").click()
     hook.statuses = []
     expect(state).to_contain_text("Up to date", timeout=30 * SECONDS)
-    seqs = [item["seq"] for request in hook.received for item in request.message if "seq" in item]  # type: ignore[attr-defined]
+    seqs = [item["seq"] for request in hook.received for item in request.message if "seq" in item]  # type: ignore[attr-defined]  # a sink's message is a list
     assert sorted(set(seqs)) == list(range(1, max(seqs) + 1))

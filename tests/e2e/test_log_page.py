@@ -58,12 +58,12 @@ def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
 
 
 def lines(person: Walk, words: str = "") -> Locator:
-    return person.page.locator("[data-log-lines] li").filter(has_text=words)
+    return person.page.locator("[data-console-rows] li").filter(has_text=words)
 
 
 def at_end(person: Walk) -> bool:
     script = "box => box.scrollHeight - box.scrollTop - box.clientHeight < 24"
-    return bool(person.page.locator("[data-log-box]").evaluate(script))
+    return bool(person.page.locator("[data-console-box]").evaluate(script))
 
 
 def test_it_opens_at_the_newest_line_and_follows(ada: Walk, stack: Stack) -> None:
@@ -75,7 +75,7 @@ def test_it_opens_at_the_newest_line_and_follows(ada: Walk, stack: Stack) -> Non
 
 
 def test_whoever_looks_back_is_left_alone_and_told_how_many_are_newer(ada: Walk, stack: Stack) -> None:
-    ada.page.locator("[data-log-box]").evaluate("box => { box.scrollTop = 0 }")
+    ada.page.locator("[data-console-box]").evaluate("box => { box.scrollTop = 0 }")
     write(stack, "late", 7)
     expect(ada.page.get_by_text("7 newer lines")).to_be_visible()
     expect(lines(ada, "late")).to_have_count(0)
@@ -126,7 +126,7 @@ def test_filters_look_into_the_database_and_hold_for_what_comes(ada: Walk, stack
 def test_a_hostile_line_stays_text_when_it_arrives(ada: Walk, stack: Stack) -> None:
     write(stack, "<img src=x onerror=alert(1)>\\u202e")
     expect(lines(ada, "<img src=x onerror=alert(1)>[U+202E]")).to_be_visible()
-    assert ada.page.locator("[data-log-lines] img").count() == 0
+    assert ada.page.locator("[data-console-rows] img").count() == 0
 
 
 def test_without_script_the_filter_is_a_form_and_older_lines_are_a_link(

@@ -48,7 +48,7 @@ def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
 
 
 def messages(person: Walk, words: str = "") -> Locator:
-    return person.page.locator("[data-wire-lines] > li").filter(has_text=words)
+    return person.page.locator("[data-console-rows] > li").filter(has_text=words)
 
 
 def test_a_message_unfolds_into_a_tree_with_its_answer(ada: Walk) -> None:
@@ -60,7 +60,7 @@ def test_a_message_unfolds_into_a_tree_with_its_answer(ada: Walk) -> None:
     expect(details.locator(".jv").last).to_contain_text('"result"')
     answer = messages(ada, "resources/list").filter(has_text="Result").first
     answer.hover()
-    expect(ada.page.locator("[data-wire-lines] > li.paired")).to_have_count(2)
+    expect(ada.page.locator("[data-console-rows] > li.paired")).to_have_count(2)
     details.get_by_role("link", name="Link to this message").click()
     expect(ada.page.get_by_role("heading", name="resources/list")).to_be_visible()
     ada.page.get_by_role("link", name="Show in the list").click()

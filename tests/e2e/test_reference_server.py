@@ -93,7 +93,7 @@ def test_the_level_of_the_log_is_chosen_on_its_tab(stack: Stack, ada: Walk, ever
     ada.page.get_by_label("Log level for Everything").select_option("error")
     ada.page.get_by_role("button", name="Set level").click()
     expect(ada.page.get_by_label("Log level for Everything")).to_have_value("error")
-    expect(ada.page.locator("#log")).to_contain_text("asked for log messages of level error and above")
+    expect(ada.page.locator("#console")).to_contain_text("asked for log messages of level error and above")
 
 
 def test_a_fastmcp_tool_that_lost_its_way_to_ask_is_reconnected_as_legacy(stack: Stack, ada: Walk) -> None:

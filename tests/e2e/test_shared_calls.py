@@ -84,7 +84,7 @@ def test_a_line_of_the_log_leads_to_its_call(two: tuple[Walk, Walk]) -> None:
     cleo.open("/servers/shared/logs/")
     start(ada, 8)
     number = number_of(ada)
-    line = cleo.page.locator("[data-log-lines] li").filter(has_text="did step").last
+    line = cleo.page.locator("[data-console-rows] li").filter(has_text="did step").last
     expect(line.get_by_role("link", name="View call")).to_be_visible()
     expect(card(ada, number)).to_contain_text("counted to", timeout=30 * SECONDS)
     line.get_by_role("link", name="View call").click()

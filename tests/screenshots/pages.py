@@ -79,7 +79,7 @@ SHOTS = [
     Shot("definition-versions", on_server("definitions/tool/?key=add")),
     Shot("definition-removed", on_server("definitions/tool/?key=subtract")),
     Shot("logs", on_server("logs/")),
-    Shot("logs-paused", on_server("logs/"), prepare=click("[data-log-pause]")),
+    Shot("logs-paused", on_server("logs/"), prepare=click("[data-console-pause]")),
     Shot("logs-none", on_server("logs/?text=nothing-has-this-text")),
     Shot("protocol", on_server("protocol/")),
     Shot("protocol-open", on_server("protocol/?text=tools/call"), prepare=open_message),

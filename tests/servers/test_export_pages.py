@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.test import AsyncClient, Client
 from django.utils import timezone
 
@@ -116,8 +117,6 @@ async def test_a_file_is_downloaded_once_it_is_ready_and_recorded(async_client: 
 
 
 async def _in_thread(work: Any, *arguments: Any) -> Any:
-    from asgiref.sync import sync_to_async  # noqa: PLC0415
-
     return await sync_to_async(work)(*arguments)
 
 

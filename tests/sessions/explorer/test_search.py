@@ -213,7 +213,7 @@ def test_on_sqlite(it: Check) -> None:
 
 
 @pytest.mark.parametrize("it", CHECKS, ids=lambda it: it.__name__)
-def test_on_postgresql(on_postgres: None, django_db_blocker: Any, it: Check) -> None:  # noqa: F811
+def test_on_postgresql(on_postgres: None, django_db_blocker: Any, it: Check) -> None:  # noqa: F811  the fixture
     with django_db_blocker.unblock():
         it()
 
