@@ -7,6 +7,7 @@ A session that records more than its part of a batch keeps the rest in memory. W
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -40,7 +41,7 @@ class Source(Protocol[B]):
     def put_back(self, taken: B) -> None: ...
 
 
-class BatchWriter(Generic[B]):
+class BatchWriter(ABC, Generic[B]):
     #: rows per transaction, and how many of them may come from one source
     rows: ClassVar[int] = 200
     share: ClassVar[int] = 100
@@ -59,9 +60,9 @@ class BatchWriter(Generic[B]):
         #: loop time before which nothing is written
         self._rests_until = 0.0
 
+    @abstractmethod
     def append(self, batches: Sequence[tuple[Any, B]]) -> None:
         """Write these rows in the current transaction. Runs again after a rollback."""
-        raise NotImplementedError
 
     def written(self, batches: Sequence[tuple[Any, B]]) -> None:
         """These rows are committed. Called on the loop."""

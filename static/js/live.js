@@ -4,8 +4,10 @@ import { Connection } from './live-connection.js';
 const ANSWER_MS = 15_000;
 const ANY = '*';
 
+const FEEDS = ['audit', 'log', 'wire']; // as in sessions/live/topics.py
+
 function isFeed(topic) {
-  return topic === 'audit' || topic.startsWith('log.');
+  return FEEDS.includes(topic.split('.', 1)[0]);
 }
 
 function numberOrNull(text) {

@@ -39,7 +39,7 @@ def no_store(schedule: ExportSchedule, path: Path, name: str) -> str:
     raise work.NotDelivered("There is no store in this test.")
 
 
-def exported(user: Any, actor: Actor, kind: ExportFormat = ExportFormat.JSONL, **options: Any) -> Export:  # noqa: F811
+def exported(user: Any, actor: Actor, kind: ExportFormat = ExportFormat.JSONL, **options: Any) -> Export:  # noqa: F811  a fixture by its name
     return run(requesting.request(user, actor, kind, **options))
 
 

@@ -56,7 +56,7 @@ def in_log() -> dict[int, str]:
 
 def received(hook: Hook) -> list[tuple[int, str]]:
     """Number and hash of each record, in the order of arrival; each hash is that of the event beside it."""
-    items = [item for request in list(hook.received) for item in request.message]  # type: ignore[attr-defined]
+    items = [item for request in list(hook.received) for item in request.message]  # type: ignore[attr-defined]  # a list here
     found = [(item["seq"], item["hash"]) for item in items if item["type"] == "audit.event"]
     assert all(hashlib.sha256(canonical(item["event"]).encode()).hexdigest() == item["hash"] for item in items[:50])
     return found
@@ -70,7 +70,7 @@ def up_to_date(sink: Sink) -> bool:
 def test_a_worker_forwards_over_http_signed_and_with_the_sinks_header(
     share_worker: ShareWorker,
     hook: Hook,
-    admin: Any,  # noqa: F811
+    admin: Any,  # noqa: F811  a fixture by its name
 ) -> None:
     worker = share_worker(**LOOPBACK)
     sink = create(admin, SinkKind.HTTP, hook.url)
@@ -87,7 +87,7 @@ def test_a_worker_forwards_over_http_signed_and_with_the_sinks_header(
 def test_a_worker_forwards_otlp_logs_and_reports_what_the_receiver_rejected(
     share_worker: ShareWorker,
     hook: Hook,
-    admin: Any,  # noqa: F811
+    admin: Any,  # noqa: F811  a fixture by its name
 ) -> None:
     share_worker(**LOOPBACK)
     hook.body = b'{"partialSuccess":{"rejectedLogRecords":"2","errorMessage":"too old"}}'
@@ -101,7 +101,7 @@ def test_a_worker_forwards_otlp_logs_and_reports_what_the_receiver_rejected(
 
 
 @pytest.mark.usefixtures("valkey")
-def test_a_worker_forwards_syslog_over_tls(share_worker: ShareWorker, tmp_path: Path, admin: Any) -> None:  # noqa: F811
+def test_a_worker_forwards_syslog_over_tls(share_worker: ShareWorker, tmp_path: Path, admin: Any) -> None:  # noqa: F811  a fixture by its name
     share_worker(**LOOPBACK)
     with syslog_receiver(tmp_path) as receiver:
         sink = create(admin, SinkKind.SYSLOG, receiver.address, ca=receiver.ca)
@@ -115,7 +115,7 @@ def test_a_worker_forwards_syslog_over_tls(share_worker: ShareWorker, tmp_path: 
 def test_a_test_says_what_the_receiver_answers_and_forwards_nothing(
     share_worker: ShareWorker,
     hook: Hook,
-    admin: Any,  # noqa: F811
+    admin: Any,  # noqa: F811  a fixture by its name
 ) -> None:
     share_worker(**LOOPBACK)
     hook.statuses, hook.body = [403], b"unknown token"
@@ -133,7 +133,7 @@ def test_a_test_says_what_the_receiver_answers_and_forwards_nothing(
 def test_a_receiver_that_takes_only_small_requests_gets_small_ones(
     share_worker: ShareWorker,
     hook: Hook,
-    admin: Any,  # noqa: F811
+    admin: Any,  # noqa: F811  a fixture by its name
 ) -> None:
     share_worker(**LOOPBACK)
     for number in range(3):
@@ -155,7 +155,7 @@ class Receiver:
     def __init__(self, hook: Hook) -> None:
         self.hook = hook
         self.down = threading.Event()
-        hook.statuses = self  # type: ignore[assignment]
+        hook.statuses = self  # type: ignore[assignment]  # asked like a list
         self.accepted: list[tuple[int, str]] = []
         self.refused = 0
 
@@ -172,7 +172,7 @@ class Receiver:
         return 200
 
 
-def outage(start_worker: StartWorker, hook: Hook, admin: Any, *, scale: float, calls: int, kills: bool) -> None:  # noqa: F811
+def outage(start_worker: StartWorker, hook: Hook, admin: Any, *, scale: float, calls: int, kills: bool) -> None:  # noqa: F811  a fixture by its name
     """The receiver is down for ten minutes, `scale` times as long, under `calls` calls. `kills`: the worker dies twice."""
     receiver = Receiver(hook)
     environment = LOOPBACK | scaled(scale)
@@ -216,7 +216,7 @@ def outage(start_worker: StartWorker, hook: Hook, admin: Any, *, scale: float, c
 def test_a_receiver_that_was_down_misses_nothing(
     start_worker: StartWorker,
     hook: Hook,
-    admin: Any,  # noqa: F811
+    admin: Any,  # noqa: F811  a fixture by its name
 ) -> None:
     outage(start_worker, hook, admin, scale=0.002, calls=200, kills=False)
 
@@ -227,6 +227,6 @@ def test_a_receiver_that_was_down_misses_nothing(
 def test_ten_minutes_of_outage_under_twenty_calls_a_second(
     start_worker: StartWorker,
     hook: Hook,
-    admin: Any,  # noqa: F811
+    admin: Any,  # noqa: F811  a fixture by its name
 ) -> None:
     outage(start_worker, hook, admin, scale=0.05, calls=12_000, kills=True)

@@ -171,7 +171,7 @@ async def test_a_result_that_arrives_on_the_page_of_another_person_is_recorded_a
         is_final = lambda message: message.get("kind") == "call" and message["rows"][0].get("final")  # noqa: E731 - read twice
         for tab in (mine, other):
             assert "the-answer" in (await tab.hear(is_final))["html"]
-        read = lambda: [row for row in site.do("events", "instance:payload:read") if row["call"] == answer["call"]]  # noqa: E731
+        read = lambda: [row for row in site.do("events", "instance:payload:read") if row["call"] == answer["call"]]  # noqa: E731 - read twice
         eventually(read, words="one of the two did not make the call")
         assert len(read()) == 1
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+import re
 import socket
 import uuid
 
 import pytest
+from django.conf import settings
 
 from sessions.live import topics
 from sessions.live.outbox import STUCK_SECONDS
@@ -266,3 +268,9 @@ def test_only_the_one_spelling_of_a_topic_is_one() -> None:
     uid = uuid.UUID(int=numbers.getrandbits(128))
     assert topics.parse(f"call.{uid}") == topics.Topic(topics.TopicKind.CALL, uid)
     assert topics.parse(f"call.{uid.hex}") is None
+
+
+def test_pages_know_every_feed_and_so_drop_rows_that_come_twice() -> None:
+    script = (settings.BASE_DIR / "static" / "js" / "live.js").read_text()
+    (written,) = re.findall(r"^const FEEDS = \[(.+)\];", script, re.MULTILINE)
+    assert set(re.findall(r"'(\w+)'", written)) == {kind.value for kind in topics.FEEDS}

@@ -105,7 +105,7 @@ def test_a_failed_verification_stands_on_every_page_of_administrators_until_it_i
     assert page.post(url, {"reason": "A test."}).status_code == 302
     assert "The columns of event 4 differ" not in page.get("/").content.decode()
     assert "A test." in page.get(reverse("audit:proof")).content.decode()
-    work.verify_log(lambda *_: None)  # type: ignore[arg-type]
+    work.verify_log(lambda *_: None)  # type: ignore[arg-type]  # its progress
     assert alarms.standing() == []  # the same finding was accepted; the verification still fails
 
 
