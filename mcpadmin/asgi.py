@@ -1,5 +1,6 @@
 import os
 from importlib import import_module
+from typing import Any
 
 from mcpadmin import hardening
 
@@ -18,16 +19,18 @@ collector.pause()
 django.setup()
 
 # After Django's own start: both read models and settings.
+from mcpadmin.agents import WithAgents  # noqa: E402  # after Django's own start
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
 from mcpadmin.up import ended_worker, ready  # noqa: E402  # after Django's own start
+from sessions.agents.door import door  # noqa: E402  # after Django's own start
 from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start
 
 import_module(settings.ROOT_URLCONF)  # every page, while `up` may still be preparing the database and the static files
 ready.wait_until_prepared()
-django_application = get_asgi_application()  # its middleware lists the static files
+django_application: Any = get_asgi_application()  # its middleware lists the static files
 application = ProtocolTypeRouter(
     {
-        "http": django_application,
+        "http": WithAgents(door, django_application),
         "websocket": SameOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -1,4 +1,4 @@
-"""The origin check of every websocket: only pages of this site may open one.
+"""The origin check of every websocket, where only pages of this site may open one, and of requests of agents.
 
 Browsers send cookies with a cross-site handshake, so only the Origin header distinguishes our pages from those of
 other sites. A missing header is refused: every browser sends it.
@@ -32,7 +32,7 @@ class SameOriginOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if allowed(scope):
-            inner = {**scope, "client_ip": _client_ip(scope), "backlog": _backlog_of(send)}
+            inner = {**scope, "client_ip": client_ip(scope), "backlog": backlog_of(send)}
             return await self.application(inner, receive, send)
         await receive()  # websocket.connect
         await send({"type": "websocket.close", "code": 4403})
@@ -43,6 +43,17 @@ def allowed(scope: Scope) -> bool:
     if len(origins) != 1 or len(hosts) != 1:
         return False
     return _trusted(origins[0]) or _same(origins[0], _scheme(scope), hosts[0])
+
+
+def serves_host(scope: Scope) -> bool:
+    hosts = _values(scope, b"host")
+    name = split_domain_port(hosts[0])[0] if len(hosts) == 1 else ""
+    return bool(name) and validate_host(name, settings.ALLOWED_HOSTS)
+
+
+def is_own_or_absent(scope: Scope) -> bool:
+    """For requests that need no browser: without an Origin no page of another site sent them."""
+    return not any(name == b"origin" for name, _ in scope["headers"]) or allowed(scope)
 
 
 def _trusted(origin: str) -> bool:
@@ -85,14 +96,14 @@ def _scheme(scope: Scope) -> str:
         header = name.removeprefix("HTTP_").replace("_", "-").lower().encode()
         forwarded = _values(scope, header)
         return "https" if forwarded and forwarded[0].split(",")[0].strip() == secure_value else "http"
-    return "https" if scope.get("scheme") == "wss" else "http"
+    return "https" if scope.get("scheme") in ("wss", "https") else "http"
 
 
 def _values(scope: Scope, header: bytes) -> list[str]:
     return [value.decode("latin-1") for name, value in scope["headers"] if name == header and len(value) <= _LONGEST]
 
 
-def _client_ip(scope: Scope) -> str:
+def client_ip(scope: Scope) -> str:
     """As mcpadmin.middleware.client_ip: the peer, or what the outermost of our own proxies saw."""
     peer = str((scope.get("client") or [""])[0])
     hops = [hop.strip() for value in _values(scope, b"x-forwarded-for") for hop in value.split(",") if hop.strip()]
@@ -100,7 +111,7 @@ def _client_ip(scope: Scope) -> str:
     return hops[-count] if 0 < count <= len(hops) else peer
 
 
-def _backlog_of(send: Send) -> Callable[[], int]:
+def backlog_of(send: Send) -> Callable[[], int]:
     """ASGI cannot say how much of what was sent is still unread; Daphne's `send` is bound to a Twisted transport that
     can. Under another server the bound on our own queue remains."""
     protocol = send.args[0] if isinstance(send, partial) and send.args else None

@@ -186,6 +186,16 @@ class Way(TextChoices):
     SCHEDULE = "schedule", "Schedule"
 
 
+class AgentScope(TextChoices):
+    """What a token of an agent allows, of what its person may do."""
+
+    LIST = "mcp:list", "List"
+    READ = "mcp:read", "Read"
+    CALL = "mcp:call", "Call tools"
+    DESTRUCTIVE = "mcp:call:destructive", "Call destructive tools"
+    SAMPLING = "mcp:sampling", "Answer for a model"
+
+
 class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"
@@ -253,6 +263,9 @@ class AuditAction(TextChoices):
     LINK_REVOKE = "account:link:revoke", "Link revoked"
     PASSWORD_LINK = "account:password:link", "Password reset link issued"
     PASSWORD_RESET = "account:password:reset", "Password set with a link"
+    AGENT_TOKEN_ISSUE = "account:token:issue", "Agent token issued"
+    AGENT_TOKEN_REVOKE = "account:token:revoke", "Agent token revoked"
+    AGENT_TOKEN_REFUSE = "account:token:refuse", "Agent token refused"
     RIGHTS_CHANGE = "account:rights:change", "Rights changed"
     PERMISSION_DENY = "account:permission:deny", "Permission denied"
     SERVER_REGISTER = "server:registration:create", "Server registered"

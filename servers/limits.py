@@ -73,6 +73,7 @@ def _set(name: str, area: str, unit: str, about: str) -> ProductLimit:
 
 _WEB, _SIGN_IN, _IMPORT, _LIVE = "Requests", "Sign-in", "Import", "Live connection"
 _PEOPLE, _SERVERS, _REGISTRATION, _AUDIT = "People", "Servers", "Registration", "Audit log"
+_AGENTS = "Agents"
 #: what a server may send: the words that follow the number
 _OF_SERVERS = {
     "message_bytes": "per message",
@@ -148,6 +149,18 @@ LIMITS: dict[str, ProductLimit] = {
         _fixed("value_chars", _REGISTRATION, MAX_VALUE_LENGTH, "characters", "per argument, header or variable"),
         _fixed("roots", _REGISTRATION, MAX_ROOTS, "roots", "per server"),
         _fixed("pem_bytes", _REGISTRATION, 64 * KIB, "bytes", "per certificate or key"),
+        _fixed("agent_tokens", _AGENTS, 50, "tokens", "per user"),
+        _fixed("agent_body_bytes", _AGENTS, 4 * MIB, "bytes", "per request of an agent"),
+        _fixed("agent_calls_in_flight", _AGENTS, 20, "requests in flight", "per token and web process"),
+        _fixed(
+            "agent_requests_per_second",
+            _AGENTS,
+            10,
+            "requests a second",
+            "per token and web process, after a burst of 40",
+        ),
+        _fixed("agent_streams", _AGENTS, 4, "open streams", "per token and web process"),
+        _fixed("agent_streams_in_all", _AGENTS, 1_000, "open streams of agents", "per web process"),
         _fixed("open_exports", _AUDIT, 3, "exports", "waiting or running at once"),
         _fixed("audit_queue", _AUDIT, 2_000, "changes", "waiting to be written to the audit log"),
         *(

@@ -17,7 +17,7 @@ from django.dispatch import receiver
 
 from servers.audit.writer import after_batches
 from servers.enums import AuditAction
-from servers.models import Server
+from servers.models import AgentToken, Server
 from servers.signals import (
     audit_recorded,
     belongings_asked,
@@ -134,6 +134,12 @@ def _user_goes(instance: Any, **_: Any) -> None:
 @receiver(post_delete, sender=User)
 def _user_deleted(instance: Any, **_: Any) -> None:
     _recheck_rights(instance.pk)
+
+
+@receiver(post_save, sender=AgentToken)
+def _agent_token_saved(instance: AgentToken, created: bool, **_: Any) -> None:
+    if not created:
+        _recheck_rights(instance.user_id)
 
 
 @receiver(m2m_changed, sender=User.groups.through)

@@ -26,6 +26,7 @@ from servers.models import ExportSchedule, Unredacted
 from servers.packages import checks
 from servers.privacy import reading
 from servers.registration.drafts import purge_drafts
+from sessions.agents import agent_sessions, follows
 from sessions.connections import commands
 from sessions.explorer import indexing
 from sessions.host.launch import egress_policy
@@ -111,6 +112,8 @@ def _stop_jobs(**_signal: object) -> None:
 def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     drafts = purge_drafts()
     exports = files.expire()
+    agent_sessions.end_idle()
+    follows.end_unfollowed()
     progress(1, 5)
     logs = trim_all(partial(progress, 1, 5))
     progress(2, 5)

@@ -3,6 +3,7 @@
 from django.urls import include, path
 
 from sessions.views import (
+    agents,
     authorization,
     calls,
     catalog,
@@ -104,6 +105,12 @@ storage_patterns = [
     path("try/", storage.dry_run, name="try"),
 ]
 
+agent_patterns = [
+    path("", agents.index, name="list"),
+    path("tokens/new/", agents.issue, name="issue"),
+    path("tokens/<uuid:uid>/revoke/", agents.revoke, name="revoke"),
+]
+
 inbox_patterns = [
     path("", inbox.index, name="list"),
     path("<uuid:uid>/", inbox.detail, name="detail"),
@@ -144,6 +151,7 @@ urlpatterns = [
     path("live/ticket/", live.ticket, name="live_ticket"),
     path("servers/", include((server_patterns, "servers"))),
     path("calls/", include((call_patterns, "calls"))),
+    path("agents/", include((agent_patterns, "agents"))),
     path("storage/", include((storage_patterns, "storage"))),
     path("payloads/<str:digest>/erase/", erasing.erase, name="erase_payload"),
     path("explorer/", include((explorer_patterns, "explorer"))),

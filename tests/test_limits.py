@@ -32,6 +32,7 @@ from servers.secret import Secret
 from servers.validators.commands import validate_arguments
 from servers.validators.roots import validate_roots
 from servers.validators.values import validate_header_value
+from sessions.agents import gate
 from sessions.connections import refusals
 from sessions.connections.diagnosis import LIMITS_OF, explain
 from sessions.inbox import questions
@@ -139,10 +140,17 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "open_exports": lambda: str(exports.TooMany()),
     "stdio_file_mib": lambda: refused_by_the_kernel("OSError: [Errno 27] File too large: 'dump.bin'"),
     "stdio_open_files": lambda: refused_by_the_kernel("Error: EMFILE: too many open files, open '/srv/x'"),
+    "agent_body_bytes": lambda: pages.too_large("agent_body_bytes").text,
+    **{
+        name: lambda name=name: gate.too_many(name, 1.0).message
+        for name in ("agent_calls_in_flight", "agent_requests_per_second", "agent_streams")
+    },
+    "agent_streams_in_all": lambda: gate.full().message,
     "roots": lambda: raised(lambda: validate_roots([{"uri": f"file:///{number}", "name": ""} for number in range(51)])),
 }
 #: refused by tests that need a worker, a socket or a second user: (file, what it expects there)
 ELSEWHERE = {
+    "agent_tokens": ("tests/servers/agents/test_tokens.py", 'stated("agent_tokens")'),
     "own_credentials": ("tests/servers/credentials/test_identities.py", 'stated("own_credentials")'),
     "subscriptions": ("tests/sessions/subscriptions/test_orders.py", "Limit: 1 subscriptions per server and identity"),
     "socket_topics": ("tests/sessions/live/test_door.py", '"socket_topics"'),

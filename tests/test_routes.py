@@ -21,7 +21,7 @@ from servers.audit import writer as writing
 from servers.audit.record import Actor
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
-from servers.models import AuditAlarm, AuditEvent, Server, ServerDraft
+from servers.models import AgentToken, AuditAlarm, AuditEvent, Server, ServerDraft
 from servers.registration import drafts
 from sessions.enums import CallState, QuestionKind, WireKind
 from sessions.models import Call, McpSession, Question
@@ -120,6 +120,8 @@ def world(admin: Any) -> Call:
     add_version(make_subscription(session, uid=UID), RESULT)
     add_message(session.server, WireKind.ERROR, body={"a": ARGUMENT}, detail=RESULT, call_uid=UID)
     _ask(session)
+    token = {"digest": "0" * 64, "expires_at": timezone.now() + timedelta(days=1)}
+    AgentToken.objects.create(uid=UID, public_id="a" * 12, user=admin, name=DRAFTED, **token)
     return Call.objects.get(pk=call.pk)
 
 
@@ -283,6 +285,8 @@ LOOKS = {
     },
 }
 CALLS_TOO = {
+    ("agents:issue", "get"): "call_tool",
+    ("agents:issue", "post"): "call_tool",
     ("servers:call", "post"): "call_tool",
     ("servers:read", "post"): "call_tool",
     ("servers:get_prompt", "post"): "call_tool",
@@ -297,8 +301,8 @@ CALLS_TOO = {
 NAMED = {"servers:call": "?tool=echo", "servers:tool_form": "?tool=echo", "servers:definition": "?key=echo"}
 # Other users' drafts are hidden (404). A tool call has no completion values.
 HIDDEN = {"servers:test_progress", "servers:expand", "calls:values"}
-# No row of the sample's key, and no saved view.
-MISSING = {("explorer:row", "get"), ("explorer:delete_view", "post")}
+# No row of the sample's key, no saved view, another person's token.
+MISSING = {("explorer:row", "get"), ("explorer:delete_view", "post"), ("agents:revoke", "post")}
 # Without the parameters of an authorization server's redirect, the request matches no sign-in.
 FORGED = {("sign_in_callback", "get")}
 

@@ -1,6 +1,7 @@
 """How large the body of a request may be: what its route needs, and much less before a sign-in."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from importlib import import_module
 from typing import Any
@@ -11,11 +12,14 @@ from django.db import connections
 from django.http import HttpRequest
 from django.urls import Resolver404, resolve
 
-ANONYMOUS, FORM, ARGUMENTS, IMPORT = (
+from sessions.agents.connection import PREFIX
+
+ANONYMOUS, FORM, ARGUMENTS, IMPORT, AGENT = (
     "body_anonymous_bytes",
     "body_form_bytes",
     "body_arguments_bytes",
     "body_import_bytes",
+    "agent_body_bytes",
 )
 #: routes that take more than a form: the arguments of a call or an answer, and a configuration
 _LARGER = {
@@ -35,10 +39,31 @@ _LARGER = {
 
 def limit_of(path: str) -> str:
     """The name of the limit for a signed-in user."""
+    if path.startswith(PREFIX):
+        return AGENT
     try:
         return _LARGER.get(resolve(path).view_name, FORM)
     except Resolver404:
         return FORM
+
+
+def proof_of(path: str, cookie: str, authorization: str) -> Callable[[], bool] | None:
+    """What finds out, in a thread, whether the sender of a large body may send it: by the token of an agent, or by the
+    sign-in of a browser. None when there is neither."""
+    if path.startswith(PREFIX):
+        scheme, _, token = authorization.partition(" ")
+        return partial(_has_token, token.strip()) if scheme.lower() == "bearer" else None
+    key = session_key(cookie)
+    return partial(signed_in, key) if key else None
+
+
+def _has_token(token: str) -> bool:
+    from servers.agents import tokens  # noqa: PLC0415  # this module is loaded before Django is ready
+
+    try:
+        return tokens.is_genuine(token)
+    finally:
+        connections.close_all()
 
 
 def session_key(cookie: str) -> str:

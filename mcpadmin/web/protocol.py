@@ -87,8 +87,12 @@ class Channel(HTTPChannel):
     @property
     def _needed(self) -> str:
         """The limit of the requested route for a signed-in user."""
+        return bodies.limit_of(self._asked_path)
+
+    @property
+    def _asked_path(self) -> str:
         path: Any = self._path
-        return bodies.limit_of(unquote(path.decode("latin-1").partition("?")[0]))
+        return unquote(path.decode("latin-1").partition("?")[0])
 
     # -- the connection
 
@@ -171,13 +175,11 @@ class Channel(HTTPChannel):
             return
         if self.length is not None and self.length <= limits.number(bodies.ANONYMOUS):
             return super().allHeadersReceived()
-        key = bodies.session_key(request.header("cookie"))
-        if key:
+        proof = bodies.proof_of(self._asked_path, request.header("cookie"), request.header("authorization"))
+        if proof is not None:
             self._pause()
             loop = asyncio.get_event_loop()
-            loop.run_in_executor(_threads, bodies.signed_in, key).add_done_callback(
-                lambda found: self._checked(request, found)
-            )
+            loop.run_in_executor(_threads, proof).add_done_callback(lambda found: self._checked(request, found))
             request.gotLength(self.length)  # nothing is read until the check is over
         elif self.length is None:
             super().allHeadersReceived()  # no length is known: its bytes are counted

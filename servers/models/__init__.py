@@ -1,6 +1,7 @@
 """The tables of servers, credentials, definitions and the audit log."""
 
 from servers.models.account import AccountLink
+from servers.models.agent_token import AgentToken
 from servers.models.audit import AuditEvent, AuditHead
 from servers.models.catalog import Definition, DefinitionVersion
 from servers.models.credential import Credential, CredentialUse
@@ -21,6 +22,7 @@ from servers.models.sign_in import SignIn
 
 __all__ = [
     "AccountLink",
+    "AgentToken",
     "AuditAlarm",
     "AuditEvent",
     "AuditHead",

@@ -19,6 +19,10 @@ class Rejected(Exception):
         self.confirm = confirm
 
 
+class NotListed(Rejected):
+    """The server offers no such tool or prompt (any more)."""
+
+
 @dataclass(frozen=True)
 class Given:
     """One of `form` (field -> values as posted), `text` (JSON) or `value`. `confirm` is what the person typed or

@@ -1,6 +1,7 @@
 """The intent of a call: the audit writer writes it in one transaction, and it is announced after the commit."""
 
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -30,6 +31,15 @@ from sessions.models import Call, McpSession
 Acceptance = Literal["accepted", "refused"]
 _insert = Insert(Call)
 _ARGUMENTS = _insert.place("arguments_id")
+
+
+@dataclass(frozen=True)
+class Companion:
+    """What belongs to a call of a program besides its row. `write` runs in the call's transaction and may raise, which
+    refuses the call. `details` stand in the event of the request."""
+
+    write: Callable[[Call], None]
+    details: Mapping[str, Any]
 
 
 class _Settlement:
@@ -83,6 +93,7 @@ class Intent:
     unredacted: Unredacted | None = None
     repeats: Call | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    companion: Companion | None = None
     settlement: _Settlement = field(default_factory=_Settlement)
 
     def refuse(self) -> None:
@@ -109,6 +120,7 @@ def intent_of(
     unchecked: str,
     *,
     as_task: bool = False,
+    companion: Companion | None = None,
 ) -> Intent:
     """`unchecked` says why it was not checked. Never call this in the writer's
     transaction."""
@@ -136,7 +148,8 @@ def intent_of(
     values = payloads.insert.values(call.arguments), _insert.values(call)
     details: dict[str, Any] = {"unchecked": unchecked} if unchecked else {}
     details |= {"as_task": True} if as_task else {}
-    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details)
+    details |= companion.details if companion else {}
+    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, companion)
 
 
 def write(intent: Intent) -> Call:
@@ -144,6 +157,8 @@ def write(intent: Intent) -> Call:
     if not intent.target.session_requested:
         _request_session(intent.target.session_id)
     intent.insert()
+    if intent.companion is not None:
+        intent.companion.write(intent.call)
     transaction.on_commit(partial(_announce, intent, intent.call), robust=True)
     return intent.call
 

@@ -33,7 +33,7 @@ from sessions.calls.final_states import (
     request_cancel,
     server_ref,
 )
-from sessions.calls.intents import Intent, intent_of, redacted_arguments, requested, write
+from sessions.calls.intents import Companion, Intent, intent_of, redacted_arguments, requested, write
 from sessions.calls.operations import operation_of
 from sessions.calls.targets import Target, find_target
 from sessions.enums import CallState
@@ -79,6 +79,7 @@ async def aplace(
     run: Run,
     run_slow: Run,
     method: str = TOOLS_CALL,
+    companion: Companion | None = None,
 ) -> Call:
     """`place` for an event loop. `run` runs the checks in a thread that waits for nothing but the database. `run_slow`
     runs those that need the schema checker's child process in a thread that may wait for it.
@@ -86,7 +87,7 @@ async def aplace(
 
     def submit() -> "tuple[Intent, Future[Call]]":
         """The submit runs in that thread too, so the writer already works while the loop is being woken."""
-        intent = check(actor, user, server_uid, target, given, method=method)
+        intent = check(actor, user, server_uid, target, given, method=method, companion=companion)
         return intent, writer().submit(partial(write, intent), partial(requested, intent))
 
     def submit_without_waiting() -> "tuple[Intent, Future[Call]]":
@@ -121,6 +122,7 @@ def check(
     *,
     method: str = TOOLS_CALL,
     repeats: Call | None = None,
+    companion: Companion | None = None,
 ) -> Intent:
     """Everything that may refuse a call: `find_target` checks the right, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
     operation = operation_of(method)
@@ -131,7 +133,7 @@ def check(
     stored = redacted_arguments(text, method, target)
     deadline = timezone.now() + timedelta(seconds=target.connect_seconds + WAIT_SECONDS)
     as_task = given.as_task and method == TOOLS_CALL
-    return intent_of(actor, method, target, stored, deadline, repeats, unchecked, as_task=as_task)
+    return intent_of(actor, method, target, stored, deadline, repeats, unchecked, as_task=as_task, companion=companion)
 
 
 def _require_confirmation(target: Target, destructive: bool, given: Given, unchecked: str) -> None:

@@ -18,7 +18,7 @@ from servers.audit.record import Actor, ServerRef
 from servers.audit.statements import database
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Identity, Server
-from sessions.calls.arguments import Rejected
+from sessions.calls.arguments import NotListed, Rejected
 from sessions.calls.operations import Operation, check_length
 from sessions.connections import commands
 from sessions.enums import Desired
@@ -87,7 +87,7 @@ def find_target(user: access.User, actor: Actor, server_uid: UUID, operation: Op
         raise Rejected("The server has been deleted.")
     _require_service(target)
     if target.body is None and operation.missing:
-        raise Rejected(f"{target.server_name} {operation.missing}")
+        raise NotListed(f"{target.server_name} {operation.missing}")
     return target
 
 

@@ -5,6 +5,7 @@ listeners with the database. The order is always: join first, then catch up.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 from uuid import UUID
@@ -33,6 +34,7 @@ SETTLE_SECONDS = (0.0, 0.05, 0.5)
 _CALL = f"{TopicKind.CALL.value}."
 IDLE_SECONDS = 5.0
 log = structlog.get_logger(__name__)
+Watcher = Callable[[dict[str, Any] | None], None]
 
 
 class Hub:
@@ -45,6 +47,7 @@ class Hub:
         ] = {}  # topic of the hints -> names of its streams for personal sessions and for filtered feeds
         self._reads = TopicReads(self.reader, self._spawn_catch_up)
         self._early = EarlyHints()
+        self._watchers: dict[str, list[Watcher]] = {}
         self._listener = hints.Listener(hints.GROUP, self._on_message, self._joined)
         self._places, self._writing_places = Places(), asyncio.Lock()
         self.pulse = Pulse(self.reader, lambda: bool(self.sockets), self._send_health, self._recheck_all)
@@ -99,6 +102,21 @@ class Hub:
         for hint in self._early.take(topic.name):
             stream.hint(hint)
         return True
+
+    def watch(self, topic: str, watcher: Watcher) -> Callable[[], None]:
+        """Call `watcher` with each hint of a topic, and with None when hints may have been lost. For those who read the
+        rows themselves, and in another shape than pages. Returns what ends it."""
+        self._watchers.setdefault(topic, []).append(watcher)
+        for hint in self._early.take(topic):
+            watcher(hint)
+        return partial(self._unwatch, topic, watcher)
+
+    def _unwatch(self, topic: str, watcher: Watcher) -> None:
+        watchers = self._watchers.get(topic, [])
+        if watcher in watchers:
+            watchers.remove(watcher)
+        if not watchers:
+            self._watchers.pop(topic, None)
 
     def unsubscribe(self, socket: Socket, name: str) -> None:
         subscription = socket.subscriptions.pop(name, None)
@@ -166,10 +184,13 @@ class Hub:
             self._recheck_all()
         if topic == hints.SESSIONS:
             self.pulse.beat()
+        watchers = list(self._watchers.get(topic, ()))
+        for watcher in watchers:
+            watcher(hint)
         if streams := self._concerned(topic):
             for stream in streams:
                 stream.hint(hint)
-        elif topic.startswith(_CALL):
+        if topic.startswith(_CALL) and not watchers:
             self._early.put(hint)
 
     def _concerned(self, topic: str) -> list[Stream]:
@@ -186,6 +207,12 @@ class Hub:
     def _recheck_all(self) -> None:
         for stream in self.streams.values():
             stream.recheck()
+        self._recheck_watchers()
+
+    def _recheck_watchers(self) -> None:
+        for watchers in list(self._watchers.values()):
+            for watcher in list(watchers):
+                watcher(None)
 
     # --- time ----------------------------------------------------------------------------------------------------
     async def _tick(self) -> None:
@@ -205,6 +232,7 @@ class Hub:
                 await stream.close()
                 continue
             stream.recheck()
+        self._recheck_watchers()
         self._retry_catch_ups()
         for user_id in {socket.viewer.user_id for socket in self.sockets}:
             await self._write_place(user_id)

@@ -1,5 +1,6 @@
 """The tables of sessions, calls, questions, subscriptions and workers."""
 
+from sessions.models.agent import AgentCall, AgentFollow, AgentSession
 from sessions.models.call import Attempt, Call, IndexCursor
 from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
@@ -19,6 +20,9 @@ from sessions.models.wire import WireMessage
 from sessions.models.worker import Worker
 
 __all__ = [
+    "AgentCall",
+    "AgentFollow",
+    "AgentSession",
     "Attempt",
     "Call",
     "CallRollup",

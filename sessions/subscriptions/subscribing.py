@@ -15,7 +15,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from servers import connect_limit, limits, rights
-from servers.audit.record import Actor, Event, ServerRef
+from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Payload, Server
@@ -24,7 +24,7 @@ from servers.validators.characters import CONTROL
 from sessions import hints
 from sessions.connections import commands, lifecycle
 from sessions.enums import Desired, SubscriptionState
-from sessions.models import McpSession, ResourceVersion, Subscription, SubscriptionGap, WebhookDelivery
+from sessions.models import AgentFollow, McpSession, ResourceVersion, Subscription, SubscriptionGap, WebhookDelivery
 from sessions.subscriptions.settings import Settings, host_of, new_secret, sealed
 
 __all__ = ["AuditUnavailable", "Changed", "Settings", "change", "delete", "send_test", "subscribe", "unsubscribe"]
@@ -46,17 +46,20 @@ class Changed:
     secret: Secret | None = None
 
 
-def subscribe(actor: Actor, user: Any, server: Server, uri: str, *, title: str = "") -> Subscription:
+def subscribe(
+    actor: Actor, user: Any, server: Server, uri: str, *, title: str = "", for_agent: bool = False
+) -> Subscription:
     """The subscription of the user's identity to `uri`: a new one, a resumed one with its history, or the existing one.
 
     From now on it requests an open session. While the server is disabled or paused its state is *waiting*. Raises
     ValidationError for a URI that cannot be subscribed to, if the session has too many subscriptions, and for a user who
-    needs a personal identity first.
+    needs a personal identity first. `for_agent`: it ends when no agent follows the resource any more, unless a person
+    subscribes too.
     """
     rights.require(user, actor, _RIGHT, server, subject=uri[:300])
     _check_uri(uri)
     session = commands.session_for(user, server)
-    order = partial(_subscribe, actor, session, uri, _plain(title))
+    order = partial(_subscribe, actor, session, uri, _plain(title), for_agent)
     events = partial(_events, actor, AuditAction.SUBSCRIPTION_CREATE)
     try:
         row, _ = writer().submit_and_wait(order, events, DURABLE_SECONDS)
@@ -70,6 +73,15 @@ def unsubscribe(actor: Actor, user: Any, subscription: Subscription) -> bool:
     rights.require(user, actor, _RIGHT, subscription.server, subject=subscription.uri[:300])
     order = partial(_unsubscribe, actor, subscription.pk)
     events = partial(_events, actor, AuditAction.SUBSCRIPTION_END)
+    return writer().submit_and_wait(order, events, DURABLE_SECONDS)[1]
+
+
+def end_unfollowed(subscription: Subscription) -> bool:
+    """End a subscription that only agents had asked for."""
+    order, events = (
+        partial(_unsubscribe, SYSTEM, subscription.pk),
+        partial(_events, SYSTEM, AuditAction.SUBSCRIPTION_END),
+    )
     return writer().submit_and_wait(order, events, DURABLE_SECONDS)[1]
 
 
@@ -107,9 +119,11 @@ def send_test(actor: Actor, user: Any, subscription: Subscription) -> WebhookDel
 _Written = tuple[Subscription, bool]  # the row, and whether it changed
 
 
-def _subscribe(actor: Actor, session: McpSession, uri: str, title: str) -> _Written:
+def _subscribe(actor: Actor, session: McpSession, uri: str, title: str, for_agent: bool) -> _Written:
     key = {"server_id": session.server_id, "identity_id": session.identity_id, "uri": uri}
     found = Subscription.objects.filter(**key).first()
+    if found is not None and not for_agent:
+        AgentFollow.objects.filter(subscription=found, made=True).update(made=False)
     if found is not None and found.active:
         _notify(found, notify_worker=True)  # the worker is woken nevertheless
         return found, False

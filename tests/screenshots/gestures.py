@@ -207,6 +207,19 @@ def invite_person(page: Page) -> None:
     page.get_by_role("heading", name="Pass this link on").wait_for()
 
 
+def issue_token(page: Page) -> None:
+    page.get_by_role("textbox", name="Name").fill("Claude Code on my laptop")
+    page.get_by_role("button", name="Create token").click()
+    page.get_by_role("heading", name="Use it from").wait_for()
+
+
+def issue_badly(page: Page) -> None:
+    page.get_by_role("textbox", name="Name").fill("Pipeline")
+    page.get_by_label("Only from these addresses").fill("my-laptop")
+    page.get_by_role("button", name="Create token").click()
+    page.locator(".err").first.wait_for()
+
+
 def join_badly(page: Page) -> None:
     page.get_by_label("User name").or_(page.get_by_label("Username")).first.fill("olga")
     page.get_by_role("button", name="Create account").click()

@@ -73,6 +73,30 @@ print(used.uid)
 """
 
 
+#: tokens in each state, and a program that is connected
+AGENTS = """
+from datetime import timedelta
+from django.contrib.auth.models import User
+from django.utils import timezone
+from servers.agents import tokens
+from servers.agents.tokens import Wanted
+from servers.audit.record import Actor
+from servers.models import AgentToken, Server
+from sessions.models import AgentSession
+ada, now = User.objects.get(username="{admin}"), timezone.now()
+actor, server = Actor.of_user(ada), Server.objects.get(slug="{slug}")
+issue = lambda name, *more: tokens.issue(actor, ada, Wanted(name, 90, ["mcp:list", "mcp:read", "mcp:call"], *more)).token
+cursor = issue("Cursor on the desk", [server], ["search_*", "add"], ["10.20.0.0/16"])
+AgentToken.objects.filter(pk=cursor.pk).update(
+    last_used_at=now - timedelta(minutes=3), last_address="10.20.4.17", last_program="Cursor 3.1.0")
+AgentSession.objects.create(key="k" * 43, token=cursor, server=server, revision="2025-11-25", program="Cursor 3.1.0",
+    created_at=now - timedelta(hours=2), last_seen_at=now - timedelta(minutes=3))
+tokens.revoke(actor, ada, issue("Lost laptop"))
+expired = issue("Nightly pipeline")
+AgentToken.objects.filter(pk=expired.pk).update(expires_at=now - timedelta(days=2))
+"""
+
+
 #: a person who owns servers and is signed in in two browsers, a disabled one, and invitations in each state
 PEOPLE = """
 from datetime import timedelta
@@ -140,6 +164,7 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
     world.sink, world.schedule = exports
     note_rows(stack, world)
     world.credential = stack.shell(CREDENTIALS.format(admin=ADMIN[0], slug=world.websocket)).split()[-1]
+    stack.shell(AGENTS.format(admin=ADMIN[0], slug=world.server))
     people = stack.shell(PEOPLE.format(admin=ADMIN[0], password=ADMIN[1], slug=world.server)).split()[-3:]
     world.person, world.invitation, world.password_link = int(people[0]), people[1], people[2]
 

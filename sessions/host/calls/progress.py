@@ -1,4 +1,5 @@
-"""Progress of one call. Only the newest counts. Pushed at most ten times a second, saved at most twice."""
+"""Progress of one call. Pushed at most ten times a second after a burst of twenty, saved at most twice; above that only
+the newest counts. Programs want each step of a short call, and a page takes the newest."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,14 +16,16 @@ from sessions.mcp.core.tasks import Status, TaskState
 #: shown while a task is not over
 _TASK_WORDS = {Status.WORKING: "Runs as a task.", Status.INPUT_REQUIRED: "The task is waiting for an answer."}
 PUSH_SECONDS = 0.1
+PUSH_BURST = 20
 SAVE_SECONDS = 0.5
 
 
 class _Throttle:
-    """Runs `act` at once, then at most once per interval, always with the newest state."""
+    """Runs `act` at once, then at most once per interval, always with the newest state. The first `burst` times it waits
+    for no interval."""
 
-    def __init__(self, seconds: float, act: Callable[[], None]) -> None:
-        self._seconds, self._act = seconds, act
+    def __init__(self, seconds: float, act: Callable[[], None], burst: int = 1) -> None:
+        self._seconds, self._act, self._burst = seconds, act, burst
         self._timer: asyncio.TimerHandle | None = None
         self._again = False
 
@@ -31,6 +34,9 @@ class _Throttle:
             self._again = True
             return
         self._act()
+        self._burst -= 1
+        if self._burst > 0:
+            return
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._over)
 
     def close(self) -> None:
@@ -54,7 +60,7 @@ class CallProgress:
         self._db, self._call, self._lease, self._redactor = db, call, lease, redactor
         self._newest: tuple[float | None, float | None, str | None] = (None, None, None)
         self.request_id = ""
-        self._throttles = (_Throttle(PUSH_SECONDS, self._push), _Throttle(SAVE_SECONDS, self._save))
+        self._throttles = (_Throttle(PUSH_SECONDS, self._push, PUSH_BURST), _Throttle(SAVE_SECONDS, self._save))
 
     def __call__(self, progress: float | None, total: float | None, message: str | None) -> None:
         self._newest = (progress, total, self._redactor.text(message) if message else message)

@@ -133,7 +133,7 @@ def _classified(element: Any) -> Message | ProtocolError:
 
 def encode(value: Any) -> bytes:
     """Compact UTF-8 without a raw newline. InvalidRequest for values that JSON cannot express."""
-    return _bytes(text_of(value))
+    return utf8(text_of(value))
 
 
 def text_of(value: Any) -> str:
@@ -144,7 +144,8 @@ def text_of(value: Any) -> str:
         raise _unwritable(exc) from exc
 
 
-def _bytes(text: str) -> bytes:
+def utf8(text: str) -> bytes:
+    """JSON text as it is sent. InvalidRequest for half of a surrogate pair."""
     if not text.isascii():
         # Legal JSON, but peers that split on str.splitlines() would cut the message here.
         text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
@@ -167,7 +168,7 @@ def request(identity: RequestId, method: str, params: dict[str, Any] | None, met
     if text:
         text = f',"params":{text}'
     number = identity if type(identity) is int else text_of(identity)
-    return _bytes(f'{{"jsonrpc":"2.0","id":{number},"method":{json_text.quoted(method)}{text}}}')
+    return utf8(f'{{"jsonrpc":"2.0","id":{number},"method":{json_text.quoted(method)}{text}}}')
 
 
 def notification(method: str, params: dict[str, Any] | None) -> bytes:

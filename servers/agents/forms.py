@@ -1,0 +1,94 @@
+"""The form of a new token."""
+
+from typing import Any, cast
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from servers import access
+from servers.agents.tokens import MOST_DAYS, Wanted
+from servers.enums import AgentScope
+
+_MOST_OFFERED = 500
+_LINES = 50
+_HELP = {
+    AgentScope.LIST: "See which tools, resources and prompts there are.",
+    AgentScope.READ: "Read and follow resources, get prompts, complete arguments.",
+    AgentScope.CALL: "Run tools that are not marked destructive.",
+    AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive, without a person who confirms.",
+    AgentScope.SAMPLING: "Answer requests of servers for model responses. They cost tokens of the program's model.",
+}
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(
+        label="Name",
+        max_length=120,
+        help_text="Where it will be used, such as Claude Code on my laptop.",
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+    days = forms.TypedChoiceField(
+        label="Expires after",
+        coerce=int,
+        choices=[(1, "1 day"), (7, "7 days"), (30, "30 days"), (90, "90 days"), (MOST_DAYS, "1 year")],
+        initial=90,
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    servers = forms.MultipleChoiceField(
+        label="Servers",
+        required=False,
+        help_text="Choose none for every server that you can use, now and later.",
+        widget=forms.SelectMultiple(attrs={"class": "form-control", "size": 6}),
+    )
+    scopes = forms.MultipleChoiceField(
+        label="May",
+        choices=[(scope.value, f"{scope.label}: {_HELP[scope]}") for scope in AgentScope],
+        initial=[AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.value],
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose at least one."},
+    )
+    tools = forms.CharField(
+        label="Only these tools",
+        required=False,
+        help_text="Names or patterns such as search_*, one a line. Leave empty for every tool.",
+        widget=forms.Textarea(attrs={"class": "form-control mono", "rows": 2, "spellcheck": "false"}),
+    )
+    addresses = forms.CharField(
+        label="Only from these addresses",
+        required=False,
+        help_text="Addresses or networks such as 10.0.0.0/8, one a line. Leave empty for every address.",
+        widget=forms.Textarea(attrs={"class": "form-control mono", "rows": 2, "spellcheck": "false"}),
+    )
+
+    def __init__(self, user: Any, data: Any = None, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        found = access.visible_servers(user).filter(archived_at=None).order_by("name")[:_MOST_OFFERED]
+        self._servers = {str(server.uid): server for server in found}
+        field = cast("forms.MultipleChoiceField", self.fields["servers"])
+        field.choices = [(uid, server.name) for uid, server in self._servers.items()]
+
+    def clean_tools(self) -> list[str]:
+        return _lines(self.cleaned_data["tools"])
+
+    def clean_addresses(self) -> list[str]:
+        return _lines(self.cleaned_data["addresses"])
+
+    def wanted(self) -> Wanted:
+        """After is_valid()."""
+        given = self.cleaned_data
+        chosen = [self._servers[uid] for uid in given["servers"]]
+        return Wanted(
+            given["name"],
+            given["days"],
+            given["scopes"],
+            chosen or None,
+            tuple(given["tools"]),
+            tuple(given["addresses"]),
+        )
+
+
+def _lines(text: str) -> list[str]:
+    found = list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+    if len(found) > _LINES or any(len(line) > 200 for line in found):
+        raise ValidationError(f"At most {_LINES} lines of 200 characters.")
+    return found

@@ -1,0 +1,223 @@
+"""Issuing, checking and revoking the tokens of agents.
+
+A token reads `mca_<12 characters>_<43 characters>`: the prefix is for secret scanners, the first part finds the row, the
+second is the secret. Rights are those of the token and those of its person together, at each request.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare
+
+from servers import access, limits, rights
+from servers.audit.acts import audited
+from servers.audit.record import Actor
+from servers.enums import AgentScope, AuditAction
+from servers.models import AgentToken, Server
+
+PREFIX: Final = "mca"
+MOST_DAYS: Final = 365
+_ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"
+_WRITTEN: Final = re.compile(rf"{PREFIX}_([a-z0-9]{{12}})_([A-Za-z0-9_-]{{43}})\Z")
+#: whose tokens a person may see and revoke besides their own
+MANAGE: Final = "manage_users"
+USED_EVERY: Final = timedelta(minutes=1)
+
+
+class Unknown(Exception):
+    """No token that counts. `token` is set if it was genuine; `why` is for the audit log, never for the caller."""
+
+    def __init__(self, why: str, token: AgentToken | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.token = token
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a new token shall allow. `servers` None: every server, also those that are registered later."""
+
+    name: str
+    days: int
+    scopes: Collection[str]
+    servers: Collection[Server] | None = None
+    tools: Sequence[str] = ()
+    addresses: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Issued:
+    """The only place where the token is; it is not stored."""
+
+    token: AgentToken
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A program that proved its token: its person with their rights of now, and what the token leaves of them."""
+
+    token: AgentToken
+    user: Any = field(repr=False)
+    server_ids: frozenset[int] | None
+
+    def has(self, scope: str) -> bool:
+        return scope in self.token.scopes
+
+    def reaches(self, server_id: int) -> bool:
+        return self.server_ids is None or server_id in self.server_ids
+
+    def may_use(self, tool: str) -> bool:
+        return not self.token.tools or any(fnmatchcase(tool, pattern) for pattern in self.token.tools)
+
+
+# --- verbs -----------------------------------------------------------------------------------------------------------
+def issue(actor: Actor, user: Any, wanted: Wanted) -> Issued:
+    """A personal token of `user`. Raises access.Denied (recorded) and ValidationError by field."""
+    rights.require(user, actor, "call_tool", subject=wanted.name[:200])
+    addresses = [str(network) for network in _networks(wanted.addresses)]
+    if AgentToken.objects.filter(user_id=user.pk, revoked_at=None, expires_at__gt=timezone.now()).count() >= (
+        limits.number("agent_tokens")
+    ):
+        raise ValidationError(f"You have too many tokens. {limits.stated('agent_tokens')} Revoke one that is not used.")
+    public_id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    secret = secrets.token_urlsafe(32)
+    with audited(actor) as trail:
+        token = AgentToken.objects.create(
+            public_id=public_id,
+            digest=_digest(secret),
+            user_id=user.pk,
+            name=wanted.name,
+            scopes=[scope.value for scope in AgentScope if scope.value in wanted.scopes],
+            every_server=wanted.servers is None,
+            tools=list(wanted.tools),
+            addresses=addresses,
+            expires_at=timezone.now() + timedelta(days=max(1, min(wanted.days, MOST_DAYS))),
+        )
+        token.servers.set(wanted.servers or ())
+        details = {
+            "token": str(token.uid),
+            "scopes": token.scopes,
+            "servers": "every" if wanted.servers is None else sorted(server.name for server in wanted.servers)[:50],
+            "tools": token.tools[:50],
+            "addresses": token.addresses[:50],
+            "expires": token.expires_at.isoformat(timespec="seconds"),
+        }
+        trail.note(AuditAction.AGENT_TOKEN_ISSUE, None, token.name, details)
+    return Issued(token, f"{PREFIX}_{public_id}_{secret}")
+
+
+def revoke(actor: Actor, user: Any, token: AgentToken) -> bool:
+    """It counts no more, and its open streams end. False if it was revoked already. Raises access.Denied (recorded)
+    for another person's token without the right to manage users."""
+    if token.user_id != user.pk:
+        rights.require(user, actor, MANAGE, subject=token.name)
+    with audited(actor) as trail:
+        row = AgentToken.objects.select_for_update().get(pk=token.pk)
+        if row.revoked_at is not None:
+            return False
+        row.revoked_at, row.revoked_by = timezone.now(), actor.name[:150]
+        row.save(update_fields=["revoked_at", "revoked_by"])
+        trail.note(
+            AuditAction.AGENT_TOKEN_REVOKE, None, row.name, {"token": str(row.uid), "of": row.user.get_username()}
+        )
+    return True
+
+
+def seen_by(user: Any) -> QuerySet[AgentToken]:
+    """One's own; everyone's for those who manage users."""
+    rows = AgentToken.objects.select_related("user").prefetch_related("servers")
+    return rows if access.may(user, MANAGE) else rows.filter(user_id=user.pk)
+
+
+# --- checking --------------------------------------------------------------------------------------------------------
+def principal_of(text: str, address: str) -> Principal:
+    """Raises Unknown. Reads the database: for a thread. The person's rights are read with it."""
+    written = _WRITTEN.match(text)
+    token = None if written is None else _row().filter(public_id=written.group(1)).first()
+    # The comparison is made for unknown ids too, so that its time tells nothing about them.
+    genuine = constant_time_compare(_digest(written.group(2) if written else ""), token.digest if token else "0" * 64)
+    if token is None or not genuine:
+        raise Unknown("no such token")
+    return _valid(token, address)
+
+
+def still_valid(token_pk: int, address: str) -> Principal:
+    """The same for a stream whose token was checked when it opened. Raises Unknown."""
+    token = _row().filter(pk=token_pk).first()
+    if token is None:
+        raise Unknown("no such token")
+    return _valid(token, address)
+
+
+def _row() -> QuerySet[AgentToken]:
+    return AgentToken.objects.select_related("user")
+
+
+def _valid(token: AgentToken, address: str) -> Principal:
+    if token.state != "active":
+        raise Unknown(token.state, token)
+    if not token.user.is_active:
+        raise Unknown("the account is disabled", token)
+    if not _inside(address, token.addresses):
+        raise Unknown(f"used from {address}", token)
+    token.user.get_all_permissions()  # fills the cache of this object, so that no later check reads the database
+    servers = None if token.every_server else frozenset(token.servers.values_list("pk", flat=True))
+    return Principal(token, token.user, servers)
+
+
+def used(token_pk: int, address: str, program: str) -> None:
+    """Remember the use, at most once a minute. For the audit writer's transaction."""
+    now = timezone.now()
+    rows = AgentToken.objects.filter(pk=token_pk).exclude(last_used_at__gt=now - USED_EVERY)
+    named = {"last_program": program[:120]} if program else {}
+    rows.update(last_used_at=now, last_address=address[:45], **named)
+
+
+def is_genuine(text: str) -> bool:
+    """Whether it names a token that counts somewhere: before a large body is taken. Reads the database."""
+    try:
+        principal_of(text, "")
+    except Unknown as unknown:
+        return unknown.token is not None and unknown.token.state == "active"
+    return True
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+# --- addresses -------------------------------------------------------------------------------------------------------
+def _networks(addresses: Sequence[str]) -> list[Any]:
+    found, wrong = [], []
+    for text in addresses:
+        try:
+            found.append(ip_network(text, strict=False))
+        except ValueError:
+            wrong.append(text)
+    if wrong:
+        words = f"{', '.join(wrong)[:200]}: not an address or network. Examples: 192.0.2.7, 10.0.0.0/8, 2001:db8::/32."
+        raise ValidationError({"addresses": words})
+    return found
+
+
+def _inside(address: str, networks: Sequence[str]) -> bool:
+    if not networks:
+        return True
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    return any(ip in ip_network(network) for network in networks)

@@ -1,0 +1,64 @@
+"""Legacy sessions of agents as rows, so that any web process serves any request."""
+
+import secrets
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db import transaction
+from django.utils import timezone
+
+from sessions.agents.endpoints import Entry
+from sessions.mcp.server.legacy import Opening
+from sessions.models import AgentSession
+
+#: without a request for so long, a session is over
+IDLE: Final = timedelta(hours=24)
+#: of one token; the one that was idle longest gives way
+MOST_SESSIONS: Final = 100
+SEEN_EVERY: Final = timedelta(minutes=1)
+_PROGRAM_CHARS: Final = 120
+
+
+def program_of(client: dict[str, Any]) -> str:
+    """Name and version as the program gave them. Hostile until escaped."""
+    words = (client.get("title") or client.get("name"), client.get("version"))
+    named = " ".join(word for word in words if isinstance(word, str))
+    return named.replace("\0", "").encode("utf-8", "replace").decode()[:_PROGRAM_CHARS]
+
+
+def open_session(entry: Entry, opening: Opening) -> AgentSession:
+    """Ends the oldest session of a token that has too many."""
+    token, now = entry.principal.token, timezone.now()
+    with transaction.atomic():
+        mine = AgentSession.objects.filter(token_id=token.pk, ended_at=None).order_by("-last_seen_at")
+        surplus = list(mine.values_list("pk", flat=True)[MOST_SESSIONS - 1 :])
+        if surplus:
+            AgentSession.objects.filter(pk__in=surplus).update(ended_at=now)
+        return AgentSession.objects.create(
+            key=secrets.token_urlsafe(32),
+            token_id=token.pk,
+            server_id=entry.endpoint.server.pk,
+            revision=opening.revision,
+            capabilities=opening.capabilities,
+            program=program_of(opening.client),
+            created_at=now,
+            last_seen_at=now,
+        )
+
+
+def end_session(session: AgentSession) -> bool:
+    return bool(AgentSession.objects.filter(pk=session.pk, ended_at=None).update(ended_at=timezone.now()))
+
+
+def seen(session: AgentSession) -> None:
+    """Remember the request, at most once a minute."""
+    now = timezone.now()
+    if session.last_seen_at < now - SEEN_EVERY:
+        AgentSession.objects.filter(pk=session.pk).update(last_seen_at=now)
+
+
+def end_idle() -> int:
+    """End sessions without a recent request, and delete those that ended long ago. Returns how many were deleted."""
+    now = timezone.now()
+    AgentSession.objects.filter(ended_at=None, last_seen_at__lt=now - IDLE).update(ended_at=now)
+    return AgentSession.objects.filter(ended_at__lt=now - IDLE).delete()[1].get("mcp_sessions.AgentSession", 0)

@@ -1,0 +1,113 @@
+"""From a request of an agent to a call of the ledger: target, arguments, scope. Raises Refusal for what no call can be."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.utils.crypto import salted_hmac
+
+from servers.enums import AgentScope, DefinitionKind
+from servers.schemas import jsontext
+from sessions.agents.exchange import Exchange
+from sessions.calls.operations import completion_target
+from sessions.mcp.core import methods
+from sessions.mcp.server.refusals import Refusal, invalid_params
+
+#: our own code: the token's scopes do not cover the request
+FORBIDDEN: Final = 4030
+_ABSENT: Final = object()
+_NO_KIND: Final = (None, "")
+_KINDS: Final[dict[str, tuple[DefinitionKind | None, str]]] = {
+    "ref/prompt": (DefinitionKind.PROMPT, "name"),
+    "ref/resource": (DefinitionKind.RESOURCE_TEMPLATE, "uri"),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`target` and `arguments` as `sessions.calls.operations` has them."""
+
+    method: str
+    target: str
+    arguments: dict[str, Any]
+
+    def same(self, exchange: Exchange) -> str:
+        """Equal for two requests of one token that ask a server for the same. Keyed: arguments cannot be guessed."""
+        token, server = exchange.entry.principal.token.pk, exchange.entry.endpoint.server.pk
+        text = jsontext.dumps([server, self.method, self.target, self.arguments], indent=None)
+        return salted_hmac(f"mcpadmin.agents.same.{token}", text, algorithm="sha256").hexdigest()
+
+
+def asked_of(exchange: Exchange) -> Asked:
+    return _READERS[exchange.method](exchange)
+
+
+def require_scope(exchange: Exchange, scope: AgentScope) -> None:
+    """Raises Refusal (403)."""
+    if not exchange.entry.principal.has(scope.value):
+        challenge = f'Bearer realm="mcpadmin", error="insufficient_scope", scope="{scope.value}"'
+        words = f"This token does not have the scope {scope.value}. Its owner can issue one that has it, on the page Agents."
+        raise Refusal(
+            403, FORBIDDEN, words, {"requiredScope": scope.value}, headers={"WWW-Authenticate": challenge}
+        ).of(exchange.id)
+
+
+def _tool(exchange: Exchange) -> Asked:
+    require_scope(exchange, AgentScope.CALL)
+    name = _text(exchange, "name")
+    if not exchange.entry.principal.may_use(name):
+        raise unknown_tool(name)
+    return Asked(exchange.method, name, _arguments(exchange))
+
+
+def unknown_tool(name: str) -> Refusal:
+    return invalid_params(f"Unknown tool: {name[:200]}")
+
+
+def _resource(exchange: Exchange) -> Asked:
+    require_scope(exchange, AgentScope.READ)
+    return Asked(exchange.method, _text(exchange, "uri"), {})
+
+
+def _prompt(exchange: Exchange) -> Asked:
+    require_scope(exchange, AgentScope.READ)
+    return Asked(exchange.method, _text(exchange, "name"), _arguments(exchange))
+
+
+def _completion(exchange: Exchange) -> Asked:
+    require_scope(exchange, AgentScope.READ)
+    ref, argument = exchange.params.get("ref"), exchange.params.get("argument")
+    named = ref if isinstance(ref, dict) else {}
+    kind, name = _KINDS.get(str(named.get("type")), _NO_KIND)
+    key = named.get(name)
+    if kind is None or not isinstance(key, str) or not isinstance(argument, dict):
+        raise invalid_params(
+            "completion/complete needs ref (ref/prompt with name, or ref/resource with uri) and argument."
+        )
+    context = exchange.params.get("context")
+    arguments = {"argument": argument} | ({"context": context} if isinstance(context, dict) else {})
+    return Asked(exchange.method, completion_target(kind, key), arguments)
+
+
+def _text(exchange: Exchange, name: str) -> str:
+    value = exchange.params.get(name)
+    if not isinstance(value, str) or not value:
+        raise invalid_params(f"{exchange.method} needs params.{name}, a text.")
+    return value
+
+
+def _arguments(exchange: Exchange) -> dict[str, Any]:
+    """Clients leave them out, or send null, where there are none."""
+    value = exchange.params.get("arguments", _ABSENT)
+    if value is _ABSENT or value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise invalid_params("params.arguments must be an object.")
+    return value
+
+
+_READERS: Final = {
+    methods.TOOLS_CALL: _tool,
+    methods.RESOURCES_READ: _resource,
+    methods.PROMPTS_GET: _prompt,
+    methods.COMPLETE: _completion,
+}

@@ -1,0 +1,321 @@
+"""Calls of agents: placed in the ledger as a person's are, and watched until they end.
+
+The program's connection is only a viewer of the row. So a connection that drops, another web process or a dead worker
+change nothing about the call.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.utils import timezone
+
+from servers.audit.writer import WriterBusy
+from servers.enums import AgentScope
+from sessions.agents import ledger, outcomes, questions
+from sessions.agents.answer import Answer, TooSlow
+from sessions.agents.asked import FORBIDDEN, Asked, asked_of, unknown_tool
+from sessions.agents.connection import Connection
+from sessions.agents.exchange import Exchange
+from sessions.agents.outcomes import Ended, ended
+from sessions.calls import placing, statements
+from sessions.calls.arguments import Given, NotListed, Rejected
+from sessions.enums import CallState
+from sessions.live.hub import Hub
+from sessions.live.reader import Together
+from sessions.mcp.core import jsonrpc, methods
+from sessions.mcp.core.versions import Era
+from sessions.mcp.server.refusals import NOT_SENT, Refusal, invalid_params, invalid_request
+from sessions.mcp.server.streams import ProgressRelay
+from sessions.models import AgentCall, Call
+
+KEEP_ALIVE_SECONDS: Final = 15.0
+#: a modern stream opens late: until then an error of the server may still become an HTTP status
+OPEN_SECONDS: Final = 5.0
+PROGRESS_SECONDS: Final = 0.1
+_PROGRESS_WAITING: Final = 64
+log = structlog.get_logger(__name__)
+
+
+class Gone(Exception):
+    """The program closed its connection."""
+
+
+class Calls:
+    """`view` is what a request and a resumed stream have in common."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
+
+    async def perform(self, exchange: Exchange, answer: Answer | None, connection: Connection) -> bytes | None:
+        """The response to one request; None if nothing may be sent any more. Progress goes to `answer`. Raises Refusal,
+        and Gone."""
+        asked = asked_of(exchange)
+        late = False
+        try:
+            placed: UUID | bytes
+            if exchange.era is Era.MODERN and (call := await self._continued(exchange, asked)) is not None:
+                placed, late = call, True
+            else:
+                placed = await self._place(exchange, asked)
+        except ledger.SameRequest as earlier:
+            if not earlier.equal:
+                raise invalid_request("This id or key was already used for another request.", 200) from None
+            placed, late = earlier.call, True
+            ledger.heard(placed)
+        except ledger.Unheard as lost:
+            return await self._tell_of(exchange, lost.call)
+        if isinstance(placed, bytes):
+            return placed
+        if answer is not None and exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25":
+            answer.priming = f"{placed}:0"
+        return await self.view(exchange, placed, answer, connection, asked=asked, late=late)
+
+    async def _tell_of(self, exchange: Exchange, uid: UUID) -> bytes:
+        """Of an equal call whose outcome the program never heard. A further one is the model's own decision."""
+        ledger.heard(uid)
+        row = await self._rows.get(uid)
+        call = row.call if isinstance(row, Ended) else row
+        name = exchange.params.get("name")
+        words = (
+            f"{name} was not called. The same call was made before, its connection was lost, and it is not known whether "
+            "it ran. Check on the server whether it had an effect. If it had none, call it again."
+        )
+        return outcomes.tool_error(exchange, words, call)
+
+    async def _continued(self, exchange: Exchange, asked: Asked) -> UUID | None:
+        """The call that this request answers questions of."""
+        if exchange.params.keys().isdisjoint({"requestState", "inputResponses"}):
+            return None
+        try:
+            return await self._hub.reader.work(partial(questions.continued, exchange, asked))
+        except PermissionDenied as problem:
+            raise Refusal(403, FORBIDDEN, str(problem)) from problem
+
+    # --- placing -------------------------------------------------------------------------------------------------
+    async def _place(self, exchange: Exchange, asked: Asked) -> UUID | bytes:
+        """The call, or the answer where there is none."""
+        principal, server = exchange.entry.principal, exchange.entry.endpoint.server
+        reader = self._hub.reader
+        # Confirmed by the token's scope, which its owner chose. What cannot be checked is passed on to the server.
+        confirm: str | bool = asked.target if principal.has(AgentScope.DESTRUCTIVE.value) else True
+        try:
+            call = await placing.aplace(
+                exchange.actor,
+                principal.user,
+                server.uid,
+                asked.target,
+                Given(value=asked.arguments, confirm=confirm),
+                run=reader.run,
+                run_slow=reader.work,
+                method=asked.method,
+                companion=ledger.companion(exchange, asked),
+            )
+        except NotListed as problem:
+            raise (
+                unknown_tool(asked.target) if asked.method == methods.TOOLS_CALL else invalid_params(problem.message)
+            ) from problem
+        except Rejected as problem:
+            return _rejected(exchange, asked, problem)
+        except Http404 as problem:
+            raise Refusal(404, jsonrpc.INVALID_REQUEST, "This endpoint does not exist.") from problem
+        except PermissionDenied as problem:
+            raise Refusal(403, FORBIDDEN, str(problem)) from problem
+        except (placing.AuditUnavailable, WriterBusy) as problem:
+            data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
+            raise Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"}) from problem
+        return call.uid
+
+    async def cancel(self, exchange: Exchange, uid: UUID) -> None:
+        """On behalf of the program. Whether the tool stopped is not known."""
+
+        def work() -> None:
+            call = Call.objects.select_related("server").filter(uid=uid).first()
+            if call is not None and call.server is not None:
+                AgentCall.objects.filter(call=call).update(cancelled_at=timezone.now())
+                placing.cancel(exchange.actor, exchange.entry.principal.user, call)
+
+        with suppress(PermissionDenied, placing.AuditUnavailable, WriterBusy):
+            await self._hub.reader.work(work)
+
+    # --- watching ------------------------------------------------------------------------------------------------
+    async def view(
+        self,
+        exchange: Exchange,
+        uid: UUID,
+        answer: Answer | None,
+        connection: Connection,
+        *,
+        asked: Asked | None = None,
+        late: bool = False,
+    ) -> bytes | None:
+        """Wait for the end of a call, or until a modern agent must answer a question. Ends with Gone when the program
+        leaves: a modern one thereby cancels. `late`: the call was placed by an earlier request and may have ended."""
+        viewer = _Viewer(exchange, answer, connection, dirty=late)
+        stop = self._hub.watch(f"call.{uid}", viewer.hint)
+        try:
+            if answer is not None and answer.may_stream and exchange.era is Era.LEGACY and viewer.relay is not None:
+                await answer.open()
+            while True:
+                await viewer.wait()
+                if connection.closed:
+                    raise Gone
+                await viewer.tell()
+                if not viewer.take_dirty():
+                    continue
+                row = await self._rows.get(uid)
+                if isinstance(row, Ended):
+                    await viewer.tell_last(row.call)
+                    return await self._response(exchange, row)
+                if row is not None and row.open_questions and (answer is None or answer.may_stream):
+                    relayed = await self._hub.reader.run(partial(questions.open_of, exchange, row.pk))
+                    if relayed and asked is not None and exchange.era is Era.MODERN:
+                        return questions.input_required(exchange, asked, uid, relayed)
+                    await viewer.ask(relayed)
+        except (Gone, TooSlow):
+            await self._left(exchange, uid)
+            raise
+        except asyncio.CancelledError:  # this process stops, which is no wish of the program: the call goes on
+            ledger.left(uid)
+            raise
+        finally:
+            stop()
+
+    async def _response(self, exchange: Exchange, row: Ended) -> bytes | None:
+        """None for a call that the program itself cancelled: nothing may follow."""
+        cancelled = row.call.state == CallState.CANCELLED and exchange.era is Era.LEGACY
+        if cancelled and await self._hub.reader.run(partial(ledger.cancelled_by_program, row.call.uid)):
+            return None
+        return outcomes.message(exchange, row)
+
+    async def _left(self, exchange: Exchange, uid: UUID) -> None:
+        """The program went away without its answer."""
+        ledger.left(uid)
+        if exchange.era is Era.MODERN:
+            await self.cancel(exchange, uid)
+
+
+class _Viewer:
+    """Wakes at hints, at the end of the connection and at its own times. `dirty`: the row is to be read."""
+
+    def __init__(
+        self, exchange: Exchange, answer: Answer | None, connection: Connection, *, dirty: bool = False
+    ) -> None:
+        self._answer, self._connection = answer, connection
+        self._wake = asyncio.Event()
+        self._dirty = dirty
+        self._legacy = exchange.era is Era.LEGACY
+        self._asked: set[UUID] = set()
+        connection.on_close(self._wake.set)
+        self._progress: list[tuple[float, float | None, str | None]] = []
+        token = exchange.progress_token
+        streams = answer is not None and answer.may_stream
+        self.relay = ProgressRelay(token) if token is not None and streams else None
+        now = time.monotonic()
+        self._next_beat = now + (OPEN_SECONDS if streams else KEEP_ALIVE_SECONDS)
+
+    def hint(self, hint: dict[str, Any] | None) -> None:
+        if hint is None:
+            self._dirty = True
+        elif hint.get("kind") == "progress":
+            self._take(hint)
+        elif not _passing(hint):
+            self._dirty = True
+        self._wake.set()
+
+    def _take(self, hint: dict[str, Any]) -> None:
+        """Only valid fields: anyone who can write to Redis can publish anything."""
+        rows = hint.get("rows")
+        row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+        done, total, text = row.get("progress"), row.get("total"), row.get("message")
+        if isinstance(done, int | float) and len(self._progress) < _PROGRESS_WAITING:
+            known = total if isinstance(total, int | float) else None
+            self._progress.append((done, known, text[:500] if isinstance(text, str) else None))
+
+    def take_dirty(self) -> bool:
+        dirty, self._dirty = self._dirty, False
+        return dirty
+
+    async def wait(self) -> None:
+        if self._dirty or self._progress or self._connection.closed:
+            return
+        until = self._next_beat - time.monotonic()
+        if self.relay is not None and self.relay.waits:
+            until = min(until, PROGRESS_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, until)):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def tell(self) -> None:
+        """Progress and signs of life."""
+        now = time.monotonic()
+        waiting, self._progress = self._progress, []
+        for done, total, text in waiting:
+            await self._offer(done, total, text, now)
+        if self.relay is not None and self.relay.waits and not waiting:
+            await self._send(self.relay.flush())
+        if now >= self._next_beat and self._answer is not None and self._answer.may_stream:
+            self._next_beat = now + KEEP_ALIVE_SECONDS
+            if self._answer.streaming:
+                await self._answer.keep_alive()
+            else:
+                await self._answer.open()
+
+    async def tell_last(self, call: Call) -> None:
+        """What a lost hint or the rate held back, before the response."""
+        if self.relay is None:
+            return
+        for done, total, text in self._progress:
+            await self._offer(done, total, text, time.monotonic())
+        if call.progress is not None:
+            await self._offer(call.progress, call.progress_total, call.progress_message or None, time.monotonic())
+        await self._send(self.relay.flush())
+
+    async def ask(self, relayed: list[questions.Relayed]) -> None:
+        """On the stream of a legacy call: each once."""
+        if self._answer is None or not self._legacy:
+            return
+        for one in relayed:
+            if one.uid not in self._asked:
+                self._asked.add(one.uid)
+                await self._answer.event(questions.request(one))
+
+    async def _offer(self, done: float, total: float | None, text: str | None, now: float) -> None:
+        if self.relay is not None and self._answer is not None and not self._answer.crowded:
+            await self._send(self.relay.offer(done, total, text, now))
+
+    async def _send(self, message: bytes | None) -> None:
+        if message is not None and self._answer is not None:
+            await self._answer.event(message)
+
+
+def _passing(hint: dict[str, Any]) -> bool:
+    rows = hint.get("rows")
+    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], dict) and rows[0].get("passing") is True
+
+
+def _read(uids: list[UUID]) -> dict[UUID, Call | Ended]:
+    return {call.uid: ended(call) if CallState(call.state).final else call for call in statements.shown(uids)}
+
+
+def _rejected(exchange: Exchange, asked: Asked, problem: Rejected) -> bytes:
+    """Nothing was sent. A model can mend its arguments, so it reads which of them are wrong."""
+    if problem.confirm == "name":
+        words = (
+            f"{asked.target} is marked destructive by its server, and this token does not have the scope "
+            f"{AgentScope.DESTRUCTIVE.value}. It was not called. Ask the owner of the token, or a person who runs it on the page of the server."
+        )
+    else:
+        errors = [f"{where or '/'}: {' '.join(words)}" for where, words in problem.errors.items()]
+        words = "\n".join([problem.message, *errors])
+    if asked.method != methods.TOOLS_CALL:
+        raise invalid_params(words, {"retrySafe": True})
+    return outcomes.tool_error(exchange, words)

@@ -1,0 +1,191 @@
+"""Standing streams: list changes and resource updates, to legacy sessions (GET) and modern listeners.
+
+One task a stream, woken by hints. What changed is found out from the rows, so a lost or forged hint does no harm.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from servers.agents.tokens import Principal
+from sessions import hints
+from sessions.agents import endpoints, follows, lists
+from sessions.agents.answer import Answer
+from sessions.agents.connection import Connection
+from sessions.agents.endpoints import Entry
+from sessions.agents.gate import Gate
+from sessions.live.hub import Hub
+from sessions.mcp.core import jsonrpc, methods
+
+KEEP_ALIVE_SECONDS: Final = 15.0
+#: the first change of a list is told at once, further ones not more often
+LISTS_SECONDS: Final = 5.0
+#: updates of one resource within this time are one
+UPDATES_SECONDS: Final = 1.0
+#: how soon a revoked token ends its streams, also without a hint
+CHECK_SECONDS: Final = 5.0
+_TOLD: Final = {word: f"notifications/{word}/list_changed" for word in ("tools", "resources", "prompts")}
+Params = dict[str, Any]
+
+
+class Changes:
+    """`mark`: adds what a modern notification carries. `granted`: the lists whose changes are told."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        gate: Gate,
+        entry: Entry,
+        connection: Connection,
+        *,
+        granted: frozenset[str],
+        mark: Callable[[Params], Params] = lambda params: params,
+    ) -> None:
+        self._hub, self._gate, self._entry, self._connection = hub, gate, entry, connection
+        self._granted, self._mark = granted, mark
+        self.stream = uuid.uuid4()
+        self._wake = asyncio.Event()
+        self._lists_dirty = self._rights_dirty = self._replaced = False
+        self._follows_dirty: set[UUID] = set()
+        self._followed: dict[UUID, follows.Followed] = {}
+        self._fingerprints: dict[str, str] = {}
+        self._lists_told = float("-inf")
+        self._told: dict[UUID, float] = {}
+        self._stops: list[Callable[[], None]] = []
+        connection.on_close(self._wake.set)
+
+    # --- what wakes it -------------------------------------------------------------------------------------------
+    async def join(self) -> None:
+        """Watch first, then note what is known: nothing may change unseen in between."""
+        self._watch(self._entry.endpoint.topic, self._on_server)
+        self._watch(hints.USERS, self._on_users)
+        if self._entry.session is not None:
+            self._watch(f"agent.{self._entry.session.uid}", self._on_session)
+        if self._granted:
+            self._fingerprints = await self._hub.reader.run(partial(lists.fingerprints, self._entry))
+
+    def add(self, followed: follows.Followed) -> None:
+        if followed.subscription in self._followed:
+            return
+        self._followed[followed.subscription] = followed
+        self._watch(f"subscription.{followed.subscription}", partial(self._on_subscription, followed.subscription))
+
+    def _watch(self, topic: str, watcher: Callable[[dict[str, Any] | None], None]) -> None:
+        self._stops.append(self._hub.watch(topic, watcher))
+
+    def _on_server(self, hint: dict[str, Any] | None) -> None:
+        if hint is None or hint.get("kind") != "call":
+            self._lists_dirty = bool(self._granted)
+            self._wake.set()
+
+    def _on_users(self, hint: dict[str, Any] | None) -> None:
+        self._rights_dirty = True
+        self._wake.set()
+
+    def _on_session(self, hint: dict[str, Any] | None) -> None:
+        """The session follows other resources now, or another stream of it took over: the newest wins."""
+        rows = (hint or {}).get("rows") or [{}]
+        newest = rows[0].get("stream") if isinstance(rows[0], dict) else None
+        self._replaced = self._replaced or (newest is not None and newest != str(self.stream))
+        self._rights_dirty = self._rights_dirty or newest is None
+        self._wake.set()
+
+    def _on_subscription(self, subscription: UUID, hint: dict[str, Any] | None) -> None:
+        self._follows_dirty.add(subscription)
+        self._wake.set()
+
+    # --- the stream ----------------------------------------------------------------------------------------------
+    async def run(self, answer: Answer) -> None:
+        """Until the program leaves, its session or token ends, or another stream takes over."""
+        beat = check = time.monotonic()
+        renewed = beat
+        while not self._connection.closed and not self._replaced:
+            now = time.monotonic()
+            if now - beat >= KEEP_ALIVE_SECONDS:
+                beat = now
+                await answer.keep_alive()
+            if self._rights_dirty or now - check >= CHECK_SECONDS:
+                self._rights_dirty, check = False, now
+                if not await self._still_valid():
+                    return
+            if self._followed and now - renewed >= follows.RENEW_SECONDS:
+                renewed = now
+                await self._hub.reader.work(partial(follows.renew, self.stream))
+            await self._tell_lists(answer, now)
+            await self._tell_updates(answer, now)
+            await self._wait(min(beat + KEEP_ALIVE_SECONDS, check + CHECK_SECONDS))
+
+    async def close(self) -> None:
+        for stop in self._stops:
+            stop()
+        if self._entry.session is None and self._followed:
+            await self._hub.reader.work(partial(follows.forget_stream, self.stream))
+
+    async def _wait(self, until: float) -> None:
+        times = [until]
+        if self._lists_dirty:
+            times.append(self._lists_told + LISTS_SECONDS)
+        times += [self._told.get(one, 0.0) + UPDATES_SECONDS for one in self._follows_dirty]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.01, min(times) - time.monotonic())):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _still_valid(self) -> bool:
+        principal = await self._gate.still_valid(self._entry.principal, self._connection.address)
+        if principal is None:
+            return False
+        try:
+            self._entry = await self._hub.reader.run(partial(self._entry_of, principal))
+        except (endpoints.NoEndpoint, endpoints.NoSession):
+            return False
+        if self._entry.session is not None:
+            for followed in await self._hub.reader.run(partial(follows.of_session, self._entry.session)):
+                self.add(followed)
+        self._lists_dirty = bool(self._granted)
+        return True
+
+    def _entry_of(self, principal: Principal) -> Entry:
+        key = self._entry.session.key if self._entry.session is not None else ""
+        return endpoints.entry_of(principal, self._entry.endpoint.server.slug, key)
+
+    async def _tell_lists(self, answer: Answer, now: float) -> None:
+        if not self._lists_dirty or now - self._lists_told < LISTS_SECONDS:
+            return
+        self._lists_dirty = False
+        found = await self._hub.reader.run(partial(lists.fingerprints, self._entry))
+        changed = [word for word in _TOLD if word in self._granted and found[word] != self._fingerprints.get(word)]
+        self._fingerprints = found
+        for word in changed:
+            self._lists_told = now
+            await answer.event(jsonrpc.notification(_TOLD[word], self._mark({}) or None))
+
+    async def _tell_updates(self, answer: Answer, now: float) -> None:
+        due = [one for one in self._follows_dirty if now - self._told.get(one, float("-inf")) >= UPDATES_SECONDS]
+        if not due:
+            return
+        self._follows_dirty -= set(due)
+        found = await self._hub.reader.run(partial(follows.counts, due))
+        for subscription in due:
+            before = self._followed[subscription]
+            events = found.get(subscription, before.events)
+            if events > before.events:
+                self._followed[subscription] = replace(before, events=events)
+                self._told[subscription] = now
+                params = self._mark({"uri": before.uri})
+                await answer.event(jsonrpc.notification(methods.RESOURCE_UPDATED, params))
+
+
+def take_over(session_uid: UUID, stream: UUID) -> None:
+    """End other streams of this session, in every web process."""
+    hints.publish(f"agent.{session_uid}", None, "stream", [{"stream": str(stream)}])
+
+
+def follows_changed(session_uid: UUID) -> None:
+    hints.publish(f"agent.{session_uid}", None, "follows")

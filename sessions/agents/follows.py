@@ -1,0 +1,91 @@
+"""Resources that agents follow, through the one subscription that the worker holds for all who follow it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from servers import access
+from servers.audit.record import Actor
+from sessions.agents.endpoints import Entry
+from sessions.mcp.server.refusals import Refusal, invalid_params
+from sessions.models import AgentFollow, AgentSession, Subscription
+from sessions.subscriptions import subscribing
+
+#: how often a modern stream says that it still follows, and after which silence it counts as gone
+RENEW_SECONDS: Final = 60.0
+GONE_AFTER: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """`events`: the number of notifications so far."""
+
+    subscription: UUID
+    uri: str
+    events: int
+
+
+def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None) -> Followed:
+    """For the entry's session, or for a modern stream. Raises Refusal. Waits for the writer: for a work thread."""
+    server = entry.endpoint.server
+    known = Subscription.objects.filter(server_id=server.pk, active=True, uri=uri, **entry.endpoint.identity).exists()
+    try:
+        row = subscribing.subscribe(actor, entry.principal.user, server, uri, for_agent=True)
+    except ValidationError as problem:
+        raise invalid_params(" ".join(problem.messages), {"uri": uri}) from problem
+    except access.Denied as problem:
+        raise Refusal(403, 4030, str(problem)) from problem
+    fields: dict[str, Any] = {"made": not known, "uri": uri, "renewed_at": timezone.now()}
+    if entry.session is not None:
+        AgentFollow.objects.get_or_create(session_id=entry.session.pk, subscription=row, defaults=fields)
+    else:
+        AgentFollow.objects.create(stream=stream, subscription=row, **fields)
+    return Followed(row.uid, uri, row.event_count)
+
+
+def unfollow(entry: Entry, uri: str) -> None:
+    if entry.session is not None:
+        _leave(Q(session_id=entry.session.pk, uri=uri))
+
+
+def forget_stream(stream: UUID) -> None:
+    _leave(Q(stream=stream))
+
+
+def _leave(rows: Q) -> None:
+    """They count as followers for a while: programs reconnect."""
+    AgentFollow.objects.filter(rows).update(session=None, stream=None, renewed_at=timezone.now())
+
+
+def of_session(session: AgentSession) -> list[Followed]:
+    rows = AgentFollow.objects.filter(session_id=session.pk).select_related("subscription")
+    return [Followed(row.subscription.uid, row.uri, row.subscription.event_count) for row in rows]
+
+
+def counts(subscriptions: Sequence[UUID]) -> dict[UUID, int]:
+    """The number of notifications of each. One query."""
+    return dict(Subscription.objects.filter(uid__in=subscriptions).values_list("uid", "event_count"))
+
+
+def renew(stream: UUID) -> None:
+    AgentFollow.objects.filter(stream=stream).update(renewed_at=timezone.now())
+
+
+def end_unfollowed() -> int:
+    """End subscriptions that exist only for agents, once no agent follows them. Returns how many."""
+    gone = Q(session=None, renewed_at__lt=timezone.now() - GONE_AFTER) | Q(session__ended_at__isnull=False)
+    with transaction.atomic():
+        stale = AgentFollow.objects.filter(gone)
+        made = set(stale.filter(made=True).values_list("subscription_id", flat=True))
+        stale.delete()
+        AgentFollow.objects.filter(subscription_id__in=made).update(made=True)  # those who are left inherit it
+    left = AgentFollow.objects.filter(subscription_id=OuterRef("pk"))
+    rows = Subscription.objects.filter(~Exists(left), pk__in=made, active=True).select_related("server", "identity")
+    return sum(subscribing.end_unfollowed(row) for row in rows)

@@ -1,0 +1,136 @@
+"""What the ledger keeps of a program's requests, besides their calls: so that none is sent twice by mistake.
+
+A request that comes again (the same id in a session, the same key) attaches to the call of before. One that is equal to
+a call whose answer never reached the program is not sent either: the program is told of that call first.
+"""
+
+import json
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils import timezone
+
+from servers.audit.writer import WriterBusy, writer
+from sessions.agents.asked import Asked
+from sessions.agents.exchange import Exchange
+from sessions.calls.intents import Companion
+from sessions.enums import CallState
+from sessions.mcp.core import methods
+from sessions.mcp.core.jsonrpc import Request, RequestId
+from sessions.mcp.server.refusals import invalid_params
+from sessions.models import AgentCall, Call
+
+KEY_HEADER: Final = "idempotency-key"
+KEY_CHARS: Final = 128
+UNHEARD_AGE: Final = timedelta(minutes=10)
+#: an earlier call in one of these states may have had an effect that its program does not know of
+_OPEN: Final = (CallState.REQUESTED, CallState.SENT)
+_UNSURE: Final = Q(call__state=CallState.OUTCOME_UNKNOWN) | Q(
+    call__state__in=(CallState.CANCELLED, CallState.FAILED), call__may_have_run=True
+)
+
+
+class SameRequest(Exception):
+    """The same request came before; `equal`: with the same target and arguments."""
+
+    def __init__(self, call: UUID, *, equal: bool) -> None:
+        super().__init__(str(call))
+        self.call = call
+        self.equal = equal
+
+
+class Unheard(Exception):
+    """An equal call of this token ended in a way that its program never heard of."""
+
+    def __init__(self, call: UUID) -> None:
+        super().__init__(str(call))
+        self.call = call
+
+
+def key_of(exchange: Exchange) -> str:
+    """Raises Refusal."""
+    key = exchange.headers.get(KEY_HEADER, "")
+    if len(key) > KEY_CHARS:
+        raise invalid_params(f"Idempotency-Key has more than {KEY_CHARS} characters.")
+    return key
+
+
+def companion(exchange: Exchange, asked: Asked) -> Companion:
+    """The program's part of a new call. Writing it raises SameRequest and Unheard: then nothing is placed."""
+    token, session = exchange.entry.principal.token, exchange.session
+    row: dict[str, Any] = {
+        "token_id": token.pk,
+        "token_name": token.name,
+        "program": exchange.program,
+        "session_id": session.pk if session is not None else None,
+        "request_id": json.dumps(exchange.id) if session is not None else "",
+        "key": key_of(exchange),
+        "same": asked.same(exchange),
+    }
+
+    def write(call: Call) -> None:
+        _check(row, tool=asked.method == methods.TOOLS_CALL)
+        AgentCall.objects.create(call=call, **row)
+
+    details = {"token": str(token.uid), "token_name": token.name, "program": exchange.program}
+    return Companion(write, details)
+
+
+def _check(row: dict[str, Any], *, tool: bool) -> None:
+    now, mine = timezone.now(), AgentCall.objects.select_related("call")
+    earlier = None
+    if row["session_id"] is not None:
+        earlier = mine.filter(session_id=row["session_id"], request_id=row["request_id"]).first()
+    if earlier is None and row["key"]:
+        earlier = mine.filter(token_id=row["token_id"], key=row["key"]).first()
+    if earlier is not None:
+        raise SameRequest(earlier.call.uid, equal=earlier.same == row["same"])
+    if not tool:
+        return
+    unheard = mine.filter(token_id=row["token_id"], same=row["same"], unheard_at__isnull=False)
+    unheard = unheard.filter(call__created_at__gt=now - UNHEARD_AGE)
+    running = unheard.filter(call__state__in=_OPEN, call__cancel_requested_at=None).last()
+    if running is not None:
+        raise SameRequest(running.call.uid, equal=True)
+    if (lost := unheard.filter(_UNSURE | Q(call__state__in=_OPEN)).last()) is not None:
+        raise Unheard(lost.call.uid)
+
+
+# --- what a program has heard ------------------------------------------------------------------------------------------
+def left(call: UUID) -> None:
+    """The program went away without the answer. Never waits."""
+    _later(AgentCall.objects.filter(call__uid=call, unheard_at=None), unheard_at=timezone.now())
+
+
+def heard(call: UUID) -> None:
+    """The program knows of this call now. Never waits."""
+    _later(AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False), unheard_at=None)
+
+
+def _later(rows: Any, **fields: Any) -> None:
+    with suppress(WriterBusy):
+        writer().submit(lambda: rows.update(**fields))
+
+
+# --- reads -------------------------------------------------------------------------------------------------------------
+def call_of_request(session_pk: int, request_id: RequestId) -> UUID | None:
+    """For a cancellation."""
+    rows = AgentCall.objects.filter(session_id=session_pk, request_id=json.dumps(request_id))
+    return rows.values_list("call__uid", flat=True).first()
+
+
+def call_of_event(session_pk: int, event: str) -> tuple[UUID, Request] | None:
+    """The call whose stream had this event, and the request as far as its response needs it."""
+    with suppress(ValueError):
+        uid = UUID(event.partition(":")[0])
+        row = AgentCall.objects.select_related("call").filter(session_id=session_pk, call__uid=uid).first()
+        if row is not None:
+            return uid, Request(json.loads(row.request_id), row.call.method, {})
+    return None
+
+
+def cancelled_by_program(call: UUID) -> bool:
+    return AgentCall.objects.filter(call__uid=call, cancelled_at__isnull=False).exists()

@@ -1,0 +1,125 @@
+"""How a call ended, in the words of the protocol. A model must be able to act on it, and no client may take an unknown
+outcome for a failure that it can repeat."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from servers.audit import payloads
+from sessions.agents.exchange import Exchange
+from sessions.calls.operations import words_of
+from sessions.enums import CallState
+from sessions.mcp.core import jsonrpc, methods
+from sessions.mcp.core.jsonrpc import MISSING_CAPABILITY
+from sessions.mcp.core.versions import Era
+from sessions.mcp.server import answers
+from sessions.mcp.server.refusals import NOT_SENT, RESOURCE_NOT_FOUND, Refusal
+from sessions.models import Call
+
+CALL_KEY: Final = "mcpadmin/call"
+OUTCOME_KEY: Final = "mcpadmin/outcome"
+#: between us and the server: never the agent's own affair
+_OURS: Final = frozenset(
+    {
+        jsonrpc.PARSE_ERROR,
+        jsonrpc.INVALID_REQUEST,
+        jsonrpc.METHOD_NOT_FOUND,
+        jsonrpc.HEADER_MISMATCH,
+        jsonrpc.UNSUPPORTED_VERSION,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A call in its final state, with its result as stored."""
+
+    call: Call
+    result: str | None
+
+
+def ended(call: Call) -> Ended:
+    """Reads the result. For a thread."""
+    return Ended(call, payloads.read(call.result) if call.result is not None else None)
+
+
+def message(exchange: Exchange, found: Ended) -> bytes:
+    """The response. Raises Refusal."""
+    call, state = found.call, CallState(found.call.state)
+    if state in (CallState.SUCCEEDED, CallState.TOOL_ERROR):
+        return _result(exchange, found)
+    if state is CallState.RPC_ERROR:
+        raise _rpc_error(exchange, call)
+    if exchange.method != methods.TOOLS_CALL:
+        raise _failure(call, state)
+    return tool_error(exchange, _words(call, state), call)
+
+
+def _result(exchange: Exchange, found: Ended) -> bytes:
+    if found.result is None:
+        words = "The result was erased."
+        if exchange.method == methods.TOOLS_CALL:
+            return tool_error(exchange, words, found.call)
+        raise Refusal(200, jsonrpc.INTERNAL_ERROR, words)
+    result = answers.translated(json.loads(found.result), exchange.method, exchange.era)
+    return jsonrpc.result(exchange.id, result)
+
+
+def tool_error(exchange: Exchange, text: str, call: Call | None = None) -> bytes:
+    """What the model reads; `call` is named in `_meta`."""
+    meta = {CALL_KEY: str(call.uid), OUTCOME_KEY: call.state} if call is not None else None
+    return jsonrpc.result(exchange.id, answers.tool_error(text, exchange.era, meta))
+
+
+# --- what a JSON-RPC error of the server becomes -------------------------------------------------------------------------
+def _rpc_error(exchange: Exchange, call: Call) -> Refusal:
+    code, data = call.error_code or jsonrpc.INTERNAL_ERROR, _data(call)
+    if exchange.method == methods.RESOURCES_READ and _not_found(code, data):
+        code = jsonrpc.INVALID_PARAMS if exchange.era is Era.MODERN else RESOURCE_NOT_FOUND
+        return Refusal(200, code, call.error_message, {"uri": call.target})
+    if code == MISSING_CAPABILITY and exchange.era is Era.MODERN:
+        return Refusal(400, code, call.error_message, data)
+    if code in _OURS or code == MISSING_CAPABILITY:
+        upstream = {"code": code, "message": call.error_message}
+        return Refusal(200, jsonrpc.INTERNAL_ERROR, f"{call.server_name}: {call.error_message}", {"upstream": upstream})
+    return Refusal(200, code, call.error_message, data)
+
+
+def _not_found(code: int, data: Any) -> bool:
+    return code == RESOURCE_NOT_FOUND or (code == jsonrpc.INVALID_PARAMS and isinstance(data, dict) and "uri" in data)
+
+
+def _data(call: Call) -> Any:
+    try:
+        return json.loads(call.error_data) if call.error_data else None
+    except ValueError:  # cut to what a column holds
+        return call.error_data
+
+
+# --- no answer of the server ---------------------------------------------------------------------------------------------
+def _words(call: Call, state: CallState) -> str:
+    """For the model, which may be about to try again."""
+    name, detail = call.target, call.detail.strip()
+    if state is CallState.OUTCOME_UNKNOWN or (state is CallState.FAILED and call.may_have_run):
+        return (
+            f"It is not known whether {name} ran: {detail or 'no answer arrived.'} "
+            "Do not call it again before checking on the server whether it had an effect."
+        )
+    if state is CallState.CANCELLED:
+        by = f" by {call.cancel_requested_by}" if call.cancel_requested_by else ""
+        if call.sent_at is None:
+            return f"{name} was cancelled{by} before it was sent. It did not run."
+        return f"{name} was cancelled{by} while it ran, {words_of(call.method).cancelled}"
+    if state in (CallState.EXPIRED, CallState.NOT_SENT):
+        return f"{name} was not sent: {detail} It may be called again."
+    if state is CallState.REFUSED:
+        return f"{name} was refused: {detail}"
+    return f"{call.server_name} failed, and {name} did not run: {detail}"
+
+
+def _failure(call: Call, state: CallState) -> Refusal:
+    """Reading changes nothing at the server, so these may be repeated."""
+    not_sent = state in (CallState.EXPIRED, CallState.NOT_SENT, CallState.REFUSED)
+    code = NOT_SENT if not_sent else jsonrpc.INTERNAL_ERROR
+    words = f"{call.server_name}: {call.detail.strip() or CallState(state).label}"
+    return Refusal(200, code, words, {"call": str(call.uid), "reason": call.fault or state.value, "retrySafe": True})

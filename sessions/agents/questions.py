@@ -1,0 +1,150 @@
+"""Requests of a server that the agent itself can answer. Each is a row of the inbox too: whoever answers first, the
+agent or a person, settles it.
+
+A legacy agent gets them as requests on the stream of its call. A modern one gets the call back as *input required*, with
+a state that leads its retry to the same call: no byte is sent twice.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from django.core import signing
+
+from servers import access
+from servers.enums import AgentScope
+from sessions.agents.asked import Asked
+from sessions.agents.exchange import Exchange
+from sessions.calls.arguments import Given
+from sessions.enums import QuestionKind, QuestionState
+from sessions.inbox import answering, reads
+from sessions.inbox.answering import Action, Unfit
+from sessions.mcp.core import jsonrpc
+from sessions.mcp.core.capabilities import declares, elicitation_modes
+from sessions.mcp.core.jsonrpc import Response
+from sessions.mcp.core.versions import REVISIONS
+from sessions.mcp.server.refusals import invalid_params
+from sessions.models import AgentCall, Question
+
+STATE_SECONDS: Final = 900
+_SALT: Final = "mcpadmin.agents.state"
+_ID: Final = "question:"
+_ACTIONS: Final[dict[str, Action]] = {"accept": "accept", "decline": "decline", "cancel": "cancel"}
+
+
+@dataclass(frozen=True)
+class Relayed:
+    uid: UUID
+    method: str
+    params: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        return f"{_ID}{self.uid}"
+
+
+def open_of(exchange: Exchange, call_pk: int) -> list[Relayed]:
+    """Open requests of a call that this agent declared to answer and its person may answer. Others wait for people. For
+    a thread."""
+    if not access.may(exchange.entry.principal.user, "answer_question"):
+        return []
+    rows = Question.objects.filter(call_id=call_pk, state=QuestionState.OPEN).select_related("question").order_by("pk")
+    return [Relayed(row.uid, row.method, _params(exchange, row)) for row in rows if _answers(exchange, row)]
+
+
+def _answers(exchange: Exchange, row: Question) -> bool:
+    if row.origin == "error":  # the server asks again once a person has visited the page
+        return False
+    if row.kind == QuestionKind.SAMPLING:
+        may = exchange.entry.principal.has(AgentScope.SAMPLING.value)
+        return may and declares(exchange.capabilities, "sampling")
+    modes = elicitation_modes(exchange.capabilities) if REVISIONS[exchange.revision].elicitation else frozenset()
+    return ("url" if row.kind == QuestionKind.URL else "form") in modes
+
+
+def _params(exchange: Exchange, row: Question) -> dict[str, Any]:
+    """As the server wrote them, without what is between it and us."""
+    params = {name: value for name, value in reads.params_of(row).items() if name != "_meta"}
+    if not REVISIONS[exchange.revision].elicitation_url and params.get("mode") == "form":
+        del params["mode"]
+    return params
+
+
+# --- legacy ------------------------------------------------------------------------------------------------------------
+def request(relayed: Relayed) -> bytes:
+    return jsonrpc.request(relayed.key, relayed.method, relayed.params)
+
+
+def answered(exchange: Exchange, response: Response) -> None:
+    """The agent's response, which may have come to another web process. What is no answer of ours is ignored."""
+    if not isinstance(response.id, str) or not response.id.startswith(_ID) or exchange.session is None:
+        return
+    with suppress(ValueError):
+        calls = AgentCall.objects.filter(session_id=exchange.session.pk).values("call_id")
+        row = Question.objects.filter(uid=UUID(response.id.removeprefix(_ID)), call__in=calls).first()
+        if row is not None:
+            try:
+                _settle(exchange, row, response.result)
+            except Unfit:
+                _settle(exchange, row, None)
+
+
+# --- modern ------------------------------------------------------------------------------------------------------------
+def input_required(exchange: Exchange, asked: Asked, call: UUID, relayed: list[Relayed]) -> bytes:
+    """The response that asks for input; the call goes on."""
+    token = exchange.entry.principal.token.pk
+    result = {
+        "resultType": "input_required",
+        "inputRequests": {one.key: {"method": one.method, "params": one.params} for one in relayed},
+        "requestState": signing.dumps([str(call), token, asked.same(exchange)], salt=_SALT),
+    }
+    return jsonrpc.result(exchange.id, result)
+
+
+def continued(exchange: Exchange, asked: Asked) -> UUID | None:
+    """The call that a retry continues, its answers settled; None for a first request. Raises Refusal. For a thread."""
+    params = exchange.params
+    if "requestState" not in params and "inputResponses" not in params:
+        return None
+    responses = params.get("inputResponses", {})
+    if not isinstance(responses, dict):
+        raise invalid_params("inputResponses must be an object.")
+    call = _call_of(exchange, asked, params.get("requestState"))
+    rows = {f"{_ID}{row.uid}": row for row in Question.objects.filter(call__uid=call, state=QuestionState.OPEN)}
+    for key, value in responses.items():
+        if key in rows:
+            try:
+                _settle(exchange, rows[key], value)
+            except Unfit as problem:
+                raise invalid_params(problem.message, {"errors": problem.errors}) from problem
+    return call
+
+
+def _call_of(exchange: Exchange, asked: Asked, state: Any) -> UUID:
+    """Sealed for this token, this request and a quarter of an hour."""
+    token = exchange.entry.principal.token.pk
+    try:
+        call, owner, same = signing.loads(str(state), salt=_SALT, max_age=STATE_SECONDS)
+    except signing.BadSignature as problem:
+        raise invalid_params("requestState is missing, altered or expired. Nothing was sent.") from problem
+    if (owner, same) != (token, asked.same(exchange)):
+        raise invalid_params("requestState belongs to another request. Nothing was sent.")
+    return UUID(call)
+
+
+# --- both --------------------------------------------------------------------------------------------------------------
+def _settle(exchange: Exchange, row: Question, value: Mapping[str, Any] | None) -> None:
+    """`value`: the result as the protocol has it; None for an error. Raises Unfit."""
+    if row.kind == QuestionKind.SAMPLING:
+        action: Action = "decline" if value is None else "accept"
+        content = value
+    elif value is None:
+        action, content = "cancel", None
+    elif not isinstance(value, Mapping) or value.get("action") not in _ACTIONS:
+        raise Unfit("An answer has an action: accept, decline or cancel.")
+    else:
+        action, content = _ACTIONS[value["action"]], value.get("content")
+    given = Given(value=content if content is not None else {}) if action == "accept" else None
+    answering.answer(exchange.actor, exchange.entry.principal.user, row, action, given)

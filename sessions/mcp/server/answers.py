@@ -1,0 +1,98 @@
+"""From what an upstream server said to what the agent's revision allows, and from rows of the catalogue to lists.
+
+Source: the schema of each revision; 2026-07-28 *Utilities / Caching*.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ..core import json_text, jsonrpc, methods
+from ..core.capabilities import META, declares
+from ..core.jsonrpc import RequestId
+from ..core.versions import Era
+
+_CACHED: Final = ("ttlMs", "cacheScope")
+_READ: Final = frozenset({methods.RESOURCES_READ})
+_LISTS: Final = {method: member for method, member, _, _ in methods.LISTS.values()}
+
+
+def translated(result: Mapping[str, Any], method: str, era: Era) -> dict[str, Any]:
+    """A result of an upstream of any era, as the agent's era writes it. Nothing else of it changes."""
+    body = dict(result)
+    _drop_protocol_meta(body)
+    if era is Era.LEGACY:
+        for name in ("resultType", *_CACHED):
+            body.pop(name, None)
+        _keep_structure_an_object(body)
+        return body
+    body["resultType"] = "complete"
+    if method in _READ:
+        body["ttlMs"], body["cacheScope"] = _ttl(body.get("ttlMs")), "private"
+    return body
+
+
+def _drop_protocol_meta(body: dict[str, Any]) -> None:
+    """What an upstream says about itself is between it and us."""
+    meta = body.get("_meta")
+    if not isinstance(meta, dict):
+        return
+    kept = {name: value for name, value in meta.items() if not name.startswith(META)}
+    if kept:
+        body["_meta"] = kept
+    else:
+        del body["_meta"]
+
+
+def _keep_structure_an_object(body: dict[str, Any]) -> None:
+    """Until 2025-11-25 structured content is an object. Any other value stays readable as text."""
+    if "structuredContent" not in body or isinstance(body["structuredContent"], dict):
+        return
+    text = json_text.encode(body.pop("structuredContent"))
+    content = body.get("content")
+    blocks = content if isinstance(content, list) else []
+    if not any(isinstance(block, dict) and block.get("type") == "text" for block in blocks):
+        body["content"] = [*blocks, {"type": "text", "text": text}]
+
+
+def _ttl(value: Any) -> int:
+    return value if type(value) is int and value > 0 else 0
+
+
+def page(method: str, items: Iterable[str], cursor: str, era: Era, ttl_ms: int) -> str:
+    """A page of a list as JSON text. `items` are definitions as JSON text, passed on as they were stored. Lists depend
+    on the rights of the token, so no one else may reuse them."""
+    text = f'"{_LISTS[method]}":[{",".join(items)}]'
+    if cursor:
+        text += f',"nextCursor":{json_text.quoted(cursor)}'
+    if era is Era.MODERN:
+        text += f',"resultType":"complete","ttlMs":{ttl_ms},"cacheScope":"private"'
+    return f"{{{text}}}"
+
+
+def answer(identity: RequestId, result: str) -> bytes:
+    """`result` is JSON text of an object."""
+    return jsonrpc.utf8(f'{{"jsonrpc":"2.0","id":{jsonrpc.text_of(identity)},"result":{result}}}')
+
+
+def offered(upstream: Mapping[str, Any], era: Era) -> dict[str, Any]:
+    """The capabilities of an endpoint: what its server declared and what we relay."""
+    found: dict[str, Any] = {}
+    if declares(upstream, "tools"):
+        found["tools"] = {"listChanged": True}
+    if declares(upstream, "resources"):
+        found["resources"] = {"listChanged": True}
+        if declares(upstream, "resources", "subscribe"):
+            found["resources"]["subscribe"] = True
+    if declares(upstream, "prompts"):
+        found["prompts"] = {"listChanged": True}
+    if declares(upstream, "completions"):
+        found["completions"] = {}
+    return found
+
+
+def tool_error(text: str, era: Era, meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A failure that the model reads, and may act on."""
+    body: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
+    if meta:
+        body["_meta"] = dict(meta)
+    return body | {"resultType": "complete"} if era is Era.MODERN else body

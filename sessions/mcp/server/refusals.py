@@ -1,0 +1,56 @@
+"""A request that is answered with a JSON-RPC error: HTTP status, code and words as data."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..core import jsonrpc
+from ..core.jsonrpc import RequestId
+
+#: legacy code of a resource that does not exist; modern servers use INVALID_PARAMS
+RESOURCE_NOT_FOUND: Final = -32002
+#: our own codes: outside of the range that JSON-RPC and MCP keep for themselves
+QUOTA: Final = 4290
+DUPLICATE: Final = 4091
+NOT_SENT: Final = 5030
+
+
+class Refusal(Exception):
+    """`status` counts only while no answer has begun: inside a stream or a batch the error stands alone."""
+
+    def __init__(
+        self,
+        status: int,
+        code: int,
+        message: str,
+        data: Any = None,
+        *,
+        id: RequestId | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.data = data
+        self.id = id
+        self.headers = dict(headers or {})
+
+    def of(self, identity: RequestId | None) -> "Refusal":
+        """The same refusal as the answer to a request: the id is echoed as soon as it could be read."""
+        self.id = identity
+        return self
+
+    @property
+    def body(self) -> bytes:
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return jsonrpc.encode({"jsonrpc": "2.0", "id": self.id, "error": error})
+
+
+def invalid_request(message: str, status: int = 400) -> Refusal:
+    return Refusal(status, jsonrpc.INVALID_REQUEST, message)
+
+
+def invalid_params(message: str, data: Any = None, status: int = 200) -> Refusal:
+    return Refusal(status, jsonrpc.INVALID_PARAMS, message, data)

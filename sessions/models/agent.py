@@ -1,0 +1,85 @@
+import uuid
+
+from django.db import models
+from django.db.models import Q
+
+from servers.models import AgentToken, Server
+from sessions.models.call import Call
+from sessions.models.subscription import Subscription
+
+
+class AgentSession(models.Model):
+    """A legacy session of an agent with us. Any web process serves it. It belongs to the token that opened it."""
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    key = models.CharField(max_length=43, unique=True)  # the value of Mcp-Session-Id
+    token = models.ForeignKey(AgentToken, on_delete=models.CASCADE, related_name="sessions")
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="agent_sessions")
+    revision = models.CharField(max_length=20)
+    capabilities = models.JSONField(default=dict)  # as the agent declared them
+    program = models.CharField(max_length=120, blank=True)  # as the agent names itself
+    created_at = models.DateTimeField()
+    last_seen_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["token", "-id"], name="agent_sessions_by_token")]
+
+    def __str__(self) -> str:
+        return f"{self.program} at {self.server_id}"
+
+
+class AgentCall(models.Model):
+    """What only agents' calls have. Written with the call's intent, in the same transaction."""
+
+    call = models.OneToOneField(Call, on_delete=models.CASCADE, related_name="agent")
+    token = models.ForeignKey(AgentToken, null=True, on_delete=models.SET_NULL, related_name="calls")
+    token_name = models.CharField(max_length=120)
+    program = models.CharField(max_length=120, blank=True)
+    session = models.ForeignKey(AgentSession, null=True, on_delete=models.SET_NULL, related_name="calls")
+    request_id = models.TextField(blank=True)  # of the agent, as JSON text; legacy only
+    key = models.CharField(max_length=128, blank=True)  # the program's own, from the header Idempotency-Key
+    same = models.CharField(
+        max_length=64
+    )  # equal for calls of one token with equal server, method, target and arguments
+    # when the program went away before it had the answer; null if it got it, or still waits
+    unheard_at = models.DateTimeField(null=True)
+    cancelled_at = models.DateTimeField(null=True)  # by the program itself
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["session", "request_id"], condition=Q(session__isnull=False), name="agent_request_once"
+            ),
+            models.UniqueConstraint(fields=["token", "key"], condition=~Q(key=""), name="agent_key_once"),
+        ]
+        indexes = [
+            models.Index(fields=["token", "same"], name="agent_calls_unheard", condition=Q(unheard_at__isnull=False))
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.token_name}: {self.call_id}"
+
+
+class AgentFollow(models.Model):
+    """A resource that an agent follows: a legacy session until it ends, or a modern stream while it renews the row.
+    Without either the agent has left, and the row is kept for a while."""
+
+    session = models.ForeignKey(AgentSession, null=True, on_delete=models.CASCADE, related_name="follows")
+    stream = models.UUIDField(null=True)
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="agent_follows")
+    uri = models.TextField()
+    made = models.BooleanField(default=False)  # the subscription exists only because agents follow the resource
+    renewed_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["session", "subscription"], condition=Q(session__isnull=False), name="agent_follows_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.uri

@@ -1,0 +1,80 @@
+"""*Agents*: the tokens of programs, what each may do, and which programs are connected.
+
+A token is shown in the answer to the request that issued it and nowhere else: it is stored as a digest only.
+"""
+
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from servers import access
+from servers.agents import tokens
+from servers.agents.forms import TokenForm
+from servers.audit.record import Actor
+from servers.models import AgentToken, Server
+from sessions.agents import overview
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    rows = list(tokens.seen_by(request.user)[: overview.SHOWN])
+    context = {
+        "nav": "agents",
+        "rows": rows,
+        "connected": overview.connected(rows),
+        "everyone": access.may(request.user, tokens.MANAGE),
+        "may_issue": access.may(request.user, "call_tool"),
+        "address": f"{settings.PUBLIC_URL}/mcp/",
+    }
+    return render(request, "agents/index.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def issue(request: HttpRequest) -> HttpResponse:
+    """`?server=<uid>` chooses a server."""
+    access.require(request.user, "call_tool")
+    posted = request.method == "POST"
+    initial = {"servers": [request.GET["server"]]} if "server" in request.GET else None
+    form = TokenForm(request.user, request.POST if posted else None, initial=initial)
+    if posted and form.is_valid():
+        try:
+            issued = tokens.issue(Actor.of(request), request.user, form.wanted())
+        except ValidationError as problem:
+            form.add_error(None, problem)
+        else:
+            return _shown(request, issued)
+    context = {"nav": "agents", "form": form}
+    return render(request, "agents/issue.html", context, status=422 if form.errors else 200)
+
+
+def _shown(request: HttpRequest, issued: tokens.Issued) -> HttpResponse:
+    token = issued.token
+    chosen = access.visible_servers(request.user).filter(archived_at=None, enabled=True).order_by("name")
+    server: Server | None = (chosen if token.every_server else token.servers.order_by("name")).first()
+    slug = server.slug if server is not None else "SERVER"
+    context = {
+        "nav": "agents",
+        "token": token,
+        "text": issued.text,
+        "slug": slug,
+        "url": f"{settings.PUBLIC_URL}/mcp/{slug}",
+        "plain": settings.PUBLIC_URL.startswith("http:"),
+    }
+    return render(request, "agents/token.html", context)
+
+
+@require_POST
+def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
+    token: AgentToken | None = tokens.seen_by(request.user).filter(uid=uid).first()
+    if token is None:
+        raise Http404("This token does not exist.")
+    if tokens.revoke(Actor.of(request), request.user, token):
+        messages.success(request, f"{token.name} is revoked. Programs that use it are refused from now on.")
+    return redirect("agents:list")

@@ -1,0 +1,34 @@
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.peers.peers import peer_command
+from tests.sessions.agents.programs import Product
+from tests.tools.prepared import prepare
+from tests.tools.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def product() -> Iterator[Product]:
+    directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-agents-")), administrator=True)
+    effects = Path(tempfile.mkdtemp(prefix="mcpadmin-effects-")) / "log"
+    stack = Stack(directory)
+    try:
+        stack.start()
+        found = Product(stack, effects)
+        command = peer_command("sdk2")
+        shared = (f"--env=EFFECT_LOG={effects}", f"--write={effects.parent}")
+        found.register("Legacy", command, "--era", "legacy", *shared)
+        found.register("Modern", command, "--era", "modern", *shared)
+        for era in ("legacy", "modern"):
+            found.register(f"Asking {era}", peer_command("asking"), "--era", era)
+        found.register("Ours", peer_command("demo"))
+        yield found
+        print(stack.output[-6_000:])
+    finally:
+        stack.close()
+        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(effects.parent, ignore_errors=True)

@@ -1,0 +1,50 @@
+"""Clients that are not ours, through the door: the official Python SDK 1.x and 2.x in each of its modes, and FastMCP."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.peers.peers import HERE, peer_python
+from tests.sessions.agents.programs import Product
+
+pytestmark = pytest.mark.up
+FACES = {
+    "sdk1": "sdk1",
+    "sdk2-legacy": "sdk2",
+    "sdk2-auto": "sdk2",
+    "sdk2-2026-07-28": "sdk2",
+    "fastmcp": "fastmcp",
+}
+
+
+@pytest.mark.parametrize("upstream", ["legacy", "modern"])
+@pytest.mark.parametrize("face", FACES)
+def test_a_program_does_everything_through_the_door(product: Product, face: str, upstream: str) -> None:
+    token = product.token(label=f"{face}-{upstream}")
+    words = (face, product.url(upstream), product.url(f"asking-{upstream}"), token)
+    done = subprocess.run(
+        [peer_python(FACES[face]), HERE / "agent_client.py", *words], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-6_000:]
+    found = json.loads(done.stdout.split("FOUND ", 1)[1])
+    assert {"echo", "add", "slow"} <= set(found["tools"])
+    assert found["echo"] == "from a program"
+    assert found["structured"] == {"total": 42, "terms": [20, 22]}
+    assert found["progress"] == [1, 2, 3]
+    assert found["failed"] == [True, True]
+    assert "nope" in found["unknown"]
+    assert all(found["read"])
+    assert found["templates"] >= 1
+    assert found["prompt"] >= 1
+    assert found["completed"] is True
+    assert "count=3" in found["asked"]
+    mine = product.stack.rows(
+        "SELECT call.state FROM mcp_sessions_call call JOIN mcp_sessions_agentcall agent ON agent.call_id = call.id "
+        "WHERE agent.token_name = ?",
+        f"{face}-{upstream}",
+    )
+    states = [row["state"] for row in mine]
+    assert len(states) == 8
+    assert states.count("tool_error") == 1
+    assert states.count("succeeded") == 7

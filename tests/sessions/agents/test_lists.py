@@ -1,0 +1,136 @@
+"""The lists of an endpoint, from the catalogue: raw definitions, pages, cursors, what a token sees."""
+
+import json
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from servers.agents import tokens
+from servers.agents.tokens import Wanted
+from servers.audit.record import Actor
+from servers.enums import DefinitionKind
+from servers.models import Definition
+from sessions.agents import endpoints, lists
+from sessions.agents.endpoints import Entry, NoEndpoint, NoSession
+from sessions.mcp.core.versions import Era
+from sessions.mcp.server.refusals import Refusal
+from sessions.models import AgentSession, McpSession
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def ann(db: None) -> Any:
+    return person("ann", "view_server", "call_tool")
+
+
+def entry(user: Any, session: McpSession, **more: Any) -> Entry:
+    wanted = Wanted("t", 7, ["mcp:list", "mcp:call"], **more)
+    principal = tokens.principal_of(tokens.issue(Actor.of_user(user), user, wanted).text, "")
+    return Entry(principal, endpoints.endpoint_of(principal, session.server.slug))
+
+
+def offer(session: McpSession, *bodies: str, kind: DefinitionKind = DefinitionKind.TOOL) -> None:
+    for position, body in enumerate(bodies):
+        Definition.objects.create(
+            server=session.server,
+            identity=session.identity,
+            kind=kind,
+            key=json.loads(body).get("name") or json.loads(body)["uri"],
+            body=body,
+            position=position,
+            digest=f"{position:064}",
+            first_seen_at=timezone.now(),
+            changed_at=timezone.now(),
+        )
+
+
+def read(found: Entry, method: str = "tools/list", era: Era = Era.LEGACY, **params: Any) -> dict[str, Any]:
+    return json.loads(lists.page(found, method, params, era))
+
+
+def test_definitions_pass_as_the_server_wrote_them_except_tasks(ann: Any) -> None:
+    session = make_session()
+    odd = '{"name":"a","inputSchema":{"$anchor":"x","if":{}},"_meta":{"k":1e2},"icons":[]}'
+    offer(session, odd, '{"name":"b","execution":{"taskSupport":"required"},"inputSchema":{}}')
+    text = lists.page(entry(ann, session), "tools/list", {}, Era.MODERN)
+    assert odd in text
+    assert json.loads(text)["tools"][1] == {"name": "b", "inputSchema": {}}
+    assert json.loads(text)["ttlMs"] == 0  # the server is not connected
+
+
+def test_long_lists_come_in_pages_and_a_cursor_fits_only_its_own_list(ann: Any) -> None:
+    session, other = make_session(), make_session("other")
+    offer(session, *(json.dumps({"name": f"t{number}"}) for number in range(300)))
+    offer(other, '{"name":"x"}')
+    found = entry(ann, session)
+    first = read(found)
+    second = read(found, cursor=first["nextCursor"])
+    names = [tool["name"] for tool in first["tools"] + second["tools"]]
+    assert names == [f"t{number}" for number in range(300)]
+    assert "nextCursor" not in second
+    for wrong, cursor in ((found, "x"), (found, 7), (entry(ann, other), first["nextCursor"])):
+        with pytest.raises(Refusal) as refused:
+            read(wrong, cursor=cursor)
+        assert refused.value.code == -32602
+    with pytest.raises(Refusal):
+        read(found, "prompts/list", cursor=first["nextCursor"])
+    Definition.objects.filter(key="t5").update(digest="f" * 64)
+    with pytest.raises(Refusal, match="has changed"):
+        read(found, cursor=first["nextCursor"])
+
+
+def test_removed_and_forbidden_tools_are_not_listed_and_change_no_fingerprint(ann: Any) -> None:
+    session = make_session()
+    offer(session, '{"name":"keep_a"}', '{"name":"drop"}', '{"name":"keep_b"}')
+    found = entry(ann, session, tools=("keep_*",))
+    assert [tool["name"] for tool in read(found)["tools"]] == ["keep_a", "keep_b"]
+    before = lists.fingerprints(found)
+    Definition.objects.filter(key="drop").update(digest="f" * 64)
+    assert lists.fingerprints(found) == before
+    Definition.objects.filter(key="keep_b").update(removed_at=timezone.now())
+    after = lists.fingerprints(found)
+    assert {word for word in before if before[word] != after[word]} == {"tools"}
+    assert [tool["name"] for tool in read(found)["tools"]] == ["keep_a"]
+
+
+def test_a_list_that_was_never_read_or_failed_is_known_as_such(ann: Any) -> None:
+    session = make_session()
+    assert not lists.was_read(entry(ann, session), "tools/list")
+    counts = {"tool": {"read_at": "2026-01-01"}, "prompt": {"problem": "It took too long."}}
+    McpSession.objects.update(catalog_counts=counts)
+    found = entry(ann, session)
+    assert lists.was_read(found, "tools/list")
+    assert lists.problem(found, "prompts/list") == "It took too long."
+
+
+def test_only_arguments_that_headers_repeat_are_checked(ann: Any) -> None:
+    session = make_session()
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    offer(session, json.dumps({"name": "a", "inputSchema": schema}), '{"name":"b","inputSchema":{}}')
+    found = entry(ann, session)
+    assert [one.header for one in lists.mirrored(found, "a")] == ["Region"]
+    assert lists.mirrored(found, "b") == ()
+    assert lists.mirrored(found, "nope") == ()
+
+
+def test_an_endpoint_is_there_for_those_who_may_see_the_server_and_a_session_for_its_token(ann: Any) -> None:
+    session, other = make_session(), make_session("other")
+    found = entry(ann, session, servers=[session.server])
+    with pytest.raises(NoEndpoint):
+        endpoints.endpoint_of(found.principal, "other")
+    session.server.archived_at = timezone.now()
+    session.server.save()
+    with pytest.raises(NoEndpoint):
+        endpoints.endpoint_of(found.principal, "files")
+    blind = entry(ann, other)
+    fields = {"revision": "2025-11-25", "created_at": timezone.now(), "last_seen_at": timezone.now()}
+    mine = AgentSession.objects.create(key="mine", token=blind.principal.token, server=other.server, **fields)
+    assert endpoints.entry_of(blind.principal, "other", "mine").session == mine
+    AgentSession.objects.update(ended_at=timezone.now())
+    for key in ("mine", "unknown"):
+        with pytest.raises(NoSession):
+            endpoints.entry_of(blind.principal, "other", key)

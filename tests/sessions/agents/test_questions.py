@@ -1,0 +1,172 @@
+"""What a server asks during a call of an agent: to the agent if it can answer, to people otherwise. Four cases of
+eras."""
+
+from typing import Any
+
+import pytest
+
+from tests.sessions.agents.programs import META, Agent, Product, response_of, standing
+from tests.sessions.host.harness import eventually
+
+pytestmark = pytest.mark.up
+PIZZA = {"name": "pizza", "arguments": {}}
+FORM = {"elicitation": {"form": {}}}
+ANSWER = {"action": "accept", "content": {"name": "Ann", "count": 3}}
+SERVERS = ["asking-legacy", "asking-modern"]
+
+
+@pytest.fixture(scope="module")
+def token(product: Product) -> str:
+    return product.token("list", "read", "call", "sampling")
+
+
+def open_questions(product: Product) -> list[Any]:
+    return product.stack.rows("SELECT * FROM mcp_sessions_question WHERE state = 'open'")
+
+
+@pytest.mark.parametrize("slug", SERVERS)
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+def test_a_legacy_agent_is_asked_on_the_stream_of_its_call(
+    product: Product, token: str, slug: str, version: str
+) -> None:
+    agent = product.agent(token, slug)
+    agent.initialize(version, **({"elicitation": {}} if version == "2025-06-18" else FORM))
+    with standing(agent, agent.body("tools/call", PIZZA)) as heard:
+        asked = eventually(lambda: heard)[0]
+        assert asked["method"] == "elicitation/create"
+        properties = asked["params"]["requestedSchema"]["properties"]
+        assert properties["size"]["enumNames"] == ["Small", "Large"]
+        assert properties["size"]["default"] == "l"
+        assert agent.post({"jsonrpc": "2.0", "id": asked["id"], "result": ANSWER}).status_code == 202
+        last = eventually(lambda: heard[1:])[0]
+    assert "count=3" in last["result"]["content"][0]["text"]
+    assert not open_questions(product)
+
+
+@pytest.mark.parametrize("slug", SERVERS)
+def test_a_modern_agent_gets_the_call_back_and_its_retry_continues_the_same_call(
+    product: Product, token: str, slug: str
+) -> None:
+    agent = product.agent(token, slug)
+    before = len(product.calls(target="pizza"))
+    first = agent.ask_modern("tools/call", PIZZA, **{META + "clientCapabilities": FORM}).json()["result"]
+    assert first["resultType"] == "input_required"
+    ((key, asked),) = first["inputRequests"].items()
+    assert asked["method"] == "elicitation/create"
+    again = {"requestState": first["requestState"], "inputResponses": {"other": ANSWER}}
+    missing = agent.ask_modern("tools/call", PIZZA | again, **{META + "clientCapabilities": FORM}).json()["result"]
+    assert list(missing["inputRequests"]) == [key]
+    for wrong in (7, None, {"action": "accept", "content": {"count": "many"}}):
+        bad = {"requestState": first["requestState"], "inputResponses": {key: wrong}}
+        if wrong is not None:
+            refused = agent.ask_modern("tools/call", PIZZA | bad, **{META + "clientCapabilities": FORM}).json()
+            assert refused["error"]["code"] == -32602
+    retry = {"requestState": first["requestState"], "inputResponses": {key: ANSWER}}
+    last = agent.ask_modern("tools/call", PIZZA | retry, **{META + "clientCapabilities": FORM}).json()["result"]
+    assert (last["resultType"], "count=3" in last["content"][0]["text"]) == ("complete", True)
+    used = agent.ask_modern("tools/call", PIZZA | retry, **{META + "clientCapabilities": FORM}).json()["result"]
+    assert used["content"] == last["content"]
+    assert len(product.calls(target="pizza")) == before + 1
+
+
+def test_a_state_that_is_altered_foreign_or_of_another_request_sends_nothing(product: Product, token: str) -> None:
+    agent = product.agent(token, "asking-legacy")
+    meta = {META + "clientCapabilities": FORM}
+    first = agent.ask_modern("tools/call", PIZZA, **meta).json()["result"]
+    state, (key,) = first["requestState"], first["inputRequests"]
+    before = len(product.calls())
+    answers = {"inputResponses": {key: ANSWER}}
+    stranger = product.agent(product.token("list", "call"), "asking-legacy")
+    tries = [
+        (agent, PIZZA | answers | {"requestState": state[:-2] + "xx"}),
+        (agent, PIZZA | answers | {"requestState": ""}),
+        (agent, PIZZA | answers),
+        (agent, PIZZA | {"arguments": {"extra": 1}} | answers | {"requestState": state}),
+        (stranger, PIZZA | answers | {"requestState": state}),
+        (agent, PIZZA | {"inputResponses": None, "requestState": state}),
+    ]
+    for one, params in tries:
+        assert one.ask_modern("tools/call", params, **meta).json()["error"]["code"] == -32602
+    assert len(product.calls()) == before
+    assert len(open_questions(product)) == 1
+    done = agent.ask_modern("tools/call", PIZZA | answers | {"requestState": state}, **meta).json()["result"]
+    assert done["resultType"] == "complete"
+
+
+ANSWERED = """
+from django.contrib.auth import get_user_model
+from servers.audit.record import Actor
+from sessions.calls.arguments import Given
+from sessions.inbox import answering
+from sessions.models import Question
+user = get_user_model().objects.get(username="ada")
+print(answering.answer(Actor.of_user(user), user, Question.objects.get(state="open"), "accept", Given(value={content})))
+"""
+
+
+@pytest.mark.parametrize("slug", SERVERS)
+def test_an_agent_that_cannot_answer_waits_for_a_person(product: Product, token: str, slug: str) -> None:
+    agent = product.agent(token, slug)
+    agent.initialize()
+    with standing(agent, agent.body("tools/call", PIZZA | {"_meta": {"progressToken": 1}})) as heard:
+        eventually(lambda: open_questions(product))
+        product.stack.shell(ANSWERED.format(content=ANSWER["content"]))
+        last = eventually(lambda: [one for one in heard if "result" in (one or {})])[0]
+    assert "count=3" in last["result"]["content"][0]["text"]
+
+
+def test_an_agent_answers_for_a_model_only_with_the_scope(product: Product, token: str) -> None:
+    model = {"role": "assistant", "content": {"type": "text", "text": "four"}, "model": "m", "stopReason": "endTurn"}
+    agent: Agent = product.agent(token, "legacy")
+    agent.initialize(sampling={})
+    with standing(agent, agent.body("tools/call", {"name": "ask_model", "arguments": {}})) as heard:
+        asked = eventually(lambda: heard)[0]
+        assert asked["method"] == "sampling/createMessage"
+        agent.post({"jsonrpc": "2.0", "id": asked["id"], "result": model})
+        assert "m says: four" in eventually(lambda: heard[1:])[0]["result"]["content"][0]["text"]
+    without = product.agent(product.token("list", "call"), "legacy")
+    without.initialize(sampling={})
+    with standing(without, without.body("tools/call", {"name": "ask_model", "_meta": {"progressToken": 1}})) as heard:
+        eventually(lambda: open_questions(product))
+        assert heard == []
+        product.stack.shell(ANSWERED.format(content=model))
+        assert "m says: four" in eventually(lambda: heard)[0]["result"]["content"][0]["text"]
+
+
+def test_an_answer_of_another_session_settles_nothing(product: Product, token: str) -> None:
+    agent, other = product.agent(token, "asking-legacy"), product.agent(token, "asking-legacy")
+    agent.initialize(**FORM)
+    other.initialize(**FORM)
+    with standing(agent, agent.body("tools/call", PIZZA)) as heard:
+        asked = eventually(lambda: heard)[0]
+        assert other.post({"jsonrpc": "2.0", "id": asked["id"], "result": ANSWER}).status_code == 202
+        assert len(open_questions(product)) == 1
+        agent.post({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -1, "message": "no"}})
+        assert "cancel" in eventually(lambda: heard[1:])[0]["result"]["content"][0]["text"]
+
+
+# --- resources that agents follow ---------------------------------------------------------------------------------------
+def test_updates_of_one_upstream_subscription_reach_agents_of_both_eras(product: Product) -> None:
+    token = product.token()
+    old, new = product.agent(token, "legacy"), product.agent(token, "legacy")
+    old.initialize()
+    uri = old.ask("resources/list")["result"]["resources"][0]["uri"]
+    assert old.ask("resources/subscribe", {"uri": uri})["result"] == {}
+    body, headers = new.modern("subscriptions/listen", {"notifications": {"resourceSubscriptions": [uri]}})
+    with standing(old) as heard, standing(new, body, **headers) as listened:
+        ack = eventually(lambda: listened)[0]
+        assert ack["params"]["notifications"] == {"resourceSubscriptions": [uri]}
+        listening = "SELECT * FROM mcp_sessions_subscription WHERE uri = ? AND state = 'listening'"
+        (row,) = eventually(lambda: product.stack.rows(listening, uri))
+        assert response_of(new.ask_modern("tools/call", {"name": "touch", "arguments": {"uri": uri}}))["result"]
+        told = eventually(lambda: [one for one in heard if one["method"] == "notifications/resources/updated"])[0]
+        assert told["params"] == {"uri": uri}
+        marked = eventually(lambda: listened[1:])[0]
+        assert marked["params"] == {"uri": uri, "_meta": {META + "subscriptionId": body["id"]}}
+    assert old.ask("resources/unsubscribe", {"uri": uri})["result"] == {}
+    eventually(lambda: not product.stack.rows("SELECT * FROM mcp_sessions_agentfollow WHERE stream IS NOT NULL"))
+    product.stack.shell(
+        "from sessions.agents import follows; import datetime\nfollows.GONE_AFTER = datetime.timedelta(0)\nprint(follows.end_unfollowed())"
+    )
+    (ended,) = product.stack.rows("SELECT active FROM mcp_sessions_subscription WHERE id = ?", row["id"])
+    assert not ended["active"]
