@@ -20,7 +20,7 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
 def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
     addresses = {"REDIS_URL": settings.REDIS_URL} | settings.REDIS_URLS
     redis = (problem for name, address in addresses.items() for problem in _redis(name, address))
-    return [*redis, *_exposure(), *_keys(), *_consistency(), *_limits(), *_outbound_proxy(), *_witnesses()]
+    return [*redis, *_exposure(), *_keys(), *_consistency(), *_limits(), *_replaced(), *_outbound_proxy(), *_witnesses()]
 
 
 def _redis(name: str, address: str) -> Iterator[CheckMessage]:
@@ -132,6 +132,15 @@ def _limits() -> Iterator[CheckMessage]:
                 hint="Correct it, or unset it for the default.",
                 id="mcpadmin.E010",
             )
+
+
+def _replaced() -> Iterator[CheckMessage]:
+    if settings.WIRE_DAYS is not None:
+        yield Warning(
+            "MCPADMIN_WIRE_DAYS has no effect any more: the upgrade took its value over as a limit of the Storage page.",
+            hint="Unset it. Change the limit on Storage, Protocol messages.",
+            id="mcpadmin.W004",
+        )
 
 
 def _outbound_proxy() -> Iterator[CheckMessage]:

@@ -329,9 +329,10 @@ STDIO_OPEN_FILES = env.int("MCPADMIN_STDIO_OPEN_FILES", default=4096)
 STDIO_HOSTS = env.list("MCPADMIN_STDIO_HOSTS", default=[])
 # Run stdio servers without confinement, with all that mcpadmin itself may do.
 STDIO_UNCONFINED = env.bool("MCPADMIN_STDIO_UNCONFINED", default=False)
-# What is kept of the wire of each session: the newest messages, by size and age, and how much of each message.
+# What is kept of the wire of each session: the newest messages by size, and how much of each message.
 WIRE_MIB = env.float("MCPADMIN_WIRE_MIB", default=16.0)
-WIRE_DAYS = env.float("MCPADMIN_WIRE_DAYS", default=7.0)
+# Only read by the migration that moved it to the limits of the Storage page; a check warns of it.
+WIRE_DAYS = env.float("MCPADMIN_WIRE_DAYS", default=None)
 WIRE_BODY_KIB = env.int("MCPADMIN_WIRE_BODY_KIB", default=64)
 WORKER_LABELS = env.list("MCPADMIN_WORKER_LABELS", default=[])
 # How often a pinned package is compared with its registry, in hours; 0: only when a person asks.

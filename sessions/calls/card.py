@@ -119,7 +119,7 @@ def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
         erased=payload is not None and payload.erased_at is not None,
         hidden=not may_read and (payload is not None or bool(call.error_message or call.error_data)),
         late=call.late_result is not None,
-        lines=call_lines(call),
+        lines=call_lines(call) if may_read else [],
         brief=brief,
     )
 

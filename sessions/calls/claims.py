@@ -27,6 +27,7 @@ from sessions.calls.final_states import FinalState, elapsed_ms, end_now, finish_
 from sessions.connections.lifecycle import AUDITED_CHARS, Lease, storable
 from sessions.enums import CallState
 from sessions.mcp.core.methods import TOOLS_CALL
+from sessions.mcp.core.refusals import without_words
 from sessions.models import Attempt, Call
 
 log = structlog.get_logger(__name__)
@@ -227,7 +228,8 @@ def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]
         _announce(call, lease, version)
         details = {"state": outcome.state.value, "epoch": lease.epoch}
         if outcome.fault:
-            details |= {"fault": outcome.fault, "detail": outcome.detail[:AUDITED_CHARS]}
+            # without the server's words: what stands in an event cannot be erased
+            details |= {"fault": outcome.fault, "detail": without_words(outcome.detail)[:AUDITED_CHARS]}
         context = {"bytes_in": call.argument_bytes, "bytes_out": size, "duration_ms": duration} | vars(outcome.upstream)
         return [_event(call, lease, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests, context)]
     return [] if result is None else _late(call, lease, outcome, result.pk, digests)

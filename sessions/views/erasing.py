@@ -44,6 +44,10 @@ class Owner:
     words: str
     over: bool = True
 
+    @property
+    def of_call(self) -> bool:
+        return self.context.call_uid is not None
+
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def erase(request: WebRequest, digest: str) -> HttpResponse:

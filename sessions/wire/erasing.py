@@ -1,12 +1,47 @@
-"""Removes what the recorded wire says of calls whose contents were erased. That there was a message stays."""
+"""Removes what the recorded wire says of calls and resources whose contents were erased. That there was a message stays.
 
-from collections.abc import Iterable
+Everything here runs in the current transaction.
+"""
+
+from collections.abc import Collection
+from typing import Final
 from uuid import UUID
 
-from sessions.models import WireMessage
+from django.db.models import Max, Min, Q
+
+from servers.enums import IdentityKind
+from sessions.enums import WireDirection, WireKind
+from sessions.models import ResourceVersion, WireMessage
+
+_HTTP: Final = (WireKind.EXCHANGE, WireKind.STREAM_END)
+_EMPTY: Final = {"body": "", "sealed": None, "key_id": "", "uid": None, "detail": ""}
+#: what a server sends while a call runs without naming it, and our answers to that
+_UNNAMED: Final = Q(
+    Q(direction=WireDirection.RECEIVED, kind__in=(WireKind.NOTIFICATION, WireKind.REQUEST, WireKind.INVALID))
+    | Q(direction=WireDirection.SENT, kind__in=(WireKind.RESULT, WireKind.ERROR)),
+    call_uid=None,
+)
 
 
-def forget_contents(call_uids: Iterable[UUID]) -> int:
-    """In the current transaction. Returns the number of messages."""
-    messages = WireMessage.objects.filter(call_uid__in=list(call_uids))
-    return messages.update(body="", sealed=None, key_id="", uid=None, detail="")
+def forget_calls(call_uids: Collection[UUID]) -> None:
+    """Their messages, the errors of the HTTP exchanges that carried them, and messages that name no call and came between
+    the first and the last of them."""
+    of_calls = WireMessage.objects.filter(call_uid__in=call_uids).order_by()
+    spans = of_calls.values("server", "identity", "connection").annotate(first=Min("seq"), last=Max("seq"))
+    for span in list(spans):
+        first, last = span.pop("first"), span.pop("last")
+        of_connection = WireMessage.objects.filter(**span)
+        of_connection.filter(_UNNAMED, seq__gte=first, seq__lte=last).update(**_EMPTY)
+        carried = set(of_calls.filter(**span).exclude(exchange=None).values_list("exchange", flat=True))
+        if carried:
+            of_connection.filter(exchange__in=carried, call_uid=None, kind__in=_HTTP).update(detail="")
+    of_calls.update(**_EMPTY)
+
+
+def forget_readings(payload_ids: Collection[int]) -> None:
+    """All readings of the resources that these contents were read from: which of them returned a version is unknown."""
+    versions = ResourceVersion.objects.filter(contents__in=payload_ids).order_by()
+    of = ("subscription__server", "subscription__identity", "subscription__identity__kind", "subscription__uri")
+    for server, identity, kind, uri in versions.values_list(*of).distinct():
+        log = {"server": server, "identity": None if kind == IdentityKind.SHARED else identity}
+        WireMessage.objects.filter(**log, method="resources/read", target=uri).update(**_EMPTY)

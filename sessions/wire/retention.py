@@ -1,12 +1,10 @@
-"""How much of the wire is kept: the newest messages of each session, by size and age."""
+"""How much of the wire is kept: the newest messages of each session, by size. sessions.retention limits their age."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.conf import settings
 from django.db.models import OuterRef, Subquery
-from django.utils import timezone
 
 from servers.enums import IdentityKind
 from sessions.models import McpSession, WireMessage
@@ -55,21 +53,13 @@ def _trim(key: LogKey, position: int) -> int:
 
 
 def trim_all(on_progress: Callable[[], None] = lambda: None) -> int:
-    """Remove what is too old or over the size of its log, in small transactions. Returns the number of rows."""
+    """Remove what is over the size of its log, in small transactions. Returns the number of rows."""
     removed = 0
-    while count := _forget(timezone.now() - timedelta(days=settings.WIRE_DAYS)):
-        removed += count
-        on_progress()
     for log in logs():
         while log.bytes > limit() and (count := _trim(log.key, log.position)):
             removed += count
             on_progress()
     return removed
-
-
-def _forget(before: datetime) -> int:
-    old = WireMessage.objects.filter(at__lt=before).order_by("at").values_list("pk", flat=True)
-    return WireMessage.objects.filter(pk__in=list(old[:BATCH])).delete()[0]
 
 
 class LogSize(NamedTuple):

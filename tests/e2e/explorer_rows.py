@@ -1,19 +1,23 @@
-"""Rows for tests and pictures of the explorer: servers, people and calls, inserted at once."""
+"""Rows for tests and pictures of the explorer: servers, people and calls with the events that prove them."""
 
 #: `{calls}` calls of the last 24 hours, one in forty failed; and one call to be found: yesterday between 3 and 4 in the
-#: afternoon (UTC), slow, failed, with words of its own in arguments and error.
+#: afternoon (UTC), slow, failed, with words of its own in arguments, error, log and recorded messages.
 SEED = r"""
 import json, random
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 from servers.audit import payloads
+from servers.audit import record as recording
 from servers.audit.record import Actor, Event, ServerRef, record_many
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind, Way
 from servers.models import Identity, Server
+from sessions.calls.claims import _AUDITED as AUDITED
 from sessions.enums import CallState
-from sessions.models import Call, McpSession
+from sessions.explorer import indexing
+from sessions.models import Call, LogLine, McpSession, WireMessage
 
 chance = random.Random(14)
 now = timezone.now()
@@ -37,23 +41,40 @@ def call(place, at, person, state, took, tool, arguments, **more):
         deadline=at + timedelta(minutes=1), finished_at=at + timedelta(milliseconds=took), duration_ms=took, **more,
     )
 
+def record_at(at, *events):
+    recording.timezone = SimpleNamespace(now=lambda: at)
+    record_many(events)
+
+def record_call(one):
+    # its events, each at its own time
+    actor = Actor(one.user_id, one.user_name, "192.0.2.7", "request-1", one.way)
+    asked = dict(arguments=one.arguments.digest)
+    def event(action, outcome, **details):
+        return Event(action, outcome, actor, ServerRef.of(one.server), one.identity_name, one.target, one.uid, dict(method=one.method, **details), asked)
+    record_at(one.created_at, event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING), event(AuditAction.CALL_SEND, AuditOutcome.PENDING, attempt=1, epoch=0))
+    record_at(one.finished_at, event(AuditAction.CALL_FINISH, AUDITED[one.state], state=one.state.value))
+
+chosen = []
+for number in range({calls}):
+    state = chance.choice(states)
+    error = dict(error_code=-32602, error_message="amount is larger than what was paid") if state == CallState.RPC_ERROR else {{}}
+    chosen.append((now - timedelta(seconds=86_000 * (1 - (number / {calls}) ** 1.2)), chance.choice(servers), chance.choice(people), state, int(chance.lognormvariate(4.2, 1.1)) + 1, None, dict(order_id=f"ord_{{number}}", amount=chance.randrange(1, 999)), error))
+afternoon = datetime.combine((now - timedelta(days=1)).date(), datetime.min.time(), UTC) + timedelta(hours=15, minutes=23)
+chosen.append((afternoon, servers[1], people[0], CallState.RPC_ERROR, 4210, "create_issue", dict(title="Acme invoice", repository="acme/shop"), dict(error_code=-32000, error_message="rate limit of acme reached", detail="sought")))
+chosen.sort(key=lambda row: row[0])
+for start in range(0, len(chosen), 500):
+    with transaction.atomic():
+        rows = [call(place, at, person, state, took, tool or chance.choice(place[3]), arguments, **more) for at, place, person, state, took, tool, arguments, more in chosen[start : start + 500]]
+        for row in Call.objects.bulk_create(rows):
+            record_call(row)
+sought = Call.objects.get(detail="sought")
+LogLine.objects.create(server=sought.server, seq=1, at=sought.sent_at, source="server", level="error", text="acme refused", call_uid=sought.uid)
+LogLine.objects.create(server=sought.server, seq=2, at=sought.sent_at, source="stderr", text="POST /repos/acme/shop")
+for number, (direction, kind) in enumerate((("sent", "request"), ("received", "error")), 1):
+    WireMessage.objects.create(server=sought.server, seq=number, position=number * 400, at=sought.sent_at, connection=1, transport="stdio", direction=direction, kind=kind, method="tools/call", target=sought.target, rpc_id="1", call_uid=sought.uid, size=90, body='{{"title": "Acme invoice"}}')
+actor = Actor.of_user(people[0], "192.0.2.7", "request-1")
 with transaction.atomic():
-    rows = []
-    for number in range({calls}):
-        place = chance.choice(servers)
-        at = now - timedelta(seconds=86_000 * (1 - (number / {calls}) ** 1.2))
-        state = chance.choice(states)
-        took = int(chance.lognormvariate(4.2, 1.1)) + 1
-        error = dict(error_code=-32602, error_message="amount is larger than what was paid") if state == CallState.RPC_ERROR else {{}}
-        rows.append(call(place, at, chance.choice(people), state, took, chance.choice(place[3]), dict(order_id=f"ord_{{number}}", amount=chance.randrange(1, 999)), **error))
-    afternoon = datetime.combine((now - timedelta(days=1)).date(), datetime.min.time(), UTC) + timedelta(hours=15, minutes=23)
-    rows.append(call(servers[1], afternoon, people[0], CallState.RPC_ERROR, 4210, "create_issue", dict(title="Acme invoice", repository="acme/shop"), error_code=-32000, error_message="rate limit of acme reached", detail="sought"))
-    rows.sort(key=lambda row: row.created_at)
-    Call.objects.bulk_create(rows, batch_size=500)
-    actor = Actor.of_user(people[0], "192.0.2.7", "request-1")
-    sought = Call.objects.get(detail="sought")
-    steps = ((AuditAction.CALL_REQUEST, AuditOutcome.PENDING), (AuditAction.CALL_SEND, AuditOutcome.PENDING), (AuditAction.CALL_FINISH, AuditOutcome.RPC_ERROR))
-    record_many([Event(action, outcome, actor, ServerRef.of(servers[1][0]), subject=sought.target, call_uid=sought.uid) for action, outcome in steps])
-    record_many([Event(AuditAction.SERVER_CHANGE, AuditOutcome.OK, actor, ServerRef.of(place[0]), subject=place[0].name, details=dict(changes=dict(name=dict(before="x", after=place[0].name)))) for place in servers])
-print(len(rows))
+    record_at(now, *(Event(AuditAction.SERVER_CHANGE, AuditOutcome.OK, actor, ServerRef.of(place[0]), subject=place[0].name, details=dict(changes=dict(name=dict(before="x", after=place[0].name)))) for place in servers))
+indexing.catch_up()
+print(sought.uid)
 """

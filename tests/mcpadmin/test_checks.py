@@ -52,6 +52,7 @@ def test_a_default_installation_has_nothing_to_complain_of() -> None:
         ({"PUBLIC_URL": "http://mcp.lan:8000"}, {"mcpadmin.W002"}),
         ({"PUBLIC_URL": "https://mcp.example.org"}, {"mcpadmin.W003"}),
         ({"PUBLIC_URL": "https://mcp.example.org", "TRUSTED_PROXIES": 1}, set()),
+        ({"WIRE_DAYS": 30.0}, {"mcpadmin.W004"}),
     ],
     ids=lambda value: str(value if isinstance(value, dict) else sorted(value)),  # set order varies
 )

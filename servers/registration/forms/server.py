@@ -260,8 +260,8 @@ class ServerForm(forms.Form):
         return [(value, label, OF_RECORDING[value]) for value, label in _choices(self.fields["recording"])]
 
     @property
-    def recording_limits(self) -> dict[str, str]:
-        return {"mebibytes": f"{settings.WIRE_MIB:g}", "days": f"{settings.WIRE_DAYS:g}"}
+    def recorded_mebibytes(self) -> str:
+        return f"{settings.WIRE_MIB:g}"
 
     def _clear_errors(self) -> None:
         self.limits.clear_errors()

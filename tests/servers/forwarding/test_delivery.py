@@ -13,9 +13,10 @@ from django.utils import timezone
 from servers.audit.proof.cuts import cut
 from servers.audit.record import record_many
 from servers.enums import AuditAction
-from servers.forwarding import board, delivery
+from servers.forwarding import board, delivery, sinks
 from servers.forwarding.delivery import DIVERGED, Batch, Claimed, Outcome
 from servers.models import AuditEvent, Instance, Sink
+from servers.secret import Secret
 from tests.servers.audit.proof.log import new_key
 from tests.servers.forwarding.conftest import chain_of
 
@@ -203,6 +204,46 @@ def test_half_a_batch_moves_the_cursor_by_half(sink: Sink) -> None:
     assert numbers(half) == [1, 2]
     assert end.claimed is not None
     assert numbers(batch_of(end.claimed)) == [3, 4, 5]
+
+
+def test_a_page_says_how_many_events_wait_and_since_when(sink: Sink) -> None:
+    chain_of(5)
+    for cursor, waiting in ((0, 5), (3, 2), (5, 0), (9, 0)):
+        Sink.objects.update(cursor=cursor)
+        row = board.row_of(sink)
+        assert row.waiting == waiting
+        oldest = AuditEvent.objects.filter(seq__gt=cursor).order_by("seq").first()
+        assert row.waiting_since == (oldest.at if oldest else None)
+        assert row.look.word == ("Catching up" if waiting else "Up to date")
+
+
+def test_what_the_receiver_rejected_counts_and_is_not_sent_again(sink: Sink) -> None:
+    chain_of(3)
+    claim = claimed(sink)
+    ended(claim, batch_of(claim), Outcome(True, "rejected 2 records", rejected=2))
+    row = Sink.objects.get()
+    assert (row.cursor, row.delivered, row.rejected, row.last_detail) == (3, 3, 2, "rejected 2 records")
+
+
+def test_forwarding_from_another_event_takes_the_sink_from_the_worker_that_has_it(
+    sink: Sink, admin: Any, actor: Any
+) -> None:
+    chain_of(4)
+    claim = claimed(sink)
+    batch = batch_of(claim)
+    sinks.rewind(admin, actor, sink, 2)
+    assert ended(claim, batch).claimed is None, "what was under way does not move the cursor"
+    row = Sink.objects.get()
+    assert (row.cursor, row.cursor_hash) == (2, AuditEvent.objects.get(seq=2).hash)
+    assert numbers(batch_of(claimed(sink)))[:2] == [3, 4]
+
+
+def test_a_claim_names_no_secret(sink: Sink) -> None:
+    sinks._seal(sink, "value", Secret("canary-of-the-sink"))
+    sink.save()
+    claim = claimed(sink)
+    assert claim.secrets.value.reveal() == "canary-of-the-sink"
+    assert "canary" not in f"{claim!r} {claim.secrets!r} {vars(claim)!r}"
 
 
 def test_the_retention_learns_what_a_sink_still_needs(sink: Sink) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from servers.audit.record import Actor, Event, record
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import AuditEvent, Payload, PrivacySettings
 from sessions.enums import CallState, QuestionState
-from sessions.models import Call, Question
+from sessions.models import Call, LogLine, Question
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.inbox.rows import FORM, a_question
@@ -104,6 +105,61 @@ def test_erasing_takes_the_content_from_every_page_and_keeps_the_reason(call: Ca
     event = AuditEvent.objects.get(action=AuditAction.PAYLOAD_ERASE)
     assert (event.actor_name, event.call_uid) == ("dora", call.uid)
     assert json.loads(event.body)["details"]["reason"] == "request 17"
+
+
+def add_line(call: Call, text: str, *, seconds: float = 0.5, **fields: Any) -> LogLine:
+    """A line of the log of the call's session, `seconds` after the call was sent."""
+    seq = LogLine.objects.count() + 1
+    at = call.sent_at + timedelta(seconds=seconds)
+    return LogLine.objects.create(server=call.server, seq=seq, at=at, text=text, **{"source": "server"} | fields)
+
+
+@pytest.mark.parametrize("part", ["arguments", "result"])
+def test_erasing_takes_the_lines_of_the_call_and_what_its_server_wrote_meanwhile_from_the_log(
+    call: Call, part: str
+) -> None:
+    sent = timezone.now() - timedelta(seconds=30)
+    Call.objects.update(sent_at=sent, finished_at=sent + timedelta(seconds=2), detail='It failed. The server says: "x"')
+    call.refresh_from_db()
+    other = make_call(call.session, "echo", text="another")
+    gone = [
+        add_line(call, f"got {ARGUMENT}", call_uid=call.uid, logger=ARGUMENT),
+        add_line(call, f"got {ARGUMENT}", source="stderr"),
+        add_line(call, f"late {RESULT}", call_uid=call.uid, seconds=4),
+    ]
+    kept = [
+        add_line(call, "before it", seconds=-1, source="stderr"),
+        add_line(call, "long after it", seconds=20, source="stderr"),
+        add_line(call, "of another call", call_uid=other.uid),
+        add_line(call, "connected", source="host"),
+    ]
+    payloads.erase(getattr(call, part))
+    shown = dict(LogLine.objects.values_list("pk", "text"))
+    assert {shown[line.pk] for line in gone} == {"[erased]"}
+    assert [shown[line.pk] for line in kept] == [line.text for line in kept]
+    assert ARGUMENT not in "".join(LogLine.objects.values_list("logger", flat=True))
+    dora = client_of(person("dora", "view_server", "view_auditevent", "view_payload"))
+    for query in ("got", ARGUMENT if part == "arguments" else RESULT):
+        page = dora.get("/explorer/", {"q": f"in:logs in:calls {query}"}).content.decode()
+        assert "<tr data-sel" not in page, "neither a line nor the call is found by it"
+    assert Call.objects.get(pk=call.pk).detail == "It failed."
+
+
+def test_who_may_not_read_payloads_sees_no_log_line_on_the_page_of_a_call(call: Call) -> None:
+    Call.objects.update(sent_at=timezone.now())
+    call.refresh_from_db()
+    add_line(call, f"got {ARGUMENT}", call_uid=call.uid)
+    assert ARGUMENT in client_of(person("bob", *READER)).get(f"/calls/{call.uid}/card/").content.decode()
+    eve = client_of(person("eve", "view_server", "view_auditevent"))
+    for path in ("", "card/"):
+        assert ARGUMENT not in eve.get(f"/calls/{call.uid}/{path}").content.decode()
+
+
+def test_the_page_says_what_is_erased_and_what_stays(call: Call) -> None:
+    dora = client_of(person("dora", "view_server", "view_auditevent", "erase_payload"))
+    page = dora.get(f"/payloads/{call.arguments.digest}/erase/").content.decode()
+    for words in ("search index", "log lines", "recorded protocol messages", "Backups and exports"):
+        assert words in page
 
 
 def test_arguments_that_are_still_to_be_sent_are_not_erased(call: Call) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db.models import Q
 from django.test import Client
 
 from servers.audit import payloads, policy
@@ -29,6 +30,8 @@ from sessions.wire import reading
 from tests.servers.conftest import person
 from tests.servers.jobs.conftest import keyring_file  # noqa: F401  a fixture
 from tests.sessions.host.make import make_call, make_hold, make_session
+from tests.sessions.inbox.rows import FORM, a_question, answered
+from tests.sessions.subscriptions.rows import add_version, make_subscription
 from tests.sessions.wire.rows import add_message
 
 HIDDEN = "hunter2-is-hidden"
@@ -126,6 +129,45 @@ def test_erasing_a_payload_empties_the_messages_of_its_call(rules: Any) -> None:
     payloads.erase(call.arguments)
     texts = [(row.body, row.detail) for row in WireMessage.objects.order_by("seq")]
     assert texts == [("", ""), ("", ""), ('{"x": "another call"}', "")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_erasing_empties_what_came_meanwhile_without_naming_a_call_and_the_errors_of_its_requests() -> None:
+    session = make_session()
+    server = session.server
+    call, other = make_call(session, "echo", text=HIDDEN), make_call(session, "echo", text="x")
+    heard = {"direction": WireDirection.RECEIVED, "method": "notifications/message", "rpc_id": ""}
+    add_message(server, WireKind.NOTIFICATION, body="before", **heard)
+    add_message(server, WireKind.EXCHANGE, exchange=7, body="", detail=f"HTTP 500: {HIDDEN}")
+    add_message(server, call_uid=call.uid, exchange=7, body={"x": HIDDEN})
+    add_message(server, WireKind.NOTIFICATION, body=HIDDEN, **heard)
+    add_message(server, WireKind.REQUEST, body=HIDDEN, **heard | {"method": "elicitation/create", "rpc_id": "9"})
+    add_message(server, WireKind.RESULT, body=HIDDEN, direction=WireDirection.SENT, rpc_id="9")
+    add_message(server, call_uid=other.uid, body="of another call")
+    add_message(server, WireKind.NOTIFICATION, body="of another connection", connection=2, **heard)
+    add_message(server, WireKind.RESULT, call_uid=call.uid, body={"x": HIDDEN})
+    add_message(server, WireKind.NOTIFICATION, body="after", **heard)
+    payloads.erase(call.arguments)
+    assert not WireMessage.objects.filter(Q(body__contains=HIDDEN) | Q(detail__contains=HIDDEN)).exists()
+    bodies = [body for body in WireMessage.objects.order_by("seq").values_list("body", flat=True) if body]
+    assert bodies == ["before", "of another call", "of another connection", "after"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_erasing_an_answer_or_a_version_of_a_resource_empties_their_messages_too() -> None:
+    subscription = make_subscription(make_session("notes"))
+    version = add_version(subscription, HIDDEN)
+    server = subscription.server
+    read = {"method": "resources/read", "target": subscription.uri, "body": HIDDEN}
+    add_message(server, WireKind.RESULT, **read)
+    add_message(server, WireKind.RESULT, **read | {"target": "demo://another", "body": "another"})
+    payloads.erase(version.contents)
+    call = make_call(make_session("tools"), "echo", text="x")
+    question = a_question(FORM, call=call)
+    answered(question, {"name": HIDDEN}, "ann")
+    add_message(call.server, WireKind.RESULT, direction=WireDirection.SENT, call_uid=call.uid, body=HIDDEN)
+    payloads.erase(question.answer)
+    assert sorted(WireMessage.objects.values_list("body", flat=True)) == ["", "", "another"]
 
 
 @pytest.mark.django_db(transaction=True)

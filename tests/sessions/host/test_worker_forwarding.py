@@ -84,6 +84,23 @@ def test_a_worker_forwards_over_http_signed_and_with_the_sinks_header(
 
 
 @pytest.mark.usefixtures("valkey")
+def test_a_batch_that_is_sent_again_has_the_same_id_and_body(
+    share_worker: ShareWorker,
+    hook: Hook,
+    admin: Any,  # noqa: F811  a fixture by its name
+) -> None:
+    share_worker(**LOOPBACK, **scaled(0.01))
+    hook.statuses = [503, 503]
+    sink = create(admin, SinkKind.HTTP, hook.url)
+    eventually(lambda: up_to_date(sink))
+    first, second, third = hook.received[:3]
+    assert first.headers["webhook-id"] == f"{sink.pk}.1-{len(received(hook)) // 3}"
+    assert {(one.headers["webhook-id"], one.body) for one in (first, second)} == {
+        (third.headers["webhook-id"], third.body)
+    }
+
+
+@pytest.mark.usefixtures("valkey")
 def test_a_worker_forwards_otlp_logs_and_reports_what_the_receiver_rejected(
     share_worker: ShareWorker,
     hook: Hook,

@@ -29,13 +29,14 @@ class Received:
 
 
 class Hook:
-    """Answers with the next of `statuses`, then with 200. Sends `body` with each answer. Clearing `may_answer` delays all
+    """Answers with the next of `statuses`, then with 200. Sends `body` and `headers` with each answer. Clearing `may_answer` delays all
     answers."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []
         self.statuses: list[int] = []
         self.body = b""
+        self.headers: dict[str, str] = {}
         self.may_answer = threading.Event()
         self.may_answer.set()
         self.url = ""
@@ -48,6 +49,8 @@ class Hook:
         request.send_response(status)
         if 300 <= status < 400:
             request.send_header("Location", f"{self.url}/elsewhere")
+        for name, value in self.headers.items():
+            request.send_header(name, value)
         request.send_header("Content-Length", str(len(self.body)))
         request.end_headers()
         request.wfile.write(self.body)

@@ -1,10 +1,12 @@
 """The recorded wire is numbered without gaps by its owner only, and its oldest part goes by size and age."""
 
 from datetime import timedelta
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -13,11 +15,12 @@ from servers.enums import IdentityKind, SignsInAs
 from servers.models import Identity
 from sessions.connections import commands
 from sessions.connections.lifecycle import Lease
-from sessions.enums import Desired, WireDirection, WireKind
+from sessions.enums import Desired, StoredKind, WireDirection, WireKind
 from sessions.host.wire.log import ROW_BYTES, WireEntry, WireLog
 from sessions.host.wire.store import append_all
 from sessions.host.wire.writer import WireWriter
-from sessions.models import McpSession, WireMessage
+from sessions.models import McpSession, RetentionLimit, WireMessage
+from sessions.retention import job
 from sessions.wire import retention
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_hold, make_session, make_worker
@@ -183,18 +186,33 @@ def test_large_messages_push_out_many_small_ones_a_bounded_number_at_a_time(
     assert newest.position - oldest.position < 256 * KIB
 
 
-def test_old_messages_go_by_housekeeping_whatever_their_number(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", 3)
+def test_old_messages_go_by_the_limit_of_the_storage_page_and_numbers_continue() -> None:
+    RetentionLimit.objects.update_or_create(kind=StoredKind.MESSAGES, defaults={"days": 2})
     log = log_of(make_hold(make_session()))
     say(log, 10)
     write(log)
-    WireMessage.objects.filter(seq__lte=7).update(at=timezone.now() - timedelta(days=settings.WIRE_DAYS, minutes=1))
-    turns: list[None] = []
-    assert retention.trim_all(lambda: turns.append(None)) == 7
-    assert (numbers(), len(turns)) == ([8, 9, 10], 3)
+    WireMessage.objects.filter(seq__lte=7).update(at=timezone.now() - timedelta(days=2, hours=1))
+    WireMessage.objects.filter(seq__gt=7).update(at=timezone.now() - timedelta(hours=3))
+    assert retention.trim_all() == 0
+    assert job.run(lambda *_: None).detail == "Removed protocol messages: 7."
+    assert numbers() == [8, 9, 10]
     say(log, 1)
     write(log)
     assert numbers() == [8, 9, 10, 11]
+
+
+@pytest.mark.parametrize(
+    ("variable", "chosen", "expected"), [(None, None, 7), (None, 3, 3), (0.5, None, 1), (30.0, None, 30), (30.0, 90, 30)]
+)
+def test_the_upgrade_takes_the_shorter_of_both_limits_over(
+    settings: Any, variable: float | None, chosen: int | None, expected: int
+) -> None:
+    settings.WIRE_DAYS = variable
+    RetentionLimit.objects.all().delete()
+    if chosen is not None:
+        RetentionLimit.objects.create(kind=StoredKind.MESSAGES, days=chosen, bytes=5)
+    import_module("sessions.migrations.0016_wire_age").take_over(apps, None)
+    assert RetentionLimit.objects.get().days == expected
 
 
 def test_numbers_continue_when_everything_was_removed() -> None:

@@ -76,6 +76,34 @@ async def test_a_receiver_that_hangs_fails_in_time(hook: Hook) -> None:
         await http.send("POST", hook.url, {}, b"{}", policy=HERE, seconds=0.2)
 
 
+@pytest.mark.parametrize(("header", "seconds"), [("120", 120.0), ("99999", 300.0), ("soon", None), ("", None)])
+async def test_a_receiver_says_how_long_to_wait_within_bounds(hook: Hook, header: str, seconds: float | None) -> None:
+    hook.statuses, hook.headers = [429], {"Retry-After": header} if header else {}
+    with pytest.raises(NotDelivered) as refused:
+        await http.send("POST", hook.url, {}, b"{}", policy=HERE)
+    assert (refused.value.status, refused.value.retry_after) == (429, seconds)
+
+
+@pytest.mark.parametrize("status", [200, 299, 304, 400, 500])
+async def test_only_a_status_of_success_counts_as_delivered(hook: Hook, status: int) -> None:
+    hook.statuses = [status]
+    if status < 300:
+        assert (await http.send("POST", hook.url, {}, b"{}", policy=HERE)).status == status
+        return
+    with pytest.raises(NotDelivered) as refused:
+        await http.send("POST", hook.url, {}, b"{}", policy=HERE)
+    assert refused.value.status == status
+
+
+async def test_an_https_receiver_of_an_unknown_authority_or_another_name_gets_nothing(
+    receiver: SyslogReceiver,
+) -> None:
+    for host, tls in (("127.0.0.1", None), ("localhost", client_context("", "", receiver.ca))):
+        with pytest.raises(NotDelivered, match="No secure connection could be made"):
+            await http.send("POST", f"https://{host}:{receiver.port}/", {}, b"secret", policy=HERE, tls=tls)
+    assert receiver.messages == []
+
+
 # --- syslog -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("manner", ["farewell", "close"])
 async def test_messages_are_framed_by_their_length_and_confirmed_by_the_end(
