@@ -20,7 +20,16 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
 def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
     addresses = {"REDIS_URL": settings.REDIS_URL} | settings.REDIS_URLS
     redis = (problem for name, address in addresses.items() for problem in _redis(name, address))
-    return [*redis, *_exposure(), *_keys(), *_consistency(), *_limits(), *_replaced(), *_outbound_proxy(), *_witnesses()]
+    return [
+        *redis,
+        *_exposure(),
+        *_keys(),
+        *_consistency(),
+        *_limits(),
+        *_replaced(),
+        *_outbound_proxy(),
+        *_witnesses(),
+    ]
 
 
 def _redis(name: str, address: str) -> Iterator[CheckMessage]:

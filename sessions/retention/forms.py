@@ -15,8 +15,15 @@ _MB = 1_000_000
 
 def _number(label: str, most: int) -> forms.IntegerField:
     attrs = {"class": "form-control num", "placeholder": "no limit", "inputmode": "numeric"}
+    words = "Enter a whole number from 1, or leave it empty to keep everything."
+    errors = {"min_value": words, "invalid": words, "max_value": f"Enter at most {most:,} (a fixed limit)."}
     return forms.IntegerField(
-        label=label, required=False, min_value=1, max_value=most, widget=forms.NumberInput(attrs=attrs)
+        label=label,
+        required=False,
+        min_value=1,
+        max_value=most,
+        widget=forms.NumberInput(attrs=attrs),
+        error_messages=errors,
     )
 
 

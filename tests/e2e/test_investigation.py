@@ -86,10 +86,12 @@ def erase_arguments(ada: Walk, uid: str) -> None:
 
 
 def export_and_download(ada: Walk, query: str) -> Download:
+    """With arguments and results."""
     ask(ada, query)
     expect(ada.page.locator("tr[data-sel]").first).to_be_visible()
     ada.page.get_by_role("link", name="Export", exact=True).click()
     expect(ada.page.get_by_role("textbox", name="Query")).to_have_value(query)
+    ada.page.get_by_label("Include arguments and results").check()
     ada.page.get_by_role("button", name="Export").click()
     row = ada.page.locator("#exports-list tbody tr").first
     with ada.page.expect_download(timeout=60 * SECONDS) as downloading:
@@ -118,7 +120,7 @@ def investigate(stack: Stack, walker, browser: Browser, folder: Path, calls: int
     assert uid in text
     assert "acme" not in text.lower()
     report = verify_offline(stack, export)
-    assert report.startswith("No tampering found: 3 events verified, and 0 payloads. 1 payload was erased.")
+    assert report.startswith("No tampering found: 3 events verified, 0 payloads, 1 erased.")
 
     erasure = export_and_download(ada, 'last:1h kind:"instance:payload:erase"')
     erasure.save_as(export := folder / "erasure.jsonl")

@@ -150,8 +150,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
                 demand(row["state"] in ("requested", "sent"), row["seq"], "No event ended the call.")
         fits = (str(self.count), self.hashes.digest()) == (end["events"], b64decode(end["digest"]))
         demand(fits, None, "These are not the events that were exported: some were added, removed or changed.")
-        erased = f" {len(self.erased):,} payload{'s were' * (len(self.erased) > 1) or ' was'} erased." * bool(self.erased)
-        yield f"No tampering found: {self.count:,} events verified, and {self.contents:,} payloads.{erased}"
+        yield f"No tampering found: {self.count:,} events verified, {self.contents:,} payloads, {len(self.erased):,} erased."
         yield from (f"The retention removed the events up to {s['seq']}." for s in [self.cut] if s["seq"])
         yield from (f"{s['time']} UTC: an older database, up to event {s['seq']}, was accepted." for s in self.back)
         yield f"{self.chained:,} events lead to a checkpoint. For the rest stands the export's signature of {end['time']} UTC."

@@ -1,5 +1,6 @@
 """The recorded wire is numbered without gaps by its owner only, and its oldest part goes by size and age."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from importlib import import_module
 from itertools import pairwise
@@ -11,6 +12,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from servers.audit import writer as writing
 from servers.enums import IdentityKind, SignsInAs
 from servers.models import Identity
 from sessions.connections import commands
@@ -34,6 +36,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def _database(request: pytest.FixtureRequest) -> None:
     if request.param == "postgresql":
         request.getfixturevalue("on_postgres")
+
+
+@pytest.fixture(autouse=True)
+def own_writer() -> Iterator[None]:
+    """The writer keeps the connection of the test that started it."""
+    yield
+    writing.reset()
 
 
 class Idle(WireWriter):
@@ -202,7 +211,8 @@ def test_old_messages_go_by_the_limit_of_the_storage_page_and_numbers_continue()
 
 
 @pytest.mark.parametrize(
-    ("variable", "chosen", "expected"), [(None, None, 7), (None, 3, 3), (0.5, None, 1), (30.0, None, 30), (30.0, 90, 30)]
+    ("variable", "chosen", "expected"),
+    [(None, None, 7), (None, 3, 3), (0.5, None, 1), (30.0, None, 30), (30.0, 90, 30)],
 )
 def test_the_upgrade_takes_the_shorter_of_both_limits_over(
     settings: Any, variable: float | None, chosen: int | None, expected: int

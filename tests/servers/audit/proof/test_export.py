@@ -26,7 +26,7 @@ def test_a_clean_log_is_accepted_by_both_verifiers(tmp_path: Path, settings: Any
     assert verify().ok, verify()
     done = run(log.export_to(tmp_path / "e"), "--key", log.public_key(), "--checkpoints", str(settings.CHECKPOINT_FILE))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "25 events verified, and 12 payloads" in done.stdout
+    assert "25 events verified, 12 payloads, 0 erased" in done.stdout
     assert "25 events lead to a checkpoint" in done.stdout
 
 
