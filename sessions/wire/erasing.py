@@ -29,10 +29,10 @@ def forget_calls(call_uids: Collection[UUID]) -> None:
     of_calls = WireMessage.objects.filter(call_uid__in=call_uids).order_by()
     spans = of_calls.values("server", "identity", "connection").annotate(first=Min("seq"), last=Max("seq"))
     for span in list(spans):
-        first, last = span.pop("first"), span.pop("last")
-        of_connection = WireMessage.objects.filter(**span)
-        of_connection.filter(_UNNAMED, seq__gte=first, seq__lte=last).update(**_EMPTY)
-        carried = set(of_calls.filter(**span).exclude(exchange=None).values_list("exchange", flat=True))
+        of = {name: span[name] for name in ("server", "identity", "connection")}
+        of_connection = WireMessage.objects.filter(**of)
+        of_connection.filter(_UNNAMED, seq__gte=span["first"], seq__lte=span["last"]).update(**_EMPTY)
+        carried = set(of_calls.filter(**of).exclude(exchange=None).values_list("exchange", flat=True))
         if carried:
             of_connection.filter(exchange__in=carried, call_uid=None, kind__in=_HTTP).update(detail="")
     of_calls.update(**_EMPTY)
