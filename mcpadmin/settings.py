@@ -191,7 +191,8 @@ _sqlite = {
         "timeout": 20,
         # FULL: the audit log must survive a power cut, not only a crash.
         # A call writes some 60 pages, most of them the same ones each time: by default every 20 calls or so would wait
-        # for all of them to be copied into the database file. 8,000 pages are 32 MB.
+        # for all of them to be copied into the database file. 8,000 pages are 32 MB. The audit writers copy them every two
+        # seconds beside their work: servers/audit/sqlite.py.
         "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreign_keys=ON;"
         "PRAGMA wal_autocheckpoint=8000;"
         # The triggers of the audit events also refuse INSERT OR REPLACE.
@@ -329,7 +330,7 @@ STDIO_OPEN_FILES = env.int("MCPADMIN_STDIO_OPEN_FILES", default=4096)
 STDIO_HOSTS = env.list("MCPADMIN_STDIO_HOSTS", default=[])
 # Run stdio servers without confinement, with all that mcpadmin itself may do.
 STDIO_UNCONFINED = env.bool("MCPADMIN_STDIO_UNCONFINED", default=False)
-# What is kept of the wire of each session: the newest messages by size, and how much of each message.
+# What is kept of the wire of each server: the newest messages by size, and how much of each message.
 WIRE_MIB = env.float("MCPADMIN_WIRE_MIB", default=16.0)
 # Only read by the migration that moved it to the limits of the Storage page; a check warns of it.
 WIRE_DAYS = env.float("MCPADMIN_WIRE_DAYS", default=None)

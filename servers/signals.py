@@ -14,6 +14,6 @@ sign_ins_ended = Signal()  # user_id: int, keys: list[str] (of browser sessions 
 belongings_asked = Signal()  # user: User
 work_handed_over = Signal()  # user: User, to: User; in the transaction, each answer is {what: count}
 # Contents were removed: by a person's request, or by the retention. What was copied from them must go
-payload_erased = Signal()  # payload_ids: list[int]; in the transaction
+payload_erased = Signal()  # payload_ids: list[int], everywhere: bool (see payloads.erase_all); in the transaction
 rows_removed = Signal()  # ids: list[int], of the model that is the sender; in the transaction of the retention's batch
 sink_asked = Signal()  # sink_uid: UUID, of the sink that a worker must look at now; after commit

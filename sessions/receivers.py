@@ -90,9 +90,8 @@ def _calls_removed(ids: list[int], **_: Any) -> None:
 
 
 @receiver(payload_erased)
-def _payload_erased(payload_ids: list[int], **_: Any) -> None:
-    erased.forget_copies(payload_ids)
-    indexing.payloads_erased(payload_ids)
+def _payload_erased(payload_ids: list[int], everywhere: bool, **_: Any) -> None:
+    indexing.calls_erased(erased.forget_copies(payload_ids, everywhere=everywhere))
 
 
 @receiver(sink_asked)

@@ -12,7 +12,7 @@ import structlog
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
 from servers.audit.record import Event, record_many
-from servers.audit.sqlite import DurableLog, WriteTurn
+from servers.audit.sqlite import DurableLog, LogCopier, WriteTurn
 
 log = structlog.get_logger("mcpadmin.audit")
 T = TypeVar("T")
@@ -49,6 +49,7 @@ class Work(Generic[T]):
 #: of the writer thread's connection, on SQLite
 _log: DurableLog | None = None
 _turn: WriteTurn | None = None
+_copier: LogCopier | None = None
 
 
 def commit(batch: list[Work[Any]]) -> list[Any]:
@@ -92,6 +93,8 @@ def make_durable() -> None:
     """After `commit`, before a caller learns of it. Raises OSError. Other processes can write meanwhile."""
     if _log is not None and connection.vendor == "sqlite":
         _log.sync()
+        if _copier is not None:
+            _copier.written()
 
 
 def pause() -> None:
@@ -126,7 +129,7 @@ class _down:
 
 
 def _prepare_connection() -> None:
-    global _log, _turn
+    global _log, _turn, _copier
     if connection.connection is not None and not connection.autocommit:
         connection.close()  # the end of an earlier transaction failed half-way: this one would never be committed
     if connection.connection is None:
@@ -137,6 +140,7 @@ def _prepare_connection() -> None:
                 cursor.execute("PRAGMA busy_timeout=2000")
                 _log = DurableLog.of(database, cursor)
             _turn = _turn or WriteTurn(database)
+            _copier = _copier or LogCopier(database)
 
 
 def _prepare_transaction() -> None:

@@ -2,21 +2,36 @@
 durable after it has released the database.
 
 SQLite has one write lock for all processes. Left alone, it holds this lock while the disk writes (synchronous=FULL), and
-a process that finds it taken sleeps for up to 100 ms between two tries.
+a process that finds it taken sleeps for up to 100 ms between two tries. And the commit that fills the log waits until all of
+it is copied into the database file (a *checkpoint* of SQLite).
 """
 
 import fcntl
 import os
+import sqlite3
+import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+log = structlog.get_logger("mcpadmin.audit")
 FULL = 2
 NORMAL = 1
 WAIT_SECONDS = 2.0
 LOOK_SECONDS = 0.0005
 #: how long a writer does without turns after it waited in vain
 ALONE_SECONDS = 30.0
+#: from the first commit until the log is copied
+COPY_SECONDS = 2.0
+#: a log with more pages begins again, for which no writer may be at work
+LONG_LOG = 4_000
+#: pages that may be copied while writers wait, and how often the others are copied before
+FEW, TRIES = 200, 3
+#: pages after which a commit copies the log itself, because nothing else did
+NOT_COPIED = 64_000
 
 
 class DurableLog:
@@ -30,6 +45,7 @@ class DurableLog:
     def __init__(self, path: Path, cursor: Any) -> None:
         self._path = path
         cursor.execute(f"PRAGMA synchronous={NORMAL}")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={NOT_COPIED}")
 
     @classmethod
     def of(cls, database: str, cursor: Any) -> "DurableLog | None":
@@ -42,11 +58,11 @@ class DurableLog:
     def sync(self) -> None:
         """Raises OSError: then it is unknown what a power failure would leave."""
         # Opened each time: the log is another file after the last connection of all processes was closed.
-        log = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            getattr(os, "fdatasync", os.fsync)(log)  # macOS has no fdatasync
+            getattr(os, "fdatasync", os.fsync)(file)  # macOS has no fdatasync
         finally:
-            os.close(log)
+            os.close(file)
 
 
 def _private(path: str, flags: int) -> int:
@@ -83,3 +99,46 @@ class WriteTurn:
 
     def leave(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+class LogCopier:
+    """Copies the log into the database file beside the writers, in a thread and a connection of its own."""
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self._turn = WriteTurn(database)
+        self._thread: threading.Thread | None = None
+
+    def written(self) -> None:
+        """Call after a commit. Never waits."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._copy_soon, name="log-copier", daemon=True)
+            self._thread.start()
+
+    def _copy_soon(self) -> None:
+        time.sleep(COPY_SECONDS)
+        try:
+            self.copy()
+        except sqlite3.Error as problem:  # the next commit asks again
+            log.warning("audit.log_not_copied", problem=str(problem))
+
+    def copy(self) -> None:
+        """Raises sqlite3.Error. Writers wait only if the log is long, and only while its last few pages are copied."""
+        with closing(sqlite3.connect(self._database, timeout=0.0, isolation_level=None)) as connection:
+            for _ in range(TRIES):
+                pages, left = _copied(connection)
+                if pages < LONG_LOG or left == 0:
+                    return
+                if left <= FEW:
+                    break
+            self._turn.take()
+            try:
+                _copied(connection)
+            finally:
+                self._turn.leave()
+
+
+def _copied(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Pages of the log, and how many of them came meanwhile, or are needed by a reader."""
+    _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return pages, pages - done

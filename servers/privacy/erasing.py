@@ -44,7 +44,7 @@ def erase(
         kind = PayloadKind(payload.kind).label.lower()
         raise StillNeeded(f"The {kind} cannot be erased while the call runs. Cancel it, or wait until it has ended.")
     with audited(actor) as trail:
-        if not payloads.erase_all([payload.pk]):
+        if not payloads.erase_all([payload.pk], everywhere=True):
             return False
         trail.add(
             Event(

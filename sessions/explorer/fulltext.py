@@ -88,21 +88,27 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
+def keep_names(keys: Iterable[int]) -> None:
+    """Delete the words of calls, but not their names. In the caller's transaction."""
+    words = "''" if database().vendor == "sqlite" else "names"
+    with database().cursor() as cursor:
+        sql = f"UPDATE explorer_calls SET words = {words} WHERE {_column()} = %s"  # noqa: S608  # names of our own
+        cursor.executemany(sql, [[key] for key in keys])
+
+
 def forget(stream: str, keys: Iterable[int]) -> None:
     """Delete documents of rows that are gone. In the caller's transaction."""
     with database().cursor() as cursor:
         cursor.executemany(f"DELETE FROM explorer_{stream} WHERE {_column()} = %s", [[key] for key in keys])  # noqa: S608  # names of our own
 
 
-def forget_before(stream: str, key: int, limit: int) -> int:
-    """Delete documents of rows older than `key`, which are gone; at most `limit`. Returns how many there were."""
+def before(stream: str, key: int, limit: int) -> list[int]:
+    """The oldest documents of rows older than `key`, which are gone; at most `limit`."""
     column = _column()
     with database().cursor() as cursor:
         sql = f"SELECT {column} FROM explorer_{stream} WHERE {column} < %s ORDER BY {column} LIMIT %s"  # noqa: S608  # names of our own
         cursor.execute(sql, [key, limit])
-        keys = [int(row[0]) for row in cursor.fetchall()]
-    forget(stream, keys)
-    return len(keys)
+        return [int(row[0]) for row in cursor.fetchall()]
 
 
 def _column() -> str:

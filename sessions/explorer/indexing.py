@@ -6,8 +6,9 @@ may try.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 from django.db import transaction
@@ -15,6 +16,8 @@ from django.db.models import Min, Q, QuerySet
 
 from servers.audit import payloads
 from servers.audit import query as audit
+from servers.audit.spare import Batches
+from servers.audit.statements import database
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Payload
 from sessions.explorer import fulltext
@@ -139,18 +142,33 @@ def _event_document(event: AuditEvent) -> Document:
 
 
 # --- what goes -------------------------------------------------------------------------------------------------------
-def payloads_erased(payload_ids: Collection[int]) -> None:
-    """Call in the transaction that erases payloads: their words leave index and preview with them."""
-    Call.objects.filter(arguments__in=payload_ids).update(preview="")
-    of_them = Q(arguments__in=payload_ids) | Q(result__in=payload_ids) | Q(late_result__in=payload_ids)
-    fulltext.write("calls", [document_of(call) for call in _calls(of_them)])
+def calls_erased(keys: Collection[int]) -> None:
+    """Call in the transaction that erases payloads of these calls: their words leave the index with them."""
+    if not keys:
+        return
+    marks = ", ".join(["%s"] * len(keys))
+    with database().cursor() as cursor:
+        cursor.execute(_EMPTY.format(marks), list(keys))
+        empty = [int(row[0]) for row in cursor.fetchall()]
+    fulltext.keep_names(empty)
+    if others := set(keys).difference(empty):
+        fulltext.write("calls", [document_of(call) for call in _calls(Q(pk__in=others))])
 
 
-def trim(limit: int = 200) -> int:
-    """Forget calls and events that the retention deleted, in one short transaction. Returns how many; call it again
-    until it returns 0."""
+#: calls of which nothing is left to be found but names
+_EMPTY = (
+    f"SELECT one.id FROM {Call._meta.db_table} one WHERE one.id IN ({{}}) AND one.detail = '' AND NOT EXISTS (SELECT 1 FROM "  # noqa: S608  # names of our own models
+    f"{Payload._meta.db_table} content WHERE content.id IN (one.arguments_id, one.result_id, one.late_result_id) "
+    "AND content.erased_at IS NULL)"
+)
+
+
+def trim(on_batch: Callable[[], None] = lambda: None) -> None:
+    """Forget calls and events that the retention deleted, in short transactions."""
     oldest_call = Call.objects.aggregate(key=Min("pk"))["key"]
     oldest_event = AuditEvent.objects.aggregate(key=Min("seq"))["key"]
-    with transaction.atomic():
-        gone = fulltext.forget_before("calls", 2**62 if oldest_call is None else oldest_call, limit)
-        return gone + fulltext.forget_before("events", 2**62 if oldest_event is None else oldest_event, limit)
+    for stream, oldest in (("calls", oldest_call), ("events", oldest_event)):
+        batches, end = Batches(), 2**62 if oldest is None else oldest
+        while keys := fulltext.before(stream, end, batches.size):
+            batches.write(partial(fulltext.forget, stream, keys))
+            on_batch()

@@ -1,4 +1,5 @@
-"""What rows beside an erased payload hold of its words."""
+"""What rows beside an erased payload hold of its words. The retention erases thousands, and each of its transactions is one
+that a call may wait for: what it needs are few statements without the ORM."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -7,33 +8,54 @@ from typing import Final
 from django.db.models import Max, Min, Q, QuerySet
 from django.utils import timezone
 
+from servers.audit.statements import database
 from sessions.enums import LogSource
 from sessions.mcp.core.refusals import without_words
 from sessions.models import Call, LogLine, Question
 from sessions.wire import erasing
 
+_CALLS, _QUESTIONS = Call._meta.db_table, Question._meta.db_table
+_LINKS = ("arguments_id", "result_id", "late_result_id")
 #: the text of a log line that was erased
 ERASED: Final = "[erased]"
 #: a line may arrive this long after the answer that it belongs to
 _LATE: Final = timedelta(seconds=5)
 
 
-def forget_copies(payload_ids: Collection[int]) -> None:
-    """In the transaction of the erasure. A server's error often quotes arguments, its log too, a question's summary its
-    text; the recorded wire has all of it."""
+def forget_copies(payload_ids: Collection[int], *, everywhere: bool) -> list[int]:
+    """In the transaction of the erasure. A server's error often quotes arguments, a question's summary its text, the
+    recorded wire all of it. `everywhere`: also what names no call and came while one of them ran, such as lines of the log;
+    the retention leaves that to the limits of its own. Returns the keys of the calls that the payloads belong to."""
+    if not payload_ids:
+        return []
+    ids = list(payload_ids)
+    marks = ", ".join(["%s"] * len(ids))
+    of_them = " OR ".join(f"{link} IN ({marks})" for link in _LINKS)
+    with database().cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {_CALLS} SET error_message = '', error_data = '', schema_violation = '', progress_message = '', "  # noqa: S608  # names of our own models
+            f"preview = CASE WHEN arguments_id IN ({marks}) THEN '' ELSE preview END WHERE {of_them} RETURNING id, uid, detail",
+            ids * (len(_LINKS) + 1),
+        )
+        calls = cursor.fetchall()
+        for key, _, detail in calls:
+            if detail and (kept := without_words(detail)) != detail:
+                cursor.execute(f"UPDATE {_CALLS} SET detail = %s WHERE id = %s", [kept, key])  # noqa: S608  # the same
+        cursor.execute(f"UPDATE {_QUESTIONS} SET summary = '' WHERE question_id IN ({marks})", ids)  # noqa: S608  # the same
+    erasing.forget_contents([uid for _, uid, _ in calls])
+    keys = [int(key) for key, _, _ in calls]
+    if everywhere:
+        _forget_surroundings(ids, keys)
+    return keys
+
+
+def _forget_surroundings(payload_ids: Collection[int], call_ids: Collection[int]) -> None:
     questions = Question.objects.filter(Q(question__in=payload_ids) | Q(answer__in=payload_ids))
-    calls = Call.objects.filter(
-        Q(arguments__in=payload_ids) | Q(result__in=payload_ids) | Q(late_result__in=payload_ids)
-    ).order_by()
-    asked = questions.exclude(call=None).order_by()
-    uids = {*calls.values_list("uid", flat=True), *asked.values_list("call__uid", flat=True)}
-    erasing.forget_calls(uids)
+    asked = questions.exclude(call=None).order_by().values_list("call", flat=True)
+    calls = Call.objects.filter(pk__in={*call_ids, *asked}).order_by()
+    erasing.forget_calls(list(calls.values_list("uid", flat=True)))
     erasing.forget_readings(payload_ids)
-    _forget_lines(Call.objects.filter(uid__in=uids).order_by())
-    calls.update(error_message="", error_data="", schema_violation="", progress_message="")
-    for pk, detail in calls.exclude(detail="").values_list("pk", "detail"):
-        Call.objects.filter(pk=pk).update(detail=without_words(detail))
-    Question.objects.filter(question__in=payload_ids).update(summary="")
+    _forget_lines(calls)
 
 
 def _forget_lines(calls: QuerySet[Call]) -> None:

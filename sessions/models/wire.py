@@ -5,8 +5,8 @@ from sessions.enums import WireDirection, WireKind
 
 
 class WireMessage(models.Model):
-    """One JSON-RPC message or HTTP exchange of a session, with its secrets masked: a ring per session, bounded by size
-    and age, numbered without gaps by the session's only owner."""
+    """One JSON-RPC message or HTTP exchange of a session, with its secrets masked: a ring per session, numbered without
+    gaps by the session's only owner. Those of one server together are bounded by size and age."""
 
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="wire_messages", db_index=False)
     identity = models.ForeignKey(

@@ -12,6 +12,7 @@ from servers.audit.proof.checkpoints import KeyReplaced
 from servers.audit.proof.cuts import CutRefused
 from servers.audit.proof.key import KeyMissing
 from servers.audit.record import SYSTEM, Event
+from servers.audit.spare import in_turn
 from servers.enums import AuditAction, AuditOutcome
 from servers.forwarding.board import needed_from
 from servers.jobs.lifecycle import JobOutcome, counted
@@ -22,7 +23,6 @@ from sessions.retention import ledger, trimming
 from sessions.retention.kinds import stored_kinds
 from sessions.retention.limits import limits
 from sessions.retention.plan import Removal, plan
-from sessions.retention.turn import in_turn
 
 #: an event of the request is a little younger than its row
 _MARGIN = timedelta(minutes=1)
@@ -100,5 +100,5 @@ def _cut(removal: Removal, on_progress: Callable[[int], None]) -> int:
     needed = needed_from()
     end = removal.last if needed is None else min(removal.last, needed - 1)
     cut = cuts.cut(end + 1, on_batch=lambda done, total: on_progress(done))
-    ledger.recount(stored_kinds()[StoredKind.EVENTS], removal.last)
+    ledger.recount(stored_kinds()[StoredKind.EVENTS], removal.first, removal.last)
     return cut.removed

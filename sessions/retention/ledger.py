@@ -12,10 +12,10 @@ from functools import partial
 from django.db.models import Count, Max, Min, QuerySet, Sum
 from django.utils import timezone
 
+from servers.audit.spare import in_turn
 from sessions.enums import StoredKind
 from sessions.models import StorageHour
 from sessions.retention.kinds import Stored, stored_kinds
-from sessions.retention.turn import in_turn
 
 #: a younger row may have a neighbour with a lower key that is not committed yet
 SETTLED = timedelta(minutes=2)
@@ -70,9 +70,11 @@ def _enter(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> None:
         entry.save()
 
 
-def recount(stored: Stored, last: int, *, emptied: bool = False) -> None:
-    """After a removal up to the key `last`: what is left in the entries."""
-    _recount(stored, StorageHour.objects.filter(kind=stored.kind, last__lte=last), emptied=emptied)
+def recount(stored: Stored, first: int, last: int, *, emptied: bool = False) -> None:
+    """After a removal from the key `first` up to `last`: what is left in the entries. Emptied ones before them stay as they
+    are: there may be a month of them."""
+    entries = StorageHour.objects.filter(kind=stored.kind, first__gte=first, last__lte=last)
+    _recount(stored, entries, emptied=emptied)
 
 
 def recount_before(stored: Stored, before: datetime) -> None:

@@ -1,134 +1,162 @@
-"""Removing rows in small transactions, so that no call waits for one.
-
-A batch adapts its size to BATCH_SECONDS. What is removed from the log of events is cut by `servers.audit.proof`.
+"""Removing rows in small transactions, so that no call waits for one: what will go is read before, each transaction only
+deletes. What is removed from the log of events is cut by `servers.audit.proof`.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.db.models import Model, Q
+from django.db.models import Model, Q, QuerySet
 
 from servers.audit import payloads
+from servers.audit.spare import Batches
 from servers.audit.statements import database
 from servers.models import Payload, Unredacted
-from servers.signals import payload_erased, rows_removed
+from servers.signals import rows_removed
 from sessions.enums import CallState, QuestionState, StoredKind
 from sessions.models import Attempt, Call, Question, ResourceVersion
 from sessions.retention import ledger
 from sessions.retention.kinds import stored_kinds
 from sessions.retention.plan import Removal
-from sessions.retention.turn import in_turn
 
-BATCH_SECONDS = 0.010
-FIRST_BATCH, MOST, FEWEST = 20, 2_000, 5
-#: returns the keys that it looked at, in order, and how many rows are gone
-Batch = Callable[[int, int, int], tuple[list[int], int]]
+
+@dataclass(frozen=True)
+class Batch:
+    """Keys up to `last` were looked at; `remove` deletes those of `going`, in the current transaction."""
+
+    last: int
+    going: list[Any]
+    remove: Callable[[list[Any]], None]
+
+
+#: of the rows of a kind after a key, up to another one, at most so many; None if there are none
+Look = Callable[[QuerySet[Any], int], Batch | None]
 
 
 def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: None) -> int:
     """Returns how many rows are gone. Raises OperationalError when the database refuses for too long."""
-    batch, after, gone, size = _BATCHES.get(removal.kind, _plain), removal.first - 1, 0, FIRST_BATCH
-    while True:
-        seconds, keys, removed = in_turn(partial(timed, batch, removal.kind, after, removal.last, size))
-        if not keys:
-            break
-        after, gone = keys[-1], gone + removed
-        size = max(FEWEST, min(MOST, size * 2, int(size * BATCH_SECONDS / max(seconds, 0.0001))))
-        on_progress(gone)
     stored = stored_kinds()
+    rows = stored[removal.kind].rows().filter(pk__lte=removal.last)
+    look, batches, after, gone = _LOOKS.get(removal.kind, _plain), Batches(), removal.first - 1, 0
+    while (batch := look(rows.filter(pk__gt=after), batches.size)) is not None:
+        if batch.going:
+            batches.write(partial(batch.remove, batch.going))
+        after, gone = batch.last, gone + len(batch.going)
+        on_progress(gone)
     if removal.kind == StoredKind.CALLS:
-        while removed := in_turn(partial(_questions, removal.before, size)):
-            on_progress(gone := gone + removed)
+        while asked := _questions(removal.before, batches.size):
+            batches.write(partial(_remove_questions, asked))
+            on_progress(gone := gone + len(asked))
         ledger.recount_before(stored[StoredKind.PAYLOADS], removal.before)
-    ledger.recount(stored[removal.kind], removal.last, emptied=removal.kind == StoredKind.PAYLOADS)
+    ledger.recount(stored[removal.kind], removal.first, removal.last, emptied=removal.kind == StoredKind.PAYLOADS)
     return gone
 
 
-def timed(batch: Any, kind: StoredKind, after: int, last: int, most: int) -> tuple[float, list[int], int]:
-    began = time.perf_counter()
-    keys, removed = batch(kind, after, last, most)
-    return time.perf_counter() - began, keys, removed
-
-
-# --- one batch of each kind ---------------------------------------------------------------------------------------------
-def _calls(kind: StoredKind, after: int, last: int, most: int) -> tuple[list[int], int]:
+# --- what goes of each kind, and how -----------------------------------------------------------------------------------
+def _calls(rows: QuerySet[Any], most: int) -> Batch | None:
     """With attempts, questions and payloads. A call that has not ended stays."""
-    rows = Call.objects.filter(pk__gt=after, pk__lte=last).order_by("pk")
-    found = list(rows.values_list("pk", "state", "arguments_id", "result_id", "late_result_id")[:most])
-    over = [row for row in found if CallState(row[1]).final]
-    ids = [row[0] for row in over]
-    owned = {key for row in over for key in row[2:] if key is not None}
-    asked = list(Question.objects.filter(call__in=ids).exclude(state=QuestionState.OPEN).order_by())
-    owned |= {key for one in asked for key in (one.question_id, one.answer_id) if key is not None}
-    _delete(Question, "id", [one.pk for one in asked])
-    Question.objects.filter(call__in=ids).update(call=None)
-    Call.objects.filter(repeats__in=ids).update(repeats=None)
+    found = list(rows.values_list("pk", "state")[:most])
+    going = [key for key, state in found if CallState(state).final]
+    return Batch(found[-1][0], going, _remove_calls) if found else None
+
+
+def _remove_calls(ids: list[int]) -> None:
+    owned = _delete_questions("call_id", ids)
+    _forget_call(Question, "call_id", ids)
+    _forget_call(Call, "repeats_id", ids)
     _delete(Attempt, "call_id", ids)
-    _delete(Call, "id", ids)
-    _delete_payloads(sorted(owned))
-    return [row[0] for row in found], len(ids)
+    owned += _deleted(Call, "id", ids, ("arguments_id", "result_id", "late_result_id"))
+    rows_removed.send(sender=Call, ids=ids)
+    _delete_payloads(owned)
 
 
-def _questions(before: datetime, most: int) -> int:
+def _questions(before: datetime, most: int) -> list[int]:
     """Requests of servers that belong to no call."""
     over = Question.objects.filter(call=None, created_at__lte=before).exclude(state=QuestionState.OPEN)
-    found = list(over.order_by()[:most])
-    _delete(Question, "id", [one.pk for one in found])
-    _delete_payloads([key for one in found for key in (one.question_id, one.answer_id) if key is not None])
-    return len(found)
+    return list(over.order_by().values_list("pk", flat=True)[:most])
 
 
-def _contents(kind: StoredKind, after: int, last: int, most: int) -> tuple[list[int], int]:
+def _remove_questions(ids: list[int]) -> None:
+    _delete_payloads(_delete_questions("id", ids))
+
+
+def _contents(rows: QuerySet[Any], most: int) -> Batch | None:
     """Contents of payloads; their rows, with digests, stay with their calls. What is still to be sent stays."""
-    rows = stored_kinds()[kind].rows().filter(pk__gt=after, pk__lte=last)
     keys = list(rows.values_list("pk", flat=True)[:most])
     running = [state.value for state in CallState if not state.final]
     needed = set(Call.objects.filter(state__in=running, arguments__in=keys).values_list("arguments_id", flat=True))
     asked = Question.objects.filter(Q(question__in=keys) | Q(answer__in=keys), Q(state=QuestionState.OPEN))
     for question, answer in asked.values_list("question_id", "answer_id"):
         needed |= {question, answer}
-    return keys, payloads.erase_all([key for key in keys if key not in needed])
+    return Batch(keys[-1], [key for key in keys if key not in needed], _empty) if keys else None
 
 
-def _versions(kind: StoredKind, after: int, last: int, most: int) -> tuple[list[int], int]:
+def _empty(ids: list[int]) -> None:
+    payloads.erase_all(ids, everywhere=False)
+
+
+def _versions(rows: QuerySet[Any], most: int) -> Batch | None:
     """With their contents. The newest version of each subscription stays."""
-    rows = ResourceVersion.objects.filter(pk__gt=after, pk__lte=last).order_by("pk")
-    found = list(rows.values_list("pk", "contents_id", "number", "subscription__newest")[:most])
-    old = [row for row in found if row[2] != row[3]]
-    _delete(ResourceVersion, "id", [row[0] for row in old])
-    _delete_payloads([row[1] for row in old])
-    return [row[0] for row in found], len(old)
+    found = list(rows.values_list("pk", "number", "subscription__newest")[:most])
+    going = [key for key, number, newest in found if number != newest]
+    return Batch(found[-1][0], going, _remove_versions) if found else None
 
 
-def _plain(kind: StoredKind, after: int, last: int, most: int) -> tuple[list[int], int]:
-    stored = stored_kinds()[kind]
-    keys = list(stored.rows().filter(pk__gt=after, pk__lte=last).values_list("pk", flat=True)[:most])
-    _delete(stored.model, "id", keys)
-    return keys, len(keys)
+def _remove_versions(ids: list[int]) -> None:
+    _delete_payloads(_deleted(ResourceVersion, "id", ids, ("contents_id",)))
 
 
-_BATCHES: Mapping[StoredKind, Any] = {
+def _plain(rows: QuerySet[Any], most: int) -> Batch | None:
+    keys = list(rows.values_list("pk", flat=True)[:most])
+    return Batch(keys[-1], keys, partial(_remove_rows, rows.model)) if keys else None
+
+
+def _remove_rows(model: type[Model], ids: list[int]) -> None:
+    _delete(model, "id", ids)
+    rows_removed.send(sender=model, ids=ids)
+
+
+_LOOKS: Mapping[StoredKind, Look] = {
     StoredKind.CALLS: _calls,
     StoredKind.PAYLOADS: _contents,
     StoredKind.VERSIONS: _versions,
 }
 
 
+# --- statements without the ORM, whose collector reads every row that it deletes ------------------------------------------
 def _delete_payloads(ids: Sequence[int]) -> None:
-    payload_erased.send(sender=Payload, payload_ids=list(ids))
+    """Of rows that are gone, so nothing is left that could have copied their words."""
     _delete(Unredacted, "payload_id", ids)
     _delete(Payload, "id", ids)
 
 
+def _delete_questions(column: str, ids: Sequence[int]) -> list[int]:
+    """Those that wait for no answer any more. Returns the keys of their payloads."""
+    return _deleted(Question, column, ids, ("question_id", "answer_id"), "state <> %s", QuestionState.OPEN.value)
+
+
+def _forget_call(model: type[Model], column: str, ids: Sequence[int]) -> None:
+    _run(f'UPDATE {model._meta.db_table} SET "{column}" = NULL WHERE "{column}" IN ({{}})', ids)  # noqa: S608  # names of our own models
+
+
 def _delete(model: type[Model], column: str, ids: Sequence[int]) -> None:
-    """Without the ORM's collector, which reads every row that it deletes."""
+    _run(f'DELETE FROM {model._meta.db_table} WHERE "{column}" IN ({{}})', ids)  # noqa: S608  # names of our own models
+
+
+def _deleted(
+    model: type[Model], column: str, ids: Sequence[int], returned: Sequence[str], only: str = "1 = 1", *values: str
+) -> list[int]:
+    """What stood in the columns `returned` of the deleted rows."""
+    columns = ", ".join(f'"{name}"' for name in returned)
+    sql = f'DELETE FROM {model._meta.db_table} WHERE "{column}" IN ({{}}) AND {only} RETURNING {columns}'  # noqa: S608  # the same
+    return [key for row in _run(sql, ids, *values) for key in row if key is not None]
+
+
+def _run(sql: str, ids: Sequence[int], *values: str) -> list[tuple[Any, ...]]:
     if not ids:
-        return
-    if column == "id":
-        rows_removed.send(sender=model, ids=list(ids))
-    marks = ", ".join(["%s"] * len(ids))
+        return []
     with database().cursor() as cursor:
-        cursor.execute(f'DELETE FROM {model._meta.db_table} WHERE "{column}" IN ({marks})', list(ids))  # noqa: S608  # names of our own models
+        cursor.execute(sql.format(", ".join(["%s"] * len(ids))), [*ids, *values])
+        return list(cursor.fetchall()) if "RETURNING" in sql else []

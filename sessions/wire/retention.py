@@ -1,16 +1,21 @@
-"""How much of the wire is kept: the newest messages of each session, by size. sessions.retention limits their age."""
+"""How much of the wire is kept: the newest messages of each server, by size. sessions.retention limits their age."""
 
 from collections.abc import Callable
+from functools import partial
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from django.conf import settings
 from django.db.models import OuterRef, Subquery
 
+from servers.audit.spare import Batches
 from servers.enums import IdentityKind
 from sessions.models import McpSession, WireMessage
 
-#: rows per transaction: a call waits for it
+#: rows that the writer removes at once: a call waits for it
 BATCH = 1_000
+#: sessions of a server whose oldest rows are compared at once
+_COMPARED = 8
 _STEPS = 64
 
 
@@ -32,47 +37,64 @@ def newest(key: LogKey) -> tuple[int, int]:
 
 
 def trim(key: LogKey, before: tuple[int, int], now: tuple[int, int]) -> None:
-    """Remove what is over the size, at most BATCH rows, each time the log has grown by a small part of it. In the current
-    transaction."""
+    """Remove what is over the size of the server, at most BATCH rows, each time a log has grown by a small part of it. In
+    the current transaction."""
     step = max(1, limit() // _STEPS)
     if before[1] // step != now[1] // step:
-        _trim(key, now[1])
+        _remove(_over(logs(key.server_id), BATCH))
 
 
 def limit() -> int:
-    """Bytes of one log."""
+    """Bytes of all logs of one server."""
     return int(settings.WIRE_MIB * 1024 * 1024)
 
 
-def _trim(key: LogKey, position: int) -> int:
-    """Returns how many rows were removed: BATCH if there may be more."""
-    rows = WireMessage.objects.filter(**key.columns).order_by("seq")
-    oldest = list(rows.values_list("seq", "position")[: BATCH + 1])
-    over = [seq for seq, end in oldest if end <= position - limit()][:BATCH]
-    return rows.filter(seq__lte=over[-1]).delete()[0] if over else 0
-
-
 def trim_all(on_progress: Callable[[], None] = lambda: None) -> int:
-    """Remove what is over the size of its log, in small transactions. Returns the number of rows."""
-    removed = 0
-    for log in logs():
-        while log.bytes > limit() and (count := _trim(log.key, log.position)):
-            removed += count
+    """Remove what is over the size of its server, in small transactions. Returns the number of rows."""
+    removed, batches = 0, Batches()
+    for server_id, found in groupby(logs(), lambda log: log.key.server_id):
+        while keys := _over(list(found), min(BATCH, batches.size)):
+            removed += batches.write(partial(_remove, keys))
+            found = iter(logs(server_id))
             on_progress()
     return removed
 
 
+def _remove(keys: list[int]) -> int:
+    return WireMessage.objects.filter(pk__in=keys).delete()[0] if keys else 0
+
+
+def _over(found: "list[LogSize]", most: int) -> list[int]:
+    """The oldest rows of a server that must go, at most so many; the newest row of each log stays."""
+    over = sum(log.bytes for log in found) - limit()
+    if over <= 0:
+        return []
+    candidates: list[tuple[int, int]] = []
+    long = [log for log in found if log.bytes]
+    for log in sorted(long, key=lambda log: log.first)[:_COMPARED]:
+        rows = WireMessage.objects.filter(**log.key.columns).order_by("seq").values_list("pk", "position")
+        candidates += [(key, end - position) for (key, position), (_, end) in pairwise(rows[: most + 1])]
+    going = []
+    for key, freed in sorted(candidates)[:most]:
+        if over <= 0:
+            break
+        going.append(key)
+        over -= freed
+    return going
+
+
 class LogSize(NamedTuple):
-    """`position` is that of the newest row. `bytes` leaves out the oldest row."""
+    """`first` is the key of the oldest row, which `bytes` leaves out."""
 
     key: LogKey
-    position: int
+    first: int
     bytes: int
     rows: int
 
 
-def logs() -> list[LogSize]:
-    """The size of each log that has messages, found by its ends: two look-ups a session, whatever its length."""
+def logs(server_id: int | None = None) -> list[LogSize]:
+    """The size of each log that has messages, of one server or of all, by server. Found by the ends: two look-ups a session,
+    whatever its length."""
     found = []
     for kind in (IdentityKind.SHARED, IdentityKind.PERSONAL):
         identity = None if kind == IdentityKind.SHARED else OuterRef("identity")
@@ -80,13 +102,15 @@ def logs() -> list[LogSize]:
         ends = {
             f"{end}_{name}": Subquery(rows.order_by(order).values(name)[:1])
             for end, order in (("oldest", "seq"), ("newest", "-seq"))
-            for name in ("seq", "position")
+            for name in ("pk", "seq", "position")
+            if (end, name) != ("newest", "pk")
         }
         sessions = McpSession.objects.filter(identity__kind=kind).annotate(**ends)
-        for row in sessions.values_list("server_id", "identity_id", *ends):
-            server_id, identity_id, first, start, last, end = row
-            if first is None:
-                continue
-            key = LogKey(server_id, None if kind == IdentityKind.SHARED else identity_id)
-            found.append(LogSize(key, end, end - start, last - first + 1))
-    return found
+        if server_id is not None:
+            sessions = sessions.filter(server=server_id)
+        for row in sessions.order_by().values_list("server_id", "identity_id", *ends):
+            of_server, identity_id, key, first, start, last, end = row
+            if key is not None:
+                log = LogKey(of_server, None if kind == IdentityKind.SHARED else identity_id)
+                found.append(LogSize(log, key, end - start, last - first + 1))
+    return sorted(found, key=lambda log: log.key.server_id)

@@ -39,10 +39,13 @@ Rows = dict[tuple[str, int], list[Row]]
 @contextmanager
 def running(**settings: str) -> Iterator[Stack]:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop what the run started, also on SIGTERM
-    directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-bench-")), administrator=True)
+    on_sqlite = "DATABASE_URL" not in settings
+    directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-bench-")), database=on_sqlite, administrator=on_sqlite)
     product = Stack(directory, env=settings)
     try:
         product.start()
+        if not on_sqlite:
+            product.create_admin()
         yield product
     finally:
         product.stop()

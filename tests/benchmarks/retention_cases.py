@@ -1,86 +1,91 @@
-"""The two processes of bench_retention, on the database of the settings: `trim` removes old calls, any other one fills
-the database and measures writes, first alone and then beside `trim`.
+"""The two processes of bench_retention, on the database of the settings. `trim` runs the retention at a simulated time; any
+other one writes the calls of each simulated day and measures writes, first alone and then beside `trim`.
 
-python -m tests.benchmarks.retention_cases CALLS WRITES | trim
+python -m tests.benchmarks.retention_cases DAYS HOURS_A_DAY PER_MINUTE WRITES MINUTES | trim NOW [WRITES]
 """
 
+import json
+import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import django
 from django.core.management import call_command
+from django.db.models import Sum
 from django.utils import timezone
 
 django.setup()
 
-from servers.audit import payloads  # noqa: E402  # after the set-up
+from servers.audit import payloads, spare  # noqa: E402  # after the set-up
 from servers.audit.record import SYSTEM, Event  # noqa: E402  # after the set-up
 from servers.audit.writer import writer  # noqa: E402  # after the set-up
 from servers.enums import AuditAction, AuditOutcome, PayloadKind  # noqa: E402  # after the set-up
 from servers.jobs.running import LONGEST_PAUSE_SECONDS, REST  # noqa: E402  # after the set-up
+from servers.kit.words import byte_words  # noqa: E402  # after the set-up
 from sessions.enums import StoredKind  # noqa: E402  # after the set-up
-from sessions.models import RetentionLimit  # noqa: E402  # after the set-up
-from sessions.retention import job, trimming  # noqa: E402  # after the set-up
+from sessions.models import McpSession, RetentionLimit, StorageHour  # noqa: E402  # after the set-up
+from sessions.retention import job, ledger, storage  # noqa: E402  # after the set-up
 from tests.sessions.host.make import make_session  # noqa: E402  # after the set-up
 from tests.sessions.retention.months import make_calls  # noqa: E402  # after the set-up
 
 PACE_SECONDS = 0.004
-
-
-def fill(calls: int) -> None:
-    session = make_session("tools")
-    begin = timezone.now() - timedelta(days=60)
-    for start in range(0, calls, 2_000):
-        make_calls(session, begin + timedelta(minutes=start // 1000), min(2_000, calls - start), timedelta(minutes=2))
+DAYS_KEPT = 5
+#: bytes of a call's contents and of its events, as the ledger counts them; limits keep those of this many days
+CONTENTS, EVENTS = 1_340, 3_960
+#: milliseconds for which a call may wait for a transaction of the retention
+GOAL = 50
+Times = list[float]
 
 
 def write_once() -> float:
-    """What a call's intent writes: a payload and an event."""
+    """What a call's intent writes: a payload and an event. Milliseconds."""
     began = time.perf_counter()
     writer().submit_and_wait(
         lambda: payloads.store(PayloadKind.ARGUMENTS, '{"text":"hello"}'),
         lambda row: [Event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING, SYSTEM, digests={"arguments": row.digest})],
         timeout=10,
     )
-    return time.perf_counter() - began
+    return 1_000 * (time.perf_counter() - began)
 
 
-def measure(more: Any) -> list[float]:
-    found = []
+def measured(more: Callable[[int], bool]) -> Times:
+    found: Times = []
     while more(len(found)):
-        found.append(1000 * write_once())
+        found.append(write_once())
         time.sleep(PACE_SECONDS)
     return found
 
 
-def described(name: str, found: list[float]) -> str:
-    ordered = sorted(found)
-    quantile = [ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.95, 0.99)]
-    return f"{name:<22}{len(found):>8} writes  " + "  ".join(
-        f"{label} {value:6.1f} ms"
-        for label, value in zip(("p50", "p95", "p99", "max"), [*quantile, ordered[-1]], strict=True)
-    )
+# --- one run of the retention ------------------------------------------------------------------------------------------
+def trim(now: datetime, writes: int) -> None:
+    """With `writes`, this process also writes: so many times before, and then until the run is over."""
+    held: Times = []
+    note = spare.Batches._held
 
+    def noted(batches: spare.Batches, seconds: float) -> None:
+        held.append(1_000 * seconds)
+        note(batches, seconds)
 
-def trim() -> None:
-    batches: list[float] = []
-    timed = trimming.timed
+    alone = measured(lambda count: count < writes)
+    spare.Batches._held = noted  # type: ignore[method-assign]
+    found: dict[str, Any] = {}
 
-    def counted(*arguments: Any) -> Any:
-        found = timed(*arguments)
-        batches.append(1000 * found[0])
-        return found
+    def run() -> None:
+        began = time.perf_counter()
+        outcome = job.run(_progress(), now)
+        found.update(detail=outcome.detail, seconds=time.perf_counter() - began, cpu=time.thread_time())
 
-    trimming.timed = counted
-    RetentionLimit.objects.update_or_create(kind=StoredKind.CALLS, defaults={"days": 30})
-    began = time.perf_counter()
-    print(job.run(_progress()).detail, f"{time.perf_counter() - began:.1f} s")
-    ordered = sorted(batches)
-    print(f"{len(batches)} batches, p50 {ordered[len(batches) // 2]:.1f} ms, longest {ordered[-3:]} ms")
+    thread = threading.Thread(target=run)
+    thread.start()
+    beside = measured(lambda _: thread.is_alive()) if writes else []
+    thread.join()
+    print(json.dumps(found | {"held": held, "alone": alone, "beside": beside}))
 
 
 def _progress() -> Any:
@@ -94,22 +99,130 @@ def _progress() -> Any:
     return progress
 
 
-def main(calls: int, writes: int) -> None:
+# --- many days ---------------------------------------------------------------------------------------------------------
+class Days:
+    def __init__(self, hours: float, per_minute: int, writes: int) -> None:
+        self.calls = round(60 * hours * per_minute)
+        self.hours, self.writes = hours, writes
+        self.limits = {
+            StoredKind.PAYLOADS: self.calls * DAYS_KEPT * CONTENTS // 2,
+            StoredKind.EVENTS: self.calls * DAYS_KEPT * EVENTS,
+        }
+        self.session: McpSession = make_session("tools")
+        self.alone: dict[str, Times] = {"other": [], "same": []}
+        self.beside: dict[str, Times] = {"other": [], "same": []}
+        self.held: Times = []
+        self.made = self.trimmed = 0.0
+        self.over = 0
+
+    def keep(self) -> None:
+        RetentionLimit.objects.create(kind=StoredKind.CALLS, days=DAYS_KEPT)
+        for kind, most in self.limits.items():
+            RetentionLimit.objects.create(kind=kind, bytes=most)
+
+    def run(self, days: int, minutes: float) -> None:
+        self.keep()
+        ends = time.monotonic() + 60 * minutes
+        start = timezone.now() - timedelta(days=days + 1)
+        for day in range(days):
+            began = time.perf_counter()
+            make_calls(self.session, start + timedelta(days=day), self.calls, timedelta(hours=self.hours), whole=True)
+            self.made += (made := time.perf_counter() - began)
+            now = start + timedelta(days=day, hours=self.hours) + ledger.SETTLED
+            found = self._trim(now, same=bool(day % 2))
+            self.trimmed += found["seconds"]
+            self._show(day + 1, made, found)
+            if time.monotonic() > ends:
+                print(f"ended after {minutes:g} minutes")
+                break
+        self._sum_up(day + 1)
+
+    def _trim(self, now: datetime, *, same: bool) -> dict[str, Any]:
+        """In turns, the writes that are measured are those of another process and of the one that runs the retention."""
+        kind = "same" if same else "other"
+        if not same:
+            self.alone[kind] += measured(lambda count: count < self.writes)
+        words = ["trim", now.isoformat(), str(self.writes if same else 0)]
+        command = [sys.executable, "-m", "tests.benchmarks.retention_cases", *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines: list[str] = []
+            reading = threading.Thread(target=lambda: lines.extend(process.stdout or ()))
+            reading.start()
+            beside = [] if same else measured(lambda _: process.poll() is None)
+            reading.join()
+        found: dict[str, Any] = json.loads(lines[-1])
+        self.alone[kind] += found["alone"]
+        self.beside[kind] += found["beside"] or beside
+        self.held += found["held"]
+        return found
+
+    def _show(self, day: int, made: float, found: dict[str, Any]) -> None:
+        sizes = {kind: ledger.total(kind).bytes for kind in (StoredKind.CALLS, *self.limits)}
+        # what is left of contents that are gone is counted with the calls that it belongs to
+        emptied = StorageHour.objects.filter(kind=StoredKind.PAYLOADS, emptied=True).aggregate(Sum("bytes"))
+        sizes[StoredKind.PAYLOADS] -= emptied["bytes__sum"] or 0
+        over = [kind for kind, most in self.limits.items() if sizes[kind] > most]
+        self.over += bool(over)
+        shown = ", ".join(
+            f"{kind.value} {byte_words(size)}" + (f" of {byte_words(self.limits[kind])}" if kind in self.limits else "")
+            for kind, size in sizes.items()
+        )
+        disk = storage.disk_now()
+        longest = max(found["held"], default=0)
+        print(
+            f"day {day:>2}: {shown}; database {byte_words(disk.database)}, unused {byte_words(disk.reusable or 0)}; "
+            f"made in {made:.0f} s, trimmed in {found['seconds']:.0f} s, longest transaction {longest:.0f} ms"
+            + (f"; OVER: {', '.join(over)}" if over else ""),
+            flush=True,
+        )
+
+    def _sum_up(self, days: int) -> None:
+        calls, lasted = days * self.calls, days * self.hours * 3_600
+        print(
+            f"{calls:,} calls with contents, attempts, events and words: made {calls / self.made:,.0f} a second, trimmed "
+            f"{calls / self.trimmed:,.0f} a second; they took {lasted / self.trimmed:.0f} times as long to come as to go"
+        )
+        print(f"days that ended over a limit: {self.over} of {days}")
+        print(described("transactions of the retention", self.held))
+        over = sum(one > GOAL for one in self.held)
+        print(f"  {'met   ' if not over else 'MISSED'} {over} of {len(self.held)} longer than {GOAL} ms")
+        for kind, words in (("other", "another process"), ("same", "the same process")):
+            if self.beside[kind]:
+                alone, beside = self.alone[kind], self.beside[kind]
+                print(described(f"writes of {words}, alone", alone))
+                print(described(f"writes of {words}, beside it", beside))
+                ratios = (
+                    f"{name} {many / few:.2f}"
+                    for name, many, few in zip(NAMES, spread(beside), spread(alone), strict=True)
+                )
+                print(
+                    f"  ratio: {', '.join(ratios)}; median added: {statistics.median(beside) - statistics.median(alone):.2f} ms"
+                )
+
+
+NAMES = ("p50", "p95", "p99", "max")
+
+
+def spread(found: Times) -> Times:
+    ordered = sorted(found)
+    return [ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.95, 0.99, 1.0)]
+
+
+def described(name: str, found: Times) -> str:
+    values = "  ".join(f"{label} {value:6.1f} ms" for label, value in zip(NAMES, spread(found), strict=True))
+    return f"{name:<42}{len(found):>8}  {values}"
+
+
+def main(days: int, hours: float, per_minute: int, writes: int, minutes: float) -> None:
     call_command("migrate", verbosity=0, interactive=False)
-    began = time.perf_counter()
-    fill(calls)
-    print(f"{calls} old calls written in {time.perf_counter() - began:.0f} s", flush=True)
-    measure(lambda count: count < 200)
-    alone = measure(lambda count: count < writes)
-    with subprocess.Popen([sys.executable, "-m", "tests.benchmarks.retention_cases", "trim"]) as trimming_process:
-        beside = measure(lambda count: trimming_process.poll() is None)
-    print(described("alone", alone))
-    print(described("beside the retention", beside))
-    print(f"median added: {statistics.median(beside) - statistics.median(alone):.2f} ms")
+    print(f"{days} days of {hours:g} h with {per_minute:,} calls a minute; load {os.getloadavg()[0]:.1f}", flush=True)
+    measured(lambda count: count < 100)
+    Days(hours, per_minute, writes).run(days, minutes)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "trim":
-        trim()
+        trim(datetime.fromisoformat(sys.argv[2]), int(sys.argv[3]))
     else:
-        main(*map(int, sys.argv[1:]))
+        main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))

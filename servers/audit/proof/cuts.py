@@ -4,10 +4,9 @@ The trigger of the events lets go only what a cut covers. Signed before the firs
 leaves a chain that verifies: the rest of the removed events still leads to the cut.
 """
 
-import time
 from collections.abc import Callable
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db.models import Min, Model, QuerySet
@@ -15,16 +14,11 @@ from django.db.models import Min, Model, QuerySet
 from servers.audit.proof import checkpoints
 from servers.audit.proof.notes import stamp
 from servers.audit.record import SYSTEM, Actor, Event
-from servers.audit.writer import AuditUnavailable, writer
+from servers.audit.spare import Batches, in_turn
 from servers.enums import AuditAction, AuditOutcome, StatementKind
 from servers.models import AuditAlarm, AuditEvent, Checkpoint
 
-#: a batch is made smaller or larger so that it takes about so long; every writer waits for it
-BATCH_SECONDS = 0.015
-_FIRST_BATCH, _LARGEST_BATCH = 100, 2_000
-#: after a batch, calls have the turn for so many times as long as it took
-_REST = 3
-_WAIT_SECONDS = 60.0
+_FIRST_BATCH = 100
 
 
 class CutRefused(Exception):
@@ -42,10 +36,10 @@ class Cut:
 
 
 def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], None] = lambda done, total: None) -> Cut:
-    """Remove all events before `before_seq`, in transactions of at most 50 ms each, and record that as an event.
+    """Remove all events before `before_seq`, in short transactions, and record that as an event.
 
     The head's event always stays. A second call finishes what an interrupted one left. Not inside of `atomic()`.
-    `on_batch(removed, total)` is called between two transactions; what it raises ends the cut there. Raises AuditUnavailable when
+    `on_batch(removed, total)` is called between two transactions, and may rest; what it raises ends the cut there. Raises OperationalError when
     the database refuses, KeyMissing and KeyReplaced without the checkpoint key, CutRefused while an alarm stands.
     """
     if AuditAlarm.objects.filter(acknowledged_at=None).exists() or checkpoints.misfits():
@@ -65,7 +59,7 @@ def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], N
         event = Event(
             AuditAction.AUDIT_CUT, AuditOutcome.OK, actor, subject=f"events {first} to {begun}", details=details
         )
-        _written(lambda: checkpoints.sign(StatementKind.CUT, begun, digest, **note), [event])
+        in_turn(lambda: checkpoints.sign(StatementKind.CUT, begun, digest, **note), lambda _: [event])
     elif known is None or first > begun:
         return Cut(first, begun, known.hash if known is not None else "", 0)
     else:
@@ -78,23 +72,12 @@ def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], N
 
 
 def _remove(rows: QuerySet[Any], total: int, on_batch: Callable[[int, int], None]) -> int:
-    removed, size = 0, _FIRST_BATCH
-
-    def write() -> tuple[int, float]:
-        began = time.monotonic()
-        batch = list(rows.values_list("pk", flat=True)[:size])
-        if batch:
-            _delete(rows.model, batch)
-        return len(batch), time.monotonic() - began
-
-    while True:
-        count, took = _written(write)
-        removed += count
-        if not count:
-            return removed
+    removed, batches = 0, Batches(_FIRST_BATCH)
+    while keys := list(rows.values_list("pk", flat=True)[: batches.size]):
+        batches.write(partial(_delete, rows.model, keys))
+        removed += len(keys)
         on_batch(removed, total)
-        time.sleep(_REST * took)
-        size = max(1, min(_LARGEST_BATCH, int(size * BATCH_SECONDS / max(took, 0.000_1)), size * 2))
+    return removed
 
 
 def _delete(model: type[Model], keys: list[int]) -> None:
@@ -102,12 +85,3 @@ def _delete(model: type[Model], keys: list[int]) -> None:
     rows = model._default_manager.all()
     rows = rows.filter(pk__lte=keys[-1]) if model is AuditEvent else rows.filter(pk__in=keys)
     rows._raw_delete(rows.db)
-
-
-def _written(work: Callable[[], Any], events: list[Event] | None = None) -> Any:
-    """By the writer, when no call waits for it: it takes turns with the writers of the other processes."""
-    future = writer().submit(work, (lambda _: events) if events else None, spare=not events)
-    try:
-        return future.result(_WAIT_SECONDS)
-    except FutureTimeout as exc:
-        raise AuditUnavailable("The audit log could not be written in time. Try again later.") from exc

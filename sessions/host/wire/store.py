@@ -25,17 +25,20 @@ def append_all(batches: Sequence[tuple[WireLog, WireBatch]]) -> None:
     """In the current transaction, for sessions that are still ours. Sets `newest` of each batch."""
     held = _held([log.lease for log, _ in batches])
     rows: list[list[Any]] = []
+    grown: list[tuple[retention.LogKey, tuple[int, int], tuple[int, int]]] = []
     for log, batch in batches:
         if log.lease.session_id not in held or not batch.to_write:
             continue
         key = retention.LogKey(log.lease.server_id, log.lease.identity_id if log.lease.personal else None)
         before = log.newest or retention.newest(key)
         rows += _numbered(key, before, batch)
-        retention.trim(key, before, batch.newest or before)
+        grown.append((key, before, batch.newest or before))
         transaction.on_commit(
             partial(hints.wire_appended, log.lease.server_uid, batch.newest[0] if batch.newest else 0)
         )
     insert.many(rows)
+    for key, before, now in grown:
+        retention.trim(key, before, now)
 
 
 def _held(leases: Sequence[Lease]) -> set[int]:

@@ -195,6 +195,42 @@ def test_large_messages_push_out_many_small_ones_a_bounded_number_at_a_time(
     assert newest.position - oldest.position < 256 * KIB
 
 
+def test_all_sessions_of_a_server_share_its_size_and_the_oldest_messages_go_first(settings: Any) -> None:
+    settings.WIRE_MIB = 0.25
+    session, other = make_session("one", signs_in_as=SignsInAs.EITHER), make_session("other")
+    own = Identity.objects.create(server=session.server, user=person("ada"), kind=IdentityKind.PERSONAL, name="ada")
+    of_ada = commands.session_of(own, session.server)
+    McpSession.objects.filter(pk=of_ada.pk).update(desired=Desired.OPEN)
+    shared, personal, apart = log_of(make_hold(session)), log_of(make_hold(of_ada)), log_of(make_hold(other))
+    say(apart, 200, KIB - ROW_BYTES)
+    write(apart)
+    for log, count in ((shared, 100), (personal, 100), (shared, 100), (personal, 100)):
+        say(log, count, KIB - ROW_BYTES)
+        write(log)
+    assert numbers(identity=None, server=session.server) == list(range(101, 201)), "its first hundred were the oldest"
+    assert numbers(identity=own) == list(range(200 - len(numbers(identity=own)) + 1, 201))
+    assert 256 - 4 <= 100 + len(numbers(identity=own)) <= 256 + 4
+    assert len(numbers(server=other.server)) == 200, "each server has a size of its own"
+
+
+def test_a_server_with_many_small_logs_is_held_to_its_size_by_housekeeping(settings: Any) -> None:
+    settings.WIRE_MIB = 0.25
+    session = make_session("one", signs_in_as=SignsInAs.EITHER)
+    for number in range(20):
+        user = person(f"user{number}")
+        own = Identity.objects.create(server=session.server, user=user, kind=IdentityKind.PERSONAL, name=user.username)
+        of_user = commands.session_of(own, session.server)
+        McpSession.objects.filter(pk=of_user.pk).update(desired=Desired.OPEN)
+        log = log_of(make_hold(of_user))
+        say(log, 2, 20 * KIB)
+        with transaction.atomic():
+            append_all([(log, log.take())])
+    settings.WIRE_MIB = 0.2
+    assert retention.trim_all() > 0
+    assert sum(log.bytes for log in retention.logs()) <= 0.2 * KIB * KIB
+    assert len(retention.logs()) == 20, "the newest message of each session stays"
+
+
 def test_old_messages_go_by_the_limit_of_the_storage_page_and_numbers_continue() -> None:
     RetentionLimit.objects.update_or_create(kind=StoredKind.MESSAGES, defaults={"days": 2})
     log = log_of(make_hold(make_session()))
