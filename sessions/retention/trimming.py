@@ -28,7 +28,7 @@ class Batch:
 
     last: int
     going: list[Any]
-    remove: Callable[[list[Any]], None]
+    remove: Callable[[list[Any]], object]
 
 
 #: of the rows of a kind after a key, up to another one, at most so many; None if there are none
