@@ -7,7 +7,7 @@ range are rounded to the hour.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -35,7 +35,7 @@ SUCCEEDED: Final = frozenset({CallState.SUCCEEDED.value})
 NEUTRAL: Final = frozenset({CallState.CANCELLED.value, CallState.REQUESTED.value, CallState.SENT.value})
 
 
-R = TypeVar("R", "Series", "Ranking")
+R = TypeVar("R", "Series", "Ranking", "ServerSeries")
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Dimensions:
     given: roll-ups of both together do not exist."""
 
     server: UUID | None = None
+    servers: frozenset[UUID] = frozenset()
     tool: str | None = None
     caller: str | None = None
     methods: frozenset[str] = frozenset()
@@ -54,13 +55,14 @@ class Dimensions:
     @property
     def by(self) -> RollupBy:
         """Raises ValueError for what no roll-up tells apart."""
-        if self.caller is not None and (self.server is not None or self.tool is not None):
+        of_server = self.server is not None or bool(self.servers)
+        if self.caller is not None and (of_server or self.tool is not None):
             raise ValueError("roll-ups tell callers and servers apart, but not both together")
         if self.caller is not None:
             return RollupBy.CALLER
         if self.tool is not None:
             return RollupBy.TOOL
-        return RollupBy.TOTAL if self.server is None else RollupBy.SERVER
+        return RollupBy.SERVER if of_server else RollupBy.TOTAL
 
 
 @dataclass
@@ -77,6 +79,12 @@ class Numbers:
         self.states[state] = self.states.get(state, 0) + calls
         self.bytes += size
         self.latency = [one + other for one, other in zip(self.latency, latency, strict=True)]
+
+    def add_all(self, other: "Numbers") -> None:
+        for state, calls in other.states.items():
+            self.states[state] = self.states.get(state, 0) + calls
+        self.bytes += other.bytes
+        self.latency = [one + more for one, more in zip(self.latency, other.latency, strict=True)]
 
     @property
     def calls(self) -> int:
@@ -126,6 +134,29 @@ class Series:
     behind: bool
 
 
+@dataclass
+class Counts:
+    calls: int = 0
+    errors: int = 0
+
+    def add(self, calls: int, errors: int) -> None:
+        self.calls += calls
+        self.errors += errors
+
+
+@dataclass(frozen=True)
+class ServerSeries:
+    """As `Series`: of all calls together, and of some servers, in the order in which they were chosen. `counts`: of each
+    server that had calls, also of deleted ones."""
+
+    start: datetime
+    step: int
+    total: list[Numbers]
+    servers: dict[UUID, list[Numbers]]
+    counts: dict[UUID, Counts]
+    behind: bool
+
+
 @dataclass(frozen=True)
 class Ranking:
     """Groups by number of calls, largest first."""
@@ -149,15 +180,125 @@ def series(user: access.User, wanted: Dimensions, span: Range, step: int) -> Ser
 
 
 def _series(user: access.User, wanted: Dimensions, span: Range, step: int) -> Series:
-    start = span.since - span.since % step
-    points = [Numbers() for _ in range(max(1, -(-(span.until - start) // step)))]
-    slot = f"(start - {start}) / {step}"
-    for place, state, numbers in _sums(user, wanted, wanted.by, span, slot, (), min(step, 86_400)):
-        points[max(0, min(place, len(points) - 1))].add(state, *numbers)
+    start, points = _points(user, wanted, span, step)
     tail, behind = _tail(user, wanted, span)
     for call in tail:
         points[(call.at - start) // step].add(call.state, 1, call.bytes, _latency(call))
     return Series(datetime.fromtimestamp(start, UTC), step, points, behind)
+
+
+def _points(user: access.User, wanted: Dimensions, span: Range, step: int) -> tuple[int, list[Numbers]]:
+    start = span.since - span.since % step
+    points = _empty(start, span, step)
+    for place, state, numbers in _sums(user, wanted, wanted.by, span, _slot(start, step), (), min(step, 86_400)):
+        points[max(0, min(place, len(points) - 1))].add(state, *numbers)
+    return start, points
+
+
+def _empty(start: int, span: Range, step: int) -> list[Numbers]:
+    return [Numbers() for _ in range(max(1, -(-(span.until - start) // step)))]
+
+
+def _slot(start: int, step: int) -> str:
+    return f"(start - {start}) / {step}"
+
+
+def of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerSeries:
+    """Calls over time of each of `wanted.servers`; there is no `total` of all servers."""
+    return _whole(lambda: _of_servers(user, wanted, span, step))
+
+
+def _of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerSeries:
+    start, points = _server_points(user, wanted, span, step)
+    tail, behind = _tail(user, wanted, span)
+    _add_to_servers(points, tail, start, step)
+    return ServerSeries(datetime.fromtimestamp(start, UTC), step, [], points, {}, behind)
+
+
+def by_server(
+    user: access.User,
+    wanted: Dimensions,
+    span: Range,
+    step: int,
+    choose: Callable[[dict[UUID, Counts]], Collection[UUID]],
+) -> ServerSeries:
+    """Calls over time of all servers, and of each of those that `choose` picks by what all of them had."""
+    return _whole(lambda: _by_server(user, wanted, span, step, choose))
+
+
+def _by_server(
+    user: access.User,
+    wanted: Dimensions,
+    span: Range,
+    step: int,
+    choose: Callable[[dict[UUID, Counts]], Collection[UUID]],
+) -> ServerSeries:
+    tail, behind = _tail(user, wanted, span)
+    counts = _server_counts(user, wanted, span, tail)
+    start, together = _points(user, wanted, span, step)
+    for call in tail:
+        together[(call.at - start) // step].add(call.state, 1, call.bytes, _latency(call))
+    chosen = list(choose(counts))
+    points: dict[UUID, list[Numbers]] = {}
+    if chosen:
+        points = _server_points(user, replace(wanted, servers=frozenset(chosen)), span, step)[1]
+    _add_to_servers(points, tail, start, step)
+    ordered = {uid: points[uid] for uid in chosen}
+    return ServerSeries(datetime.fromtimestamp(start, UTC), step, together, ordered, counts, behind)
+
+
+def server_counts(user: access.User, wanted: Dimensions, span: Range) -> dict[UUID, Counts]:
+    """Calls and errors of each server that had calls. Cheaper than a ranking: no latency is summed."""
+    return _server_counts(user, wanted, span, _tail(user, wanted, span)[0])
+
+
+def _server_counts(
+    user: access.User, wanted: Dimensions, span: Range, tail: Iterable[CountedCall]
+) -> dict[UUID, Counts]:
+    found: dict[UUID, Counts] = {}
+    fine = sorted(SUCCEEDED | NEUTRAL)
+    rows, given = _rows(user, wanted, RollupBy.SERVER, span, 86_400, "server_uid, state, calls")
+    if rows:
+        marks = ", ".join(["%s"] * len(fine))
+        failed = f"SUM(CASE WHEN state IN ({marks}) THEN 0 ELSE calls END)"
+        with connection.cursor() as database:
+            database.execute(
+                f"SELECT server_uid, SUM(calls), {failed} FROM ({rows}) part WHERE server_uid IS NOT NULL GROUP BY server_uid",  # noqa: S608  # names of our own model
+                [*fine, *given],
+            )
+            found = {UUID(str(uid)): Counts(int(calls), int(errors)) for uid, calls, errors in database.fetchall()}
+    for call in tail:
+        if call.server_uid is not None:
+            found.setdefault(call.server_uid, Counts()).add(1, int(call.state not in SUCCEEDED | NEUTRAL))
+    return found
+
+
+def _server_points(
+    user: access.User, wanted: Dimensions, span: Range, step: int
+) -> tuple[int, dict[UUID, list[Numbers]]]:
+    start = span.since - span.since % step
+    points: dict[UUID, list[Numbers]] = {uid: _empty(start, span, step) for uid in wanted.servers}
+    columns = ("server_uid",)
+    for place, uid, state, numbers in _sums(
+        user, wanted, RollupBy.SERVER, span, _slot(start, step), columns, min(step, 86_400)
+    ):
+        of_server = points[UUID(str(uid))]
+        of_server[max(0, min(place, len(of_server) - 1))].add(state, *numbers)
+    return start, points
+
+
+def _add_to_servers(points: dict[UUID, list[Numbers]], tail: Iterable[CountedCall], start: int, step: int) -> None:
+    for call in tail:
+        if call.server_uid is not None and call.server_uid in points:
+            points[call.server_uid][(call.at - start) // step].add(call.state, 1, call.bytes, _latency(call))
+
+
+def total(points: Iterable[Numbers]) -> Numbers:
+    """All of them together."""
+    found = Numbers()
+    for point in points:
+        found.add_all(point)
+    return found
 
 
 def ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, limit: int = 20) -> Ranking:
@@ -212,16 +353,12 @@ def _sums(
 ) -> Iterable[list[Any]]:
     """Rows of slot (if one is given), columns, state, and then (calls, bytes, latency)."""
     groups = [*([slot] if slot else []), *(f'"{name}"' for name in columns), "state"]
-    where, values = _where(user, wanted, by)
-    parts, given = [], []
-    for level, since, until in _segments(span, longest):
-        parts.append(f'SELECT * FROM {_TABLE} WHERE "by" = %s AND level = %s AND start >= %s AND start < %s {where}')  # noqa: S608  # names of our own model
-        given += [by.value, level, since, until, *values]
-    if not parts:
+    rows, given = _rows(user, wanted, by, span, longest, "*")
+    if not rows:
         return
     sums = ", ".join(f'SUM("{name}")' for name in ("calls", "bytes", *BUCKET_COLUMNS))
     names = ", ".join(groups)
-    sql = f"SELECT {names}, {sums} FROM ({' UNION ALL '.join(parts)}) part GROUP BY {names}"  # noqa: S608  # the same
+    sql = f"SELECT {names}, {sums} FROM ({rows}) part GROUP BY {names}"  # noqa: S608  # names of our own model
     with connection.cursor() as database:
         database.execute(sql, given)
         for row in database.fetchall():
@@ -229,11 +366,28 @@ def _sums(
             yield [*keys, (calls, size, latency)]
 
 
+def _rows(
+    user: access.User, wanted: Dimensions, by: RollupBy, span: Range, longest: int, columns: str
+) -> tuple[str, list[Any]]:
+    """The roll-ups of a range as SQL; empty for an empty range."""
+    where, values = _where(user, wanted, by)
+    parts, given = [], []
+    for level, since, until in _segments(span, longest):
+        parts.append(
+            f'SELECT {columns} FROM {_TABLE} WHERE "by" = %s AND level = %s AND start >= %s AND start < %s {where}'  # noqa: S608  # names of our own model
+        )
+        given += [by.value, level, since, until, *values]
+    return " UNION ALL ".join(parts), given
+
+
 def _where(user: access.User, wanted: Dimensions, by: RollupBy) -> tuple[str, list[Any]]:
     where = ""
     values: list[Any] = []
     if wanted.server is not None:
         where, values = where + " AND server_uid = %s", [*values, param(CallRollup, "server_uid", wanted.server)]
+    if wanted.servers:
+        where = f"{where} AND server_uid IN ({', '.join(['%s'] * len(wanted.servers))})"
+        values += [param(CallRollup, "server_uid", uid) for uid in sorted(wanted.servers)]
     for column, word in (("target", wanted.tool), ("user_name", wanted.caller)):
         if word is not None:
             where, values = f'{where} AND "{column}" = %s', [*values, word]
@@ -282,6 +436,7 @@ def _matches(call: CountedCall, user: access.User, wanted: Dimensions) -> bool:
     sets: Mapping[str, frozenset[str]] = {"method": wanted.methods, "way": wanted.ways, "state": wanted.states}
     return (
         (wanted.server is None or call.server_uid == wanted.server)
+        and (not wanted.servers or call.server_uid in wanted.servers)
         and (wanted.tool is None or call.target == wanted.tool)
         and (wanted.caller is None or call.user_name == wanted.caller)
         and all(not words or getattr(call, name) in words for name, words in sets.items())

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -171,3 +172,41 @@ def test_steps_are_as_fine_as_the_kept_rollups() -> None:
     assert reading.step_for(last(hours=24), 100) == 900
     old = Range.of(timezone.now() - timedelta(days=9), timezone.now() - timedelta(days=9) + timedelta(hours=1))
     assert reading.step_for(old, 60) == RollupLevel.HOUR
+
+
+# --- by server ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("counted", [False, True])
+def test_servers_are_ranked_and_the_chosen_ones_drawn_in_their_order(
+    auditor: Any, session: McpSession, counted: bool
+) -> None:
+    other = make_session("other")
+    now = timezone.now().replace(minute=30, second=0, microsecond=0)
+    make_calls(session, 2, now - timedelta(hours=1))
+    make_calls(other, 3, now - timedelta(hours=2), milliseconds=900)
+    make_calls(other, 1, now - timedelta(hours=2), state=CallState.FAILED)
+    make_calls(other, 4, now - timedelta(hours=9))
+    if counted:
+        counting.count_all()
+    span = Range.of(now - timedelta(hours=5), now)
+    seen: dict[Any, tuple[int, int]] = {}
+
+    def choose(counts: dict[Any, reading.Counts]) -> list[Any]:
+        seen.update({uid: (one.calls, one.errors) for uid, one in counts.items()})
+        return [session.server.uid, other.server.uid]
+
+    found = reading.by_server(auditor, Dimensions(), span, HOUR, choose)
+    assert seen == {session.server.uid: (2, 0), other.server.uid: (4, 1)}
+    assert reading.server_counts(auditor, Dimensions(), span)[other.server.uid] == reading.Counts(4, 1)
+    assert list(found.servers) == [session.server.uid, other.server.uid]
+    assert sum(point.calls for point in found.total) == 6
+    assert [[point.calls for point in points if point.calls] for points in found.servers.values()] == [[2], [4]]
+    assert (reading.total(found.servers[other.server.uid]).p95 or 0) > 700
+    wanted = Dimensions(servers=frozenset([other.server.uid]))
+    alone = reading.of_servers(auditor, wanted, span, HOUR)
+    assert list(alone.servers) == [other.server.uid]
+    assert reading.total(alone.servers[other.server.uid]).errors == 1
+
+
+def test_servers_and_a_caller_together_are_refused() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        _ = Dimensions(servers=frozenset([uuid4()]), caller="ada").by
