@@ -1,11 +1,12 @@
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Value
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from servers.audit.proof import alarms
-from servers.forwarding.board import stalled
+from servers.forwarding import board
 from servers.instance import held as held_instance
 from servers.instance import reason
 
@@ -15,9 +16,21 @@ def instance(request: HttpRequest) -> dict[str, Any]:
     return {
         "instance_name": settings.INSTANCE_NAME,
         "instance_hold": SimpleLazyObject(lambda: _hold(request)),
-        "audit_alarms": SimpleLazyObject(lambda: alarms.standing() if _is_administrator(request) else []),
-        "stalled_sinks": SimpleLazyObject(lambda: stalled() if _is_administrator(request) else []),
+        "warnings": SimpleLazyObject(lambda: _warnings(request)),
         "commands_unconfined": SimpleLazyObject(lambda: settings.STDIO_UNCONFINED and _is_administrator(request)),
+    }
+
+
+def _warnings(request: HttpRequest) -> dict[str, list[Any]]:
+    """What stands on each page of an administrator until it is mended: alarms of the audit log, and forwarding that
+    stands still. One statement while there is neither."""
+    if not _is_administrator(request):
+        return {}
+    alarm = alarms.waiting().order_by().values_list(Value("alarm"))
+    found = set(alarm.union(board.quiet().order_by().values_list(Value("sink"))))
+    return {
+        "audit_alarms": alarms.standing() if ("alarm",) in found else [],
+        "stalled_sinks": board.stalled() if ("sink",) in found else [],
     }
 
 

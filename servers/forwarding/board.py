@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Count, Max, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
 from servers.audit import query
@@ -76,9 +76,16 @@ def row_of(sink: Sink) -> SinkRow:
     return _rows(Sink.objects.filter(pk=sink.pk))[0]
 
 
+def quiet() -> "QuerySet[Sink]":
+    """Sinks to which nothing was delivered for so long that they may stand still: if something waits for them."""
+    limit = timezone.now() - timedelta(seconds=settings.FORWARDING_ALERT_SECONDS)
+    undelivered = Q(delivered_at=None) | Q(delivered_at__lt=limit)
+    return Sink.objects.filter(undelivered, paused_at=None, created_at__lt=limit)
+
+
 def stalled() -> list[SinkRow]:
-    """For the warning on every page of administrators: one query while all is well."""
-    return [row for row in _rows(Sink.objects.filter(paused_at=None)) if row.stalled]
+    """For the warning on every page of administrators."""
+    return [row for row in _rows(quiet()) if row.stalled]
 
 
 def mark() -> str:

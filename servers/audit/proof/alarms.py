@@ -1,6 +1,7 @@
 """Alarms: what does not fit the audit log, until an administrator acknowledges it with a reason."""
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from servers.audit.proof import checkpoints
@@ -14,9 +15,14 @@ _BY_CHECKPOINT = (AlarmKind.BEHIND, AlarmKind.REWRITTEN)
 _SEARCHED = 10_000
 
 
+def waiting() -> QuerySet[AuditAlarm]:
+    """Not acknowledged yet."""
+    return AuditAlarm.objects.filter(acknowledged_at=None)
+
+
 def standing() -> list[AuditAlarm]:
     """Not acknowledged yet, newest first."""
-    return list(AuditAlarm.objects.filter(acknowledged_at=None))
+    return list(waiting())
 
 
 def sound(kind: AlarmKind, seq: int | None, words: str) -> AuditAlarm | None:
