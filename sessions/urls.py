@@ -5,6 +5,7 @@ from django.urls import include, path
 from sessions.views import (
     agents,
     authorization,
+    bulk,
     calls,
     catalog,
     charts,
@@ -150,6 +151,7 @@ urlpatterns = [
     path("oauth/client.json", authorization.client, name="oauth_client"),
     path("live/ticket/", live.ticket, name="live_ticket"),
     path("servers/", include((server_patterns, "servers"))),
+    path("server-actions/", bulk.act, name="server_actions"),
     path("calls/", include((call_patterns, "calls"))),
     path("agents/", include((agent_patterns, "agents"))),
     path("storage/", include((storage_patterns, "storage"))),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from servers.audit import query as audit_query
 from servers.kit.visible import visible_text
+from servers.kit.words import Look
 from servers.models import AuditEvent, AuditHead, Identity, Server, ServerDraft
 from servers.privacy.reading import record_soon
 from sessions.calls.reading import context_of
@@ -24,6 +25,7 @@ from sessions.live.frames import Audience, Frame, encode
 from sessions.live.topics import Topic, TopicKind
 from sessions.models import Call, LogLine, McpSession, WireMessage
 from sessions.overview import rows as queries
+from sessions.overview.shown import shown
 from sessions.wire import rows as wire_rows
 
 FEED_ROWS = 200
@@ -148,7 +150,8 @@ def server_list_frames(uids: Iterable[UUID] | None) -> list[Frame]:
 
 
 def _list_frame(server: Server, session: McpSession | None, audience: Audience) -> Frame:
-    row = queries.server_row(server, session) | {"pill": _pill(server, session)}
+    row = queries.server_row(server, session) | {"pill": _pill(shown(server, session).look)}
+    del row["panel"]  # of a server's own pages
     # A recreated or personal session has its own version counter, so it has its own key: versions compare per key.
     key = str(server.uid) if audience.users is None else f"{server.uid} {session.identity_id if session else 0}"
     return Frame(encode("servers", None, "session", [row]), None, key, row["version"], audience=audience)
@@ -158,8 +161,10 @@ def gone_frame(uid: UUID) -> Frame:
     return Frame(encode("servers", None, "session", [{"server": str(uid), "deleted": True}]), None, str(uid), 1 << 62)
 
 
-def _pill(server: Server, session: McpSession | None) -> str:
-    return render_to_string("live/_pill.html", {"server": server, "mcp_session": session}).strip()
+@cache
+def _pill(look: Look) -> str:
+    """A thousand servers have a handful of looks."""
+    return render_to_string("shell/_pill_state.html", {"look": look}).strip()
 
 
 ServerKey = tuple[UUID, UUID | None]  # the server, and a user's personal identity there

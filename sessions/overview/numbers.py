@@ -1,35 +1,43 @@
 """The numbers of the overview: a fixed number of queries."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 from django.db.models.functions import Coalesce
-from django.utils import timezone
 
 from servers import access
+from servers.enums import SignsInAs
 from servers.models import AuditHead, Server
 from sessions.calls import statements
 from sessions.connections.diagnosis import Explanation, explain
+from sessions.connections.lifecycle import IN_SERVICE
 from sessions.connections.worker_board import seen_sessions
-from sessions.enums import CallState, Desired, SessionState
+from sessions.enums import Desired, SessionState
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call, McpSession, Worker
 
-_NOT_SUCCEEDED = [
-    state for state in CallState if state.final and state not in (CallState.SUCCEEDED, CallState.CANCELLED)
-]
+#: more than these are a number with a link to the list
+FAILING_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A session that should be open and is not, with why."""
+
+    server: Server
+    session: McpSession
+    explanation: Explanation
 
 
 @dataclass(frozen=True)
 class Attention:
-    server: Server
-    explanation: Explanation
-    #: "sign_in" or "sign_in_again" if that helps
-    condition: str
-    #: of the reader's own identity
-    own: bool
+    """What needs this reader. `waiting_sessions`: those that no worker has claimed."""
+
+    failing: list[Failing]
+    more_failing: int
+    waiting_sessions: int
+    without_identity: list[Server]
 
 
 def mark() -> str:
@@ -38,58 +46,43 @@ def mark() -> str:
     return f"{head[:16]}.{Worker.objects.living().count()}"
 
 
-def numbers(user: access.User, servers: QuerySet[Server]) -> dict[str, Any]:
-    """Counts of what this user may see: servers, calls of the last 24 hours, live workers and their sessions."""
-    now, mine = timezone.now(), Q(sessions__identity__in=access.identities_of(user))
-    found = servers.filter(archived_at=None).aggregate(
-        switched_on=Count("id", filter=Q(enabled=True), distinct=True),
-        switched_off=Count("id", filter=Q(enabled=False), distinct=True),
-        ready=Count("id", filter=mine & Q(enabled=True, sessions__state=SessionState.READY), distinct=True),
-    )
-    states = _states_since(user, now - timedelta(hours=24))
-    found |= {
-        "calls": sum(states.values()),
-        "running": sum(states.get(state, 0) for state in (CallState.REQUESTED, CallState.SENT)),
-        "failed": sum(states.get(state, 0) for state in _NOT_SUCCEEDED),
-        "unknown": states.get(CallState.OUTCOME_UNKNOWN, 0),
-    }
+def numbers(user: access.User, servers: QuerySet[Server]) -> dict[str, int]:
+    """Counts of what this user may see: servers, live workers and their sessions."""
+    active = servers.filter(archived_at=None)
+    switched: dict[bool, int] = dict(active.order_by().values_list("enabled").annotate(Count("pk")))
+    mine = McpSession.objects.filter(identity__in=access.identities_of(user), state=SessionState.READY)
     alive = Worker.objects.living()
-    found["workers"] = alive.count() if access.may(user, "view") else 0
-    found["held"] = seen_sessions(user).filter(owner__in=alive, server__in=servers).count()
-    found["failed_percent"] = round(100 * found["failed"] / found["calls"], 1) if found["calls"] else 0
-    return found
+    may_view = access.may(user, "view")
+    return {
+        "switched_on": switched.get(True, 0),
+        "switched_off": switched.get(False, 0),
+        "ready": mine.filter(server__enabled=True, server__archived_at=None).count() if may_view else 0,
+        "workers": alive.count() if may_view else 0,
+        "held": seen_sessions(user).filter(owner__in=alive).count() if may_view else 0,
+    }
 
 
-def _states_since(user: access.User, since: datetime) -> dict[str, int]:
-    """How many calls are in each state. For who sees all calls, the index of states alone answers."""
-    if not access.may(user, "view"):
-        return {}
-    first = Call.objects.filter(created_at__gt=since).order_by("created_at", "pk").values_list("pk", flat=True).first()
-    if first is None:
-        return {}
-    calls = Call.objects.filter(statements.seen(user), state__in=CallState.values, pk__gte=first)
-    return dict(calls.order_by().values_list("state").annotate(Count("pk")))
-
-
-def attention(user: access.User, servers: QuerySet[Server], count: int = 8) -> list[Attention]:
-    """Sessions that should be open, are not, and show a fault."""
-    failing = (
-        _at(servers, McpSession.objects.filter(identity__in=access.identities_of(user)))
-        .filter(desired=Desired.OPEN, server__enabled=True)
+def attention(user: access.User, servers: QuerySet[Server]) -> Attention:
+    sessions = McpSession.objects.filter(identity__in=access.identities_of(user))
+    broken = (
+        _at(servers, sessions)
+        .filter(desired=Desired.OPEN, server__enabled=True, server__archived_at=None)
         .exclude(fault="")
         .exclude(state=SessionState.READY)
-        .select_related("server", "identity")
-        .order_by("-fault_at")[:count]
     )
-    return [
-        Attention(
-            item.server,
-            explain(item.fault, item.fault_detail, item.server),
-            item.shown_condition,
-            item.identity.user_id is not None,
-        )
-        for item in failing
-    ]
+    found = list(broken.select_related("server", "identity").order_by("-fault_at")[: FAILING_SHOWN + 1])
+    more = broken.count() - FAILING_SHOWN if len(found) > FAILING_SHOWN else 0
+    waiting = seen_sessions(user).filter(IN_SERVICE, owner=None, desired=Desired.OPEN, paused=False)
+    personal = servers.filter(enabled=True, archived_at=None, signs_in_as=SignsInAs.PERSONAL)
+    return Attention(
+        failing=[
+            Failing(session.server, session, explain(session.fault, session.fault_detail, session.server))
+            for session in found[:FAILING_SHOWN]
+        ],
+        more_failing=more,
+        waiting_sessions=waiting.count() if access.may(user, "view") else 0,
+        without_identity=list(personal.exclude(pk__in=access.own_identities(user).values("server_id"))[:FAILING_SHOWN]),
+    )
 
 
 def latest_calls(user: access.User, servers: QuerySet[Server], count: int = 10) -> list[Call]:

@@ -1,6 +1,6 @@
 """What pages and the live socket read of servers, sessions and calls: rows as plain JSON values, never a result."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,6 @@ from sessions.models import Call, McpSession
 from sessions.overview.shown import shown
 
 _OPEN_CALLS = [CallState.REQUESTED, CallState.SENT]
-_SEARCH_CAP = 500
 _MISSED_CALLS = 20
 _CALL_TONES = {
     CallState.REQUESTED: "run",
@@ -29,16 +28,6 @@ _CALL_TONES = {
     CallState.FAILED: "bad",
     CallState.REFUSED: "viol",
 }
-
-
-@dataclass(frozen=True)
-class ServerRow:
-    """A line of the list of servers. `mcp_session` is that of the reader's identity, None before the first
-    connection."""
-
-    server: Server
-    mcp_session: McpSession | None
-    tools: int
 
 
 @dataclass(frozen=True)
@@ -141,39 +130,6 @@ def own_sessions(uids: Iterable[UUID] | None = None) -> list[McpSession]:
     )
     found = counting if uids is None else counting.filter(server__uid__in=list(uids))
     return list(found.select_related("server", "identity", "owner"))
-
-
-_SHOWN = {
-    "active": Q(archived_at=None),
-    "enabled": Q(archived_at=None, enabled=True),
-    "disabled": Q(archived_at=None, enabled=False),
-    "archived": Q(archived_at__isnull=False),
-    "all": Q(),
-}
-
-
-def server_rows(user: access.User, servers: QuerySet[Server], criteria: Mapping[str, str]) -> list[ServerRow]:
-    """Servers of a list page. Criteria: show (see _SHOWN), text (name, slug, description, tag, URL, command),
-    environment."""
-    servers = servers.filter(_SHOWN.get(criteria.get("show") or "active", _SHOWN["active"]))
-    if environment := criteria.get("environment"):
-        servers = servers.filter(environment=environment)
-    if text := (criteria.get("text") or "").strip():
-        servers = servers.filter(_matches(text))
-    offered = Q(definitions__identity__in=access.identities_of(user))
-    tools = Count(
-        "definitions", filter=offered & Q(definitions__kind=DefinitionKind.TOOL, definitions__removed_at=None)
-    )
-    found = with_session(servers.select_related("owner"), user).annotate(tool_count=tools)[:_SEARCH_CAP]
-    return [ServerRow(server, session_of(server), server.tool_count) for server in found]
-
-
-def _matches(text: str) -> Q:
-    fields = ("name", "slug", "description", "url", "command", "tags")
-    found = Q()
-    for field in fields:
-        found |= Q(**{f"{field}__icontains": text})
-    return found
 
 
 def dependents(user: access.User, server: Server) -> Dependents:

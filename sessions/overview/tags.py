@@ -5,6 +5,8 @@ from typing import Any
 from django import template
 from django.conf import settings
 from django.template import Context
+from django.urls import reverse
+from django.utils.http import urlencode
 
 from servers import instance
 from servers.credentials import reference_grants
@@ -15,6 +17,7 @@ from sessions.connections.starting import UNCONFIRMED, Starting
 from sessions.connections.starting import starting as starting_of
 from sessions.models import ConnectionEvent, McpSession
 from sessions.overview import rows
+from sessions.overview.activity import FAILED_CALLS
 from sessions.overview.shown import ShownState
 from sessions.overview.shown import shown as shown_of
 
@@ -51,6 +54,13 @@ def server_name(info: Any) -> str:
     """The server's name for itself, which is optional."""
     found = info if isinstance(info, dict) else {}
     return str(found.get("title") or found.get("name") or "not provided")
+
+
+@register.simple_tag
+def explorer_of(server: Server, which: str = "") -> str:
+    """The server's calls of the last day in the explorer; `which` failed: only those."""
+    conditions = f"last:24h in:calls server:{server.slug}" + (f" {FAILED_CALLS}" if which == "failed" else "")
+    return f"{reverse('explorer:page')}?{urlencode({'q': conditions})}"
 
 
 @register.filter

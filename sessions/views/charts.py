@@ -103,7 +103,7 @@ class Asked:
         return f"{self._range()} {self.conditions(*more)}"
 
     def _range(self) -> str:
-        return f"last:{self.last}" if self.last else _between(self.since, self.until)
+        return f"last:{self.last}" if self.last else between(self.since, self.until)
 
 
 def _moment(text: str) -> datetime | None:
@@ -114,7 +114,7 @@ def _moment(text: str) -> datetime | None:
     return found if found is None or found.tzinfo else found.replace(tzinfo=timezone.get_current_timezone())
 
 
-def _between(since: datetime, until: datetime) -> str:
+def between(since: datetime, until: datetime) -> str:
     return " ".join(
         f"{name}:{moment.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
         for name, moment in (("since", since), ("until", until))
@@ -130,7 +130,7 @@ def page(request: WebRequest) -> HttpResponse:
     split = request.GET.get("by", "")
     split = split if split in asked.by else next(iter(asked.by), "")
     groups = _groups(request, asked, split) if split else []
-    total = _sum(series.points)
+    total = reading.total(series.points)
     before = reading.series(request.user, asked.dimensions, asked.before, step)
     context = {
         "nav": "explorer",
@@ -143,7 +143,7 @@ def page(request: WebRequest) -> HttpResponse:
         "total": total,
         "total_calls": f"{total.calls:,}",
         "total_errors": f"{total.errors:,}",
-        "changes": _changes(total, _sum(before.points)),
+        "changes": _changes(total, reading.total(before.points)),
         "behind": series.behind,
         "step_words": step_words(step),
         "chart_json": json.dumps(_chart(asked, series)),
@@ -152,20 +152,10 @@ def page(request: WebRequest) -> HttpResponse:
         "splits": [(name, _WORDS[name]) for name in asked.by],
         "groups": groups,
         "most": max((group["numbers"].calls for group in groups), default=1),
-        "explorer": _explorer(asked.query()),
-        "errors": _explorer(asked.query(("outcome", "error"))),
+        "explorer": explorer_link(asked.query()),
+        "errors": explorer_link(asked.query(("outcome", "error"))),
     }
     return render(request, "explorer/charts.html", context)
-
-
-def _sum(points: list[Numbers]) -> Numbers:
-    total = Numbers()
-    for point in points:
-        for state, count in point.states.items():
-            total.states[state] = total.states.get(state, 0) + count
-        total.bytes += point.bytes
-        total.latency = [one + other for one, other in zip(total.latency, point.latency, strict=True)]
-    return total
 
 
 def _changes(now: Numbers, before: Numbers) -> dict[str, str]:
@@ -185,7 +175,7 @@ def _percent(now: float, before: float) -> str:
     return "unchanged" if not change else f"{change:+,} %".replace("-", "−")
 
 
-def _explorer(query: str) -> str:
+def explorer_link(query: str) -> str:
     return f"{reverse('explorer:page')}?{urlencode({'q': query})}"
 
 
@@ -213,8 +203,8 @@ def _groups(request: WebRequest, asked: Asked, split: str) -> list[dict[str, Any
                 "detail": detail,
                 "numbers": numbers,
                 "narrow": narrowed,
-                "explorer": _explorer(asked.query(*conditions)),
-                "errors": _explorer(asked.query(*conditions, ("outcome", "error"))),
+                "explorer": explorer_link(asked.query(*conditions)),
+                "errors": explorer_link(asked.query(*conditions, ("outcome", "error"))),
             }
         )
     return groups
@@ -249,6 +239,6 @@ def _points(asked: Asked, series: reading.Series) -> list[dict[str, Any]]:
     for place, point in enumerate(series.points):
         start = series.start + step * place
         if point.calls:
-            link = _explorer(f"{_between(start, start + step)} {asked.conditions()}")
+            link = explorer_link(f"{between(start, start + step)} {asked.conditions()}")
             found.append({"at": start, "numbers": point, "explorer": link})
     return found

@@ -23,7 +23,7 @@ from servers.schemas.values import ABSENT, loose
 from sessions.mcp.core.tasks import offer_of, support_of
 from sessions.mcp.core.versions import REVISIONS
 from sessions.models import McpSession
-from sessions.overview import server_page
+from sessions.overview import server_list, server_page
 
 SHOWN = [
     ("active", "Active"),
@@ -32,10 +32,20 @@ SHOWN = [
     ("archived", "Archived"),
     ("all", "All"),
 ]
+VIEWS = [("", "Table"), ("cards", "Cards")]
+
+
+def _sorts() -> list[tuple[str, str]]:
+    """Each order both ways; the more useful way first."""
+    found: list[tuple[str, str]] = []
+    for name, words in server_list.SORTS.items():
+        ways = [(name, words), (f"-{name}", f"{words}, descending")]
+        found += reversed(ways) if name in server_list.DESCENDING else ways
+    return found
 
 
 class ServerListFilter(forms.Form):
-    """Every filter is in the URL. An unknown value does not filter, and the page says so."""
+    """Filters, order and view are in the URL. An unknown value does not filter, and the page says so."""
 
     text = forms.CharField(
         required=False,
@@ -54,15 +64,36 @@ class ServerListFilter(forms.Form):
         choices=[("", "All environments"), *Environment.choices],
         widget=forms.Select(attrs={"class": "form-select fit"}),
     )
+    state = forms.ChoiceField(
+        required=False,
+        choices=[("", "Any state"), *server_list.STATES.items()],
+        widget=forms.Select(attrs={"class": "form-select fit"}),
+    )
     show = forms.ChoiceField(required=False, choices=SHOWN, widget=forms.Select(attrs={"class": "form-select fit"}))
+    sort = forms.ChoiceField(required=False, choices=_sorts, widget=forms.Select(attrs={"class": "form-select fit"}))
+    view = forms.ChoiceField(required=False, choices=VIEWS, widget=forms.HiddenInput())
 
     def criteria(self) -> dict[str, str]:
+        """What the list shows, without its order and view."""
         self.is_valid()
-        found = {name: str(value) for name, value in self.cleaned_data.items() if value}
+        found = {name: str(self.cleaned_data[name]) for name in self._filters() if self.cleaned_data.get(name)}
         return {"show": "active"} | found
+
+    def _filters(self) -> list[str]:
+        return [name for name in self.fields if name not in ("sort", "view")]
 
     def active(self) -> bool:
         return self.criteria() != {"show": "active"}
+
+    @property
+    def order(self) -> str:
+        self.is_valid()
+        return str(self.cleaned_data.get("sort") or "name")
+
+    @property
+    def cards(self) -> bool:
+        self.is_valid()
+        return self.cleaned_data.get("view") == "cards"
 
     def ignored(self) -> list[Ignored]:
         self.is_valid()

@@ -9,29 +9,65 @@ from django.views.decorators.http import require_safe
 
 from servers import access
 from servers.enums import DefinitionKind, TransportKind
+from servers.numbers import whole_number
 from sessions.catalog import not_offered
 from sessions.catalog.search import Listed, listing, words_of
 from sessions.connections import icons, process_page, refusals, timeline
-from sessions.overview import rows as queries
-from sessions.overview import server_page
+from sessions.overview import server_list, server_page
+from sessions.views import bulk
 from sessions.views.forms import ServerListFilter
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     filters = ServerListFilter(request.GET)
-    rows = queries.server_rows(request.user, access.visible_servers(request.user), filters.criteria())
-    icons.load(row.server for row in rows)
+    matching = server_list.matching(request.user, filters.criteria())
+    page = server_list.page(request.user, matching, filters.order, whole_number(request.GET.get("page", "")) or 1)
+    icons.load(row.server for row in page.rows)
+    rights = access.rights(request.user)
     context = {
         "nav": "servers",
-        "rows": rows,
+        "page": page,
+        "columns": _columns(filters.order),
         "filters": filters,
         "filtered": filters.active(),
         "ignored_filters": filters.ignored(),
-        "any_server": bool(rows) or access.visible_servers(request.user).exists(),
-        "rights": access.rights(request.user),
+        "any_server": bool(page.rows) or access.visible_servers(request.user).exists(),
+        "rights": rights,
+        "actions": bulk.offered(request.user) if page.rows else [],
+        "query": request.GET.urlencode(),
     }
     return render(request, "servers/index.html", context)
+
+
+#: of the table: name of the order ("" if there is none), words, class
+_COLUMNS = (
+    ("name", "Name", ""),
+    ("state", "State", ""),
+    ("transport", "Endpoint", ""),
+    ("tools", "Tools", "r"),
+    ("", "Last 24 hours", ""),
+    ("calls", "Calls", "r"),
+    ("failed", "Failed", "r"),
+    ("", "p95", "r"),
+    ("environment", "Environment", ""),
+    ("owner", "Owner", ""),
+    ("used", "Last used", ""),
+)
+
+
+def _columns(order: str) -> list[dict[str, str]]:
+    """Each with the order that its head leads to."""
+    by, descending = order.removeprefix("-"), order.startswith("-")
+    found = []
+    for name, words, css in _COLUMNS:
+        down = name in server_list.DESCENDING
+        if name == by:
+            down = not descending
+        next_order = f"-{name}" if down else name
+        aria = "" if name != by else "descending" if descending else "ascending"
+        found.append({"words": words, "css": css, "sort": next_order if name else "", "aria": aria})
+    return found
 
 
 @require_safe

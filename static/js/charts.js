@@ -1,11 +1,7 @@
 /* The charts of calls: a dragged range becomes the page's, a bar opens its calls in the explorer. */
-import { latencyLines, stackedBars } from './time-chart.js';
+import { latencyLines, moment, openCalls, stackedBars } from './time-chart.js';
 
 const page = document.querySelector('[data-charts]');
-
-function moment(seconds) {
-  return new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
-}
 
 function zoom(from, to) {
   const query = new URLSearchParams(location.search);
@@ -15,15 +11,8 @@ function zoom(from, to) {
   location.assign(`?${query}`);
 }
 
-function open(rest) {
-  return (from, to) => {
-    const query = new URLSearchParams({ q: `since:${moment(from)} until:${moment(to)} ${rest}`.trim() });
-    location.assign(`${page.dataset.charts}?${query}`);
-  };
-}
-
 for (const slot of page.querySelectorAll('[data-chart], [data-latency]')) {
   const data = JSON.parse(slot.dataset.chart ?? slot.dataset.latency);
-  (slot.dataset.chart ? stackedBars : latencyLines)(slot, data, { onRange: zoom, onBar: open(data.rest) });
+  (slot.dataset.chart ? stackedBars : latencyLines)(slot, data, { onRange: zoom, onBar: openCalls(page.dataset.charts, data.rest) });
 }
 for (const hint of page.querySelectorAll('[data-drag-hint]')) hint.hidden = false;

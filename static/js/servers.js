@@ -6,6 +6,14 @@ import { refreshSoon } from './refresh.js';
 import { explain, send } from './sign-in.js';
 import { toast } from './toast.js';
 
+/* What of the overview counts and lists what this reader may see. Under charts that are drawn only their numbers change. */
+function refreshOverview() {
+  const charts = document.getElementById('overview-chart-data')
+    ? ['overview-chart-data', 'overview-legend', 'overview-points']
+    : ['overview-charts'];
+  refreshSoon('overview-numbers', 'overview-calls', 'overview-attention', 'overview-servers', ...charts);
+}
+
 startCountdowns();
 
 /* A page that is being left is not loaded again: the reload would win over the link that was clicked. */
@@ -46,10 +54,14 @@ if (document.querySelector('[data-server-rows]')) {
     let changed = false;
     for (const row of frame.rows ?? []) {
       const cells = [...document.querySelectorAll(`[data-server-row="${row.server}"] [data-server-state]`)];
-      for (const cell of cells) changed = paintPill(cell, row) || changed;
+      for (const cell of cells) {
+        if (!paintPill(cell, row)) continue;
+        changed = true;
+        refreshSoon(`why-${row.server}`);
+      }
       if (!cells.length) changed = movedOutOfSight(row) || changed;
     }
-    if (changed) refreshSoon('overview-numbers', 'overview-calls', 'overview-attention');
+    if (changed) refreshOverview();
   });
 }
 
@@ -66,14 +78,14 @@ if (overview) {
   live.on('overview', 'moved', ({ rows: [{ mark }] }) => {
     if (mark === overview.dataset.mark) return;
     overview.dataset.mark = mark;
-    refreshSoon('overview-numbers', 'overview-calls', 'overview-attention');
+    refreshOverview();
   });
 }
 
 /* A person who comes back to the overview sees its present state. */
 if (document.getElementById('overview-numbers')) {
   document.addEventListener('visibilitychange', () => {
-    if (!document.hidden) refreshSoon('overview-numbers', 'overview-calls', 'overview-attention');
+    if (!document.hidden) refreshOverview();
   });
 }
 

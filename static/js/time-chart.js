@@ -26,6 +26,19 @@ function timeLabels(_, values) {
   });
 }
 
+/* ISO 8601 in UTC, as addresses carry it. */
+export function moment(seconds) {
+  return new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
+}
+
+/* For onBar: the calls of a bar, in the explorer at this address. `rest`: conditions besides the range. */
+export function openCalls(explorer, rest) {
+  return (from, to) => {
+    const query = new URLSearchParams({ q: `since:${moment(from)} until:${moment(to)} ${rest}`.trim() });
+    location.assign(`${explorer}?${query}`);
+  };
+}
+
 function axes(yLabels) {
   const base = { stroke: colour('axis'), font: AXIS_FONT, ticks: { show: false } };
   const grid = { stroke: colour('grid'), width: 1 };
@@ -40,6 +53,7 @@ class TimeChart {
   #data;
   #make;
   #plot = null;
+  #made; // from the newest data
   #tip;
   #width = 0;
 
@@ -59,11 +73,25 @@ class TimeChart {
     return this.#slot.isConnected;
   }
 
+  /* New numbers in the same chart: what the cursor shows stays where it is. */
+  update(data) {
+    const same = JSON.stringify(namesIn(data)) === JSON.stringify(namesIn(this.#data));
+    this.#data = data;
+    if (!this.#plot || !same) {
+      this.draw();
+      return;
+    }
+    this.#made = this.#make(data);
+    this.#plot.setData(this.#made.columns);
+  }
+
   draw() {
     this.#plot?.destroy();
+    this.#plot = null;
     this.#width = this.#slot.clientWidth;
     if (!this.#width) return;
-    const { options, columns, onRange, onBar, tip } = this.#make(this.#data);
+    this.#made = this.#make(this.#data);
+    const { options, columns, onRange } = this.#made;
     let dragged = false;
     this.#plot = new uPlot(
       {
@@ -74,13 +102,13 @@ class TimeChart {
         tzDate: (seconds) => (zone() ? uPlot.tzDate(new Date(seconds * 1000), zone()) : new Date(seconds * 1000)),
         cursor: { y: false, points: { show: false }, drag: { x: Boolean(onRange), y: false, setScale: false } },
         hooks: {
-          setCursor: [(plot) => this.#showTip(plot, tip)],
+          setCursor: [(plot) => this.#showTip(plot, this.#made.tip)],
           setSelect: [
             (plot) => {
               const { left, width } = plot.select;
               if (width < 4 || !onRange) return;
               dragged = true;
-              onRange(plot.posToVal(left, 'x'), plot.posToVal(left + width, 'x'));
+              this.#made.onRange(plot.posToVal(left, 'x'), plot.posToVal(left + width, 'x'));
             },
           ],
         },
@@ -94,7 +122,8 @@ class TimeChart {
     });
     this.#plot.over.addEventListener('click', () => {
       const at = this.#plot.cursor.idx;
-      if (!dragged && onBar && at !== null && at !== undefined) onBar(columns[0][at]);
+      const { onBar, columns: [xs] } = this.#made;
+      if (!dragged && onBar && at !== null && at !== undefined) onBar(xs[at]);
     });
     this.#plot.over.append(this.#tip);
   }
@@ -117,8 +146,12 @@ class TimeChart {
   }
 }
 
-function times({ start, step, series }) {
-  return (series[0]?.counts ?? []).map((_, place) => start + place * step);
+function namesIn({ series, lines }) {
+  return [series, lines].map((found) => found?.map(({ name, label }) => [name, label]));
+}
+
+function times({ start, step, series, lines }) {
+  return (series?.[0]?.counts ?? lines?.[0]?.values ?? []).map((_, place) => start + place * step);
 }
 
 function range({ start, step }, from, to) {
@@ -133,9 +166,9 @@ function when({ step }, at) {
 }
 
 /* onRange(from, to) after dragging and onBar(from, to) after a click, in seconds, at the edges of bars. */
-export function stackedBars(slot, data, { onRange, onBar }) {
-  const xs = times(data);
-  return new TimeChart(slot, data, () => {
+export function stackedBars(slot, first, { onRange, onBar }) {
+  return new TimeChart(slot, first, (data) => {
+    const xs = times(data);
     const bars = uPlot.paths.bars({ size: [0.76, 22], radius: 0.12, align: 1 });
     const sums = xs.map(() => 0);
     const stacked = data.series.map(({ name, counts }) => {
@@ -169,9 +202,12 @@ export function milliseconds(value) {
   return value < 60_000 ? `${(value / 1_000).toFixed(value < 10_000 ? 1 : 0)} s` : `${Math.round(value / 60_000)} min`;
 }
 
-export function latencyLines(slot, data, { onRange, onBar }) {
-  const xs = times(data);
-  return new TimeChart(slot, data, () => ({
+export function latencyLines(slot, first, { onRange, onBar }) {
+  return new TimeChart(slot, first, (data) => linesOf(data, times(data), onRange, onBar));
+}
+
+function linesOf(data, xs, onRange, onBar) {
+  return {
     columns: [xs, ...data.lines.map(({ values }) => values)],
     onRange: onRange && ((from, to) => onRange(...range(data, from, to))),
     onBar: onBar && ((at) => onBar(at, at + data.step)),
@@ -187,7 +223,7 @@ export function latencyLines(slot, data, { onRange, onBar }) {
         ...data.lines.map(({ name }) => ({ stroke: colour(name), width: 1.5, spanGaps: false, points: { show: true, size: 4, fill: colour(name) } })),
       ],
     },
-  }));
+  };
 }
 
 /* Colours and labels follow theme and zone. */

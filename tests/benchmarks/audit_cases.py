@@ -123,7 +123,12 @@ class Cases:
             "histogram of 30 days, outcome:error": self.histogram("last:30d outcome:error"),
             "page of a call": self.call_page,
             "overview": self.page("/"),
+            "overview, last hour": self.page("/?last=1h"),
             "servers": self.page("/servers/"),
+            "servers, last page, as cards": self.page("/servers/?page=1000&view=cards"),
+            "servers by state": self.page("/servers/?sort=state"),
+            "servers by calls": self.page("/servers/?sort=-calls"),
+            "servers with a word": self.page("/servers/?text=team-7"),
         }
         for name, path in (
             ("page: explorer", "/explorer/"),

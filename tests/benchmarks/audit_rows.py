@@ -20,15 +20,18 @@ from servers.audit.statements import prepared
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind
 from servers.models import AuditEvent, AuditHead, Identity, Payload, Server
 from servers.models.audit import CALL_STEPS
-from sessions.enums import CallState
+from sessions.enums import CallState, Desired, SessionCondition
 from sessions.explorer import fulltext, indexing
 from sessions.explorer.fulltext import Document
 from sessions.explorer.streams import tag
-from sessions.models import Call, IndexCursor, McpSession
+from sessions.models import Call, CallRollup, IndexCursor, McpSession
+from sessions.statistics import counting
 
 DAYS = 30
 PEOPLE = 50
 TOOLS = 400
+#: one in so many servers fails
+FAILING = 10
 #: different calls: a prime, so that their repetition falls together with no other number
 KINDS = 20_011
 #: in one of five calls, in one of a thousand, in three calls of all, in none
@@ -104,13 +107,28 @@ def make_servers(count: int) -> None:
     get_user_model().objects.bulk_create(people)
     servers = Server.objects.bulk_create(
         [
-            Server(slug=f"server-{number}", name=f"Server {number}", transport=TransportKind.STDIO, command="true")
+            Server(
+                slug=f"server-{number}",
+                name=f"Server {number}",
+                transport=TransportKind.STDIO,
+                command="/usr/local/bin/npx",
+                arguments=["-y", f"@example/server-of-some-team-{number}"],
+                tags=["production", f"team-{number % 20}"],
+            )
             for number in range(count)
         ]
     )
     identities = Identity.objects.bulk_create([Identity(server=server) for server in servers])
     now = timezone.now()
     McpSession.objects.bulk_create([McpSession(server=one.server, identity=one, state_since=now) for one in identities])
+    failing = [one.pk for one in identities[::FAILING]]
+    McpSession.objects.filter(identity__in=failing).update(
+        desired=Desired.OPEN,
+        condition=SessionCondition.FAILING,
+        fault="process_exited",
+        fault_detail="The process ended with exit code 1 before it answered `initialize`. Its stderr output is below.",
+        fault_at=now,
+    )
 
 
 # --- many rows -------------------------------------------------------------------------------------------------------
@@ -305,11 +323,24 @@ def fill(servers: int, calls: int, events: int) -> dict[str, float]:
     began = time.monotonic()
     filling.write_index()
     took["full text"] = time.monotonic() - began
+    began = time.monotonic()
+    _count()
+    took["roll-ups"] = time.monotonic() - began
     last = AuditEvent.objects.order_by("-seq").first()
     if last is not None:
         AuditHead.objects.update_or_create(chain=1, defaults={"seq": last.seq, "hash": last.hash})
     _settle()
     return took
+
+
+def _count() -> None:
+    """All calls, by the product's own counting in larger batches."""
+    usual, counting.BATCH = counting.BATCH, _CHUNK  # type: ignore[misc]  # a constant of the product
+    try:
+        while counting.count_new():
+            pass
+    finally:
+        counting.BATCH = usual  # type: ignore[misc]  # the same
 
 
 def _hurry() -> None:
@@ -351,7 +382,7 @@ def _settle() -> None:
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         else:
             cursor.execute("VACUUM ANALYZE")
-            for table in (Payload, Call, AuditEvent, Server, Identity, McpSession):
+            for table in (Payload, Call, AuditEvent, Server, Identity, McpSession, CallRollup):
                 key = table._meta.pk.column
                 if key == "id":
                     cursor.execute(

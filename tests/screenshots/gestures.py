@@ -15,6 +15,24 @@ def open_shortcuts(page: Page) -> None:
     page.locator("dialog[open]").wait_for()
 
 
+def tick_servers(page: Page) -> None:
+    for box in page.locator("input[name=server]").all()[:2]:
+        box.check()
+    page.get_by_text("2 selected").wait_for()
+
+
+def delete_ticked_servers(page: Page) -> None:
+    tick_servers(page)
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_label("Type").fill("delete 3")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.locator(".err").wait_for()
+
+
+def open_table_of_charts(page: Page) -> None:
+    page.get_by_text("Show as table").click()
+
+
 def submit_bad_server(page: Page) -> None:
     page.get_by_role("button", name="Add row").click()
     rows = page.locator("[data-value-row]:visible")

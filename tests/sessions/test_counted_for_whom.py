@@ -24,6 +24,7 @@ from sessions.enums import CallState, QuestionKind
 from sessions.inbox import card
 from sessions.models import Call, McpSession, Question
 from sessions.overview import numbers, rows
+from sessions.overview.activity import activity
 from sessions.subscriptions import board as subscriptions
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session, make_worker
@@ -100,7 +101,9 @@ def test_every_number_counts_only_what_its_reader_may_see(scene: Scene, name: st
     user = scene.people[name]
     servers = Server.objects.all() if seen else Server.objects.none()
     overview = numbers.numbers(user, servers)
-    assert (overview["calls"], overview["running"], overview["held"]) == (seen, seen, seen)
+    drawn = activity(user, servers, timedelta(hours=24), 3_600)
+    assert (drawn.total.calls, drawn.total.states.get(CallState.SENT, 0), overview["held"]) == (seen, seen, seen)
+    assert [line.numbers.calls for line in drawn.lines] == ([seen] if seen else [])
     assert overview["switched_on"] == (1 if seen else 0)
     assert overview["workers"] == (1 if seen else 0)
     assert card.open_count(user) == seen

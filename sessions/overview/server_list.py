@@ -1,0 +1,203 @@
+"""The list of servers: filters, order and pages; each row with its session, what it offers, and its last day."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import Lower
+
+from servers import access
+from servers.enums import DefinitionKind
+from servers.models import Definition, Server
+from sessions.connections.diagnosis import Explanation, explain
+from sessions.enums import Desired, SessionState
+from sessions.models import McpSession
+from sessions.overview import activity
+from sessions.overview.activity import LastDay
+from sessions.overview.rows import session_of, with_session
+
+PAGE: Final = 40
+SHOWN: Final = {
+    "active": Q(archived_at=None),
+    "enabled": Q(archived_at=None, enabled=True),
+    "disabled": Q(archived_at=None, enabled=False),
+    "archived": Q(archived_at__isnull=False),
+    "all": Q(),
+}
+STATES: Final = {
+    "failing": "Failing",
+    "connecting": "Connecting",
+    "paused": "Paused",
+    "ready": "Ready",
+    "closed": "Not connected",
+}
+#: orders of the list -> words. A minus in front reverses them.
+SORTS: Final = {
+    "name": "Name",
+    "state": "State",
+    "transport": "Transport",
+    "tools": "Tools",
+    "calls": "Calls",
+    "failed": "Failed",
+    "environment": "Environment",
+    "owner": "Owner",
+    "used": "Last used",
+}
+#: the most interesting first
+DESCENDING: Final = frozenset({"tools", "calls", "failed", "used"})
+_FAILED = Q(desired=Desired.OPEN, paused=False) & ~Q(fault="") & ~Q(state=SessionState.READY)
+_IN_STATE: Final = {
+    "failing": _FAILED,
+    "connecting": Q(desired=Desired.OPEN, paused=False, fault="") & ~Q(state=SessionState.READY),
+    "paused": Q(paused=True),
+    "ready": Q(state=SessionState.READY),
+}
+
+
+@dataclass(frozen=True)
+class ServerRow:
+    """`mcp_session` is that of the reader's identity, None before the first connection. `explanation`: why it failed."""
+
+    server: Server
+    mcp_session: McpSession | None
+    tools: int
+    day: LastDay
+    explanation: Explanation | None
+
+
+@dataclass(frozen=True)
+class ServerPage:
+    """`number` counts from 1."""
+
+    rows: list[ServerRow]
+    total: int
+    number: int
+
+    @property
+    def pages(self) -> int:
+        return max(1, math.ceil(self.total / PAGE))
+
+    @property
+    def first(self) -> int:
+        return (self.number - 1) * PAGE + 1
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.rows) - 1
+
+    @property
+    def before(self) -> int | None:
+        return self.number - 1 if self.number > 1 else None
+
+    @property
+    def after(self) -> int | None:
+        return self.number + 1 if self.number < self.pages else None
+
+
+def matching(user: access.User, criteria: Mapping[str, str]) -> QuerySet[Server]:
+    """Criteria: show (see SHOWN), text (in name, slug, description, tag, URL, command), environment, state (see
+    STATES)."""
+    servers = access.visible_servers(user).filter(SHOWN.get(criteria.get("show") or "active", SHOWN["active"]))
+    if environment := criteria.get("environment"):
+        servers = servers.filter(environment=environment)
+    if text := (criteria.get("text") or "").strip():
+        servers = servers.filter(_contains(text))
+    state = criteria.get("state", "")
+    if state == "closed":
+        return servers.filter(enabled=True).exclude(pk__in=_servers_in(user, *_IN_STATE))
+    return servers.filter(enabled=True, pk__in=_servers_in(user, state)) if state in _IN_STATE else servers
+
+
+def page(user: access.User, servers: QuerySet[Server], sort: str, number: int) -> ServerPage:
+    """The page `number` of what `matching` found, or the last one if there are fewer."""
+    total = servers.count()
+    number = min(max(1, number), max(1, math.ceil(total / PAGE)))
+    place = slice((number - 1) * PAGE, number * PAGE)
+    keys = _ordered_keys(user, servers, sort)[place]
+    found = {row.pk: row for row in with_session(Server.objects.filter(pk__in=keys).select_related("owner"), user)}
+    shown = [found[key] for key in keys if key in found]
+    days, tools = activity.last_days(user, shown), _tools(user, shown)
+    return ServerPage(
+        [
+            ServerRow(server, session := session_of(server), tools.get(server.pk, 0), days[server.uid], why(session))
+            for server in shown
+        ],
+        total,
+        number,
+    )
+
+
+def why(session: McpSession | None) -> Explanation | None:
+    """Why a session that should be open is not."""
+    if session is None or not session.fault or session.paused or session.desired != Desired.OPEN:
+        return None
+    if session.state == SessionState.READY or not session.server.enabled:
+        return None
+    return explain(session.fault, session.fault_detail, session.server)
+
+
+def _contains(text: str) -> Q:
+    found = Q()
+    for field in ("name", "slug", "description", "url", "command", "tags"):
+        found |= Q(**{f"{field}__icontains": text})
+    return found
+
+
+def _sessions(user: access.User) -> QuerySet[McpSession]:
+    return McpSession.objects.filter(identity__in=access.identities_of(user))
+
+
+def _servers_in(user: access.User, *states: str) -> QuerySet[McpSession, Any]:
+    condition = Q()
+    for state in states:
+        condition |= _IN_STATE[state]
+    return _sessions(user).filter(condition).values("server_id")
+
+
+def _tools(user: access.User, servers: list[Server]) -> dict[int, int]:
+    counted = _offered(user).filter(server__in=servers).order_by().values_list("server_id")
+    return dict(counted.annotate(Count("pk")))
+
+
+def _offered(user: access.User) -> QuerySet[Definition]:
+    return Definition.objects.filter(kind=DefinitionKind.TOOL, removed_at=None, identity__in=access.identities_of(user))
+
+
+# --- order -----------------------------------------------------------------------------------------------------------
+def _ordered_keys(user: access.User, servers: QuerySet[Server], sort: str) -> list[int]:
+    """Of all of them: an order by numbers of the roll-ups is made here."""
+    name, descending = sort.removeprefix("-"), sort.startswith("-")
+    if name in ("calls", "failed"):
+        counts = activity.counts_of_last_day(user)
+        known = servers.order_by("name", "pk").values_list("pk", "uid")
+        number = {uid: (one.calls if name == "calls" else one.errors) for uid, one in counts.items()}
+        return [pk for pk, _ in sorted(known, key=lambda row: number.get(row[1], 0), reverse=descending)]
+    key = _KEYS.get(name, "name")
+    if name == "state":
+        servers = servers.annotate(order_key=_by_state(user))
+    elif name == "tools":
+        tools = _offered(user).filter(server=OuterRef("pk")).order_by().values("server").annotate(n=Count("pk"))
+        servers = servers.annotate(order_key=Subquery(tools.values("n")))
+    elif name == "used":
+        servers = servers.annotate(
+            order_key=Subquery(_sessions(user).filter(server=OuterRef("pk")).values("last_used_at")[:1])
+        )
+    elif name == "owner":
+        servers = servers.annotate(order_key=Lower("owner__username"))
+    else:
+        servers = servers.annotate(order_key=F(key))
+    chosen = F("order_key")
+    ordered = chosen.desc(nulls_last=True) if descending else chosen.asc(nulls_last=True)
+    return list(servers.order_by(ordered, "name", "pk").values_list("pk", flat=True))
+
+
+_KEYS = {"transport": "transport", "environment": "environment"}
+
+
+def _by_state(user: access.User) -> Case:
+    """Trouble first."""
+    whens = [When(enabled=False, then=Value(9))]
+    whens += [When(pk__in=_servers_in(user, state), then=Value(rank)) for rank, state in enumerate(_IN_STATE)]
+    return Case(*whens, default=Value(8), output_field=IntegerField())
