@@ -3,6 +3,7 @@
 `python -m tests.tools.warm` starts the process in the environment of a product. `Commands` talks to it.
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -12,7 +13,8 @@ import threading
 from typing import NamedTuple
 
 import django
-from django.core.management import execute_from_command_line
+from django.core.checks import run_checks
+from django.core.management import execute_from_command_line, get_commands, load_command_class
 
 from tests.tools.prepared import ROOT
 
@@ -54,8 +56,18 @@ class Commands:
         self._process = None
 
 
-def obey() -> None:
+def load() -> None:
+    """What a command loads and checks when it starts: the forks find it done."""
     django.setup()
+    run_checks()
+    for name, app in get_commands().items():
+        if app in ("mcpadmin", "servers", "sessions"):
+            load_command_class(app, name)
+    gc.freeze()  # pages that a collection of a fork does not copy
+
+
+def obey() -> None:
+    load()
     for line in sys.stdin:
         arguments, stdin, environment = json.loads(line)
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:

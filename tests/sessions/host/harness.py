@@ -17,8 +17,9 @@ from sessions import hints
 from sessions.enums import SessionState
 from sessions.models import Call, McpSession, Worker
 from tests.sessions.host.make import make_session
+from tests.sessions.host.warm_worker import start
+from tests.tools.prepared import clean_environment
 from tests.tools.processes import is_stopped
-from tests.tools.stack import ROOT, clean_environment
 
 T = TypeVar("T")
 EFFECT_SERVER = Path(__file__).with_name("effect_server.py")
@@ -69,25 +70,15 @@ def stand_on_test_database() -> dict[str, str]:
 class WorkerProcess:
     def __init__(self, directory: Path, node: str = "w1", **environment: str) -> None:
         self._output = directory / f"{node}-{time.monotonic_ns()}.log"
-        command = [sys.executable, "-m", "celery", "-q", "--no-color", "-A", "mcpadmin.worker", "worker"]
-        command += [
-            "--pool",
-            "threads",
-            "--without-gossip",
-            "--without-mingle",
-            "--without-heartbeat",
-            "-l",
-            "INFO",
-            "-n",
-            f"{node}@test",
-        ]
-        env = clean_environment(
-            **(FAST | stand_on_test_database() | environment),
+        given = FAST | stand_on_test_database()
+        whole = clean_environment(
+            **(given | environment),
             DJANGO_SETTINGS_MODULE="mcpadmin.settings",
             MCPADMIN_DATA_DIR=str(settings.DATA_DIR),
+            CELERY_SKIP_CHECKS="true",  # as `up` starts it
         )
-        with self._output.open("wb") as output:
-            self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.STDOUT)
+        whole.pop("PYTEST_CURRENT_TEST", None)  # the only variable that differs between two tests
+        self.process = start(f"{node}@test", whole, self._output, often=given == FAST and not environment)
 
     @property
     def pid(self) -> int:
