@@ -1,9 +1,15 @@
 """Configuration of all tests. The fixtures live in tests/tools/, one file per subject."""
 
+import gc
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from tests.tools.run_tests import OF_PARTS
+
+TESTS = Path(__file__).parent
 # No test may depend on the speed of the machine.
 hypothesis_settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("any machine")
@@ -33,8 +39,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         used = MARKS_OF_FIXTURES.keys() & set(getattr(item, "fixturenames", ()))
         for fixture in used:
             item.add_marker(MARKS_OF_FIXTURES[fixture])
+        starts_much = any(item.get_closest_marker(name) for name in ("up", "browser"))
+        if starts_much and item.path.relative_to(TESTS).parts[0] in OF_PARTS:
+            raise pytest.UsageError(f"{item.nodeid} starts a product or a browser: move it out of {OF_PARTS}")
         if not used and item.get_closest_marker("integration") is None:
             item.add_marker("unit")
+
+
+def pytest_collection_finish() -> None:
+    """All tests and modules stay to the end. Without this each collection of garbage looks at them, for 0.4 s."""
+    gc.freeze()
 
 
 @pytest.fixture

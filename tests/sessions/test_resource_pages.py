@@ -346,7 +346,7 @@ def test_the_history_leaves_completions_out_until_they_are_asked_for(session: Mc
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "page"),
+    ("method", "target", "leads_to"),
     [
         (RESOURCES_READ, "lib://plain", "/servers/library/resources/?uri=lib%3A%2F%2Fplain"),
         (PROMPTS_GET, "review", "/servers/library/prompts/?prompt=review"),
@@ -359,10 +359,10 @@ def test_the_history_leaves_completions_out_until_they_are_asked_for(session: Mc
     ],
 )
 def test_the_page_of_a_call_leads_back_to_what_was_asked_for(
-    method: str, target: str, page: str, session: McpSession
+    method: str, target: str, leads_to: str, session: McpSession
 ) -> None:
     client = signed_in()
     call = make_call(session, target, method=method)
-    assert f'href="{page}"' in html(client, f"/calls/{call.uid}/")
-    html(client, page)
+    assert f'href="{leads_to}"' in html(client, f"/calls/{call.uid}/")
+    html(client, leads_to)
     assert "again" in html(client, f"/calls/{call.uid}/repeat/")

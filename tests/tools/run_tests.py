@@ -36,13 +36,17 @@ MOST_SECONDS_OF_A_LATE_READER = 5
 PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
 SLOWEST = "--durations=30"
 AGAIN = ["--record"]
+#: No test in these folders of tests/ starts a product or a browser; tests/conftest.py checks it. The two phases do not
+#: import them: that would take 6 s of CPU in each process.
+OF_PARTS = ("conformance", "interop", "peers", "servers", "sessions")
+NOT_IMPORTED = [f"--ignore={ROOT / 'tests' / folder}" for folder in OF_PARTS]
 # The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
 # take long: they begin with the run and end before it. More processes than these are slower on two processors.
 PHASES = {
     "parts": ("not browser and not up", ["-n", "4", "--dist", "loadfile"]),
-    "product": ("up and not browser", ["-n", "2", "--dist", "loadfile"]),
-    "browser": ("browser", ["-n", "2", "--dist", "loadfile"]),
+    "product": ("up and not browser", ["-n", "2", "--dist", "loadfile", *NOT_IMPORTED]),
+    "browser": ("browser", ["-n", "2", "--dist", "loadfile", *NOT_IMPORTED]),
 }
 
 

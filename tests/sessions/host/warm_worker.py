@@ -1,4 +1,4 @@
-"""Starts workers as forks of one process that has loaded the product, to save Python's and the product's start: 2 s of
+"""Starts workers as forks of one process that has loaded the product, to save Python's and the product's start: 1 s of
 CPU for each of a hundred workers. `up` starts each worker as a program; tests with the fixtures of tests/tools/stack.py
 show that this works.
 
