@@ -37,8 +37,19 @@ PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
 SLOWEST = "--durations=30"
 AGAIN = ["--record"]
 #: No test in these folders of tests/ starts a product or a browser; tests/conftest.py checks it. The two phases do not
-#: import them: that would take 6 s of CPU in each process.
-OF_PARTS = ("conformance", "interop", "peers", "servers", "sessions")
+#: import them: that would take several seconds of CPU in each process.
+OF_PARTS = (
+    *("conformance", "interop", "peers", "servers"),
+    *(
+        "sessions/calls",
+        "sessions/connections",
+        "sessions/explorer",
+        "sessions/host",
+        "sessions/inbox",
+        "sessions/live",
+    ),
+    *("sessions/mcp", "sessions/retention", "sessions/statistics", "sessions/subscriptions", "sessions/wire"),
+)
 NOT_IMPORTED = [f"--ignore={ROOT / 'tests' / folder}" for folder in OF_PARTS]
 # The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
