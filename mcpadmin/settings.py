@@ -195,6 +195,8 @@ _sqlite = {
         # seconds beside their work: servers/audit/sqlite.py.
         "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreign_keys=ON;"
         "PRAGMA wal_autocheckpoint=8000;"
+        # 16 MB at most a connection: a search reads thousands of scattered pages, and the default keeps 500 of them.
+        "PRAGMA cache_size=-16000;"
         # The triggers of the audit events also refuse INSERT OR REPLACE.
         "PRAGMA recursive_triggers=ON;",
     },

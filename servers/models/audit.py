@@ -47,8 +47,13 @@ class AuditEvent(models.Model):
             models.Index(fields=["action", "-seq"], name="audit_by_action"),
             # Every index costs each call three times, so these are without the steps of calls.
             models.Index(fields=["-seq"], name="audit_events", condition=_NO_STEP),
-            models.Index(fields=["server_uid", "-seq"], name="audit_events_by_server", condition=_NO_STEP),
-            models.Index(fields=["actor_name", "-seq"], name="audit_events_by_actor", condition=_NO_STEP),
+            # with outcome and way, so that a search by them too compares thousands of events in the index alone
+            models.Index(
+                fields=["server_uid", "-seq", "outcome", "way"], name="audit_events_by_server", condition=_NO_STEP
+            ),
+            models.Index(
+                fields=["actor_name", "-seq", "outcome", "way"], name="audit_events_by_actor", condition=_NO_STEP
+            ),
             models.Index(fields=["outcome", "-seq"], name="audit_events_by_outcome", condition=_NO_STEP),
             # with the number: PostgreSQL otherwise prefers a walk along the primary key to a sort
             models.Index(fields=["call_uid", "seq"], name="audit_by_call"),

@@ -12,24 +12,29 @@ from django.contrib.auth import get_user_model
 from django.db.models import Min, Q
 
 from servers import access
-from servers.enums import Way
 from servers.models import Server
 from sessions.explorer import search, streams
-from sessions.explorer.language import CHOICES, Query, Term
+from sessions.explorer.language import Query, Term
 from sessions.explorer.rows import Facet, Histogram
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import CallRollup
 from sessions.models.statistics import RollupBy, RollupLevel
 from sessions.statistics import reading
-from sessions.statistics.reading import Dimensions, Numbers, Range
+from sessions.statistics.reading import Dimensions, Range
 
 CALLS = "calls"
 #: fewer bars than this are too coarse for a chart, if the rows can be counted instead
 COARSE = 12
-#: facet -> its group of roll-ups
-_RANKED = {"server": RollupBy.SERVER, "tool": RollupBy.TOOL, "user": RollupBy.CALLER}
+#: roll-ups -> facet -> its column
+_COLUMNS = {
+    RollupBy.TOTAL: {"outcome": "state", "way": "way", "kind": "method"},
+    RollupBy.SERVER: {"server": "server_name"},
+    RollupBy.TOOL: {"tool": "target"},
+    RollupBy.CALLER: {"user": "user_name"},
+}
 _VALUES = 10
-_RANKED_AT_MOST = 50
+#: roll-ups of one kind that facets read; beyond, the newest rows are counted, which costs less
+ROLLUPS_READ = 5_000
 
 
 def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
@@ -43,7 +48,7 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
         counted = search.histogram(user, query, buckets)
         if not counted.partial:
             return counted
-    calls = reading.series(user, wanted, span, step)
+    calls = reading.series(user, wanted, span, step, latency=False)
     found: dict[str, list[int]] = {outcome: [0] * len(calls.points) for outcome in streams.OUTCOMES}
     for place, numbers in enumerate(calls.points):
         for state, count in numbers.states.items():
@@ -61,34 +66,34 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
 
 
 def facets(user: access.User, query: Query) -> list[Facet]:
+    """Of a range with many different cells, a facet of calls is counted over the newest rows."""
     names = {stream.name for stream in streams.chosen(user, query)}
     wanted = dimensions_of(query) if CALLS in names and access.may(user, "view") else None
     span = _span(query)
     if wanted is None or span is None or wanted.by != RollupBy.TOTAL:
         return search.facets(user, query)
     counts: dict[str, Counter[tuple[str, str]]] = {field: Counter() for field in search.FACETS}
-    total, partial = Numbers(), False
-    for field, by in _RANKED.items():
-        ranking = reading.ranking(user, wanted, by, span, _RANKED_AT_MOST)
-        total, partial = ranking.total, partial or ranking.behind
-        for cell, numbers in ranking.rows:
-            value = {"server": cell.server_name, "tool": cell.target, "user": cell.user_name}[field]
-            counts[field][value, value] += numbers.calls
-    for state, count in total.states.items():
-        outcome = streams.OUTCOME_OF_STATE.get(state, "error")
-        counts["outcome"][outcome, streams.OUTCOMES[outcome][0]] += count
-    for way, count in total.ways.items():
-        counts["way"][way, Way(way).label if way in Way.values else way] += count
-    for method, count in total.methods.items():
-        kind = streams.KIND_OF_METHOD.get(method, method)
-        counts["kind"][kind, CHOICES["kind"].get(kind, kind)] += count
-    if others := names - {CALLS}:
-        for facet in search.facets(user, replace(query, streams=frozenset(others))):
-            partial = partial or facet.partial
-            for value, words, count in facet.values:
-                counts[facet.field][value, words] += count
+    groups = {by: list(columns.values()) for by, columns in _COLUMNS.items()}
+    counted = reading.counts(user, wanted, span, groups, ROLLUPS_READ)
+    partial = dict.fromkeys(search.FACETS, counted.behind)
+    missing: set[str] = set()
+    for by, columns in _COLUMNS.items():
+        if by not in counted.calls:
+            missing |= set(columns)
+            continue
+        for values, count in counted.calls[by].items():
+            for field, stored in zip(columns, values, strict=True):
+                counts[field][streams.STREAMS[CALLS].facet_value(field, stored)] += count
+    sampled = [(frozenset(names - {CALLS}), set(search.FACETS)), (frozenset({CALLS}), missing)]
+    for some, fields in sampled:
+        for facet in search.facets(user, replace(query, streams=some)) if some and fields else ():
+            if facet.field in fields:
+                partial[facet.field] |= facet.partial
+                counts[facet.field].update({(value, words): count for value, words, count in facet.values})
     return [
-        Facet(field, label, [(*key, count) for key, count in counts[field].most_common(_VALUES) if key[0]], partial)
+        Facet(
+            field, label, [(*key, count) for key, count in counts[field].most_common(_VALUES) if key[0]], partial[field]
+        )
         for field, label in search.FACETS.items()
     ]
 
@@ -111,7 +116,7 @@ def dimensions_of(query: Query) -> Dimensions | None:
     found: dict[str, Any] = {"without_methods": frozenset({COMPLETE})}
     seen: set[str] = set()
     for term in query.terms:
-        read = _READ.get(term.field)
+        read = _READERS.get(term.field)
         if read is None or term.negated or term.field in seen or not all(value.exact for value in term.values):
             return None
         seen.add(term.field)
@@ -172,7 +177,7 @@ def _way(term: Term) -> dict[str, Any]:
     return {"ways": frozenset(value.text for value in term.values)}
 
 
-_READ: dict[str, Callable[[Term], dict[str, Any] | None]] = {
+_READERS: dict[str, Callable[[Term], dict[str, Any] | None]] = {
     "server": _server,
     "tool": _tool,
     "user": _user,

@@ -5,10 +5,11 @@ skips a row, even where two streams do not agree on the time. Each read is bound
 rows of a stream that an index returns, and says how far it came.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate, pairwise
 from typing import Any
 
 from django.db import connection
@@ -321,23 +322,26 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
     series = {outcome: [0] * buckets for outcome in OUTCOMES}
     for stream, rows in counted:
         starts = _starts(stream, [since + timedelta(seconds=step * number) for number in range(1, buckets)])
-        cells = Counter((bisect_right(starts, key), exact) for key, exact in rows)
-        for (place, exact), count in cells.items():
-            series[stream.outcome_of(exact)][place] += count
+        keys, exact = zip(*reversed(rows), strict=True)
+        ends = accumulate([0, *(bisect_left(keys, start) for start in starts), len(keys)], max)
+        for place, (first, last) in enumerate(pairwise(ends)):
+            for outcome, count in Counter(exact[first:last]).items():
+                series[stream.outcome_of(outcome)][place] += count
     return Histogram(since, step, {name: counts for name, counts in series.items() if any(counts)}, partial)
 
 
 def _starts(stream: Stream, times: list[datetime]) -> list[int]:
     """For each time the first key from it on: to sort rows into buckets without reading their times."""
-    first = stream.model._default_manager.order_by(stream.at, "pk").values("pk")
-    parts: list[str] = []
-    values: list[Any] = []
-    for number, moment in enumerate(times):
-        sql, given = first.filter(**{f"{stream.at}__gte": moment})[:1].query.sql_with_params()
-        parts.append(f"SELECT {number}, ({sql})")  # the ORM's own SQL, with parameters
-        values += given
+    if not times:
+        return []
+    column = stream.model._meta.get_field(stream.at)
+    first = stream.model._default_manager.filter(**{f"{stream.at}__gte": times[0]}).order_by(stream.at, "pk")
+    # compiled once, with another time in the place of its only parameter for each part
+    sql, _ = first.values("pk")[:1].query.sql_with_params()
+    parts = [f"SELECT {number}, ({sql})" for number in range(len(times))]
     with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(parts), values)
+        values = [column.get_db_prep_value(moment, connection) for moment in times]
+        cursor.execute(" UNION ALL ".join(parts), values)  # the ORM's own SQL, with parameters
         found = dict(cursor.fetchall())
     starts = [found[number] for number in range(len(times))]
     return [2**62 if key is None else int(key) for key in starts]

@@ -7,7 +7,8 @@ range are rounded to the hour.
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -30,12 +31,13 @@ ATTEMPTS: Final = 3
 #: lengths of a bar in seconds; each level of roll-ups divides those from its own length on
 STEPS: Final = (60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000)
 _TABLE: Final = CallRollup._meta.db_table
+_DAY: Final = 86_400
 SUCCEEDED: Final = frozenset({CallState.SUCCEEDED.value})
 #: neither a success nor an error
 NEUTRAL: Final = frozenset({CallState.CANCELLED.value, CallState.REQUESTED.value, CallState.SENT.value})
 
 
-R = TypeVar("R", "Series", "Ranking", "ServerSeries")
+R = TypeVar("R", "Series", "Ranking", "ServerSeries", "ValueCounts")
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,12 @@ class Numbers:
     bytes: int = 0
     latency: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
-    def add(self, state: str, calls: int, size: int, latency: Iterable[int]) -> None:
+    def add(self, state: str, calls: int, size: int, latency: Sequence[int]) -> None:
+        """`latency` may be empty: not asked for."""
         self.states[state] = self.states.get(state, 0) + calls
         self.bytes += size
-        self.latency = [one + other for one, other in zip(self.latency, latency, strict=True)]
+        if latency:
+            self.latency = [one + other for one, other in zip(self.latency, latency, strict=True)]
 
     def add_all(self, other: "Numbers") -> None:
         for state, calls in other.states.items():
@@ -166,6 +170,14 @@ class Ranking:
     behind: bool
 
 
+@dataclass(frozen=True)
+class ValueCounts:
+    """Numbers of calls: for each kind of roll-up one for each of its values. A kind with too many roll-ups is missing."""
+
+    calls: dict[RollupBy, Counter[tuple[str, ...]]]
+    behind: bool
+
+
 def step_for(span: Range, bars: int) -> int:
     """The shortest step with at most `bars` bars that the kept roll-ups can give."""
     least = 60 if span.since >= time.time() - MINUTES_KEPT.total_seconds() else 3_600
@@ -174,24 +186,27 @@ def step_for(span: Range, bars: int) -> int:
     return next(fitting, STEPS[-1])
 
 
-def series(user: access.User, wanted: Dimensions, span: Range, step: int) -> Series:
+def series(user: access.User, wanted: Dimensions, span: Range, step: int, *, latency: bool = True) -> Series:
     """Calls over time. The first and the last step are cut at the ends of the range."""
-    return _whole(lambda: _series(user, wanted, span, step))
+    return _whole(lambda: _series(user, wanted, span, step, BUCKET_COLUMNS if latency else ()))
 
 
-def _series(user: access.User, wanted: Dimensions, span: Range, step: int) -> Series:
-    start, points = _points(user, wanted, span, step)
-    tail, behind = _tail(user, wanted, span)
+def _series(user: access.User, wanted: Dimensions, span: Range, step: int, buckets: Sequence[str]) -> Series:
+    start, points = _points(user, wanted, span, step, buckets)
+    tail, behind = uncounted(user, wanted, span)
     for call in tail:
         points[(call.at - start) // step].add(call.state, 1, call.bytes, _latency(call))
     return Series(datetime.fromtimestamp(start, UTC), step, points, behind)
 
 
-def _points(user: access.User, wanted: Dimensions, span: Range, step: int) -> tuple[int, list[Numbers]]:
+def _points(
+    user: access.User, wanted: Dimensions, span: Range, step: int, buckets: Sequence[str] = BUCKET_COLUMNS
+) -> tuple[int, list[Numbers]]:
     start = span.since - span.since % step
     points = _empty(start, span, step)
-    for place, state, numbers in _sums(user, wanted, wanted.by, span, _slot(start, step), (), min(step, 86_400)):
-        points[max(0, min(place, len(points) - 1))].add(state, *numbers)
+    groups, sums = (_slot(start, step), "state"), ("calls", "bytes", *buckets)
+    for place, state, calls, size, *latency in _sums(user, wanted, wanted.by, span, groups, sums, step):
+        points[max(0, min(place, len(points) - 1))].add(state, calls, size, latency)
     return start, points
 
 
@@ -210,7 +225,7 @@ def of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) ->
 
 def _of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerSeries:
     start, points = _server_points(user, wanted, span, step)
-    tail, behind = _tail(user, wanted, span)
+    tail, behind = uncounted(user, wanted, span)
     _add_to_servers(points, tail, start, step)
     return ServerSeries(datetime.fromtimestamp(start, UTC), step, [], points, {}, behind)
 
@@ -233,7 +248,7 @@ def _by_server(
     step: int,
     choose: Callable[[dict[UUID, Counts]], Collection[UUID]],
 ) -> ServerSeries:
-    tail, behind = _tail(user, wanted, span)
+    tail, behind = uncounted(user, wanted, span)
     counts = _server_counts(user, wanted, span, tail)
     start, together = _points(user, wanted, span, step)
     for call in tail:
@@ -249,7 +264,7 @@ def _by_server(
 
 def server_counts(user: access.User, wanted: Dimensions, span: Range) -> dict[UUID, Counts]:
     """Calls and errors of each server that had calls. Cheaper than a ranking: no latency is summed."""
-    return _server_counts(user, wanted, span, _tail(user, wanted, span)[0])
+    return _server_counts(user, wanted, span, uncounted(user, wanted, span)[0])
 
 
 def _server_counts(
@@ -278,12 +293,10 @@ def _server_points(
 ) -> tuple[int, dict[UUID, list[Numbers]]]:
     start = span.since - span.since % step
     points: dict[UUID, list[Numbers]] = {uid: _empty(start, span, step) for uid in wanted.servers}
-    columns = ("server_uid",)
-    for place, uid, state, numbers in _sums(
-        user, wanted, RollupBy.SERVER, span, _slot(start, step), columns, min(step, 86_400)
-    ):
+    groups, sums = (_slot(start, step), "server_uid", "state"), ("calls", "bytes", *BUCKET_COLUMNS)
+    for place, uid, state, calls, size, *latency in _sums(user, wanted, RollupBy.SERVER, span, groups, sums, step):
         of_server = points[UUID(str(uid))]
-        of_server[max(0, min(place, len(of_server) - 1))].add(state, *numbers)
+        of_server[max(0, min(place, len(of_server) - 1))].add(state, calls, size, latency)
     return start, points
 
 
@@ -312,23 +325,56 @@ def _ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, l
     groups: dict[tuple[object, str, str], tuple[Cell, Numbers]] = {}
     total = Numbers()
 
-    def add(cell: Cell, state: str, numbers: tuple[int, int, Iterable[int]]) -> None:
+    def add(cell: Cell, state: str, numbers: tuple[int, int, Sequence[int]]) -> None:
         key = (cell.server_uid or cell.server_name, cell.target, cell.user_name)  # a server may have had other names
         groups.setdefault(key, (cell, Numbers()))[1].add(state, *numbers)
         total.add(state, *numbers)
         for found, name in ((total.methods, cell.method), (total.ways, cell.way)):
             found[name] = found.get(name, 0) + numbers[0]
 
-    columns = ("server_uid", "server_name", "target", "user_name", "method", "way")
-    for row in _sums(user, wanted, by, span, "", columns, 86_400):
-        uid, server_name, target, user_name, method, way, state, numbers = row
+    columns = ("server_uid", "server_name", "target", "user_name", "method", "way", "state")
+    for row in _sums(user, wanted, by, span, columns, ("calls", "bytes", *BUCKET_COLUMNS)):
+        uid, server_name, target, user_name, method, way, state, calls, size, *latency = row
         server_uid = UUID(str(uid)) if uid else None
-        add(Cell(by, server_uid, server_name, target, user_name, 0, method, way, ""), state, numbers)
-    tail, behind = _tail(user, wanted, span)
+        add(Cell(by, server_uid, server_name, target, user_name, 0, method, way, ""), state, (calls, size, latency))
+    tail, behind = uncounted(user, wanted, span)
     for call in tail:
         add(next(cell for cell in cells_of(call) if cell.by == by), call.state, (1, call.bytes, _latency(call)))
     ranked = sorted(groups.values(), key=lambda item: (-item[1].calls, str(item[0])))
     return Ranking(ranked[:limit], total, behind)
+
+
+def counts(
+    user: access.User, wanted: Dimensions, span: Range, groups: Mapping[RollupBy, Sequence[str]], at_most: int
+) -> ValueCounts:
+    """Numbers of calls by the values of columns. What has more than `at_most` roll-ups in the range is left out."""
+    cheap = {by: columns for by, columns in groups.items() if _rollups(by, span, at_most + 1) <= at_most}
+    return _whole(lambda: _counts(user, wanted, span, cheap))
+
+
+def _counts(
+    user: access.User, wanted: Dimensions, span: Range, groups: Mapping[RollupBy, Sequence[str]]
+) -> ValueCounts:
+    found: dict[RollupBy, Counter[tuple[str, ...]]] = {}
+    tail, behind = uncounted(user, wanted, span)
+    for by, columns in groups.items():
+        counted = Counter({tuple(row[:-1]): row[-1] for row in _sums(user, wanted, by, span, columns, ("calls",))})
+        counted.update(tuple(getattr(call, name) for name in columns) for call in tail)
+        found[by] = counted
+    return ValueCounts(found, behind)
+
+
+def _rollups(by: RollupBy, span: Range, limit: int) -> int:
+    """How many there are, counted up to `limit`, from the index alone."""
+    part = f'SELECT 1 FROM {_TABLE} WHERE "by" = %s AND level = %s AND start >= %s AND start < %s'  # noqa: S608  # names of our own model
+    segments = [[by.value, *segment] for segment in _segments(span, _DAY)]
+    if not segments:
+        return 0
+    parts = " UNION ALL ".join([part] * len(segments))
+    with connection.cursor() as database:
+        sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM ({parts}) part LIMIT %s) counted"  # noqa: S608  # the same
+        database.execute(sql, [*(value for segment in segments for value in segment), limit])
+        return int(database.fetchone()[0])
 
 
 def _whole(attempt: Callable[[], R]) -> R:
@@ -347,23 +393,23 @@ def _sums(
     wanted: Dimensions,
     by: RollupBy,
     span: Range,
-    slot: str,
-    columns: tuple[str, ...],
-    longest: int,
+    groups: Sequence[str],
+    summed: Sequence[str],
+    longest: int = _DAY,
 ) -> Iterable[list[Any]]:
-    """Rows of slot (if one is given), columns, state, and then (calls, bytes, latency)."""
-    groups = [*([slot] if slot else []), *(f'"{name}"' for name in columns), "state"]
-    rows, given = _rows(user, wanted, by, span, longest, "*")
+    """Rows of groups, which are columns or expressions over `start`, and sums, from slots no longer than `longest`."""
+    # SQLite copies all columns of a part, which has thirty more
+    read = ", ".join(f'"{name}"' for name in ("start", *(name for name in groups if " " not in name), *summed))
+    rows, given = _rows(user, wanted, by, span, longest, read)
     if not rows:
         return
-    sums = ", ".join(f'SUM("{name}")' for name in ("calls", "bytes", *BUCKET_COLUMNS))
+    sums = ", ".join(f'SUM("{name}")' for name in summed)
     names = ", ".join(groups)
     sql = f"SELECT {names}, {sums} FROM ({rows}) part GROUP BY {names}"  # noqa: S608  # names of our own model
     with connection.cursor() as database:
         database.execute(sql, given)
         for row in database.fetchall():
-            keys, (calls, size, *latency) = row[: len(groups)], [int(number) for number in row[len(groups) :]]
-            yield [*keys, (calls, size, latency)]
+            yield [*row[: len(groups)], *(int(number) for number in row[len(groups) :])]
 
 
 def _rows(
@@ -424,9 +470,10 @@ def _split(since: int, until: int, levels: list[int]) -> list[tuple[int, int, in
 
 
 # --- what is not counted yet -------------------------------------------------------------------------------------------
-def _tail(user: access.User, wanted: Dimensions, span: Range) -> tuple[list[CountedCall], bool]:
-    uncounted = Call.objects.filter(pk__gt=cursor().call_id).order_by("pk")
-    new = read(uncounted[:TAIL])
+def uncounted(user: access.User, wanted: Dimensions, span: Range) -> tuple[list[CountedCall], bool]:
+    """The calls that no roll-up counts yet, and whether there are more of them."""
+    after = Call.objects.filter(pk__gt=cursor().call_id).order_by("pk")
+    new = read(after[:TAIL])
     listed = read(Call.objects.filter(pk__in=UncountedCall.objects.order_by("-pk").values("call_id")[:TAIL]))
     found = [call for call in [*listed, *new] if span.since <= call.at < span.until and _matches(call, user, wanted)]
     return found, len(new) == TAIL

@@ -36,11 +36,11 @@ def visible_call(request: WebRequest, uid: UUID) -> Call:
     if not access.may(request.user, "view"):
         raise Http404("This call does not exist, or you don't have access to it.")
     seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
-    rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result", "repeats")
-    call = rows.filter(seen, statements.seen(request.user), uid=uid).first()
-    if call is None:
-        raise Http404("This call does not exist, or you don't have access to it.")
-    return call
+    rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result")
+    try:
+        return rows.filter(seen, statements.seen(request.user)).get(uid=uid)
+    except Call.DoesNotExist:
+        raise Http404("This call does not exist, or you don't have access to it.") from None
 
 
 def see_other(call: Call) -> HttpResponseRedirect:

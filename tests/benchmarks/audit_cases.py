@@ -22,7 +22,7 @@ django.setup()
 
 from servers.audit.record import SYSTEM, Event, record  # noqa: E402  # after the set-up
 from servers.enums import AuditAction, AuditOutcome  # noqa: E402  # after the set-up
-from sessions.explorer import indexing, language, search  # noqa: E402  # after the set-up
+from sessions.explorer import indexing, language, numbers, search  # noqa: E402  # after the set-up
 from sessions.models import Call  # noqa: E402  # after the set-up
 from tests.benchmarks import audit_rows  # noqa: E402  # after the set-up
 from tests.benchmarks.load import percentile  # noqa: E402  # after the set-up
@@ -72,14 +72,14 @@ class Cases:
 
     def histogram(self, text: str) -> Case:
         def run(number: int) -> float:
-            search.histogram(self.user, query(text))
+            numbers.histogram(self.user, query(text.format(n=number)))
             return 0
 
         return run
 
     def facets(self, text: str) -> Case:
         def run(number: int) -> float:
-            search.facets(self.user, query(text))
+            numbers.facets(self.user, query(text.format(n=number)))
             return 0
 
         return run
@@ -117,10 +117,14 @@ class Cases:
             "two words": self.found(f"{common} {seldom}"),
             "common word, outcome:error": self.found(f"{common} outcome:error"),
             "beginning of a word": self.found("word12*"),
-            "facets": self.facets(""),
+            "facets": self.facets("last:24h"),
+            "facets of any time": self.facets(""),
             "facets of outcome:error": self.facets("outcome:error"),
+            "facets of user:": self.facets("user:person{n}"),
+            "histogram of 24 hours": self.histogram("last:24h"),
             "histogram of 30 days": self.histogram("last:30d"),
             "histogram of 30 days, outcome:error": self.histogram("last:30d outcome:error"),
+            "histogram of 30 days, three conditions": self.histogram("last:30d user:person{n} outcome:error way:agent"),
             "page of a call": self.call_page,
             "overview": self.page("/"),
             "overview, last hour": self.page("/?last=1h"),

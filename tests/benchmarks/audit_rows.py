@@ -8,6 +8,8 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +18,7 @@ from django.db import connection, transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from servers.audit.statements import prepared
+from servers.audit.statements import param, prepared
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind
 from servers.models import AuditEvent, AuditHead, Identity, Payload, Server
 from servers.models.audit import CALL_STEPS
@@ -24,8 +26,10 @@ from sessions.enums import CallState, Desired, SessionCondition
 from sessions.explorer import fulltext, indexing
 from sessions.explorer.fulltext import Document
 from sessions.explorer.streams import tag
-from sessions.models import Call, CallRollup, IndexCursor, McpSession
-from sessions.statistics import counting
+from sessions.models import Call, CallRollup, IndexCursor, McpSession, RollupCursor
+from sessions.models.statistics import RollupLevel
+from sessions.statistics.cells import LEVELS, Cell, Tally, cells_of, read
+from sessions.statistics.counting import MINUTES_KEPT
 
 DAYS = 30
 PEOPLE = 50
@@ -276,6 +280,45 @@ class Filling:
         return Document(number, " ".join(tags), f"{call['tool']}\n{name}\n{username}\nshared", words)
 
 
+# --- roll-ups, as the background job counts them ---------------------------------------------------------------------
+_BUCKETS = [field.attname for field in CallRollup._meta.concrete_fields if field.attname.startswith(("within", "bey"))]
+_DIMENSIONS = ("by", "server_uid", "server_name", "target", "user_name", "owner_id", "method", "way", "state")
+
+
+def write_rollups() -> None:
+    indexes = _drop_indexes([CallRollup._meta.db_table])
+    table = Table(CallRollup(), ("id", "level", "start", "cell", *_DIMENSIONS, "calls", "bytes", *_BUCKETS))
+    minutes_from = (timezone.now() - MINUTES_KEPT).timestamp()
+    last = Call.objects.order_by("-pk").values_list("pk", flat=True)[0]
+    sums: dict[tuple[int, int, Cell], Tally] = {}
+    keys = count(1)
+    with transaction.atomic():
+        for low in range(0, last, _CHUNK):
+            calls = read(Call.objects.filter(pk__gt=low, pk__lte=low + _CHUNK).order_by("pk"))
+            for call in calls:
+                for cell in cells_of(call):
+                    for level in LEVELS:
+                        if level != RollupLevel.MINUTE or call.at >= minutes_from:
+                            sums.setdefault((int(level), call.at - call.at % level, cell), Tally()).add(call)
+            over = calls[-1].at if low + _CHUNK < last else 2**62
+            table.write(_rollup_row(next(keys), *one, sums.pop(one)) for one in list(sums) if one[0] + one[1] <= over)
+    with connection.cursor() as cursor:
+        for statement in indexes:
+            cursor.execute(statement)
+    now = int(timezone.now().timestamp())
+    RollupCursor.objects.update_or_create(pk=1, defaults={"call_id": last, "repaired_until": now})
+
+
+@cache
+def _digest(cell: Cell) -> str:
+    return cell.digest
+
+
+def _rollup_row(key: int, level: int, start: int, cell: Cell, total: Tally) -> tuple[Any, ...]:
+    dimensions = [param(CallRollup, name, getattr(cell, name)) for name in _DIMENSIONS]
+    return (key, level, start, _digest(cell), *dimensions, total.calls, total.bytes, *total.latency)
+
+
 def fill(servers: int, calls: int, events: int) -> dict[str, float]:
     """Returns how many seconds each part took."""
     took: dict[str, float] = {}
@@ -309,7 +352,8 @@ def fill(servers: int, calls: int, events: int) -> dict[str, float]:
             filling.event_rows,
         ),
     )
-    indexes = _drop_indexes([Payload, Call, AuditEvent])
+    indexes = _drop_indexes([model._meta.db_table for model in (Payload, Call, AuditEvent)])
+    words = [] if connection.vendor == "sqlite" else _drop_indexes(["explorer_calls", "explorer_events"])
     for table, rows in tables:
         began = time.monotonic()
         with transaction.atomic():
@@ -322,25 +366,18 @@ def fill(servers: int, calls: int, events: int) -> dict[str, float]:
     took["indexes"] = time.monotonic() - began
     began = time.monotonic()
     filling.write_index()
+    with connection.cursor() as cursor:
+        for statement in words:
+            cursor.execute(statement)
     took["full text"] = time.monotonic() - began
     began = time.monotonic()
-    _count()
+    write_rollups()
     took["roll-ups"] = time.monotonic() - began
     last = AuditEvent.objects.order_by("-seq").first()
     if last is not None:
         AuditHead.objects.update_or_create(chain=1, defaults={"seq": last.seq, "hash": last.hash})
     _settle()
     return took
-
-
-def _count() -> None:
-    """All calls, by the product's own counting in larger batches."""
-    usual, counting.BATCH = counting.BATCH, _CHUNK  # type: ignore[misc]  # a constant of the product
-    try:
-        while counting.count_new():
-            pass
-    finally:
-        counting.BATCH = usual  # type: ignore[misc]  # the same
 
 
 def _hurry() -> None:
@@ -353,9 +390,8 @@ def _hurry() -> None:
             cursor.execute("SET maintenance_work_mem = '512MB'")
 
 
-def _drop_indexes(models: list[type[Model]]) -> list[str]:
+def _drop_indexes(tables: list[str]) -> list[str]:
     """The statements that make them again."""
-    tables = [model._meta.db_table for model in models]
     marks = ", ".join(["%s"] * len(tables))
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":

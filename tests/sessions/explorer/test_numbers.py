@@ -71,8 +71,12 @@ def test_the_chart_counts_what_the_list_shows_before_and_after_the_counting(audi
         counting.count_all()
 
 
+@pytest.mark.parametrize("most", [numbers.ROLLUPS_READ, 1])
 @pytest.mark.parametrize("text", QUERIES)
-def test_facets_count_what_the_list_shows_before_and_after_the_counting(auditor: Any, text: str) -> None:
+def test_facets_count_what_the_list_shows_before_and_after_the_counting(
+    auditor: Any, text: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbers, "ROLLUPS_READ", most)
     rows = search.page(auditor, query(text), limit=500).rows
     expected = {
         "outcome": Counter(row.outcome for row in rows),

@@ -137,7 +137,7 @@ def test_calls_that_are_counted_while_a_chart_is_read_are_shown_once(
     auditor: Any, session: McpSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_calls(session, 7)
-    tail, times = reading._tail, []
+    tail, times = reading.uncounted, []
 
     def counted_in_between(*arguments: Any) -> Any:
         if not times:
@@ -145,7 +145,7 @@ def test_calls_that_are_counted_while_a_chart_is_read_are_shown_once(
         times.append(1)
         return tail(*arguments)
 
-    monkeypatch.setattr(reading, "_tail", counted_in_between)
+    monkeypatch.setattr(reading, "uncounted", counted_in_between)
     assert total(auditor, last(hours=1)) == 7
     assert len(times) == 2
 
