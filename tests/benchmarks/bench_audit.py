@@ -28,20 +28,20 @@ STATEMENTS, KILOBYTES = 30, 150
 
 
 @contextmanager
-def database(kind: str) -> Iterator[dict[str, str]]:
+def database(kind: str, keep: str | None) -> Iterator[dict[str, str]]:
     if kind == "sqlite":
         yield {}
     else:
-        with cluster() as url:
+        with cluster(Path(keep) / "postgresql-cluster" if keep else None) as url:
             yield {"DATABASE_URL": url}
 
 
 def measured(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    directory = Path(options.keep or tempfile.mkdtemp(prefix="mcpadmin-bench-"))
+    directory = Path(options.keep) / kind if options.keep else Path(tempfile.mkdtemp(prefix="mcpadmin-bench-"))
     try:
         if not (directory / "secret_key").exists():
             prepare(directory)
-        with database(kind) as settings:
+        with database(kind, options.keep) as settings:
             words = [str(options.servers), str(options.calls), str(options.events), str(options.rounds)]
             environment = clean_environment(
                 MCPADMIN_DATA_DIR=str(directory), DJANGO_SETTINGS_MODULE="mcpadmin.settings", **settings
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--database", choices=list(GOALS), action="append")
-    parser.add_argument("--keep", help="directory that keeps the filled SQLite database, to measure it again")
+    parser.add_argument("--keep", help="directory that keeps the filled databases, to measure them again")
     options = parser.parse_args()
     print(f"{options.servers:,} servers, {options.calls:,} calls, {options.events:,} events; {os.cpu_count()} cores")
     for kind in options.database or list(GOALS):

@@ -36,24 +36,28 @@ def _run(*command: str) -> None:
 
 
 @contextmanager
-def cluster() -> Iterator[str]:
-    """Yields the DATABASE_URL of an empty database. Skips where PostgreSQL is not installed."""
+def cluster(keep: Path | None = None) -> Iterator[str]:
+    """Yields the DATABASE_URL of an empty database, or of the one that an earlier run kept in the directory `keep`.
+    Skips where PostgreSQL is not installed."""
     programs = _programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
-    directory = Path(tempfile.mkdtemp(prefix="mcpadmin-pg-"))
+    directory = keep or Path(tempfile.mkdtemp(prefix="mcpadmin-pg-"))
+    directory.mkdir(exist_ok=True)
     if os.geteuid() == 0:
         shutil.chown(directory, "postgres")
     data = directory / "cluster"
-    _run(str(programs / "initdb"), "-D", str(data), "-U", "mcpadmin", "-A", "trust", "-E", "UTF8", "--no-sync")
+    if not data.exists():
+        _run(str(programs / "initdb"), "-D", str(data), "-U", "mcpadmin", "-A", "trust", "-E", "UTF8", "--no-sync")
     options = f"-k {directory} -c listen_addresses= -c fsync=off"
     log = str(directory / "log")
     _run(str(programs / "pg_ctl"), "-D", str(data), "-o", options, "-l", log, "-w", "-t", str(SECONDS), "start")
     try:
         yield f"postgres://mcpadmin@{quote(str(directory), safe='')}/postgres"
     finally:
-        _run(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "-w", "stop")
-        shutil.rmtree(directory, ignore_errors=True)
+        _run(str(programs / "pg_ctl"), "-D", str(data), "-m", "fast" if keep else "immediate", "-w", "stop")
+        if not keep:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
