@@ -21,7 +21,7 @@ WORDS_CHARS = 64 * 1024
 #: rows that one search takes from the index, newest first
 FOUND = 5_000
 #: so many of the newest documents are looked at, and so many of them must match, to call it common (PostgreSQL)
-_PROBED, _COMMON = 2_000, 10
+_PROBED, _COMMON = 500, 5
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 

@@ -107,6 +107,15 @@ class Value:
     def exact(self) -> bool:
         return not (self.any_start or self.any_end)
 
+    def matches(self, name: str) -> bool:
+        """Without regard to case."""
+        text, name = self.text.casefold(), name.casefold()
+        if self.any_start and self.any_end:
+            return text in name
+        if self.any_end:
+            return bool(name) and name.startswith(text)
+        return name.endswith(text) if self.any_start else name == text
+
     def text_form(self) -> str:
         if not self.text and self.any_end:
             return "*"

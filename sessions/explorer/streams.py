@@ -468,11 +468,10 @@ class Events(Stream):
 
     def _server_uids(self, term: Term) -> list[UUID]:
         """Also of servers that are deleted: the event of their end keeps their name."""
-        newest = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq").values("seq")[:_DELETED]
-        deleted = AuditEvent.objects.filter(names(term, "server_name"), seq__in=newest)
-        living = servers(term).values_list("uid", flat=True)
-        gone = (uid for uid in deleted.values_list("server_uid", flat=True) if uid is not None)
-        return list({*living, *gone, *uids(term)})
+        deletions = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq")
+        deleted = deletions.values_list("server_name", "server_uid")
+        gone = [uid for name, uid in deleted[:_DELETED] if uid and any(value.matches(name) for value in term.values)]
+        return list({*servers(term).values_list("uid", flat=True), *gone, *uids(term)})
 
     def _actors(self, term: Term) -> list[str] | None:
         """The names, spelled as the accounts are; None if there are too many."""

@@ -10,8 +10,11 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 
-#: the key, then the columns as the driver returns them
+from sessions.explorer.streams import among
+
+#: the key, then the columns, times as the driver returns them
 FoundRow = tuple[Any, ...]
+FEW = 500
 
 
 def first_rows(
@@ -19,6 +22,11 @@ def first_rows(
 ) -> list[FoundRow]:
     """At most `count` rows of all parts together, by their key. `offset`: of each part, so many are passed."""
     order = "pk" if ascending else "-pk"
+    if columns and len(parts) > 1 and count > FEW:
+        # else the columns of as many rows of each part would be read, and most of them dropped
+        keys = [row[0] for row in first_rows(parts, (), count, ascending=ascending, offset=offset)]
+        rows = parts[0].model._default_manager.filter(among(keys)).order_by(order)
+        return list(rows.values_list("pk", *columns))
     statements: list[str] = []
     values: list[Any] = []
     for part in parts:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.audit import payloads
+from servers.audit import query as audit
 from servers.audit.record import Actor
 from servers.crypto import SealError
 from servers.enums import DefinitionKind
@@ -164,10 +165,15 @@ def detail(request: WebRequest, uid: UUID) -> HttpResponse:
     return render(request, "calls/detail.html", context)
 
 
-def _timeline(request: WebRequest, call: Call) -> list[AuditEvent]:
+def _timeline(request: WebRequest, call: Call) -> list[tuple[AuditEvent, str]]:
+    """With the words of each event."""
     if not access.may(request.user, "view_auditevent"):
         return []
-    return list(access.audit_events(request.user).filter(call_uid=call.uid).order_by("seq")[:TIMELINE])
+    events = access.audit_events(request.user).filter(call_uid=call.uid).order_by("seq").defer("body", "hash")
+    return [
+        (event, f"{audit.action_word(event.action)} · {audit.outcome_word(event.outcome)}")
+        for event in events[:TIMELINE]
+    ]
 
 
 @require_safe

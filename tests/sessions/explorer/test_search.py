@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -244,6 +245,18 @@ def test_a_partial_search_of_one_stream_holds_back_older_rows_of_another(monkeyp
         ended_call(session, "the needle" if number == 3 else f"tool{number}")
     read = pages(admin, "tool:*needle*", 5)
     assert targets(read) == ["the needle", "a needle before"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("Old", True), ("OLD", True), ("o*", True), ("*ld", True), ("*L*", True), ("ol", False), ("*o", False)],
+)
+def test_a_deleted_server_is_found_by_the_name_that_it_had(text: str, *, found: bool) -> None:
+    admin, gone = root(), ServerRef(uuid4(), "Old")
+    event(AuditAction.SERVER_REGISTER, "Old", server=gone)
+    event(AuditAction.SERVER_DELETE, "Old", server=gone)
+    assert len(search.page(admin, query(f"in:events server:{text}")).rows) == 2 * found
 
 
 @pytest.mark.django_db
