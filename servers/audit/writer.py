@@ -151,7 +151,8 @@ class Writer:
         try:
             while (batch := self._next()) is not None:
                 self._flush(batch)
-                self._follow_up()
+                if not batch:
+                    self._follow_up()
                 if self._waits():
                     pause()
         finally:
@@ -174,6 +175,7 @@ class Writer:
         return bool(self._queue or self._urgent or self._spare)
 
     def _flush(self, batch: list[Work[Any]], *, again: bool = True) -> None:
+        """Every commit is followed up at once: its hooks are what queues something."""
         batch = [work for work in batch if work.committing or not work.future.cancelled()]
         if not batch:
             return
@@ -223,8 +225,8 @@ _follow_up: FollowUp | None = None
 
 
 def after_batches(job: FollowUp) -> None:
-    """Have `job` run in the writer's thread after each batch, when its callers have their results. It returns in how many
-    seconds it wants to run again at the latest, None: after the next batch. It must not block."""
+    """Have `job` run in the writer's thread after each commit. It returns in how many seconds it wants to run again at the
+    latest, None: after the next commit. It must not block."""
     global _follow_up
     _follow_up = job
 

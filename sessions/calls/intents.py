@@ -204,4 +204,4 @@ def _announce(intent: Intent, call: Call) -> None:
         hints.wake_worker(target.owner_uid, "call", call.uid, target.epoch, until, target.session_id)
     else:
         hints.later(partial(commands.wake_owner, target.session_uid))
-    hints.call_changed(call.uid, call.version, target.server_uid, passing=True)
+    hints.call_placed(call.uid, target.server_uid)

@@ -22,7 +22,7 @@ from uuid import UUID
 from sessions.hints.background_jobs import BackgroundJobs
 from sessions.hints.listener import Listener
 from sessions.hints.outage import outage
-from sessions.hints.publisher import GROUP, LOST, Publisher
+from sessions.hints.publisher import GROUP, LOST, PASSING, Publisher
 from sessions.hints.wake import Verb, message, worker_group
 
 AUDIT, SERVERS, USERS = "audit", "servers", "users"
@@ -39,6 +39,7 @@ __all__ = [
     "Listener",
     "Verb",
     "call_changed",
+    "call_placed",
     "call_progress",
     "draft_changed",
     "dropped",
@@ -122,9 +123,14 @@ def call_changed(
 ) -> None:
     """A call's row changed. With `server_uid` the pages of that server are notified too. `passing`: the next change is
     expected at once, so no one needs to look yet."""
-    publish(f"call.{call_uid}", version, "call", [{"passing": True}] if passing else None, patient=passing)
+    publish(f"call.{call_uid}", version, "call", PASSING if passing else None, patient=passing)
     if server_uid is not None:
-        publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}], patient=True)
+        call_placed(call_uid, server_uid)
+
+
+def call_placed(call_uid: UUID | str, server_uid: UUID | str) -> None:
+    """A new call: only the pages of its server are to look, because no page can show the call yet."""
+    publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}], patient=True)
 
 
 def call_progress(call_uid: UUID | str, progress: float | None, total: float | None, message: str | None) -> None:

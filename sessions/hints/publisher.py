@@ -28,8 +28,8 @@ QUEUE_LIMIT = 10_000
 FLUSH_SECONDS = 1.0
 #: the longest that a thread which sends inline waits for Redis, once per outage
 INLINE_SECONDS = 0.1
-#: how long a hint that no one waits for may wait for others to be sent with
-COMPANY_SECONDS = 0.003
+#: how long a hint that no one waits for may wait for others to be sent with; half the window of a live list
+COMPANY_SECONDS = 0.05
 #: after a lost hint every process is asked to compare everything: repeatedly until Redis takes it, and once more for
 #: those that were not back by then
 LOSS_NOTICE_SECONDS = 2.0
@@ -41,6 +41,8 @@ HINTS_TOGETHER = 200
 #: for one worker; it looks at each row, so more in one message would only wait there
 WAKES_TOGETHER = 100
 _NEWEST_ONLY = frozenset({"progress"})
+#: rows of a hint whose successor is expected at once, and replaces it
+PASSING = [{"passing": True}]
 
 Hint = dict[str, Any]
 Message = dict[str, Any]
@@ -52,8 +54,12 @@ def merged(hints: list[Hint]) -> list[Hint]:
     """Without hints that a later one makes obsolete: of equal (topic, kind, subject) only the newest."""
     newest: dict[tuple[str, str, str], Hint] = {}
     for hint in hints:
-        subject = "" if hint["kind"] in _NEWEST_ONLY else repr(hint["rows"])
-        newest.pop(key := (hint["t"], hint["kind"], subject), None)
+        rows = hint["rows"]
+        subject = "" if rows is None or rows == PASSING or hint["kind"] in _NEWEST_ONLY else repr(rows)
+        key = (hint["t"], hint["kind"], subject)
+        if rows == PASSING and key in newest:
+            continue
+        newest.pop(key, None)
         newest[key] = hint
     return list(newest.values())
 

@@ -1,5 +1,5 @@
 """Sends to groups of the channel layer from a plain thread. The layer itself sends only from a loop: 116 µs of
-processor time per message, against 67 here."""
+processor time per message. A pipeline of the Redis client takes 67 and one of its connections 20."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,6 +8,7 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as Disconnected
 from redis.retry import Retry
 
 SEND_SECONDS = 2.0
@@ -19,14 +20,27 @@ class Wire:
     def __init__(self, seconds: float = SEND_SECONDS) -> None:
         config = settings.CHANNEL_LAYERS["default"]["CONFIG"]
         times = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
-        # one immediate retry: the first command after a Redis restart finds a dead connection
-        self._redis = Redis.from_url(config["hosts"][0], retry=Retry(NoBackoff(), 1), **times)
+        pool = Redis.from_url(config["hosts"][0], retry=Retry(NoBackoff(), 1), **times).connection_pool
+        self._connection = pool.make_connection()
         self._layer = get_channel_layer()
         self._group = f"{config['prefix']}__group__{{}}"
 
     def send(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Sends all of them, or raises RedisError or OSError; some may have been received even then."""
-        with self._redis.pipeline(transaction=False) as pipe:
-            for group, message in messages:
-                pipe.publish(self._group.format(group), self._layer.serialize(message))
-            pipe.execute()
+        commands = [
+            ("PUBLISH", self._group.format(group), self._layer.serialize(message)) for group, message in messages
+        ]
+        try:
+            self._publish(commands)
+        except Disconnected:  # the first command after a Redis restart finds a dead connection
+            self._publish(commands)
+
+    def _publish(self, commands: list[tuple[Any, ...]]) -> None:
+        connection = self._connection
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            for _ in commands:
+                connection.read_response()
+        except BaseException:  # an answer that is left unread would be taken for that of the next command
+            connection.disconnect()
+            raise

@@ -13,6 +13,7 @@ from redis import Redis
 
 from sessions.hints.publisher import COMPANY_SECONDS, GROUP, LOST, Publisher, messages
 from sessions.hints.wake import message
+from sessions.hints.wire import Wire
 from tests.tools.valkey import start, stop
 
 
@@ -87,6 +88,13 @@ def test_without_company_it_goes_alone_a_moment_later() -> None:
     assert [one["t"] for one in publisher._take()[1]] == ["audit"]
 
 
+def test_a_state_that_passes_is_not_sent_beside_the_one_that_followed_it() -> None:
+    passing = hint("call.1", rows=[{"passing": True}], seq=2)
+    for queued in ([passing, hint("call.1", seq=3)], [hint("call.1", seq=3), passing]):
+        [(_, body)] = list(messages([], queued))
+        assert [one["seq"] for one in body["hints"]] == [3]
+
+
 # --- the thread ------------------------------------------------------------------------------------------------------
 def test_hints_of_either_kind_arrive_and_are_flushed(heard: Heard) -> None:
     publisher = Publisher()
@@ -135,6 +143,24 @@ def test_after_hints_were_lost_everybody_is_asked_to_look_as_soon_as_redis_is_ba
             pubsub.subscribe(f"mcpadmin__group__{GROUP}")
             assert pubsub.get_message(timeout=5)["type"] == "subscribe"
             assert Heard(pubsub).next() == [LOST]
+    finally:
+        stop(process)
+
+
+def test_after_redis_was_restarted_the_next_hint_arrives(tmp_path: Path, settings: Any) -> None:
+    socket = tmp_path / "own.sock"
+    config = {**settings.CHANNEL_LAYERS["default"]["CONFIG"], "hosts": [f"unix://{socket}"]}
+    settings.CHANNEL_LAYERS = {"default": {**settings.CHANNEL_LAYERS["default"], "CONFIG": config}}
+    process, wire = start(socket), Wire()
+    try:
+        wire.send(messages([], [hint("call.1")]))
+        stop(process)
+        process = start(socket)
+        with Redis(unix_socket_path=str(socket), protocol=2) as redis, redis.pubsub() as pubsub:
+            pubsub.subscribe(f"mcpadmin__group__{GROUP}")
+            assert pubsub.get_message(timeout=5)["type"] == "subscribe"
+            wire.send(messages([], [hint("call.2")]))
+            assert Heard(pubsub).next() == ["call.2"]
     finally:
         stop(process)
 
