@@ -12,7 +12,7 @@ def test_the_whole_path_has_a_row_for_each_case_the_cpu_of_each_process_and_a_ve
     rows = [line.split()[:2] for line in told.splitlines()]
     assert all([kind, count] in rows for kind in ("stdio", "http") for count in ("1", "50"))
     assert told.count("valkey") == 4
-    assert told.count("(goal: ") == 4
+    assert told.count("(goal: ") == 6
 
 
 def test_the_fan_out_reaches_every_socket_and_says_how_soon() -> None:
