@@ -4,7 +4,7 @@ The statements are made once from the models themselves, so a new column is neve
 fields' own conversions, the same on SQLite and PostgreSQL.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Generic, TypeVar
 
@@ -36,33 +36,63 @@ def param(model: type[Model], name: str, value: Any) -> Any:
     return prepared(model._meta.get_field(name), value, database())
 
 
+class Fields:
+    """Columns of one table whose values are written together; what is known of each is asked once and not per row."""
+
+    def __init__(self, fields: Iterable[Any]) -> None:
+        self._fields = [
+            (field, field.attname, isinstance(field, _AS_THEY_ARE), type(field).pre_save is models.Field.pre_save)
+            for field in fields
+        ]
+        self.names = [name for _, name, _, _ in self._fields]
+
+    def of_row(self, row: Model) -> list[Any]:
+        """As `prepared`, of what each field saves of `row`."""
+        connection, values = database(), []
+        for field, name, as_it_is, plain in self._fields:
+            value = getattr(row, name) if plain else field.pre_save(row, True)
+            if not (as_it_is and type(value) in _STORED_TYPES):
+                value = field.get_db_prep_save(value, connection)
+            values.append(value)
+        return values
+
+    def of_columns(self, columns: Mapping[str, Any]) -> list[Any]:
+        """The same of values by the names of their columns' attributes."""
+        connection, values = database(), []
+        for field, name, as_it_is, _ in self._fields:
+            value = columns[name]
+            if not (as_it_is and type(value) in _STORED_TYPES):
+                value = field.get_db_prep_save(value, connection)
+            values.append(value)
+        return values
+
+
 class Insert(Generic[M]):
     """Writes whole rows; the database numbers them."""
 
     def __init__(self, model: type[M]) -> None:
         key = model._meta.pk
-        self._fields = [field for field in model._meta.concrete_fields if field is not key]
-        names = ", ".join(f'"{field.column}"' for field in self._fields)
-        marks = ", ".join(["%s"] * len(self._fields))
+        fields = [field for field in model._meta.concrete_fields if field is not key]
+        self._fields = Fields(fields)
+        names = ", ".join(f'"{field.column}"' for field in fields)
+        marks = ", ".join(["%s"] * len(fields))
         self._many = f"INSERT INTO {model._meta.db_table} ({names}) VALUES ({marks})"  # noqa: S608  # names of our own model
         self._sql = f'{self._many} RETURNING "{key.column}"'
 
     def values(self, row: M) -> list[Any]:
         """What will be written, in the order of `place`; may be made before the transaction begins."""
-        connection = database()
-        return [prepared(field, field.pre_save(row, True), connection) for field in self._fields]
+        return self._fields.of_row(row)
 
     @property
     def names(self) -> list[str]:
-        return [field.attname for field in self._fields]
+        return self._fields.names
 
     def place(self, name: str) -> int:
         return self.names.index(name)
 
     def values_of(self, columns: Mapping[str, Any]) -> list[Any]:
         """As `values`, of a row that was never an object."""
-        connection = database()
-        return [prepared(field, columns[field.attname], connection) for field in self._fields]
+        return self._fields.of_columns(columns)
 
     def many(self, rows: Sequence[list[Any]]) -> None:
         """Write rows whose values were made by `values` or `values_of`."""

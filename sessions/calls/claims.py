@@ -219,7 +219,7 @@ def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]
     ended = {
         "finished_at": now,
         "duration_ms": duration,
-        "result": None if result is None else result.pk,
+        "result_id": None if result is None else result.pk,
         "total_bytes": call.argument_bytes + size,
         **outcome.fields(),
     }

@@ -6,6 +6,7 @@ returns the row's new version, or None if another process was faster.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, cast
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from servers import access
-from servers.audit.statements import Columns, Insert, database, param
+from servers.audit.statements import Columns, Fields, Insert, database, param
 from servers.enums import DefinitionKind
 from servers.models import Definition, Payload, Server
 from sessions.connections.lifecycle import Lease
@@ -154,8 +155,12 @@ RETURNING version
 
 def finish(pk: int, lease: Lease, fields: Mapping[str, Any]) -> int | None:
     """From sent, by us at this epoch, to the state in `fields`."""
-    columns = [Call._meta.get_field(name) for name in fields]
-    after = [param(Call, name, value) for name, value in fields.items()]
+    sql, columns = _finish_of(tuple(fields))
     before = [pk, CallState.SENT.value, param(Call, "worker_uid", lease.worker_uid), lease.epoch]
-    changes = ", ".join(f'"{column.column}" = %s' for column in columns)  # type: ignore[union-attr]  # columns of our own
-    return _version(_FINISH.format(changes=changes), after + before)
+    return _version(sql, columns.of_columns(fields) + before)
+
+
+@cache
+def _finish_of(names: tuple[str, ...]) -> tuple[str, Fields]:
+    fields: list[Any] = [Call._meta.get_field(name) for name in names]
+    return _FINISH.format(changes=", ".join(f'"{field.column}" = %s' for field in fields)), Fields(fields)
