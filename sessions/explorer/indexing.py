@@ -34,10 +34,11 @@ _LINKS = ("arguments", "result", "late_result")
 
 @dataclass
 class Batch:
-    """What the events after `before` up to `after` add to the index."""
+    """What the events after `before` up to `after` add to the index. `more`: others wait for the next batch."""
 
     before: int
     after: int
+    more: bool = False
     calls: list[Document] = field(default_factory=list)
     events: list[Document] = field(default_factory=list)
 
@@ -54,7 +55,7 @@ def next_batch() -> Batch | None:
     calls = {call.uid: call for call in _calls(Q(uid__in=ended))}
     others = [seq for seq, action, _ in steps if not action.startswith("call:")]
     events = AuditEvent.objects.in_bulk(others)
-    batch = Batch(before, before)
+    batch = Batch(before, before, more=len(steps) == BATCH)
     written: set[UUID] = set()
     chars = 0
     for seq, action, uid in steps:
@@ -69,6 +70,7 @@ def next_batch() -> Batch | None:
         batch.after = seq
         chars += 0 if document is None else len(document.names) + len(document.words)
         if chars > BATCH_CHARS:
+            batch.more = True
             break
     return batch
 

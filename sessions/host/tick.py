@@ -109,6 +109,8 @@ class Tick:
             while not self._closing and (batch := await db.read(indexing.next_batch)):
                 if not await db.write(partial(indexing.write, batch), spare=True):
                     return
+                if not batch.more:
+                    return  # what comes until the next beat is one batch again: it costs the same for one call as for many
                 await asyncio.sleep(BETWEEN_BATCHES * settings.TIME_SCALE)
         except DatabaseAway:
             self._host.counters["database_away"] += 1
