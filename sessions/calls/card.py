@@ -93,6 +93,11 @@ class Card:
         return not self.running and self.call.server_id is not None
 
     @property
+    def remarkable(self) -> bool:
+        """Whether there is more to say of the end than its state and result."""
+        return self.outcome is not None or bool(self.call.schema_violation) or self.late
+
+    @property
     def percent(self) -> int | None:
         done, total = self.call.progress, self.call.progress_total
         return None if done is None or not total or total <= 0 else max(0, min(100, round(100 * done / total)))
