@@ -206,7 +206,7 @@ class ProcessGroup:
         }
 
     def _reap(self) -> None:
-        children = self._children()
+        children, adopted = self._children(), False
         for pid, status in process.reap():
             if pid == self._guard.pid:
                 self._guard.revive(status)
@@ -215,7 +215,11 @@ class ProcessGroup:
             elif pid in self._jobs:
                 self._guard.ended(pid)
                 self._jobs.pop(pid).ended(status)
+            else:
+                adopted |= pid not in self.outsiders
             self.outsiders.discard(pid)
+        if adopted:
+            self._kill_adopted()  # what it had started is a child of ours now
 
     def _end(self, part_supervisor: PartSupervisor, pid: int, status: int) -> None:
         process.kill_group(pid, signal.SIGKILL)  # processes it left in its group

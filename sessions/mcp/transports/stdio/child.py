@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from ..fairness import Share
-from . import confined_start, processes, tiers
+from . import confined_start, processes, runner, tiers
 from .confinement import Confinement, Tier, job, threads
 from .connect_gate import Gate, Reach
 from .lifetime import PREFIXES, isolation, resolved
@@ -58,6 +58,8 @@ class Child(asyncio.SubprocessProtocol):
         self._gate: Gate | None = None
         #: whose processes are all ended with the child, where no PID namespace does that
         self._swept_user: int | None = None
+        #: what ends the child and all that it started
+        self._last_signal = signal.SIGKILL
         self.pid = 0
 
     async def start_confined(
@@ -78,6 +80,8 @@ class Child(asyncio.SubprocessProtocol):
         made = await self._loop.run_in_executor(
             threads, lambda: job(confinement, program, arguments, cwd=cwd, environment=env, confines=tier)
         )
+        if made["keeper"]:
+            self._last_signal = runner.END
         transport, listener = await confined_start.start(lambda: self, await tiers.prefix(tier, made), made)
         self.pid = transport.get_pid()
         reach = Reach(confinement.network, confinement.hosts, on_refused)
@@ -141,7 +145,9 @@ class Child(asyncio.SubprocessProtocol):
         try:
             await self._descend()
         finally:
-            self._kill(signal.SIGKILL)
+            self._kill(self._last_signal)
+            if self._last_signal is not signal.SIGKILL:  # closing the transport kills the keeper
+                await self._gone(PATIENCE[2])
             if self._transport is not None:
                 self._transport.close()
             self._close_gate()
@@ -157,7 +163,7 @@ class Child(asyncio.SubprocessProtocol):
         self._flush()
         if self._stdin is not None:
             self._stdin.close()
-        for patience, step in zip(PATIENCE, (signal.SIGTERM, signal.SIGKILL, None), strict=True):
+        for patience, step in zip(PATIENCE, (signal.SIGTERM, self._last_signal, None), strict=True):
             if await self._gone(patience):
                 return
             if step is not None:

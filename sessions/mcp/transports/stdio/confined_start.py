@@ -40,6 +40,7 @@ async def start(
                     *prefix,
                     *PYTHON,
                     *map(str, descriptors),
+                    *(["keep"] if job["keeper"] else []),
                     cwd="/",
                     env={},
                     start_new_session=True,

@@ -101,6 +101,11 @@ class Confines:
     counted: bool = False
     reason: str = ""
 
+    def has_keeper(self, uid: int | None) -> bool:
+        """Whether runner.py stays as the keeper of the server: neither a PID namespace nor a user of its own tells which
+        processes belong to it."""
+        return uid is None and not self.alone
+
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
@@ -190,7 +195,8 @@ def job(
         "view": view,
         "landlock": confines.tier is Tier.LANDLOCK,
         "modes": not isolated,
-        "others": confinement.uid is None and not confines.alone,
+        "others": confines.has_keeper(confinement.uid),
+        "keeper": confines.has_keeper(confinement.uid),
         "ipc": isolated,
         "mount_point": os.path.realpath(confinement.mount_point),
         "tmp": os.path.realpath(confinement.tmp),

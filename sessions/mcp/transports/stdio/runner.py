@@ -5,6 +5,9 @@ possible, because each start pays for it. Its job arrives on a socket (argument 
 arguments: those would be read by the programs that run before the confinement stands, some of them as root. The socket
 carries back one message: the step that failed, or `ok` with the seccomp listener and a pipe that closes when the server
 runs.
+
+Where neither a PID namespace nor a user of its own marks what the server starts (argument 4 is `keep`), this process
+stays as its keeper and the server is a child of it: see `keep`.
 """
 
 from __future__ import annotations
@@ -89,6 +92,7 @@ _SPECIAL_MODES, _CREATES = 0o6000, 0x40 | 0x400000
 _NEW_LISTENER, _WAIT_KILLABLE = 8, 32
 
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 24, 38, 47
+PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
 _MS_BIND, _MS_REC, _MS_RDONLY, _MS_REMOUNT, _MNT_DETACH = 4096, 16384, 1, 32, 2
 _MS_NOSUID, _MS_NODEV = 2, 4
 
@@ -499,12 +503,100 @@ def close_others(kept: set[int]) -> None:
 def die_with_parent(alive: int) -> None:
     """A change of user cleared the signal. `alive` ends with the parent, so a death in between is seen too."""
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+    if not lives(alive):
+        os._exit(1)
+
+
+def lives(alive: int) -> bool:
     os.set_blocking(alive, False)
     try:
-        if os.read(alive, 1) == b"":
-            os._exit(1)
+        return os.read(alive, 1) != b""
     except BlockingIOError:
-        pass
+        return True
+
+
+# --- the keeper ------------------------------------------------------------------------------------------------------
+#: to the keeper: end the server and all that it started
+END = _signal.SIGUSR1
+
+
+def keep(alive: int, others: tuple[int, ...]) -> None:
+    """Returns in a child of this process, which is to become the server. This process stays, unconfined and therefore
+    out of the server's reach, until nothing is left of it.
+
+    As the subreaper it inherits each process whose parent ends, whatever session or group that process made for
+    itself. So when the server has ended, when END arrives or when the worker dies, it kills its children until there
+    are none. It knows nothing of the job, and holds none of the server's pipes."""
+    watched = {_signal.SIGCHLD, _signal.SIGTERM, END}
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, watched)
+    checked("watching over what the server starts", prctl(PR_SET_CHILD_SUBREAPER, 1))
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_PDEATHSIG, END)
+    server = os.fork()
+    if server == 0:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+        os.setsid()  # the keeper's group is what the worker signals
+        prctl(PR_SET_DUMPABLE, 1)
+        prctl(PR_SET_CHILD_SUBREAPER, 0)
+        return
+    for descriptor in (0, 1, 2, *others):
+        os.close(descriptor)
+    status = watch(server, watched) if lives(alive) else None
+    reap(kill=True)
+    if status is not None and status < 0:  # to the worker it shall look as if the server were its child
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+        if -status != _signal.SIGKILL:
+            _signal.signal(-status, _signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(128 + END if status is None else status)
+
+
+def watch(server: int, watched: set[int]) -> int | None:
+    """The server's exit code, negative for a signal; None when it is to be ended."""
+    while True:
+        number = _signal.sigwait(watched)
+        if number == END:
+            return None
+        if number == _signal.SIGTERM:
+            os.killpg(server, _signal.SIGTERM)
+        for pid, status in reap(kill=False):
+            if pid == server:
+                return status
+
+
+def reap(*, kill: bool) -> list[tuple[int, int]]:
+    """What has ended; with `kill` only returns when no child is left. Only children are killed: their numbers cannot be
+    another process's before they are reaped. What they leave behind becomes a child."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        for child in children() if kill else ():
+            os.kill(child, _signal.SIGKILL)
+        try:
+            pid, status = os.waitpid(-1, 0 if kill else os.WNOHANG)
+            while pid:
+                ended.append((pid, os.waitstatus_to_exitcode(status)))
+                pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if not kill:
+            return ended
+
+
+def children() -> list[int]:
+    own = os.getpid()
+    try:
+        with open(f"/proc/self/task/{own}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal() and parent_of(name) == own]
+
+
+def parent_of(process: str) -> int:
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 # --- the run ---------------------------------------------------------------------------------------------------------
@@ -550,6 +642,8 @@ def main(arguments: list[str]) -> None:
     alive = int(arguments[1])
     report, step = control.fileno(), "reading what to run"
     try:
+        if arguments[3:] == ["keep"]:
+            keep(alive, (control.fileno(), int(arguments[2])))
         job = received(control)
         os.close(int(arguments[2]))  # the other end of `alive`, which only the parent keeps
         step = "confining the server"

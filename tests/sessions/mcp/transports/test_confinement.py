@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +29,6 @@ NOBODY = 65_534
 #: the tier, and whether servers get a view of their own
 TIERS = [("landlock", "view"), ("landlock", "no view"), ("bubblewrap", "no view")]
 LEGITIMATE = 6
-#: for an ordinary user without namespaces (docs/architecture.md): what a server leaves behind runs on, still confined
-KNOWN_LIMITS = {"outlive_its_server"}
 PROBES = 60
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine")
@@ -97,10 +96,60 @@ def test_a_thief_gets_nothing(become: Callable[[Path], list[str]], tier: str, vi
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     report = json.loads(done.stdout)
-    known = KNOWN_LIMITS if become is as_an_ordinary_user_of_a_container else set()
-    assert {name for name, got in report["stolen"].items() if got is not False} == known, report["stolen"]
+    assert not [name for name, got in report["stolen"].items() if got is not False], report["stolen"]
     assert len(report["stolen"]) > PROBES
     assert list(report["own"].values()) == [True] * LEGITIMATE, report["own"]
+
+
+DAEMON = "PATH=/usr/bin:/bin; cd; (setsid sh -c 'sh -c \"while sleep 0.05; do date +%s%N >beat; done\" &' </dev/null >/dev/null 2>&1 &) ; while ! [ -s beat ]; do sleep 0.02; done"
+
+
+def kept(folder: Path, script: str, *more: str) -> list[str]:
+    (folder / "scene").mkdir()
+    (folder / "scene").chmod(0o777)
+    command = as_an_ordinary_user_of_a_container(folder)
+    return [*command, "-m", "tests.sessions.mcp.transports.kept", str(folder / "scene"), script, *more]
+
+
+def test_without_namespaces_a_daemon_of_a_server_ends_with_a_killed_worker(folder: Path) -> None:
+    """It left its session and its parents, and nothing of the worker ran after the SIGKILL."""
+    script = f"{DAEMON}; echo up >&2; exec cat"
+    worker = subprocess.Popen(kept(folder, script), cwd=ROOT, stdout=subprocess.PIPE)
+    beat = folder / "scene" / "home" / "beat"
+    try:
+        assert eventually(lambda: beat.exists() and beat.stat().st_size > 0)
+    finally:
+        worker.kill()
+        worker.wait()
+    assert eventually(lambda: not is_written(beat))
+
+
+def is_written(file: Path) -> bool:
+    before = file.stat().st_mtime_ns
+    time.sleep(0.3)
+    return file.stat().st_mtime_ns != before
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [("exit 7", "ended with exit code 7"), ("kill -SEGV $$", "ended by signal 11"), ("kill -KILL $$", "by signal 9")],
+)
+def test_without_namespaces_the_end_of_a_server_is_its_own_and_takes_its_daemons_along(
+    end: str, words: str, folder: Path
+) -> None:
+    command = kept(folder, f"{DAEMON}; {end}", "ends")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert words in done.stdout, done.stdout + done.stderr
+    assert not is_written(folder / "scene" / "home" / "beat")
 
 
 @pytest.mark.parametrize("masked", [True, False])
