@@ -24,6 +24,9 @@ def main() -> None:
         from mcpadmin.up.supervisor import main as up  # noqa: PLC0415 - other commands need none of it
 
         sys.exit(up(sys.argv[2:]))
+    from mcpadmin.up import options, unprivileged  # noqa: PLC0415 - as above
+
+    unprivileged.act_as_owner(options.data_dir(None))
     from django.core.management import execute_from_command_line  # noqa: PLC0415 - after adopt_data_dir
 
     execute_from_command_line(sys.argv)

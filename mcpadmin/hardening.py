@@ -76,7 +76,7 @@ def harden() -> None:
     private.update(_received())
     private.update(_taken(os.environ))
     _wipe(private)
-    _forbid_dumps()
+    forbid_dumps()
 
 
 def is_secret(name: str) -> bool:
@@ -132,6 +132,6 @@ def _wipe(names: Mapping[str, str]) -> None:
         address += len(entry) + 1
 
 
-def _forbid_dumps() -> None:
+def forbid_dumps() -> None:
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -13,7 +13,7 @@ SETTINGS = (ROOT / "mcpadmin" / "settings.py").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 # The command `up` reads these itself: for the default of an option, or to choose what a part gets.
 READ_ELSEWHERE = {
-    **dict.fromkeys(("MCPADMIN_HOST", "MCPADMIN_WEB_PROCESSES"), "mcpadmin/up/options.py"),
+    **dict.fromkeys(("MCPADMIN_HOST", "MCPADMIN_WEB_PROCESSES", "MCPADMIN_USER"), "mcpadmin/up/options.py"),
     **dict.fromkeys(("REDIS_URL_WEB", "REDIS_URL_WORKER"), "mcpadmin/up/supervisor.py"),
 }
 PAGES = ["agents", "architecture", "articles-and-specification", "configuration", "error-codes", "explorer", "protocol"]

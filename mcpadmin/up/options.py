@@ -36,6 +36,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--label", action="append", metavar="LABEL", help="label that the workers carry; may be given again"
     )
+    parser.add_argument(
+        "--user",
+        default=os.environ.get("MCPADMIN_USER", ""),
+        help="the user to run as, when started by root; `root` stays root",
+    )
     parser.add_argument("--data-dir", help=f"where all data lives ({data_dir(None)})")
     parser.add_argument("--browser", action=BooleanOptionalAction, default=True, help="open the page in a browser")
 
@@ -53,6 +58,7 @@ class Options:
     browser: bool
     labels: tuple[str, ...] = ()
     web_processes: int = 1
+    user: str = ""
 
     @classmethod
     def parse(cls, given: Namespace) -> "Options":
@@ -76,6 +82,7 @@ class Options:
             browser=given.browser and _has_display(),
             labels=tuple(given.label or ()),
             web_processes=given.web_processes,
+            user=given.user,
         )
 
 

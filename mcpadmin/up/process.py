@@ -27,7 +27,7 @@ from typing import IO, Any
 
 from mcpadmin import hardening
 from mcpadmin.log_redaction import redact
-from mcpadmin.up import ready
+from mcpadmin.up import ready, unprivileged
 from mcpadmin.up.options import ROOT
 
 _PR_SET_PDEATHSIG = 1
@@ -60,12 +60,14 @@ def become_subreaper() -> None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _dying_with(parent: int) -> Callable[[], None] | None:
+def _dying_with(parent: int, *, renounce: bool) -> Callable[[], None] | None:
     prctl = _prctl
     if prctl is None:
         return None
 
     def before_exec() -> None:
+        if renounce:
+            unprivileged.renounce()
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
@@ -74,9 +76,15 @@ def _dying_with(parent: int) -> Callable[[], None] | None:
 
 
 def spawn(
-    argv: Sequence[str], env: Mapping[str, str], pass_fds: Sequence[int] = (), cwd: Path | None = None
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    pass_fds: Sequence[int] = (),
+    cwd: Path | None = None,
+    *,
+    renounce: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a child in a new session (the terminal's Ctrl-C is for `up` alone), with stdout and stderr as pipes."""
+    """Start a child in a new session (the terminal's Ctrl-C is for `up` alone), with stdout and stderr as pipes.
+    `renounce`: see unprivileged.renounce."""
     return subprocess.Popen(  # noqa: S603 - the command lines of supervisor.py, no shell
         argv,
         env=dict(env),
@@ -86,7 +94,7 @@ def spawn(
         stderr=subprocess.PIPE,
         pass_fds=tuple(pass_fds),
         start_new_session=True,
-        preexec_fn=_dying_with(os.getpid()),
+        preexec_fn=_dying_with(os.getpid(), renounce=renounce),
     )
 
 
@@ -250,6 +258,7 @@ class Part:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # handed over by a pipe, never by `env`
     repair: Callable[[], str] | None = None  # after two false starts; returns what it did
+    renounces: bool = False  # see unprivileged.renounce
 
 
 class Child:
@@ -271,14 +280,15 @@ class Child:
     def _spawn(self, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         env = {**env, **self.part.env}
         if self.part.probe is not None:
-            return spawn(self.part.argv, env, self.part.pass_fds, ROOT)
+            return spawn(self.part.argv, env, self.part.pass_fds, ROOT, renounce=self.part.renounces)
         self._announcing, writing = os.pipe()
         os.set_blocking(self._announcing, False)
         self._loop.add_reader(self._announcing, self._read_announcement)
         secrets = hardening.handed_over(self.part.secrets)
         pipes = {ready.VARIABLE: str(writing), hardening.PIPE_VARIABLE: str(secrets)}
         try:
-            return spawn(self.part.argv, {**env, **pipes}, (*self.part.pass_fds, writing, secrets), ROOT)
+            descriptors = (*self.part.pass_fds, writing, secrets)
+            return spawn(self.part.argv, {**env, **pipes}, descriptors, ROOT, renounce=self.part.renounces)
         finally:
             os.close(writing)
             os.close(secrets)

@@ -11,11 +11,12 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from mcpadmin import hardening
-from mcpadmin.up import preflight, process, ready, valkey
+from mcpadmin.up import preflight, process, ready, unprivileged, valkey
 from mcpadmin.up.options import HELP, LOOPBACK, ROOT, Options, StartProblem, add_arguments, url_of
 from mcpadmin.up.orphan_guard import OrphanGuard
 from mcpadmin.up.process import Child, Output, Part
@@ -31,6 +32,7 @@ MAX_FALSE_STARTS = 4
 # Report a start that takes longer than this.
 SLOW_SECONDS = 30.0
 SWEEP_SECONDS = 5.0
+FIRST_FREE_PORT = 1_024
 # The total for all parts, so that `up` ends within 10 s even on a loaded machine. LAST_SECONDS of it stay reserved for
 # Valkey, which stops last.
 STOP_SECONDS = 8.6
@@ -278,8 +280,18 @@ class Supervisor:
 
     Owns the lock and the listening socket when `run` is called and releases both before it returns."""
 
-    def __init__(self, options: Options, output: Output, lock_descriptor: int, listening: socket.socket) -> None:
+    def __init__(
+        self,
+        options: Options,
+        output: Output,
+        lock_descriptor: int,
+        listening: socket.socket,
+        *,
+        contained: bool = False,
+    ) -> None:
+        """`contained`: see unprivileged.Privileges."""
         self._options, self._output, self._lock, self._listening = options, output, lock_descriptor, listening
+        self._contained = contained
         self._port = listening.getsockname()[1]
         self._url = os.environ.get("MCPADMIN_PUBLIC_URL", "").rstrip("/") or url_of(options.host, self._port)
         self._valkey_dir = options.data_dir / "valkey"
@@ -363,7 +375,8 @@ class Supervisor:
 
     async def _run_preparation(self) -> dict[str, str]:
         secrets = self._secrets(valkey.COMMANDS)
-        job = await self._children.run(preparing_part(secrets), self._env, self._output)
+        part = self._without_privileges(preparing_part(secrets))
+        job = await self._children.run(part, self._env, self._output)
         found = json.loads(job.said or b"{}")
         if "problem" in found:
             raise StartProblem(*found["problem"])
@@ -373,8 +386,15 @@ class Supervisor:
             raise StartProblem(f"the preparation {end}", f"Its last words: {last or '(none)'}")
         return found  # written by mcpadmin/management/commands/prepare.py
 
+    def _without_privileges(self, part: Part) -> Part:
+        """Workers keep theirs: they start stdio servers, each as a user of its own."""
+        return replace(part, renounces=self._contained and part.role != "worker")
+
     async def _start(self, *what: Part) -> None:
-        part_supervisors = [PartSupervisor(part, self._env, self._output, self._guard.started) for part in what]
+        part_supervisors = [
+            PartSupervisor(part, self._env, self._output, self._guard.started)
+            for part in map(self._without_privileges, what)
+        ]
         self._children.part_supervisors += part_supervisors
         for part_supervisor in part_supervisors:
             part_supervisor.start()
@@ -395,9 +415,9 @@ class Supervisor:
             self._children.outsiders.add(_open_browser(self._url))
 
     def _warn(self) -> None:
-        if os.geteuid() == 0:
+        if os.geteuid() == 0 and not self._contained:
             self._output.say(
-                "warning: this runs as root, and so does each registered command; give mcpadmin a user of its own"
+                "warning: web, workers and Valkey run as root; a user of their own would contain them (--user)"
             )
         if self._options.host in LOOPBACK:
             return
@@ -444,19 +464,24 @@ def _open_browser(url: str) -> int:
 
 
 def supervise(options: Options) -> None:
-    """Run everything from taking the lock to the end of the last part. Raises StartProblem."""
+    """Run everything from giving up root to the end of the last part. Raises StartProblem."""
+    needs_root = os.geteuid() == 0 and 0 < options.port < FIRST_FREE_PORT
+    listening = preflight.listen(options.host, options.port) if needs_root else None
+    privileges = unprivileged.drop(options.data_dir, options.user)
+    if privileges.dropped:
+        options = replace(options, browser=False)  # the display is not this user's
     preflight.prepare_data_dir(options.data_dir)
     lock_descriptor = preflight.acquire_lock(options.data_dir)
     output = Output(as_json=os.environ.get("MCPADMIN_LOG_FORMAT") == "json")
-    for line in preflight.tighten(options.data_dir):
+    for line in (*privileges.lines, *preflight.tighten(options.data_dir)):
         output.say(line)
     try:
-        listening = preflight.listen(options.host, options.port)
+        listening = listening or preflight.listen(options.host, options.port)
     except StartProblem:
         preflight.release_lock(options.data_dir, lock_descriptor)
         raise
     try:
-        asyncio.run(Supervisor(options, output, lock_descriptor, listening).run())
+        asyncio.run(Supervisor(options, output, lock_descriptor, listening, contained=privileges.contained).run())
         output.say("stopped")
     finally:
         output.close()

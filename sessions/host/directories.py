@@ -49,18 +49,20 @@ def confined_draft(draft: UUID, user: int | None, *, reachable: bool) -> Folders
 
 def _confined(parent: Path, suffix: str, user: int | None, reachable: bool) -> Folders:
     home, tmp, mount_point = (_made(parent, f"{name}{suffix}") for name in ("home", "tmp", "view"))
-    if user is not None:
+    if os.geteuid() == 0:
         work = parent / f"work{suffix}"
         for place in (home, tmp, *([work] if work.exists() else [])):
-            _hand_over(place, user)
-        if reachable:
+            hand_over(place, user)
+        if reachable and user is not None:
             for place in (parent.parent.parent, parent.parent, parent):
                 place.chmod(stat.S_IMODE(place.stat().st_mode) | 0o011)
     return Folders(home, tmp, mount_point)
 
 
-def _hand_over(folder: Path, user: int) -> None:
-    """Give a folder to its server's user. Files with several names stay ours: one of the names may be elsewhere."""
+def hand_over(folder: Path, user: int | None) -> None:
+    """Give a folder to its server's user, or take it back for us, as root. Files with several names stay what they are:
+    one of the names may be elsewhere."""
+    user = user or 0
     if folder.stat().st_uid == user:
         return
     for _, folders, files, descriptor in os.fwalk(folder):

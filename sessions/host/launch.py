@@ -1,6 +1,7 @@
 """From a registration to something that can be opened. Secrets are opened here, in a worker, right before
 connecting."""
 
+import os
 import re
 import ssl
 import time
@@ -217,31 +218,42 @@ def _confinement(
     """None for what is no child, or where the operator said so. `number` chooses the user, where we are root."""
     if source.transport != TransportKind.STDIO or settings.STDIO_UNCONFINED:
         return None
+    directory = values.reached.working_directory
+    folder_is_private = Path(directory).is_relative_to(Path(settings.DATA_DIR) / "servers")
+    protected = (str(settings.DATA_DIR), str(settings.KEYRING_FILE))
+    roots = [unquote(urlsplit(root["uri"]).path) for root in source.roots]
+    # A root that holds mcpadmin's own files stays what it is to the server: a hint.
+    named = (*source.readable_paths, *(root for root in roots if not stdio.overlaps(root, protected)))
+    changed = (*source.writable_paths, *(() if folder_is_private else (directory,)))
     user = stdio.user(number)
+    if user is not None and not stdio.stands_for_owners() and any(map(_is_ours, (*named, *changed))):
+        user = None  # only our own user reaches these files
     try:
         own = folders(user, reachable=not stdio.has_view())
     except OSError as problem:
         words = f"The private folders of the server could not be made: {problem.strerror}: {problem.filename}."
         raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from None
     files, hosts = _of_the_operator()
-    directory = values.reached.working_directory
-    is_private = Path(directory).is_relative_to(own.home.parent)
-    protected = (str(settings.DATA_DIR), str(settings.KEYRING_FILE))
-    roots = [unquote(urlsplit(root["uri"]).path) for root in source.roots]
     return stdio.Confinement(
         home=str(own.home),
         tmp=str(own.tmp),
         mount_point=str(own.mount_point),
-        work=directory if is_private else "",
-        # A root that holds mcpadmin's own files stays what it is to the server: a hint.
-        read=(*source.readable_paths, *(root for root in roots if not stdio.overlaps(root, protected)), *files),
-        write=(*source.writable_paths, *(() if is_private else (directory,))),
+        work=directory if folder_is_private else "",
+        read=(*named, *files),
+        write=changed,
         protected=protected,
         uid=user,
         network=stdio.Network(source.network_access),
         hosts=(*map(stdio.Host.parsed, source.network_hosts), *hosts),
         limits=_process_limits(),
     )
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        return os.stat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _of_the_operator() -> tuple[list[str], list[stdio.Host]]:

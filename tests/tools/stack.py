@@ -39,7 +39,11 @@ def proportional_mib(pid: int) -> float:
 class Stack:
     """One running product. `base_url` is set by `start`; `output` is everything it printed."""
 
-    def __init__(self, data_dir: Path, *options: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, *options: str, env: dict[str, str] | None = None, inside: tuple[str, ...] = ()
+    ) -> None:
+        """`inside`: a program that prepares what the product runs in, and then becomes it."""
+        self._inside = inside
         self.data_dir = data_dir
         self.base_url = ""
         self.lines: list[str] = []
@@ -58,7 +62,16 @@ class Stack:
         """Start without waiting until the product is ready."""
         self._commands.close()  # it may know the socket of an earlier start
         options = self._options or ("--port", "0")
-        command = [sys.executable, "manage.py", "up", "--no-browser", "--data-dir", str(self.data_dir), *options]
+        command = [
+            *self._inside,
+            sys.executable,
+            "manage.py",
+            "up",
+            "--no-browser",
+            "--data-dir",
+            str(self.data_dir),
+            *options,
+        ]
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,

@@ -20,6 +20,7 @@ from servers.models import PinnedPackage, Server
 from servers.packages import commands, pins
 from servers.packages.commands import PackageCommand
 from servers.packages.pins import Pin
+from sessions.host import directories
 from sessions.host.db import Database
 from sessions.host.packages import files, images, npm, pypi
 from sessions.host.packages.problems import PackageChanged
@@ -125,6 +126,8 @@ async def scratch(start: PackageStart) -> AsyncIterator[Path]:
 
 async def _installed(programs: Programs, start: PackageStart, pin: Pin | None) -> tuple[Pin, Path]:
     if pin is not None and (found := await asyncio.to_thread(_find, start.folder, pin)) is not None:
+        if os.geteuid() == 0:  # what the server is granted can change whose processes it has
+            await asyncio.to_thread(directories.hand_over, found, start.user)
         return pin, found
     folder = await asyncio.to_thread(_new_folder, start, "package-")
     try:

@@ -3,7 +3,7 @@
 from .confinement import Confinement, Confines, Tier, overlaps
 from .connect_gate import Host, Network
 from .lifetime import Isolation, isolation, prepare_loop
-from .tiers import confines, has_view, user
+from .tiers import confines, has_view, stands_for_owners, user
 from .transport import StdioTransport
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "isolation",
     "overlaps",
     "prepare_loop",
+    "stands_for_owners",
     "user",
 ]

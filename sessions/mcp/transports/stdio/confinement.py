@@ -331,6 +331,18 @@ def first_through_own_link(paths: Iterable[str], confinement: Confinement) -> st
     return next((path for path in paths if places.real(path) is None), None)
 
 
+def first_out_of_reach(paths: Iterable[str]) -> str | None:
+    """The first path in a folder that we may not enter. What does not exist is left to the server."""
+    for path in paths:
+        try:
+            os.stat(path)
+        except PermissionError:
+            return path
+        except OSError:
+            continue
+    return None
+
+
 @cache
 def _homes() -> frozenset[str]:
     return frozenset(os.path.realpath(entry.pw_dir) for entry in pwd.getpwall() if entry.pw_dir)

@@ -1,6 +1,7 @@
 """How stdio servers are confined on this machine: chosen by a probe that really tries what must be refused."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -67,6 +68,27 @@ def _users() -> tuple[int, int]:
         return _FIRST_USER, _USERS
     start, size = max(mapped, key=lambda entry: entry[1], default=(0, 0))
     return (start + size // 2, size // 2 - 1) if size >= 1_000 else (0, 0)
+
+
+def own_user() -> str:
+    """The number that a machine's administrator knows: outside of our user namespace."""
+    uid = os.geteuid()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/uid_map").read_text("ascii").splitlines():
+            start, outside, size = map(int, line.split())
+            if start <= uid < start + size:
+                return str(outside + uid - start)
+    return str(uid)
+
+
+def stands_for_owners() -> bool:
+    """Whether a server's user can stand for the owner of a folder. Not where we are root in a user namespace only (see
+    mcpadmin/up/unprivileged.py): ID-mapped mounts take the privileges of the one who mounted the file system."""
+    try:
+        first = Path("/proc/self/uid_map").read_text("ascii").split()
+    except OSError:
+        return True
+    return os.geteuid() != 0 or first[:1] != ["0"] or first[1] == "0"
 
 
 async def confines() -> Confines:

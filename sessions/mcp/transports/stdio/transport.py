@@ -10,9 +10,9 @@ from ...core.limits import Limits
 from ...core.session import Outgoing
 from ..base import Receiver, Transport
 from ..recording import UNRECORDED, Recorder
-from . import command
+from . import command, tiers
 from .child import Child
-from .confinement import Confinement, Tier, first_overlap, first_through_own_link
+from .confinement import Confinement, Tier, first_out_of_reach, first_overlap, first_through_own_link
 from .framing import Lines, Oversized, TailBuffer
 from .refusals import REFUSAL_MARK, refused_path
 from .tiers import confines
@@ -93,6 +93,9 @@ class StdioTransport(Transport):
             raise LaunchError(Fault.SPAWN_FAILED, words)
         if taken := first_overlap(named, self._confinement):
             words = f"{taken} holds files of mcpadmin itself, which no server may touch. Grant a smaller folder."
+            raise LaunchError(Fault.SPAWN_FAILED, words)
+        if closed := first_out_of_reach(named):
+            words = f"{closed} is granted to this server, but mcpadmin runs as user {tiers.own_user()}, who may not enter it. Give that user access to it, or do not grant it."
             raise LaunchError(Fault.SPAWN_FAILED, words)
         if "\0" in "".join((*argv, *env, *env.values())):
             raise ValueError("embedded null byte")

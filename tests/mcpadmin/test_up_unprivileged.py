@@ -1,0 +1,236 @@
+"""`manage.py up` as root gives root up. Real processes, started by root in a data directory that every user can reach."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mcpadmin.up import unprivileged
+from sessions.mcp.transports.stdio import tiers
+from tests.sessions.mcp.transports.robbery import INTERPRETER
+from tests.tools import open_homes
+from tests.tools.prepared import ROOT, clean_environment, prepare
+from tests.tools.stack import Stack
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="root must be given up by root, on Linux"),
+]
+OWN = unprivileged.FIRST_SERVER_USER - 1
+SERVER = ROOT / "tests" / "sessions" / "mcp" / "transports" / "stdio_scripts" / "server.py"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Where every user may enter, unlike below /tmp/pytest-of-root."""
+    made = Path(tempfile.mkdtemp(prefix="mcpadmin-up-", dir="/var/tmp"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def inside(folder: Path) -> tuple[str, ...]:
+    found = open_homes.inside(folder / "empty")
+    if found is None:
+        pytest.skip("other users cannot reach the interpreter")
+    return found
+
+
+@pytest.fixture(scope="module")
+def product(folder: Path, inside: tuple[str, ...]) -> Iterator[Stack]:
+    """An installation that ran as root before."""
+    data_dir = prepare(folder / "data", administrator=True)
+    (data_dir / "servers").mkdir()
+    (data_dir / "servers" / "left").mkdir()
+    (data_dir / "servers" / "left" / "home").mkdir()
+    os.chown(data_dir / "servers" / "left" / "home", OWN + 5, OWN + 5)
+    made = Stack(data_dir, "--port", "0", inside=inside)
+    yield made.start()
+    made.stop()
+
+
+def eventually(found: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 30
+    while not found():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def ready(product: Stack, name: str) -> bool:
+    sql = "SELECT s.state FROM mcp_sessions_mcpsession s JOIN servers_server r ON r.id = s.server_id WHERE r.name = ?"
+    return [row[0] for row in product.rows(sql, name)] == ["ready"]
+
+
+def failures(product: Stack) -> list[tuple[str, ...]]:
+    return [tuple(row) for row in product.rows("SELECT state, fault_detail, stderr_tail FROM mcp_sessions_mcpsession")]
+
+
+def register(product: Stack, name: str, code: str, **more: list[str]) -> None:
+    granted = {"readable_paths": [str(SERVER.parent)], **more}
+    product.shell(
+        "from django.contrib.auth import get_user_model\n"
+        "from servers.audit.record import Actor\n"
+        "from servers.registration.registering import Registration, register\n"
+        "user = get_user_model().objects.get()\n"
+        f"data = Registration(name={name!r}, transport='stdio', command={INTERPRETER!r}, arguments=['-I', '-c', {code!r}], **{granted!r})\n"
+        "register(Actor.of_user(user), user, data)"
+    )
+
+
+def served(code: str = "") -> str:
+    return f"{code}\nimport runpy, sys; sys.argv = [{str(SERVER)!r}]; runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+def test_nothing_runs_as_root_and_an_installation_of_root_is_handed_over(product: Stack) -> None:
+    up = psutil.Process(product.process.pid)
+    parts = [up, *up.children(recursive=True)]
+    assert {process.uids().real for process in parts} == {OWN}
+    assert {process.uids().effective for process in parts} == {OWN}
+    assert len(parts) > 4
+    data = product.data_dir
+    assert {path.lstat().st_uid for path in (data, *data.iterdir(), data / "servers" / "left")} == {OWN}
+    assert (data / "servers" / "left" / "home").stat().st_uid == OWN + 5
+    assert f"the data directory {data} was root's and now belongs to user {OWN}" in product.output
+    for process in parts:
+        command = " ".join(process.cmdline())
+        if "mcpadmin.web" in command or "valkey-server" in command:
+            assert {int(_status(process.pid, name), 16) for name in ("CapEff", "CapPrm", "CapBnd")} == {0}
+    namespaces = {os.readlink(f"/proc/{process.pid}/ns/user") for process in parts}
+    assert len(namespaces) == 1
+    assert namespaces != {os.readlink("/proc/self/ns/user")}
+
+
+def _status(pid: int, name: str) -> str:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith(f"{name}:"))
+
+
+def test_a_server_keeps_a_user_of_its_own_and_ends_with_its_worker(product: Stack) -> None:
+    code = "import os; open(os.environ['HOME'] + '/pid', 'w').write('x')"
+    register(product, "Own", served(code))
+    assert eventually(lambda: ready(product, "Own")), failures(product)
+    marks = list((product.data_dir / "servers").glob("*/home/pid"))
+    user = marks[0].stat().st_uid
+    assert user >= unprivileged.FIRST_SERVER_USER
+    up = psutil.Process(product.process.pid)
+    of_server = [p for p in up.children(recursive=True) if _user(p) == user]
+    worker = next(p for p in up.children() if "mcpadmin.worker" in p.cmdline())
+    assert of_server
+    worker.kill()
+    assert eventually(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in of_server))
+    assert eventually(lambda: any(_user(p) == user for p in up.children(recursive=True))), failures(product)
+
+
+def _user(process: psutil.Process) -> int:
+    try:
+        return process.uids().real
+    except psutil.Error:
+        return -1
+
+
+def test_a_server_that_is_granted_files_of_mcpadmins_user_can_use_them(product: Stack, folder: Path) -> None:
+    given = folder / "given"
+    given.mkdir(mode=0o700)
+    os.chown(given, OWN, OWN)
+    register(product, "Writer", served(f"open({str(given / 'made')!r}, 'w').write('x')"), writable_paths=[str(given)])
+    assert eventually(lambda: ready(product, "Writer")), failures(product)
+    assert (given / "made").stat().st_uid == OWN
+
+
+def test_a_grant_that_mcpadmins_user_cannot_reach_is_named(product: Stack, folder: Path) -> None:
+    closed = folder / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "inner").mkdir()
+    register(product, "Closed", served(), readable_paths=[str(closed / "inner")])
+    words = f"but mcpadmin runs as user {OWN}, who may not enter it"
+    sql = "SELECT count(*) FROM mcp_sessions_mcpsession WHERE fault_detail LIKE ?"
+    assert eventually(lambda: product.rows(sql, f"%{words}%")[0][0] == 1)
+
+
+def test_a_taken_over_worker_gets_no_further_than_mcpadmins_user(folder: Path, inside: tuple[str, ...]) -> None:
+    secret = folder / "secret"
+    secret.write_text("of root")
+    secret.chmod(0o600)
+    victim = subprocess.Popen(["sleep", "60"], env={})
+    command = [
+        *inside,
+        sys.executable,
+        "-m",
+        "tests.mcpadmin.escaping",
+        str(folder / "escaping"),
+        str(secret),
+        str(victim.pid),
+    ]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        got = json.loads(done.stdout)
+        assert [name for name, success in got.items() if success] == []
+        assert len(got) > 25
+        assert victim.poll() is None
+    finally:
+        victim.kill()
+        victim.wait()
+    assert secret.read_text() == "of root"
+    assert (folder / "escaping" / "program").stat().st_uid == OWN
+
+
+def tried(inside: tuple[str, ...], data_dir: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [*inside, sys.executable, "manage.py", "up", "--no-browser", "--port", "0", "--data-dir", str(data_dir)]
+    return subprocess.run(
+        [*command, *options],
+        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_user_that_does_not_exist_is_refused_with_the_remedy(folder: Path, inside: tuple[str, ...]) -> None:
+    done = tried(inside, folder / "none", "--user", "nosuchuser")
+    assert done.returncode == 1
+    assert "there is no user 'nosuchuser'. Make one (useradd --system mcpadmin)" in done.stderr
+
+
+def test_a_named_user_that_cannot_run_it_is_refused_with_the_reason(folder: Path, inside: tuple[str, ...]) -> None:
+    (folder / "private").mkdir(mode=0o700)
+    done = tried(inside, folder / "private" / "data", "--user", str(OWN))
+    assert done.returncode == 1
+    assert f"cannot run as user {OWN}: it may not enter {folder}/private" in done.stderr
+    assert not list((folder / "private" / "data").iterdir())
+
+
+def test_another_user_than_root_can_become_none(folder: Path) -> None:
+    code = "from pathlib import Path; from mcpadmin.up.unprivileged import drop; drop(Path('/'), 'root')"
+    done = subprocess.run(
+        ["setpriv", "--reuid", "12345", "--clear-groups", INTERPRETER, "-c", code],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "only root can become user root, and this is 12345" in done.stderr
+
+
+def test_handing_over_follows_no_link_and_leaves_what_servers_own(folder: Path) -> None:
+    outside, top = folder / "outside", folder / "top"
+    outside.write_text("x")
+    for path in (top, top / "servers", top / "servers" / "a"):
+        path.mkdir()
+    (top / "link").symlink_to(outside)
+    (top / "servers" / "a" / "of_root").write_text("x")
+    os.chown(top / "servers" / "a", OWN + 9, OWN + 9)
+    unprivileged._give(top, unprivileged.User(OWN, OWN, "", ""))
+    assert outside.stat().st_uid == 0
+    assert (top / "link").lstat().st_uid == OWN
+    assert (top / "servers" / "a").stat().st_uid == OWN + 9
+    assert (top / "servers" / "a" / "of_root").stat().st_uid == 0
+
+
+def test_both_sides_mean_the_same_users() -> None:
+    assert (unprivileged.FIRST_SERVER_USER, unprivileged.SERVER_USERS) == (tiers._FIRST_USER, tiers._USERS)
