@@ -131,7 +131,7 @@ def _of(uid: int, gid: int) -> User:
 
 
 def _chosen(data_dir: Path) -> User:
-    """Whoever has the data directory already; else the account `mcpadmin`; else a number that nobody has."""
+    """The owner of the data directory, if that is not root; else the account `mcpadmin`; else a number without an account."""
     with suppress(OSError):
         owner = data_dir.stat()
         if owner.st_uid != 0:

@@ -1,4 +1,4 @@
-"""What a taken-over worker might try to become root, or anybody else. Prints a JSON object: what it got, by attempt.
+"""What a taken-over worker might try to become root or another user. Prints a JSON object: what it got, by attempt.
 
 python -m tests.mcpadmin.escaping DATA_DIR SECRET PROCESS, as root: gives root up as `up` does, and then tries with all the
 privileges that `up` and workers keep.

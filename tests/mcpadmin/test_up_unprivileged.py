@@ -21,6 +21,7 @@ from tests.tools.prepared import ROOT, clean_environment, prepare
 from tests.tools.stack import Stack
 
 pytestmark = [
+    pytest.mark.up,
     pytest.mark.integration,
     pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="root must be given up by root, on Linux"),
 ]
