@@ -54,7 +54,7 @@ def product(folder: Path, inside: tuple[str, ...]) -> Iterator[Stack]:
     (data_dir / "servers" / "left").mkdir()
     (data_dir / "servers" / "left" / "home").mkdir()
     os.chown(data_dir / "servers" / "left" / "home", OWN + 5, OWN + 5)
-    made = Stack(data_dir, "--port", "0", inside=inside)
+    made = Stack(data_dir, "--port", "0", env={"MCPADMIN_USER": ""}, inside=inside)
     yield made.start()
     made.stop()
 

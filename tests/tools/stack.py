@@ -47,7 +47,9 @@ class Stack:
         self.data_dir = data_dir
         self.base_url = ""
         self.lines: list[str] = []
-        self._env = clean_environment(**(env or {}))
+        # Root stays root, whether or not another user reaches this checkout; test_up_unprivileged.py tests the rest.
+        stays = {"MCPADMIN_USER": "root"} if os.geteuid() == 0 else {}
+        self._env = clean_environment(**(stays | (env or {})))
         self._options = options
         self._changed = threading.Condition()
         self._commands = Commands(self.environment)
