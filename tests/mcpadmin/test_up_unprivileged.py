@@ -159,6 +159,19 @@ def test_a_grant_that_mcpadmins_user_cannot_reach_is_named(product: Stack, folde
     assert eventually(lambda: product.rows(sql, f"%{words}%")[0][0] == 1)
 
 
+def test_a_killed_up_leaves_nothing_behind_and_the_next_start_finds_its_own_files(product: Stack) -> None:
+    up = psutil.Process(product.process.pid)
+    parts = [up, *up.children(recursive=True)]
+    up.kill()
+    product.process.wait()
+    assert eventually(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in parts))
+    product.lines.clear()
+    product.start()
+    assert f"runs as user {OWN} from now on" in product.output
+    assert "was root's" not in product.output
+    assert {path.lstat().st_uid for path in product.data_dir.iterdir()} == {OWN}
+
+
 def test_a_taken_over_worker_gets_no_further_than_mcpadmins_user(folder: Path, inside: tuple[str, ...]) -> None:
     secret = folder / "secret"
     secret.write_text("of root")
