@@ -4,8 +4,8 @@ Each stdio server has a user of its own, which takes privileges to switch to. No
 nothing that could be asked to do something as root. While `up` is still root it makes a user namespace that holds mcpadmin's
 own user (as 0) and the range of the servers' users, and no other, and enters it. `up` and workers are privileged towards
 exactly these users and their files, processes and mounts: the kernel knows no way from there to a user that is not in it
-(user_namespaces(7)). Web processes and Valkey renounce these privileges too. All of mcpadmin is inside: to a process of the
-same user outside, and to its owner root, the namespace would be open.
+(user_namespaces(7)). Web processes and Valkey renounce these privileges too. The namespace belongs to root, so a process of
+mcpadmin's user that is outside of it has no power over what is inside.
 
 Standard library only: `up` imports it.
 """
@@ -68,10 +68,14 @@ def drop(data_dir: Path, wanted: str) -> Privileges:
     if wanted in (STAY, "0"):
         return Privileges()
     user = _named(wanted) if wanted else _chosen(data_dir)
+    if user.uid == 0:
+        return Privileges()
     _make(data_dir, user)
     namespace, refused = _namespace(user)
     problem = obstacle(user, data_dir) or ("" if wanted else refused)
     if problem:
+        if namespace >= 0:
+            os.close(namespace)
         if wanted or data_dir.stat().st_uid != 0:
             raise StartProblem(
                 f"mcpadmin cannot run as user {user}: {problem}",

@@ -23,6 +23,7 @@ from sessions.mcp.transports.stdio.confinement import job
 from sessions.mcp.transports.stdio.connect_gate import Reach, _own_address
 from sessions.mcp.transports.stdio.refusals import REFUSAL_MARK
 from tests.sessions.mcp.transports.robbery import INTERPRETER, Receiver
+from tests.tools import open_homes
 
 ROOT = Path(__file__).parents[4]
 NOBODY = 65_534
@@ -79,10 +80,24 @@ def as_root_of_a_container(folder: Path) -> list[str]:
     return [*less, "env", f"PATH={folder}/bin", sys.executable]
 
 
+def as_root_given_up(folder: Path) -> list[str]:
+    """As a worker of an `up` that root started: privileged towards the users of servers only."""
+    if os.geteuid() != 0:
+        pytest.skip("we are not root")
+    inside = open_homes.inside(folder / "empty")
+    if inside is None:
+        pytest.skip("other users cannot reach the interpreter")
+    return [*inside, sys.executable, "-m", "tests.mcpadmin.given_up", str(folder / "given_up"), sys.executable]
+
+
 @pytest.mark.parametrize(
     ("become", "tier", "view"),
     [
-        *((become, tier, view) for become in (as_we_are, as_an_ordinary_user) for tier, view in TIERS),
+        *(
+            (become, tier, view)
+            for become in (as_we_are, as_root_given_up, as_an_ordinary_user)
+            for tier, view in TIERS
+        ),
         (as_root_of_a_container, "landlock", "no view"),
         (as_an_ordinary_user_of_a_container, "landlock", "no view"),
     ],
