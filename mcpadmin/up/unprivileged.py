@@ -199,8 +199,8 @@ def _namespace(user: User) -> tuple[int, str]:
         _hold(making)
     os.close(making)
     try:
-        if problem := os.read(made, 200).removeprefix(b"made").decode():
-            return -1, problem
+        if refused := os.read(made, 200).removeprefix(b"made").decode():
+            return -1, refused
         for name, own in (("uid_map", user.uid), ("gid_map", user.gid)):
             # In one write, as the kernel wants it.
             Path(f"/proc/{holder}/{name}").write_bytes(f"0 {own} 1\n{first} {first} {count}\n".encode())
@@ -211,9 +211,9 @@ def _namespace(user: User) -> tuple[int, str]:
         os.close(made)
         os.kill(holder, signal.SIGKILL)
         os.waitpid(holder, 0)
-    if problem := _answer(lambda: _enter(found, user)):
+    if refused := _answer(lambda: _enter(found, user)):
         os.close(found)
-        return -1, f"a user namespace could not be entered ({problem})"
+        return -1, f"a user namespace could not be entered ({refused})"
     return found, ""
 
 
@@ -266,7 +266,8 @@ def obstacle(user: User, data_dir: Path) -> str:
 def _out_of_reach(data_dir: Path) -> Iterator[str]:
     if not os.access(sys.executable, os.X_OK):
         yield f"it may not run {sys.executable}"
-    for path in (*(ROOT / name for name in ("manage.py", *_CODE, "templates", "static")), *sys.path):
+    own = (str(ROOT / name) for name in ("manage.py", *_CODE, "templates", "static"))
+    for path in (*own, *sys.path):
         if os.path.lexists(path) and not os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0)):
             yield f"it may not read {path}"
     for name in FILE_VARIABLES:
