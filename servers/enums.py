@@ -194,6 +194,7 @@ class AgentScope(TextChoices):
     CALL = "mcp:call", "Call tools"
     DESTRUCTIVE = "mcp:call:destructive", "Call destructive tools"
     SAMPLING = "mcp:sampling", "Answer for a model"
+    INBOX = "mcp:inbox", "Ask people"
 
 
 class JobKind(TextChoices):

@@ -14,3 +14,4 @@ class SessionsConfig(AppConfig):
         has_sealed = import_module("servers.crypto").has_sealed
         has_sealed("mcp_sessions.Subscription", "webhook_sealed", "webhook_key_id")
         has_sealed("mcp_sessions.WireMessage")
+        has_sealed("mcp_sessions.AgentRound")

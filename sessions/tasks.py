@@ -27,6 +27,7 @@ from servers.packages import checks
 from servers.privacy import reading
 from servers.registration.drafts import purge_drafts
 from sessions.agents import agent_sessions, follows
+from sessions.calls import programs
 from sessions.connections import commands
 from sessions.explorer import indexing
 from sessions.host.launch import egress_policy
@@ -114,6 +115,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     exports = files.expire()
     agent_sessions.end_idle()
     follows.end_unfollowed()
+    programs.forget_old()
     progress(1, 5)
     logs = trim_all(partial(progress, 1, 5))
     progress(2, 5)

@@ -17,6 +17,7 @@ _HELP = {
     AgentScope.CALL: "Run tools that are not marked destructive.",
     AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive, without a person who confirms.",
     AgentScope.SAMPLING: "Answer requests of servers for model responses. They cost tokens of the program's model.",
+    AgentScope.INBOX: "What servers ask and the program cannot answer waits for people in the inbox.",
 }
 
 
@@ -43,7 +44,7 @@ class TokenForm(forms.Form):
     scopes = forms.MultipleChoiceField(
         label="May",
         choices=[(scope.value, f"{scope.label}: {_HELP[scope]}") for scope in AgentScope],
-        initial=[AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.value],
+        initial=[AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.value, AgentScope.INBOX.value],
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one."},
     )

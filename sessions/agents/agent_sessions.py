@@ -46,6 +46,10 @@ def open_session(entry: Entry, opening: Opening) -> AgentSession:
         )
 
 
+def set_log_level(session: AgentSession, level: str) -> None:
+    AgentSession.objects.filter(pk=session.pk).update(log_level=level)
+
+
 def end_session(session: AgentSession) -> bool:
     return bool(AgentSession.objects.filter(pk=session.pk, ended_at=None).update(ended_at=timezone.now()))
 

@@ -5,11 +5,14 @@ from typing import Any, Final
 
 from django.utils.crypto import salted_hmac
 
+from servers import access
 from servers.enums import AgentScope, DefinitionKind
 from servers.schemas import jsontext
 from sessions.agents.exchange import Exchange
 from sessions.calls.operations import completion_target
 from sessions.mcp.core import methods
+from sessions.mcp.core.capabilities import declares, elicitation_modes
+from sessions.mcp.core.versions import REVISIONS
 from sessions.mcp.server.refusals import Refusal, invalid_params
 
 #: our own code: the token's scopes do not cover the request
@@ -39,6 +42,22 @@ class Asked:
 
 def asked_of(exchange: Exchange) -> Asked:
     return _READERS[exchange.method](exchange)
+
+
+def answerable(exchange: Exchange) -> dict[str, Any]:
+    """The capabilities of an agent that a server may use: what it declared, its revision has, its token allows and its
+    person may do. Nothing else of its declaration goes further."""
+    principal, declared = exchange.entry.principal, exchange.capabilities
+    found: dict[str, Any] = {}
+    modes = elicitation_modes(declared) if REVISIONS[exchange.revision].elicitation else frozenset()
+    if modes and access.may(principal.user, "answer_question"):
+        found["elicitation"] = {mode: {} for mode in sorted(modes)}
+    if declares(declared, "sampling") and principal.has(AgentScope.SAMPLING.value):
+        features = (name for name in ("context", "tools") if declares(declared, "sampling", name))
+        found["sampling"] = {name: {} for name in features}
+    if declares(declared, "roots"):
+        found["roots"] = {}
+    return found
 
 
 def require_scope(exchange: Exchange, scope: AgentScope) -> None:

@@ -5,6 +5,7 @@ change nothing about the call.
 """
 
 import asyncio
+import json
 import time
 from contextlib import suppress
 from functools import partial
@@ -17,6 +18,7 @@ from django.http import Http404
 from django.utils import timezone
 
 from servers.audit.writer import WriterBusy
+from servers.crypto import SealError
 from servers.enums import AgentScope
 from sessions.agents import ledger, outcomes, questions
 from sessions.agents.answer import Answer, TooSlow
@@ -24,6 +26,7 @@ from sessions.agents.asked import FORBIDDEN, Asked, asked_of, unknown_tool
 from sessions.agents.connection import Connection
 from sessions.agents.exchange import Exchange
 from sessions.agents.outcomes import Ended, ended
+from sessions.agents.questions import Continuation
 from sessions.calls import placing, statements
 from sessions.calls.arguments import Given, NotListed, Rejected
 from sessions.enums import CallState
@@ -31,6 +34,7 @@ from sessions.live.hub import Hub
 from sessions.live.reader import Together
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.versions import Era
+from sessions.mcp.server import streams
 from sessions.mcp.server.refusals import NOT_SENT, Refusal, invalid_params, invalid_request
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import AgentCall, Call
@@ -39,8 +43,12 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 #: a modern stream opens late: until then an error of the server may still become an HTTP status
 OPEN_SECONDS: Final = 5.0
 PROGRESS_SECONDS: Final = 0.1
-_PROGRESS_WAITING: Final = 64
+_MOST_WAITING: Final = 64
 log = structlog.get_logger(__name__)
+
+
+#: done, total, message
+Progress = tuple[float, float | None, str | None]
 
 
 class Gone(Exception):
@@ -61,10 +69,11 @@ class Calls:
         late = False
         try:
             placed: UUID | bytes
-            if exchange.era is Era.MODERN and (call := await self._continued(exchange, asked)) is not None:
-                placed, late = call, True
+            found = await self._continued(exchange, asked) if exchange.era is Era.MODERN else None
+            if isinstance(found, UUID):
+                placed, late = found, True
             else:
-                placed = await self._place(exchange, asked)
+                placed = await self._place(exchange, asked, found)
         except ledger.SameRequest as earlier:
             if not earlier.equal:
                 raise invalid_request("This id or key was already used for another request.", 200) from None
@@ -90,17 +99,19 @@ class Calls:
         )
         return outcomes.tool_error(exchange, words, call)
 
-    async def _continued(self, exchange: Exchange, asked: Asked) -> UUID | None:
-        """The call that this request answers questions of."""
+    async def _continued(self, exchange: Exchange, asked: Asked) -> UUID | Continuation | None:
+        """The call that this request answers questions of, or a further one that brings the answers."""
         if exchange.params.keys().isdisjoint({"requestState", "inputResponses"}):
             return None
         try:
             return await self._hub.reader.work(partial(questions.continued, exchange, asked))
+        except SealError as problem:
+            raise Refusal(503, NOT_SENT, str(problem), headers={"Retry-After": "10"}) from problem
         except PermissionDenied as problem:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
 
     # --- placing -------------------------------------------------------------------------------------------------
-    async def _place(self, exchange: Exchange, asked: Asked) -> UUID | bytes:
+    async def _place(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> UUID | bytes:
         """The call, or the answer where there is none."""
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
         reader = self._hub.reader
@@ -116,7 +127,7 @@ class Calls:
                 run=reader.run,
                 run_slow=reader.work,
                 method=asked.method,
-                companion=ledger.companion(exchange, asked),
+                companion=ledger.companion(exchange, asked, continuation),
             )
         except NotListed as problem:
             raise (
@@ -177,7 +188,7 @@ class Calls:
                 if row is not None and row.open_questions and (answer is None or answer.may_stream):
                     relayed = await self._hub.reader.run(partial(questions.open_of, exchange, row.pk))
                     if relayed and asked is not None and exchange.era is Era.MODERN:
-                        return questions.input_required(exchange, asked, uid, relayed)
+                        return questions.input_required(exchange, asked, uid, questions.inputs_of(relayed))
                     await viewer.ask(relayed)
         except (Gone, TooSlow):
             await self._left(exchange, uid)
@@ -214,18 +225,22 @@ class _Viewer:
         self._legacy = exchange.era is Era.LEGACY
         self._asked: set[UUID] = set()
         connection.on_close(self._wake.set)
-        self._progress: list[tuple[float, float | None, str | None]] = []
+        #: progress, and log lines ready to be sent, in the order in which they came
+        self._waiting: list[Progress | bytes] = []
         token = exchange.progress_token
-        streams = answer is not None and answer.may_stream
-        self.relay = ProgressRelay(token) if token is not None and streams else None
+        may_stream = answer is not None and answer.may_stream
+        self._logs = bool(exchange.log_level) and may_stream
+        self.relay = ProgressRelay(token) if token is not None and may_stream else None
         now = time.monotonic()
-        self._next_beat = now + (OPEN_SECONDS if streams else KEEP_ALIVE_SECONDS)
+        self._next_beat = now + (OPEN_SECONDS if may_stream else KEEP_ALIVE_SECONDS)
 
     def hint(self, hint: dict[str, Any] | None) -> None:
         if hint is None:
             self._dirty = True
         elif hint.get("kind") == "progress":
             self._take(hint)
+        elif hint.get("kind") == "log":
+            self._take_line(hint)
         elif not _passing(hint):
             self._dirty = True
         self._wake.set()
@@ -235,16 +250,34 @@ class _Viewer:
         rows = hint.get("rows")
         row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
         done, total, text = row.get("progress"), row.get("total"), row.get("message")
-        if isinstance(done, int | float) and len(self._progress) < _PROGRESS_WAITING:
+        if isinstance(done, int | float) and len(self._waiting) < _MOST_WAITING:
             known = total if isinstance(total, int | float) else None
-            self._progress.append((done, known, text[:500] if isinstance(text, str) else None))
+            self._waiting.append((done, known, text[:500] if isinstance(text, str) else None))
+
+    def _take_line(self, hint: dict[str, Any]) -> None:
+        rows = hint.get("rows")
+        row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+        level, logger, text = row.get("level"), row.get("logger"), row.get("text")
+        if (
+            not self._logs
+            or level not in methods.LOG_LEVELS
+            or not isinstance(text, str)
+            or not isinstance(logger, str)
+        ):
+            return
+        data: Any = text
+        if row.get("json") is True:
+            with suppress(ValueError):
+                data = json.loads(text)
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting.append(streams.log_line(level, logger, data))
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False
         return dirty
 
     async def wait(self) -> None:
-        if self._dirty or self._progress or self._connection.closed:
+        if self._dirty or self._waiting or self._connection.closed:
             return
         until = self._next_beat - time.monotonic()
         if self.relay is not None and self.relay.waits:
@@ -257,9 +290,7 @@ class _Viewer:
     async def tell(self) -> None:
         """Progress and signs of life."""
         now = time.monotonic()
-        waiting, self._progress = self._progress, []
-        for done, total, text in waiting:
-            await self._offer(done, total, text, now)
+        waiting = await self._tell_waiting()
         if self.relay is not None and self.relay.waits and not waiting:
             await self._send(self.relay.flush())
         if now >= self._next_beat and self._answer is not None and self._answer.may_stream:
@@ -269,12 +300,21 @@ class _Viewer:
             else:
                 await self._answer.open()
 
+    async def _tell_waiting(self) -> bool:
+        """Whether there was any."""
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if isinstance(one, bytes):
+                await self._send(one if self._answer is not None and not self._answer.crowded else None)
+            else:
+                await self._offer(*one, time.monotonic())
+        return bool(waiting)
+
     async def tell_last(self, call: Call) -> None:
         """What a lost hint or the rate held back, before the response."""
+        await self._tell_waiting()
         if self.relay is None:
             return
-        for done, total, text in self._progress:
-            await self._offer(done, total, text, time.monotonic())
         if call.progress is not None:
             await self._offer(call.progress, call.progress_total, call.progress_message or None, time.monotonic())
         await self._send(self.relay.flush())

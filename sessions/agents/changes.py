@@ -35,7 +35,8 @@ Params = dict[str, Any]
 
 
 class Changes:
-    """`mark`: adds what a modern notification carries. `granted`: the lists whose changes are told."""
+    """`mark`: adds what a modern notification carries. `granted`: the lists whose changes are told. `stands`: the GET stream
+    of a session, so its POST streams carry no updates."""
 
     def __init__(
         self,
@@ -46,12 +47,14 @@ class Changes:
         *,
         granted: frozenset[str],
         mark: Callable[[Params], Params] = lambda params: params,
+        stands: bool = False,
     ) -> None:
         self._hub, self._gate, self._entry, self._connection = hub, gate, entry, connection
-        self._granted, self._mark = granted, mark
+        self._granted, self._mark, self._stands = granted, mark, stands
         self.stream = uuid.uuid4()
         self._wake = asyncio.Event()
         self._lists_dirty = self._rights_dirty = self._replaced = False
+        self._announced: set[str] = set()
         self._follows_dirty: set[UUID] = set()
         self._followed: dict[UUID, follows.Followed] = {}
         self._fingerprints: dict[str, str] = {}
@@ -65,6 +68,7 @@ class Changes:
         """Watch first, then note what is known: nothing may change unseen in between."""
         self._watch(self._entry.endpoint.topic, self._on_server)
         self._watch(hints.USERS, self._on_users)
+        self._stops.append(self._gate.on_drain(self._wake.set))
         if self._entry.session is not None:
             self._watch(f"agent.{self._entry.session.uid}", self._on_session)
         if self._granted:
@@ -80,9 +84,21 @@ class Changes:
         self._stops.append(self._hub.watch(topic, watcher))
 
     def _on_server(self, hint: dict[str, Any] | None) -> None:
+        if hint is not None and hint.get("kind") == "announced":
+            return self._announce(hint)
         if hint is None or hint.get("kind") != "call":
             self._lists_dirty = bool(self._granted)
             self._wake.set()
+
+    def _announce(self, hint: dict[str, Any]) -> None:
+        """By the server, on the session that this agent's calls use."""
+        session = self._entry.endpoint.session
+        for row in hint.get("rows") or []:
+            named = row.get("lists") if isinstance(row, dict) else None
+            if session is not None and isinstance(named, list) and row.get("session") == str(session.uid):
+                self._announced |= self._granted.intersection(word for word in named if isinstance(word, str))
+        self._lists_dirty = self._lists_dirty or bool(self._announced)
+        self._wake.set()
 
     def _on_users(self, hint: dict[str, Any] | None) -> None:
         self._rights_dirty = True
@@ -91,9 +107,13 @@ class Changes:
     def _on_session(self, hint: dict[str, Any] | None) -> None:
         """The session follows other resources now, or another stream of it took over: the newest wins."""
         rows = (hint or {}).get("rows") or [{}]
-        newest = rows[0].get("stream") if isinstance(rows[0], dict) else None
-        self._replaced = self._replaced or (newest is not None and newest != str(self.stream))
-        self._rights_dirty = self._rights_dirty or newest is None
+        row = rows[0] if isinstance(rows[0], dict) else {}
+        newest, newest_post = row.get("stream"), row.get("post")
+        if newest is not None or newest_post is not None:
+            mine = (str(self.stream), None)
+            self._replaced = self._replaced or newest not in mine or (not self._stands and newest_post not in mine)
+        else:
+            self._rights_dirty = True
         self._wake.set()
 
     def _on_subscription(self, subscription: UUID, hint: dict[str, Any] | None) -> None:
@@ -105,7 +125,7 @@ class Changes:
         """Until the program leaves, its session or token ends, or another stream takes over."""
         beat = check = time.monotonic()
         renewed = beat
-        while not self._connection.closed and not self._replaced:
+        while not self._connection.closed and not self._replaced and not self._gate.draining:
             now = time.monotonic()
             if now - beat >= KEEP_ALIVE_SECONDS:
                 beat = now
@@ -114,16 +134,24 @@ class Changes:
                 self._rights_dirty, check = False, now
                 if not await self._still_valid():
                     return
-            if self._followed and now - renewed >= follows.RENEW_SECONDS:
+            if (self._followed or self._stands) and now - renewed >= follows.RENEW_SECONDS:
                 renewed = now
-                await self._hub.reader.work(partial(follows.renew, self.stream))
+                await self._hub.reader.work(self._renew)
             await self._tell_lists(answer, now)
             await self._tell_updates(answer, now)
             await self._wait(min(beat + KEEP_ALIVE_SECONDS, check + CHECK_SECONDS))
 
+    def _renew(self) -> None:
+        if self._stands and self._entry.session is not None:
+            follows.stands(self._entry.session)
+        elif self._entry.session is None:
+            follows.renew(self.stream)
+
     async def close(self) -> None:
         for stop in self._stops:
             stop()
+        if self._stands and not self._replaced and self._entry.session is not None:
+            await self._hub.reader.work(partial(follows.stands_no_more, self._entry.session))
         if self._entry.session is None and self._followed:
             await self._hub.reader.work(partial(follows.forget_stream, self.stream))
 
@@ -160,8 +188,9 @@ class Changes:
             return
         self._lists_dirty = False
         found = await self._hub.reader.run(partial(lists.fingerprints, self._entry))
-        changed = [word for word in _TOLD if word in self._granted and found[word] != self._fingerprints.get(word)]
-        self._fingerprints = found
+        different = {word for word in _TOLD if found[word] != self._fingerprints.get(word)}
+        changed = [word for word in _TOLD if word in self._granted and word in different | self._announced]
+        self._fingerprints, self._announced = found, set()
         for word in changed:
             self._lists_told = now
             await answer.event(jsonrpc.notification(_TOLD[word], self._mark({}) or None))
@@ -182,9 +211,9 @@ class Changes:
                 await answer.event(jsonrpc.notification(methods.RESOURCE_UPDATED, params))
 
 
-def take_over(session_uid: UUID, stream: UUID) -> None:
-    """End other streams of this session, in every web process."""
-    hints.publish(f"agent.{session_uid}", None, "stream", [{"stream": str(stream)}])
+def take_over(session_uid: UUID, stream: UUID, *, post: bool = False) -> None:
+    """End what other streams of this session carry, in every web process. `post`: those of POSTs only."""
+    hints.publish(f"agent.{session_uid}", None, "stream", [{"post" if post else "stream": str(stream)}])
 
 
 def follows_changed(session_uid: UUID) -> None:

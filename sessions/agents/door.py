@@ -6,8 +6,8 @@ server's side, before this), size, token, rate, JSON, session or metadata, versi
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -24,13 +24,13 @@ from servers.audit.record import Actor
 from servers.enums import AgentScope, Way
 from sessions.agents import agent_sessions, changes, endpoints, follows, ledger, lists, questions
 from sessions.agents.answer import Answer, Send, TooSlow
-from sessions.agents.asked import require_scope
+from sessions.agents.asked import answerable, require_scope
 from sessions.agents.calls import Calls, Gone
 from sessions.agents.changes import Changes
 from sessions.agents.connection import Connection, Disconnected, Receive, Scope
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
-from sessions.agents.gate import Gate
+from sessions.agents.gate import Gate, stopping
 from sessions.connections import commands
 from sessions.hints import USERS
 from sessions.live.hub import Hub, hub
@@ -39,7 +39,7 @@ from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.jsonrpc import Notification, Request, Response
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.versions import Era
-from sessions.mcp.server import answers, legacy, modern, posted
+from sessions.mcp.server import answers, legacy, modern, posted, streams
 from sessions.mcp.server.legacy import Opening
 from sessions.mcp.server.modern import ModernRequest
 from sessions.mcp.server.posted import Posted
@@ -49,6 +49,8 @@ from sessions.models import AgentSession
 #: how long the first request to a server that was never connected waits for its lists
 CONNECT_SECONDS: Final = 20.0
 INSTRUCTIONS_CHARS: Final = 8_000
+#: after which a stream that ends with this process may be opened again
+RETRY_MS: Final = 1_000
 _ALLOWED: Final = {"Allow": "POST, GET, DELETE"}
 log = structlog.get_logger(__name__)
 
@@ -56,6 +58,14 @@ log = structlog.get_logger(__name__)
 async def door(scope: Scope, receive: Receive, send: Send) -> None:
     """The ASGI application."""
     await _desk()(scope, receive, send)
+
+
+async def drain(seconds: float) -> None:
+    """The process stops: end streams in an orderly way, and let requests finish for so long. What is still running then
+    goes on in its worker."""
+    desk = _desks.get(asyncio.get_running_loop())
+    if desk is not None:
+        await desk.drain(seconds)
 
 
 _desks: "WeakKeyDictionary[asyncio.AbstractEventLoop, Desk]" = WeakKeyDictionary()
@@ -75,13 +85,25 @@ class Desk:
         self._hub, self._reader = hub, hub.reader
         self._gate, self._calls = Gate(hub), Calls(hub)
         hub.watch(USERS, lambda _: self._gate.forget())
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def drain(self, seconds: float) -> None:
+        self._gate.drain()
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         connection = Connection(scope, receive)
         answer = Answer(send, connection.headers.get("accept", ""), connection.backlog, connection.request_id)
         user_id = None
+        task = asyncio.current_task()
+        if task is not None:
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
         try:
+            if self._gate.draining:
+                raise stopping()
             principal = await self._gate.principal(connection.headers.get("authorization", ""), connection.address)
             user_id = principal.token.user_id
             await _METHODS.get(connection.method, Desk._not_allowed)(self, principal, connection, answer)
@@ -195,22 +217,37 @@ class Desk:
         await self._answer(asked[0], connection, answer)
 
     async def _batch(self, asked: list[Exchange | Refusal], connection: Connection, answer: Answer) -> None:
-        """Each element is a request of its own; progress has no place in one answer."""
+        """Each element is a request of its own. One that wants progress or log lines, or can be asked, needs a stream: on
+        it each response comes as soon as it is there. Otherwise the answer is one array."""
+        talks = any(isinstance(one, Exchange) and _talks(one) for one in asked)
+        stream = answer if talks and answer.may_stream else None
 
         async def one(exchange: Exchange | Refusal) -> bytes | None:
             try:
                 if isinstance(exchange, Refusal):
                     raise exchange
-                return await self._respond(exchange, connection, None)
+                body = await self._respond(exchange, connection, stream)
             except Refusal as refusal:
-                return refusal.body
+                body = refusal.body
+            if stream is not None and body is not None:
+                await stream.event(body)
+            return body
 
-        bodies = [body for body in await asyncio.gather(*map(one, asked)) if body is not None]
+        tasks = [asyncio.create_task(one(each)) for each in asked]
+        try:
+            found = await asyncio.gather(*tasks)
+        finally:  # the program left, or does not read: no one waits for the others any more
+            for task in tasks:
+                task.cancel()
+        if stream is not None:
+            return await (stream.end() if stream.streaming else stream.empty(202))
+        bodies = [body for body in found if body is not None]
         whole = b"[" + b",".join(bodies) + b"]"
         await answer.finish(whole)
 
     async def _answer(self, exchange: Exchange, connection: Connection, answer: Answer) -> None:
-        message = await self._respond(exchange, connection, answer)
+        async with self._updates(exchange, connection, answer):
+            message = await self._respond(exchange, connection, answer)
         if message is not None:
             identity = f"{answer.priming.partition(':')[0]}:1" if answer.priming and answer.streaming else ""
             return await answer.finish(message, identity)
@@ -218,6 +255,33 @@ class Desk:
             return await (answer.end() if answer.streaming else answer.empty(202))
         await answer.open()
         await answer.end()
+
+    @asynccontextmanager
+    async def _updates(self, exchange: Exchange, connection: Connection, answer: Answer) -> AsyncIterator[None]:
+        """Meanwhile updates of followed resources go to this stream, if the session has no GET stream for them."""
+        session = exchange.session
+        if session is None or exchange.method != methods.TOOLS_CALL or not answer.may_stream or not exchange.entry.follows:
+            yield
+            return
+        followed = await self._reader.run(partial(follows.without_stream, session))
+        if not followed:
+            yield
+            return
+        stream = Changes(self._hub, self._gate, exchange.entry, connection, granted=frozenset())
+        running = None
+        try:
+            changes.take_over(session.uid, stream.stream, post=True)  # each update goes to one stream
+            await stream.join()
+            for one in followed:
+                stream.add(one)
+            running = asyncio.create_task(stream.run(answer))
+            yield
+        finally:
+            if running is not None:
+                running.cancel()
+                with suppress(asyncio.CancelledError, TooSlow):
+                    await running
+            await stream.close()
 
     async def _respond(self, exchange: Exchange, connection: Connection, answer: Answer | None) -> bytes | None:
         """The response to one request of either era. None: nothing may be sent. Raises Refusal with the request's id."""
@@ -232,6 +296,8 @@ class Desk:
             return await self._discover(exchange)
         if method in lists.KINDS:
             return await self._list(exchange)
+        if method == methods.SET_LEVEL:
+            return await self._set_level(exchange)
         if method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
             return await self._subscribe(exchange)
         if method == methods.TOOLS_CALL and exchange.era is Era.MODERN:
@@ -250,6 +316,16 @@ class Desk:
             entry = await self._known(entry, exchange.method)
         page = await self._reader.run(partial(lists.page, entry, exchange.method, exchange.params, exchange.era))
         return answers.answer(exchange.id, page)
+
+    async def _set_level(self, exchange: Exchange) -> bytes:
+        """Of the lines of this session's own calls, from now on."""
+        level, session = exchange.params.get("level"), exchange.session
+        if session is None or "logging" not in answers.offered(exchange.entry.endpoint.capabilities, exchange.era):
+            raise Refusal(200, jsonrpc.METHOD_NOT_FOUND, "This server has no log: it declares no logging.")
+        if level not in methods.LOG_LEVELS:
+            raise invalid_params(f"params.level must be one of {', '.join(methods.LOG_LEVELS)}.")
+        await self._reader.work(partial(agent_sessions.set_log_level, session, level))
+        return jsonrpc.result(exchange.id, {})
 
     async def _subscribe(self, exchange: Exchange) -> bytes:
         require_scope(exchange, AgentScope.READ)
@@ -335,18 +411,21 @@ class Desk:
                 return await self._resume(entry, entry.session, connection, answer, last)
             scope = principal.has(AgentScope.LIST.value)
             granted = frozenset(lists.CHANGED) if scope else frozenset()
-            stream = Changes(self._hub, self._gate, entry, connection, granted=granted)
+            stream = Changes(self._hub, self._gate, entry, connection, granted=granted, stands=True)
             changes.take_over(entry.session.uid, stream.stream)
-            await self._stand(stream, answer, await self._reader.run(partial(follows.of_session, entry.session)))
+            await self._reader.work(partial(follows.stands, entry.session))
+            followed = await self._reader.run(partial(follows.of_session, entry.session))
+            await self._stand(stream, answer, followed, resumes=entry.session.revision >= "2025-11-25")
 
-    async def _stand(self, stream: Changes, answer: Answer, followed: list[follows.Followed]) -> None:
+    async def _stand(self, stream: Changes, answer: Answer, followed: list[follows.Followed], *, resumes: bool) -> None:
+        """`resumes`: the agent's revision knows when to come back."""
         try:
             await stream.join()
             for one in followed:
                 stream.add(one)
             await answer.open()
             await stream.run(answer)
-            await answer.end()
+            await answer.end(streams.retry(RETRY_MS) if self._gate.draining and resumes else b"")
         finally:
             await stream.close()
 
@@ -406,6 +485,10 @@ class Desk:
 _METHODS: Final[dict[str, Any]] = {"POST": Desk._post, "GET": Desk._get, "DELETE": Desk._delete}
 
 
+def _talks(exchange: Exchange) -> bool:
+    return exchange.progress_token is not None or bool(exchange.log_level) or bool(answerable(exchange))
+
+
 @contextmanager
 def _identified(exchange: Exchange) -> Iterator[None]:
     """A refusal inside is the answer to this request."""
@@ -456,6 +539,7 @@ def _modern_exchange(entry: Entry, connection: Connection, request: ModernReques
         program=agent_sessions.program_of(request.client),
         capabilities=request.capabilities,
         progress_token=request.progress_token,
+        log_level=request.log_level or "",
     )
 
 
@@ -473,4 +557,5 @@ def _legacy_exchange(entry: Entry, session: AgentSession, connection: Connection
         program=session.program,
         capabilities=session.capabilities,
         progress_token=posted.progress_token(request.params),
+        log_level=session.log_level,
     )

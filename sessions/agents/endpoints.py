@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Exists, OuterRef
+
 from servers import access
 from servers.agents.tokens import Principal
 from servers.models import Server
 from sessions.enums import SessionState
-from sessions.models import AgentSession, McpSession
+from sessions.models import AgentFollow, AgentSession, McpSession
 
 
 class NoEndpoint(Exception):
@@ -52,11 +54,13 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Entry:
-    """Who came in, and where. `session` is None for a modern request and for the opening of a session."""
+    """Who came in, and where. `session` is None for a modern request and for the opening of a session. `follows`: whether
+    the session follows resources."""
 
     principal: Principal
     endpoint: Endpoint
     session: AgentSession | None = None
+    follows: bool = False
 
 
 def endpoint_of(principal: Principal, slug: str) -> Endpoint:
@@ -73,9 +77,11 @@ def entry_of(principal: Principal, slug: str, session_key: str) -> Entry:
     endpoint = endpoint_of(principal, slug)
     if not session_key:
         return Entry(principal, endpoint)
-    session = AgentSession.objects.filter(
+    rows = AgentSession.objects.filter(
         key=session_key, token_id=principal.token.pk, server_id=endpoint.server.pk, ended_at=None
-    ).first()
+    )
+    mine = AgentFollow.objects.filter(session_id=OuterRef("pk"))
+    session = rows.annotate(follows_any=Exists(mine)).first()
     if session is None:
         raise NoSession
-    return Entry(principal, endpoint, session)
+    return Entry(principal, endpoint, session, session.follows_any)

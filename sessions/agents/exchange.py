@@ -14,7 +14,8 @@ from sessions.models import AgentSession
 
 @dataclass(frozen=True)
 class Exchange:
-    """`headers`: names in lower case. `capabilities`: what the agent declared, for this request or for its session."""
+    """`headers`: names in lower case. `capabilities`: what the agent declared, for this request or for its session.
+    `log_level`: of the lines of its call that it wants; empty: none."""
 
     entry: Entry
     era: Era
@@ -28,6 +29,7 @@ class Exchange:
     program: str = ""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     progress_token: RequestId | None = None
+    log_level: str = ""
 
     @property
     def session(self) -> AgentSession | None:

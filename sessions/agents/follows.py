@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from servers import access
@@ -21,6 +21,8 @@ from sessions.subscriptions import subscribing
 #: how often a modern stream says that it still follows, and after which silence it counts as gone
 RENEW_SECONDS: Final = 60.0
 GONE_AFTER: Final = timedelta(minutes=5)
+#: longer than the time between two signs of a GET stream
+STANDS: Final = timedelta(seconds=2.5 * RENEW_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,27 @@ def _leave(rows: Q) -> None:
     AgentFollow.objects.filter(rows).update(session=None, stream=None, renewed_at=timezone.now())
 
 
+def without_stream(session: AgentSession) -> list[Followed]:
+    """What a session follows that has no GET stream, in whichever web process: its updates go to a stream of a POST."""
+    rows = AgentFollow.objects.filter(session_id=session.pk).exclude(session__streams_until__gt=timezone.now())
+    return _followed(rows)
+
+
+def stands(session: AgentSession) -> None:
+    """The session has a GET stream, until it says so no more."""
+    AgentSession.objects.filter(pk=session.pk).update(streams_until=timezone.now() + STANDS)
+
+
+def stands_no_more(session: AgentSession) -> None:
+    AgentSession.objects.filter(pk=session.pk).update(streams_until=None)
+
+
 def of_session(session: AgentSession) -> list[Followed]:
-    rows = AgentFollow.objects.filter(session_id=session.pk).select_related("subscription")
+    return _followed(AgentFollow.objects.filter(session_id=session.pk))
+
+
+def _followed(rows: QuerySet[AgentFollow]) -> list[Followed]:
+    rows = rows.select_related("subscription")
     return [Followed(row.subscription.uid, row.uri, row.subscription.event_count) for row in rows]
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,7 @@ KNOWN_SECONDS: Final = 5.0
 _MOST_KNOWN: Final = 10_000
 _BURST: Final = 40
 _NOTED_SECONDS: Final = 60.0
+_SOON: Final = {"Retry-After": "1", "Connection": "close"}
 log = structlog.get_logger(__name__)
 
 
@@ -47,6 +48,19 @@ class Gate:
         self._streams: Counter[int] = Counter()
         self._used: OrderedDict[int, float] = OrderedDict()
         self._refused: OrderedDict[int, float] = OrderedDict()
+        #: this process stops: streams end in an orderly way, and no request is taken on
+        self.draining = False
+        self._drains: list[Callable[[], None]] = []
+
+    def drain(self) -> None:
+        self.draining = True
+        for callback in list(self._drains):
+            callback()
+
+    def on_drain(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Returns what ends it."""
+        self._drains.append(callback)
+        return partial(self._drains.remove, callback)
 
     def forget(self) -> None:
         self._known.clear()
@@ -145,6 +159,10 @@ def too_many(limit: str, seconds: float) -> Refusal:
         data,
         headers={"Retry-After": str(max(1, round(seconds)))},
     )
+
+
+def stopping() -> Refusal:
+    return Refusal(503, QUOTA, "mcpadmin is stopping. Try again in a moment.", {"retryAfterMs": 1_000}, headers=_SOON)
 
 
 def full() -> Refusal:

@@ -10,18 +10,23 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from servers.audit.writer import WriterBusy, writer
-from sessions.agents.asked import Asked
+from servers.audit.writer import AuditUnavailable, WriterBusy, writer
+from servers.crypto import SealError
+from servers.enums import AgentScope
+from sessions.agents.asked import Asked, answerable
 from sessions.agents.exchange import Exchange
+from sessions.agents.questions import Continuation, one_exchange
+from sessions.calls import programs
 from sessions.calls.intents import Companion
 from sessions.enums import CallState
 from sessions.mcp.core import methods
 from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.server.refusals import invalid_params
-from sessions.models import AgentCall, Call
+from sessions.models import AgentCall, AgentRound, Call
 
 KEY_HEADER: Final = "idempotency-key"
 KEY_CHARS: Final = 128
@@ -58,8 +63,9 @@ def key_of(exchange: Exchange) -> str:
     return key
 
 
-def companion(exchange: Exchange, asked: Asked) -> Companion:
-    """The program's part of a new call. Writing it raises SameRequest and Unheard: then nothing is placed."""
+def companion(exchange: Exchange, asked: Asked, continuation: Continuation | None = None) -> Companion:
+    """The program's part of a new call. Writing it raises SameRequest and Unheard: then nothing is placed. Raises
+    AuditUnavailable without a key for the answers that go up."""
     token, session = exchange.entry.principal.token, exchange.session
     row: dict[str, Any] = {
         "token_id": token.pk,
@@ -69,19 +75,46 @@ def companion(exchange: Exchange, asked: Asked) -> Companion:
         "request_id": json.dumps(exchange.id) if session is not None else "",
         "key": key_of(exchange),
         "same": asked.same(exchange),
+        "capabilities": answerable(exchange),
+        "log_level": exchange.log_level,
+        "asks_people": exchange.entry.principal.has(AgentScope.INBOX.value),
+        "one_exchange": one_exchange(exchange),
+        "continues_id": continuation.agent_call if continuation is not None else None,
     }
+    added = _sealed(continuation)
 
     def write(call: Call) -> None:
         _check(row, tool=asked.method == methods.TOOLS_CALL)
-        AgentCall.objects.create(call=call, **row)
+        try:
+            with transaction.atomic():
+                AgentCall.objects.create(call=call, **row)
+        except IntegrityError:  # another web process was faster, with the same id, key or state
+            _check(row, tool=False)
+            raise
+        if added is not None:
+            added.call_id = call.pk
+            added.save(force_insert=True)
 
     details = {"token": str(token.uid), "token_name": token.name, "program": exchange.program}
+    if continuation is not None:
+        details |= {"answers": ", ".join(sorted(continuation.added.get("inputResponses", {})))[:500]}
     return Companion(write, details)
+
+
+def _sealed(continuation: Continuation | None) -> AgentRound | None:
+    try:
+        return programs.sealed(continuation.added) if continuation is not None else None
+    except SealError as problem:
+        raise AuditUnavailable(f"The answers cannot be encrypted, so the call was refused. {problem}") from problem
 
 
 def _check(row: dict[str, Any], *, tool: bool) -> None:
     now, mine = timezone.now(), AgentCall.objects.select_related("call")
     earlier = None
+    if row["continues_id"] is not None:
+        earlier = mine.filter(continues_id=row["continues_id"]).first()
+        if earlier is not None:  # a state that is used up leads to the call that it was used for
+            raise SameRequest(earlier.call.uid, equal=True)
     if row["session_id"] is not None:
         earlier = mine.filter(session_id=row["session_id"], request_id=row["request_id"]).first()
     if earlier is None and row["key"]:

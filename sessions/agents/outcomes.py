@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from servers.audit import payloads
+from sessions.agents.asked import asked_of
 from sessions.agents.exchange import Exchange
+from sessions.agents.questions import input_required
 from sessions.calls.operations import words_of
 from sessions.enums import CallState
 from sessions.mcp.core import jsonrpc, methods
@@ -61,7 +63,10 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
         if exchange.method == methods.TOOLS_CALL:
             return tool_error(exchange, words, found.call)
         raise Refusal(200, jsonrpc.INTERNAL_ERROR, words)
-    result = answers.translated(json.loads(found.result), exchange.method, exchange.era)
+    value = json.loads(found.result)
+    if value.get("resultType") == "input_required" and exchange.era is Era.MODERN:
+        return input_required(exchange, asked_of(exchange), found.call.uid, value.get("inputRequests"))
+    result = answers.translated(value, exchange.method, exchange.era)
     return jsonrpc.result(exchange.id, result)
 
 

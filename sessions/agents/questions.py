@@ -2,7 +2,9 @@
 agent or a person, settles it.
 
 A legacy agent gets them as requests on the stream of its call. A modern one gets the call back as *input required*, with
-a state that leads its retry to the same call: no byte is sent twice.
+a state that leads its retry to the same call: no byte is sent twice. Where a modern server hears the agent's own
+capabilities, its *input required* is passed on as it is. That call has ended then, and the retry is a further call which
+continues it: each is continued once, whatever comes twice.
 """
 
 from collections.abc import Mapping
@@ -13,10 +15,10 @@ from uuid import UUID
 
 from django.core import signing
 
-from servers import access
 from servers.enums import AgentScope
-from sessions.agents.asked import Asked
+from sessions.agents.asked import Asked, answerable
 from sessions.agents.exchange import Exchange
+from sessions.calls import programs
 from sessions.calls.arguments import Given
 from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox import answering, reads
@@ -24,11 +26,12 @@ from sessions.inbox.answering import Action, Unfit
 from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.capabilities import declares, elicitation_modes
 from sessions.mcp.core.jsonrpc import Response
-from sessions.mcp.core.versions import REVISIONS
+from sessions.mcp.core.versions import REVISIONS, Era
 from sessions.mcp.server.refusals import invalid_params
-from sessions.models import AgentCall, Question
+from sessions.models import AgentCall, AgentRound, Question
 
 STATE_SECONDS: Final = 900
+ANSWERS: Final = 100
 _SALT: Final = "mcpadmin.agents.state"
 _ID: Final = "question:"
 _ACTIONS: Final[dict[str, Action]] = {"accept": "accept", "decline": "decline", "cancel": "cancel"}
@@ -48,20 +51,17 @@ class Relayed:
 def open_of(exchange: Exchange, call_pk: int) -> list[Relayed]:
     """Open requests of a call that this agent declared to answer and its person may answer. Others wait for people. For
     a thread."""
-    if not access.may(exchange.entry.principal.user, "answer_question"):
-        return []
+    mine = answerable(exchange)
     rows = Question.objects.filter(call_id=call_pk, state=QuestionState.OPEN).select_related("question").order_by("pk")
-    return [Relayed(row.uid, row.method, _params(exchange, row)) for row in rows if _answers(exchange, row)]
+    return [Relayed(row.uid, row.method, _params(exchange, row)) for row in rows if _answers(mine, row)]
 
 
-def _answers(exchange: Exchange, row: Question) -> bool:
+def _answers(answerable: Mapping[str, Any], row: Question) -> bool:
     if row.origin == "error":  # the server asks again once a person has visited the page
         return False
     if row.kind == QuestionKind.SAMPLING:
-        may = exchange.entry.principal.has(AgentScope.SAMPLING.value)
-        return may and declares(exchange.capabilities, "sampling")
-    modes = elicitation_modes(exchange.capabilities) if REVISIONS[exchange.revision].elicitation else frozenset()
-    return ("url" if row.kind == QuestionKind.URL else "form") in modes
+        return declares(answerable, "sampling")
+    return ("url" if row.kind == QuestionKind.URL else "form") in elicitation_modes(answerable)
 
 
 def _params(exchange: Exchange, row: Question) -> dict[str, Any]:
@@ -92,26 +92,70 @@ def answered(exchange: Exchange, response: Response) -> None:
 
 
 # --- modern ------------------------------------------------------------------------------------------------------------
-def input_required(exchange: Exchange, asked: Asked, call: UUID, relayed: list[Relayed]) -> bytes:
-    """The response that asks for input; the call goes on."""
+@dataclass(frozen=True)
+class Continuation:
+    """A retry of a request whose call ended with the server's *input required*: a further call. `agent_call`: None for a
+    first request that brings answers. `added`: what goes up."""
+
+    agent_call: int | None
+    added: dict[str, Any]
+
+
+def input_required(exchange: Exchange, asked: Asked, call: UUID, inputs: Mapping[str, Any] | None) -> bytes:
+    """The response that asks for input. `inputs` as the protocol has them; None for none but a state."""
     token = exchange.entry.principal.token.pk
-    result = {
-        "resultType": "input_required",
-        "inputRequests": {one.key: {"method": one.method, "params": one.params} for one in relayed},
-        "requestState": signing.dumps([str(call), token, asked.same(exchange)], salt=_SALT),
-    }
+    result: dict[str, Any] = {"resultType": "input_required"}
+    if inputs:
+        result["inputRequests"] = inputs
+    result["requestState"] = signing.dumps([str(call), token, asked.same(exchange)], salt=_SALT)
     return jsonrpc.result(exchange.id, result)
 
 
-def continued(exchange: Exchange, asked: Asked) -> UUID | None:
-    """The call that a retry continues, its answers settled; None for a first request. Raises Refusal. For a thread."""
+def inputs_of(relayed: list[Relayed]) -> dict[str, Any]:
+    return {one.key: {"method": one.method, "params": one.params} for one in relayed}
+
+
+def continued(exchange: Exchange, asked: Asked) -> UUID | Continuation | None:
+    """What a retry continues: a call that runs, or ran, with its questions settled, or a further call. None for a first
+    request. Raises Refusal. For a thread."""
     params = exchange.params
     if "requestState" not in params and "inputResponses" not in params:
         return None
     responses = params.get("inputResponses", {})
     if not isinstance(responses, dict):
         raise invalid_params("inputResponses must be an object.")
+    if "requestState" not in params and one_exchange(exchange):
+        return Continuation(None, {"inputResponses": _answered(responses)})
     call = _call_of(exchange, asked, params.get("requestState"))
+    agent_call = AgentCall.objects.filter(call__uid=call).first()
+    if agent_call is None:
+        raise invalid_params("The call of this requestState is gone. Call again without it.")
+    later: UUID | None = AgentCall.objects.filter(continues=agent_call.pk).values_list("call__uid", flat=True).first()
+    if later is not None:
+        return later
+    if (back := AgentRound.objects.filter(call_id=agent_call.call_id, back=True).first()) is not None:
+        given = {"inputResponses": _answered(responses)} if "inputResponses" in params else {}
+        return Continuation(agent_call.pk, {**given, **programs.opened(back)})
+    _settle_all(exchange, call, responses)
+    return call
+
+
+def one_exchange(exchange: Exchange) -> bool:
+    """A modern server then hears of this agent what the agent is able to, and asks it alone. Otherwise people may answer
+    too, and the server hears of us what they can."""
+    return exchange.era is Era.MODERN and not exchange.entry.principal.has(AgentScope.INBOX.value)
+
+
+def _answered(responses: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises Refusal for what is no answer at all."""
+    if len(responses) > ANSWERS:
+        raise invalid_params(f"inputResponses has more than {ANSWERS} entries.")
+    if wrong := [key[:80] for key, value in responses.items() if not isinstance(value, dict)]:
+        raise invalid_params(f"inputResponses: {wrong[0]} must be an object.")
+    return dict(responses)
+
+
+def _settle_all(exchange: Exchange, call: UUID, responses: Mapping[str, Any]) -> None:
     rows = {f"{_ID}{row.uid}": row for row in Question.objects.filter(call__uid=call, state=QuestionState.OPEN)}
     for key, value in responses.items():
         if key in rows:
@@ -119,7 +163,6 @@ def continued(exchange: Exchange, asked: Asked) -> UUID | None:
                 _settle(exchange, rows[key], value)
             except Unfit as problem:
                 raise invalid_params(problem.message, {"errors": problem.errors}) from problem
-    return call
 
 
 def _call_of(exchange: Exchange, asked: Asked, state: Any) -> UUID:

@@ -22,8 +22,9 @@ from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import Payload
 from sessions import hints
-from sessions.calls import statements
+from sessions.calls import programs, statements
 from sessions.calls.final_states import FinalState, elapsed_ms, end_now, finish_event
+from sessions.calls.programs import Program
 from sessions.connections.lifecycle import AUDITED_CHARS, Lease, storable
 from sessions.enums import CallState
 from sessions.mcp.core.methods import TOOLS_CALL
@@ -70,6 +71,8 @@ class PendingCall:
     sent_at: datetime | None = None
     #: of the stored arguments, if values in them are masked
     redacted_id: int | None = None
+    #: None for a person's call
+    program: Program | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,11 @@ class Upstream:
     traceparent: str = ""
     era: str = ""
     revision: str = ""
+
+
+@dataclass(frozen=True)
+class Required:
+    state: str | None
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,8 @@ class CallOutcome:
     upstream: Upstream = Upstream()
     #: values in `result` that the privacy rules masked
     redacted: int = 0
+    #: the server requires input of the program, and this back with it; None: it gave no state
+    required: "Required | None" = field(default=None, repr=False)
 
     def fields(self) -> dict[str, Any]:
         return {
@@ -137,6 +147,7 @@ def read_pending_call(uid: UUID) -> PendingCall | None:
         argument_bytes=arguments.size,
         definition=definition if call.method == TOOLS_CALL else "",
         as_task=call.as_task,
+        program=programs.program_of(call),
     )
 
 
@@ -188,6 +199,8 @@ def claim(call: PendingCall, lease: Lease) -> list[Event]:
     statements.insert_attempt(Attempt(call_id=call.pk, number=1, reason="first", at=now))
     if call.redacted_id is not None:
         payloads.sent(call.redacted_id)
+    if call.program is not None and call.program.on_behalf.added:
+        programs.sent(call.pk)
     _announce(call, lease, version, passing=True)
     return [_event(call, lease, AuditAction.CALL_SEND, AuditOutcome.PENDING, {"attempt": 1, "epoch": lease.epoch})]
 
@@ -225,6 +238,8 @@ def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]
     }
     digests = {"arguments": call.arguments_digest} | ({} if result is None else {"result": result.digest})
     if (version := statements.finish(call.pk, lease, ended)) is not None:
+        if outcome.required is not None:
+            programs.required_input(call.pk, outcome.required.state)
         _announce(call, lease, version)
         details = {"state": outcome.state.value, "epoch": lease.epoch}
         if outcome.fault:

@@ -7,7 +7,7 @@ Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "
          "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs";
          "users" is internal to web processes: a user's rights or sign-in changed. So is "lost": some process could not
          send its hints for a while, so every listener compares everything with the database.
-Hints    publish(topic, seq, kind, rows): rows carry ids and progress only, never a result. All go to one group, several
+Hints    publish(topic, seq, kind, rows): rows carry ids, progress and log lines that a program wants, never a result. All go to one group, several
          together, and each web process takes what its pages listen to.
 Wake-up  wake_worker(worker uid, verb, uid): {"v", "verb", "id", "epoch", "expires", "session"}, several together, to the
          group worker.<worker uid>. Not through the broker: its queues cost a third of what a worker does for a call.
@@ -39,6 +39,7 @@ __all__ = [
     "Listener",
     "Verb",
     "call_changed",
+    "call_logged",
     "call_placed",
     "call_progress",
     "draft_changed",
@@ -46,6 +47,7 @@ __all__ = [
     "flush",
     "jobs_changed",
     "later",
+    "lists_announced",
     "log_appended",
     "message",
     "outage",
@@ -118,6 +120,11 @@ def session_changed(server_uid: UUID | str, version: int | None = None, kind: st
     publish(SERVERS, version, kind, [{"server": str(server_uid)}])
 
 
+def lists_announced(server_uid: UUID | str, session_uid: UUID | str, lists: list[str]) -> None:
+    """The server says that these lists changed, and they were read again without a difference."""
+    publish(f"server.{server_uid}", None, "announced", [{"session": str(session_uid), "lists": lists}])
+
+
 def call_changed(
     call_uid: UUID | str, version: int, server_uid: UUID | str | None = None, *, passing: bool = False
 ) -> None:
@@ -138,6 +145,12 @@ def call_progress(call_uid: UUID | str, progress: float | None, total: float | N
     publish(
         f"call.{call_uid}", None, "progress", [{"progress": progress, "total": total, "message": (message or "")[:500]}]
     )
+
+
+def call_logged(call_uid: UUID | str, line: dict[str, Any]) -> None:
+    """A log line of a call whose program wants it: `level`, `logger`, and `text`, which is JSON text if `json`. Lossy; the
+    server's log has every line. Without secrets, as the log has it."""
+    publish(f"call.{call_uid}", None, "log", [line])
 
 
 def question_changed(

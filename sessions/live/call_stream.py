@@ -40,7 +40,7 @@ class CallStream(SnapshotStream):
     def hint(self, hint: dict[str, Any]) -> None:
         if hint["kind"] == "progress":
             self._later(_progress_row(hint.get("rows")))
-        elif self._knows(hint):
+        elif hint["kind"] == "log" or self._knows(hint):  # a page reads the lines with the call
             return
         elif _passing(hint.get("rows")):
             asyncio.get_running_loop().call_later(PASSING_SECONDS, self._look, hint)

@@ -1,6 +1,6 @@
 """The tables of sessions, calls, questions, subscriptions and workers."""
 
-from sessions.models.agent import AgentCall, AgentFollow, AgentSession
+from sessions.models.agent import AgentCall, AgentFollow, AgentRound, AgentSession
 from sessions.models.call import Attempt, Call, IndexCursor
 from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
@@ -22,6 +22,7 @@ from sessions.models.worker import Worker
 __all__ = [
     "AgentCall",
     "AgentFollow",
+    "AgentRound",
     "AgentSession",
     "Attempt",
     "Call",

@@ -21,6 +21,8 @@ class AgentSession(models.Model):
     created_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
+    log_level = models.CharField(max_length=10, blank=True)  # of logging/setLevel; blank: no lines
+    streams_until = models.DateTimeField(null=True)  # while it has a GET stream, which renews this
 
     class Meta:
         ordering = ["-id"]
@@ -46,6 +48,12 @@ class AgentCall(models.Model):
     # when the program went away before it had the answer; null if it got it, or still waits
     unheard_at = models.DateTimeField(null=True)
     cancelled_at = models.DateTimeField(null=True)  # by the program itself
+    capabilities = models.JSONField(default=dict)  # what the program answers: see sessions.agents.asked.answerable
+    log_level = models.CharField(max_length=10, blank=True)  # lines of this call that it wants; blank: none
+    asks_people = models.BooleanField(default=True)  # what it cannot answer waits for people in the inbox
+    one_exchange = models.BooleanField(default=False)  # a modern server hears the program's capabilities, not ours
+    # the call whose server required input; each is continued once
+    continues = models.OneToOneField("self", null=True, on_delete=models.SET_NULL, related_name="continued_by")
 
     class Meta:
         ordering = ["-id"]
@@ -61,6 +69,23 @@ class AgentCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.token_name}: {self.call_id}"
+
+
+class AgentRound(models.Model):
+    """What travels between a program and a modern server besides arguments and result, sealed, and for minutes only.
+
+    Up, until the call is sent: the program's answers and the server's state. Back, once the server requires input: its
+    state, for the call that continues this one."""
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    call = models.OneToOneField(Call, on_delete=models.CASCADE, related_name="agent_round")
+    back = models.BooleanField(default=False)
+    sealed = models.BinaryField()
+    key_id = models.CharField(max_length=40)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"of {self.call_id}"
 
 
 class AgentFollow(models.Model):

@@ -35,7 +35,7 @@ PYTHON_PEERS = {
     "fastmcp": "fastmcp",
 }
 #: peers on the TypeScript SDK 1.x and 2.x
-NODE_PEERS = {"ts": "ts_server.mjs", "ts2": "ts2_server.mjs"}
+NODE_PEERS = {"ts": "ts_server.mjs", "ts2": "ts2_server.mjs", "conformance": "conformance_server.mjs"}
 #: unmodified npm servers over stdio; server-everything also over HTTP
 NPM_SERVERS = ("everything", "filesystem", "memory", "github", "brave-search", "google-maps", "slack", "postgres")
 #: programs that bridge transports, and a server written in Go; from npm or the environment `bridges`

@@ -129,7 +129,8 @@ class CallRun:
             return outcomes.cancelled(self._words, unsure)
         finally:
             request.progress.close()
-        violation = await sender.violation(call, raw)
+        asks = raw.get("resultType") == "input_required"
+        violation = "" if asks else await sender.violation(call, raw)
         return outcomes.of_result(raw, masks, violation, tool=call.method == TOOLS_CALL)
 
     async def _send(self, sender: senders.Sender, request: OperationRequest) -> Raw:

@@ -8,7 +8,7 @@ from servers.audit import policy
 from servers.enums import RedactedPart
 from servers.privacy import redaction
 from servers.schemas.secrets import may_hold_secret
-from sessions.calls.claims import CallOutcome, PendingCall
+from sessions.calls.claims import CallOutcome, PendingCall, Required
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor
@@ -43,11 +43,15 @@ class ResultMasks:
 
 def of_result(raw: dict[str, Any], masks: ResultMasks, violation: str = "", *, tool: bool = True) -> CallOutcome:
     """Only a tool result can declare itself an error."""
+    required = None
+    if raw.get("resultType") == "input_required":
+        required = Required(raw.get("requestState"))
+        raw = {name: value for name, value in raw.items() if name != "requestState"}
     state = CallState.TOOL_ERROR if tool and raw.get("isError") is True else CallState.SUCCEEDED
     text, count = masks.json_text(raw)
     if violation and count:  # its words quote the result
         violation = "The result violates the tool's output schema. Details are left out: values in it are masked."
-    return CallOutcome(state, text, schema_violation=masks.text(violation), redacted=count)
+    return CallOutcome(state, text, schema_violation=masks.text(violation), redacted=count, required=required)
 
 
 def of_error(error: McpError, masks: ResultMasks, unsure: str = MAY_HAVE_RUN) -> CallOutcome:

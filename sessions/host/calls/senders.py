@@ -15,6 +15,7 @@ from sessions.host.calls.progress import CallProgress
 from sessions.host.open_session import Live
 from sessions.mcp.client import BeforeSend
 from sessions.mcp.core import methods
+from sessions.mcp.core.on_behalf import OnBehalf
 from sessions.mcp.core.tasks import TaskOptions, support_of
 
 Raw = dict[str, Any]
@@ -40,6 +41,10 @@ class OperationRequest:
     @property
     def meta(self) -> dict[str, str] | None:
         return {"traceparent": self.traceparent} if self.traceparent else None
+
+    @property
+    def on_behalf(self) -> OnBehalf | None:
+        return self.call.program.on_behalf if self.call.program is not None else None
 
     @property
     def upstream(self) -> Upstream:
@@ -75,6 +80,7 @@ async def _call_tool(request: OperationRequest) -> Raw:
         tag=call,
         meta=request.meta,
         numbered=request.progress.numbered,
+        on_behalf=request.on_behalf,
         task=TaskOptions(on_task=request.progress.task, support=support_of(tool) if tool else None, ask=call.as_task),
     )
     return result.raw
@@ -88,6 +94,7 @@ async def _read_resource(request: OperationRequest) -> Raw:
         tag=request.call,
         meta=request.meta,
         numbered=request.progress.numbered,
+        on_behalf=request.on_behalf,
     )
 
 
@@ -100,6 +107,7 @@ async def _get_prompt(request: OperationRequest) -> Raw:
         tag=request.call,
         meta=request.meta,
         numbered=request.progress.numbered,
+        on_behalf=request.on_behalf,
     )
 
 

@@ -20,6 +20,7 @@ from servers.definitions.listing import CheckedListing as Described
 from servers.definitions.versions import Counts, kinds_known, read_listing, store
 from servers.enums import DefinitionKind
 from servers.models import Identity
+from sessions import hints
 from sessions.catalog import reading
 from sessions.catalog.reading import PLURALS, Note
 from sessions.connections import lifecycle
@@ -35,6 +36,10 @@ from sessions.mcp.core.results import Listing
 
 #: a server that adds ten tools sends ten notifications
 DEBOUNCE_SECONDS = 0.3
+#: an announcement this soon after a read may be its effect: some gateways announce a change with each list request
+ECHO_SECONDS = 0.25
+#: those who follow the lists hear of an announcement after the read, or after this time without it
+ANNOUNCE_SECONDS = 0.5
 #: reads that may follow each other at once, and seconds between reads in the long run, for a server that changes its
 #: lists all the time
 BURST, INTERVAL_SECONDS = 5, 5.0
@@ -54,6 +59,14 @@ _KINDS = {
     ),  # no separate list_changed notification exists for templates
     ListKind.RESOURCE_TEMPLATES: (DefinitionKind.RESOURCE_TEMPLATE,),
     ListKind.PROMPTS: (DefinitionKind.PROMPT,),
+}
+
+
+_LIST_OF = {
+    DefinitionKind.TOOL: "tools",
+    DefinitionKind.RESOURCE: "resources",
+    DefinitionKind.RESOURCE_TEMPLATE: "resources",
+    DefinitionKind.PROMPT: "prompts",
 }
 
 
@@ -99,6 +112,10 @@ class Catalog:
         self._allowance = Allowance(BURST, INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS)
         self._known: Collection[DefinitionKind] = DefinitionKind
         self._asked = asyncio.Event()
+        #: announced by the server and not passed on yet
+        self._announced: set[DefinitionKind] = set()
+        #: the loop time at which the last read of each list ended, infinity during one
+        self._read_ended: dict[DefinitionKind, float] = {}
         self.order = 0
 
     def opened(self, order: int) -> None:
@@ -116,6 +133,13 @@ class Catalog:
 
     def changed(self, kind: ListKind | None = None) -> None:
         """The server reported that a list changed; None means that any list may have."""
+        loop = asyncio.get_running_loop()
+        if kind is not None and not self._is_echo(_KINDS[kind], loop.time()):
+            self._announced |= set(_KINDS[kind])
+            for one in _KINDS[kind]:  # what was found before says nothing about this change
+                if one in self._notes:
+                    self._notes[one] = replace(self._notes[one], counts=Counts())
+            loop.call_later(ANNOUNCE_SECONDS, self._pass_on, _KINDS[kind])
         self._start(DefinitionKind if kind is None else _KINDS[kind], DEBOUNCE_SECONDS)
 
     async def close(self) -> None:
@@ -139,13 +163,28 @@ class Catalog:
             self._asked.clear()
             kinds, self._pending = self._pending, set()
             self._allowance.take(clock())
+            self._read_ended |= dict.fromkeys(kinds, float("inf"))
             try:
                 news = await self._read([kind for kind in DefinitionKind if kind in kinds], self.order)
                 self._allowance.found(news=news)
             except Exception:  # a bug of ours must not stop all further reads of the lists
                 log.exception("host.catalog_failed", session=str(self._lease.session_uid))
+            finally:
+                self._read_ended |= dict.fromkeys(kinds, clock())
+            self._pass_on(kinds)
             delay = DEBOUNCE_SECONDS
         self._task = None
+
+    def _is_echo(self, kinds: Iterable[DefinitionKind], now: float) -> bool:
+        return any(now - self._read_ended.get(kind, float("-inf")) < ECHO_SECONDS for kind in kinds)
+
+    def _pass_on(self, kinds: Iterable[DefinitionKind]) -> None:
+        """What the server announced, to those who follow its lists. A difference is passed on as one."""
+        due = self._announced & set(kinds)
+        self._announced -= due
+        same = sorted({_LIST_OF[kind] for kind in due if not (note := self._notes.get(kind)) or not note.counts})
+        if same:
+            hints.lists_announced(self._lease.server_uid, self._lease.session_uid, same)
 
     async def _read(self, kinds: list[DefinitionKind], order: int) -> bool:
         """Whether any of these lists differs from the stored one."""

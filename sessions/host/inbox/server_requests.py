@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sessions.calls.claims import PendingCall
+from sessions.calls.programs import Program
 from sessions.enums import QuestionKind, QuestionState
 from sessions.host.answer_redaction import Redactor
 from sessions.host.launch import Launch
@@ -30,6 +31,12 @@ def answered(launch: Launch) -> tuple[str, ...]:
     """What this server may request. A capability that is switched off is not even declared."""
     switched = {rules.SAMPLE: launch.answers_sampling, rules.ELICIT: launch.answers_elicitation}
     return tuple(method for method, on in switched.items() if on)
+
+
+def covered(asked: Asked, program: Program) -> bool:
+    """Whether a program that made the call answers this, or people may. What a session declared was declared for all of
+    them."""
+    return program.asks_people or rules.refusal(asked.method, asked.params, program.capabilities) is None
 
 
 async def refuse(asked: Asked) -> Mapping[str, Any]:

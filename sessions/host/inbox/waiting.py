@@ -30,6 +30,7 @@ from sessions.inbox.questions import NewQuestion
 from sessions.inbox.reads import Settled
 from sessions.mcp.client.answerers import Answer
 from sessions.mcp.core import asked as rules
+from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.asked import Asked, Gone
 from sessions.mcp.core.flow import TokenBucket
 
@@ -76,6 +77,8 @@ class Inbox:
         made = server_requests.new_question(
             asked, call, self._redactor, settings.INBOX_SECONDS, self._launch.timeouts.total
         )
+        if call is not None and call.program is not None and not server_requests.covered(asked, call.program):
+            raise rules.Refused(jsonrpc.METHOD_NOT_FOUND, "The program that makes this call does not answer this.")
         self._admit()
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         wait = self._waits[made.uid] = _Wait(asyncio.current_task(), future, call.uid if call else None)

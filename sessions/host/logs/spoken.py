@@ -3,19 +3,26 @@ reader."""
 
 from servers.audit import policy
 from servers.privacy import redaction
+from sessions import hints
 from sessions.calls.claims import PendingCall
+from sessions.calls.programs import Program
 from sessions.enums import LogSource
 from sessions.host.answer_redaction import Redactor
 from sessions.host.logs.repeats import Repeats
 from sessions.host.logs.session_log import ServerLog, ServerLogLine
 from sessions.host.opening import Diagnosis
 from sessions.mcp.core.events import DiagnosticLine, LogMessage, NotDelivered, ProtocolViolation, RequestRefused
+from sessions.mcp.core.methods import LOG_LEVELS
+
+#: of one line, to a program; a longer one is cut, and becomes text
+PASSED_CHARS = 8_000
 
 
 class Spoken:
     def __init__(self, log: ServerLog, redactor: Redactor, diagnosis: Diagnosis) -> None:
         self._log, self._redactor, self._diagnosis = log, redactor, diagnosis
         self._repeats = Repeats(log)
+        self._passed_on = 0
 
     def close(self) -> None:
         self._repeats.close()
@@ -25,7 +32,27 @@ class Spoken:
         text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
         text = redaction.detected_in(text, policy.latest())
         call_uid = event.tag.uid if isinstance(event.tag, PendingCall) else None
-        self._log.add(ServerLogLine(LogSource.SERVER, event.level, text, redact.text(event.logger or ""), call_uid))
+        logger = redact.text(event.logger or "")
+        self._log.add(ServerLogLine(LogSource.SERVER, event.level, text, logger, call_uid))
+        if isinstance(event.tag, PendingCall) and event.tag.program is not None:
+            self._pass_on(event.tag.program, event, text, logger)
+
+    def _pass_on(self, program: Program, event: LogMessage, text: str, logger: str) -> None:
+        """To the program that made the call, if it wants lines of this level."""
+        level, order = program.on_behalf.log_level, LOG_LEVELS.index
+        if level is None or event.level not in LOG_LEVELS or order(event.level) < order(level):
+            return
+        is_json = not isinstance(event.data, str) and len(text) <= PASSED_CHARS
+        # Numbered: of two hints that are equal the later one replaces the earlier one.
+        self._passed_on += 1
+        line = {
+            "n": self._passed_on,
+            "level": event.level,
+            "logger": logger[:200],
+            "text": text[:PASSED_CHARS],
+            "json": is_json,
+        }
+        hints.call_logged(event.tag.uid, line)
 
     def diagnostic(self, event: DiagnosticLine) -> None:
         self._diagnosis.on_event(event)

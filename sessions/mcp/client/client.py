@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..core import methods, opening
@@ -11,6 +12,7 @@ from ..core.errors import Fault, McpError, NotReady
 from ..core.events import Event, Honoured, ListKind
 from ..core.limits import Limits
 from ..core.memory import Remembered
+from ..core.on_behalf import OnBehalf
 from ..core.results import Connected, Listing, Step, Timeouts, ToolResult
 from ..core.session import Session
 from ..core.state import State, Trigger
@@ -168,12 +170,13 @@ class Client:
         meta: Mapping[str, Any] | None = None,
         task: TaskOptions | None = None,
         numbered: Numbered | None = None,
+        on_behalf: OnBehalf | None = None,
     ) -> ToolResult:
         """`before_send(n, reason)` is awaited right before the bytes of attempt n leave (n from 1; reason: first,
         session_gone, header_mismatch, authorization, round, url_elicitation). Another attempt is made only after a
         definite rejection, or because the server asked a question. Progress renews `timeout`, and it is paused while
         we answer the server; neither applies to `total_timeout`. `tag` is returned in events about the call: Progress,
-        LateAnswer, Asked. `numbered` is called with the id of each request. `meta`: entries of `_meta` (traceparent, tracestate, baggage). Cancelling the awaiting task
+        LateAnswer, Asked. `numbered` is called with the id of each request. `meta`: entries of `_meta` (traceparent, tracestate, baggage). `on_behalf`: of the program that makes the call. Cancelling the awaiting task
         cancels the request at the server."""
         await self._requester.demand_offered("tools")
         params = {"name": name, "arguments": dict(arguments)}
@@ -190,6 +193,7 @@ class Client:
             meta=own_meta(meta),
             numbered=numbered,
         )
+        await self._speak_for(spec, on_behalf)
         done = await self._round_trips.perform(spec, before_send)
         result = done.result
         if done.kind == "task":
@@ -207,6 +211,7 @@ class Client:
         meta: Mapping[str, Any] | None = None,
         numbered: Numbered | None = None,
         cached: bool = False,
+        on_behalf: OnBehalf | None = None,
     ) -> dict[str, Any]:
         """With `cached`, the result may come from the cache while a modern server allows that."""
         await self._requester.demand_offered("resources")
@@ -216,9 +221,10 @@ class Client:
             return kept
         seen = self._lists.cache_changes
         spec = self._ask(methods.RESOURCES_READ, {"uri": uri}, timeout, on_progress, tag, meta, numbered)
+        await self._speak_for(spec, on_behalf)
         done = await self._round_trips.perform(spec, before_send)
-        # A result that depends on a person's answers must not serve the same request again.
-        self._lists.remember_result(key, done.result, seen, whole=not done.rounds)
+        # A result that depends on a person's answers, or on what a program is, must not serve the same request again.
+        self._lists.remember_result(key, done.result, seen, whole=not done.rounds and on_behalf is None)
         return done.result
 
     async def get_prompt(
@@ -232,10 +238,12 @@ class Client:
         tag: Any = None,
         meta: Mapping[str, Any] | None = None,
         numbered: Numbered | None = None,
+        on_behalf: OnBehalf | None = None,
     ) -> dict[str, Any]:
         params = {"name": name, "arguments": dict(arguments)}
         await self._requester.demand_offered("prompts")
         spec = self._ask(methods.PROMPTS_GET, params, timeout, on_progress, tag, meta, numbered)
+        await self._speak_for(spec, on_behalf)
         return (await self._round_trips.perform(spec, before_send)).result
 
     def _ask(
@@ -253,6 +261,18 @@ class Client:
         return RequestSpec(
             method, params, idle, total, tag=tag, on_progress=on_progress, meta=own_meta(meta), numbered=numbered
         )
+
+    async def _speak_for(self, spec: RequestSpec, on_behalf: OnBehalf | None) -> None:
+        """Capabilities and further exchanges exist in the modern era only."""
+        if on_behalf is None:
+            return
+        if self._session.era is Era.LEGACY:
+            await self._log_level.raise_to(on_behalf.log_level)
+            return
+        if on_behalf.capabilities is not None:
+            tasks = {"extensions": self._session.declared.get("extensions", {})}
+            on_behalf = replace(on_behalf, capabilities={**on_behalf.capabilities, **tasks})
+        spec.on_behalf, spec.params = on_behalf, {**(spec.params or {}), **on_behalf.added}
 
     async def complete(
         self,

@@ -49,6 +49,11 @@ class Collecting:
             )
         )
 
+    def check(self, questions: Mapping[str, Question], declared: Mapping[str, Any]) -> None:
+        """ProtocolError (input_not_offered) for a question that these capabilities do not cover."""
+        for question in questions.values():
+            self._demand_covered(question, declared)
+
     def stop(self, error: McpError | None) -> None:
         """The connection is over: ask nothing more."""
         self._over = error or NotReady("The session was closed.", Fault.CLOSED, may_have_run=True)
@@ -58,15 +63,18 @@ class Collecting:
     # -- one question
 
     def _demand_offered(self, question: Question) -> None:
-        refusal = rules.refusal(question.method, question.params, self._session.declared)
-        if refusal is not None:
-            self._pump.emit(RequestRefused(question.method[:200], refusal.code))
-            words = f"The server asks for {question.method[:80]}, which this client did not offer: {refusal.message}."
-            raise ProtocolError(Fault.INPUT_NOT_OFFERED, words)
+        self._demand_covered(question, self._session.declared)
         if not self._answers.admit():
             per_minute = self._limits.server_requests_per_minute
             words = f"The server asked more than {per_minute} questions in a minute."
             raise ProtocolError(Fault.SERVER_REQUEST_LIMIT, words)
+
+    def _demand_covered(self, question: Question, declared: Mapping[str, Any]) -> None:
+        refusal = rules.refusal(question.method, question.params, declared)
+        if refusal is not None:
+            self._pump.emit(RequestRefused(question.method[:200], refusal.code))
+            words = f"The server asks for {question.method[:80]}, which this client did not offer: {refusal.message}."
+            raise ProtocolError(Fault.INPUT_NOT_OFFERED, words)
 
     def _asked(self, key: str, question: Question, origin: Origin, tag: Any) -> Asked:
         params = rules.cleaned(question.method, question.params, self._session.declared)

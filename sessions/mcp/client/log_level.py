@@ -11,6 +11,8 @@ from ..core.errors import InvalidRequest, McpError
 from ..core.versions import Era
 from .requester import Requester
 
+#: what a server whose level was never set sends at least: it must not send less because a program wants little
+DEFAULT = "info"
 log = logging.getLogger(__name__)
 
 
@@ -28,6 +30,19 @@ class LogLevel:
         await self._requester.demand_offered("logging")
         await self._ask_level(level)
         self._level = level
+
+    async def raise_to(self, level: str | None) -> None:
+        """A program wants lines of its call from this level on. A session of a legacy server has one level, so the most
+        verbose one that anyone asked for stays in force. Without a log at the server, nothing happens."""
+        if level is None:
+            return
+        least = min(level, self._level or DEFAULT, key=methods.LOG_LEVELS.index)
+        if least == self._level:
+            return
+        try:
+            await self.set(least)
+        except McpError as exc:
+            log.debug("the log level was not raised: %s", exc)
 
     async def _ask_level(self, level: str | None) -> None:
         if self._session.era is Era.MODERN:

@@ -9,6 +9,7 @@ from ..core.correlation import Deadline
 from ..core.errors import Fault, TransportError
 from ..core.headers import Mirrored
 from ..core.jsonrpc import RequestId
+from ..core.on_behalf import OnBehalf
 from ..core.session import Answered, Outgoing
 from .deadlines import Deadlines, Wait
 
@@ -33,6 +34,7 @@ class RequestSpec:
     before_repeat: Callable[[str], Awaitable[None]] | None = None
     mirrored: tuple[Mirrored, ...] = ()
     meta: Mapping[str, Any] | None = None
+    on_behalf: OnBehalf | None = None
 
 
 class PendingRequest(Wait):

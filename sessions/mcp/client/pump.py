@@ -102,6 +102,8 @@ class Pump(EventSink):
             wants_progress=spec.on_progress is not None,
             mirrored=spec.mirrored if self.transport.exchange else None,
             meta=spec.meta,
+            capabilities=spec.on_behalf.capabilities if spec.on_behalf is not None else None,
+            log_level=spec.on_behalf.log_level if spec.on_behalf is not None else None,
         )
         outgoing.before_repeat = spec.before_repeat
         if spec.numbered is not None:

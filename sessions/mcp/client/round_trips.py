@@ -82,6 +82,10 @@ class RoundTrips:
                 if attempts.begun and not exc.may_have_run:
                     raise exc.again(may_have_run=True) from exc
                 raise
+            declared = spec.on_behalf.capabilities if spec.on_behalf is not None else None
+            if kind == "input_required" and declared is not None:
+                self._collecting.check(Rounds(self._limits).take(result).questions, declared)
+                return Performed(identity, result, kind, attempts.attempt, 0, ends)
             if kind != "input_required":
                 return Performed(identity, result, kind, attempts.attempt, rounds.taken if rounds else 0, ends)
             rounds = rounds or Rounds(self._limits)

@@ -116,14 +116,19 @@ class Session:
         wants_progress: bool = False,
         mirrored: tuple[headers.Mirrored, ...] | None = (),
         meta: Mapping[str, Any] | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+        log_level: str | None = None,
     ) -> tuple[Pending, Outgoing]:
         """Register a request and return its entry and its message. InvalidRequest, TooManyPending, ProtocolError.
 
         `mirrored`: the arguments that headers repeat; None: the transport has no headers. `meta`: the caller's own
-        entries of `_meta` (trace context); ours take precedence."""
+        entries of `_meta` (trace context); ours take precedence. `capabilities` and `log_level`: for this modern request
+        instead of the session's; of two levels the more verbose one counts."""
         pending = self._correlation.add(method, tag, wants_progress=wants_progress)
         try:
-            return pending, self._outgoing(pending, method, params, mirrored, meta)
+            head = self._meta_with(capabilities)
+            level = _more_verbose(self.log_level, log_level)
+            return pending, self._outgoing(pending, method, params, mirrored, meta, head, level)
         except McpError:
             self._correlation.drop(pending)
             raise
@@ -135,25 +140,33 @@ class Session:
         params: dict[str, Any] | None,
         mirrored: tuple[headers.Mirrored, ...] | None,
         own: Mapping[str, Any] | None,
+        head: str,
+        level: str | None,
     ) -> Outgoing:
         extra: dict[str, str] = {}
         if mirrored is not None and self._meta and self.revision:
             extra = headers.request_headers(method, params or {}, self.revision.name, mirrored)
-        varies = own or self.log_level or pending.wants_progress
-        data = jsonrpc.request(pending.id, method, params, self._meta_of(pending, own) if varies else self._meta)
+        varies = own or level or pending.wants_progress
+        data = jsonrpc.request(pending.id, method, params, self._meta_of(pending, own, head, level) if varies else head)
         return Outgoing(self._bounded(data), method, pending.id, extra, tag=pending.tag)
 
-    def _meta_of(self, pending: Pending, own: Mapping[str, Any] | None) -> str:
-        """The members of this request's `_meta`, as JSON text."""
+    def _meta_with(self, capabilities: Mapping[str, Any] | None) -> str:
+        if capabilities is None or not self._meta or self.revision is None:
+            return self._meta
+        meta = request_meta(self.revision.name, self._info, in_force(capabilities, self.revision))
+        return jsonrpc.text_of(meta)[1:-1]
+
+    def _meta_of(self, pending: Pending, own: Mapping[str, Any] | None, head: str, level: str | None) -> str:
+        """The members of this request's `_meta`, as JSON text. `head`: those that every request has."""
         varying = dict(own or {})
-        if self._meta and self.log_level and pending.method != methods.LISTEN:
-            varying[META + "logLevel"] = self.log_level
+        if head and level and pending.method != methods.LISTEN:
+            varying[META + "logLevel"] = level
         if pending.wants_progress:
             varying["progressToken"] = pending.id
         if not varying:
-            return self._meta
+            return head
         members = jsonrpc.text_of(varying)[1:-1]
-        return f"{members},{self._meta}" if self._meta else members
+        return f"{members},{head}" if head else members
 
     def _bounded(self, data: bytes) -> bytes:
         if len(data) > self._limits.message_bytes:
@@ -297,6 +310,10 @@ class Session:
     def take(self, identity: RequestId | None) -> Pending | None:
         """Remove and return the request in flight with this id: the owner ends it itself."""
         return self._correlation.take(identity)
+
+
+def _more_verbose(one: str | None, other: str | None) -> str | None:
+    return min(filter(None, (one, other)), key=methods.LOG_LEVELS.index, default=None)
 
 
 def _finite(value: Any) -> float | None:

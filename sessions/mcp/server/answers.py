@@ -85,8 +85,9 @@ def offered(upstream: Mapping[str, Any], era: Era) -> dict[str, Any]:
             found["resources"]["subscribe"] = True
     if declares(upstream, "prompts"):
         found["prompts"] = {"listChanged": True}
-    if declares(upstream, "completions"):
-        found["completions"] = {}
+    for name in ("completions", "logging"):
+        if declares(upstream, name):
+            found[name] = {}
     return found
 
 

@@ -21,6 +21,7 @@ BATCH: Final = 50
 METHODS: Final = frozenset(
     {
         methods.PING,
+        methods.SET_LEVEL,
         methods.TOOLS_LIST,
         methods.TOOLS_CALL,
         methods.RESOURCES_LIST,

@@ -31,6 +31,11 @@ def retry(milliseconds: int) -> bytes:
     return f"retry: {milliseconds}\n\n".encode()
 
 
+def log_line(level: str, logger: str, data: Any) -> bytes:
+    params = {"level": level, "data": data}
+    return jsonrpc.notification(methods.MESSAGE, params | ({"logger": logger} if logger else {}))
+
+
 class ProgressRelay:
     """Rising, at most ten a second after a burst of twenty; above that only the newest counts."""
 

@@ -25,6 +25,7 @@ def product() -> Iterator[Product]:
         found.register("Modern", command, "--era", "modern", *shared)
         for era in ("legacy", "modern"):
             found.register(f"Asking {era}", peer_command("asking"), "--era", era)
+            found.register(f"Suite {era}", peer_command("conformance"), "--era", era)
         found.register("Ours", peer_command("demo"))
         yield found
         print(stack.output[-6_000:])

@@ -17,7 +17,7 @@ SERVERS = ["asking-legacy", "asking-modern"]
 
 @pytest.fixture(scope="module")
 def token(product: Product) -> str:
-    return product.token("list", "read", "call", "sampling")
+    return product.token("list", "read", "call", "sampling", "inbox")
 
 
 def open_questions(product: Product) -> list[Any]:
@@ -76,7 +76,7 @@ def test_a_state_that_is_altered_foreign_or_of_another_request_sends_nothing(pro
     state, (key,) = first["requestState"], first["inputRequests"]
     before = len(product.calls())
     answers = {"inputResponses": {key: ANSWER}}
-    stranger = product.agent(product.token("list", "call"), "asking-legacy")
+    stranger = product.agent(product.token("list", "call", "inbox"), "asking-legacy")
     tries = [
         (agent, PIZZA | answers | {"requestState": state[:-2] + "xx"}),
         (agent, PIZZA | answers | {"requestState": ""}),
@@ -124,7 +124,7 @@ def test_an_agent_answers_for_a_model_only_with_the_scope(product: Product, toke
         assert asked["method"] == "sampling/createMessage"
         agent.post({"jsonrpc": "2.0", "id": asked["id"], "result": model})
         assert "m says: four" in eventually(lambda: heard[1:])[0]["result"]["content"][0]["text"]
-    without = product.agent(product.token("list", "call"), "legacy")
+    without = product.agent(product.token("list", "call", "inbox"), "legacy")
     without.initialize(sampling={})
     with standing(without, without.body("tools/call", {"name": "ask_model", "_meta": {"progressToken": 1}})) as heard:
         eventually(lambda: open_questions(product))

@@ -1,0 +1,86 @@
+"""What a call of a program carries besides its arguments: what the program is able to, and its part of a round.
+
+A modern server may require input and hand out a state that it wants back. Both sides of that may be confidential, so
+they are sealed and kept for minutes only.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+import structlog
+from django.utils import timezone
+
+from servers.crypto import SealError, open_bytes, seal_bytes
+from servers.enums import Way
+from sessions.mcp.core.on_behalf import OnBehalf
+from sessions.models import AgentCall, AgentRound, Call
+
+#: longer than a program may take to answer
+KEPT: Final = timedelta(hours=1)
+_TABLE: Final = AgentRound._meta.db_table
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Program:
+    """`on_behalf`: for the client; its capabilities are None where the call is not one exchange. `capabilities`: what the
+    program answers. `asks_people`: what it does not answer goes to the inbox."""
+
+    on_behalf: OnBehalf = field(repr=False)
+    capabilities: Mapping[str, Any]
+    asks_people: bool
+
+
+def sealed(content: Mapping[str, Any], *, back: bool = False) -> AgentRound:
+    """The row, not written yet and without its call. Raises SealError."""
+    row = AgentRound(back=back)
+    text = json.dumps(content, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    row.sealed, row.key_id = seal_bytes(text, table=_TABLE, uid=row.uid, field="sealed")
+    return row
+
+
+def opened(row: AgentRound) -> dict[str, Any]:
+    """Raises SealError."""
+    text = open_bytes(row.sealed, key_id=row.key_id, table=_TABLE, uid=row.uid, field="sealed")
+    value = json.loads(text.decode("utf-8", "surrogatepass"))
+    return value if isinstance(value, dict) else {}
+
+
+def program_of(call: Call) -> Program | None:
+    """None for the call of a person. Raises SealError."""
+    if call.way != Way.AGENT:
+        return None
+    agent = AgentCall.objects.filter(call_id=call.pk).first()
+    if agent is None:
+        return None
+    row = AgentRound.objects.filter(call_id=call.pk, back=False).first()
+    on_behalf = OnBehalf(
+        log_level=agent.log_level or None,
+        capabilities=agent.capabilities if agent.one_exchange else None,
+        added=opened(row) if row is not None else {},
+    )
+    return Program(on_behalf, agent.capabilities, agent.asks_people)
+
+
+def sent(call_pk: int) -> None:
+    """What went up is not needed any more."""
+    AgentRound.objects.filter(call_id=call_pk, back=False).delete()
+
+
+def required_input(call_pk: int, state: str | None) -> None:
+    """The server requires input. Without the key ring its state is lost: the program has to begin again."""
+    try:
+        row = sealed({} if state is None else {"requestState": state}, back=True)
+    except SealError as problem:
+        log.error("calls.round_not_sealed", problem=str(problem))
+        return
+    AgentRound.objects.filter(call_id=call_pk).delete()
+    row.call_id = call_pk
+    row.save(force_insert=True)
+
+
+def forget_old() -> None:
+    AgentRound.objects.filter(created_at__lt=timezone.now() - KEPT).delete()
