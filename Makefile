@@ -35,9 +35,10 @@ bench: dev-deps ## benchmarks; each prints its numbers beside a floor measured i
 	@$(PY) tests/tools/setup_peers.py
 	@exec $(PY) tests/tools/run_benchmarks.py $(ARGS)
 
-conformance: dev-deps ## the official MCP conformance suite against our client, both revisions
+conformance: dev-deps ## the official MCP conformance suite, both revisions: our client, then the door for agents
 	@$(PY) tests/tools/setup_peers.py
-	@exec $(PY) -m tests.conformance.run $(ARGS)
+	@$(PY) -m tests.conformance.run $(ARGS)
+	@exec $(PY) -m tests.conformance.door
 
 faults: dev-deps ## long fault tests: processes killed, Redis and database away, servers that misbehave
 	@$(PY) tests/tools/setup_peers.py

@@ -46,7 +46,7 @@ def asked_of(exchange: Exchange) -> Asked:
 
 def answerable(exchange: Exchange) -> dict[str, Any]:
     """The capabilities of an agent that a server may use: what it declared, its revision has, its token allows and its
-    person may do. Nothing else of its declaration goes further."""
+    person may do. Nothing else of its declaration goes further. For a thread."""
     principal, declared = exchange.entry.principal, exchange.capabilities
     found: dict[str, Any] = {}
     modes = elicitation_modes(declared) if REVISIONS[exchange.revision].elicitation else frozenset()

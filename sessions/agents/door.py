@@ -24,7 +24,7 @@ from servers.audit.record import Actor
 from servers.enums import AgentScope, Way
 from sessions.agents import agent_sessions, changes, endpoints, follows, ledger, lists, questions
 from sessions.agents.answer import Answer, Send, TooSlow
-from sessions.agents.asked import answerable, require_scope
+from sessions.agents.asked import require_scope
 from sessions.agents.calls import Calls, Gone
 from sessions.agents.changes import Changes
 from sessions.agents.connection import Connection, Disconnected, Receive, Scope
@@ -260,7 +260,12 @@ class Desk:
     async def _updates(self, exchange: Exchange, connection: Connection, answer: Answer) -> AsyncIterator[None]:
         """Meanwhile updates of followed resources go to this stream, if the session has no GET stream for them."""
         session = exchange.session
-        if session is None or exchange.method != methods.TOOLS_CALL or not answer.may_stream or not exchange.entry.follows:
+        if (
+            session is None
+            or exchange.method != methods.TOOLS_CALL
+            or not answer.may_stream
+            or not exchange.entry.follows
+        ):
             yield
             return
         followed = await self._reader.run(partial(follows.without_stream, session))
@@ -486,7 +491,7 @@ _METHODS: Final[dict[str, Any]] = {"POST": Desk._post, "GET": Desk._get, "DELETE
 
 
 def _talks(exchange: Exchange) -> bool:
-    return exchange.progress_token is not None or bool(exchange.log_level) or bool(answerable(exchange))
+    return exchange.progress_token is not None or bool(exchange.log_level) or bool(exchange.capabilities)
 
 
 @contextmanager

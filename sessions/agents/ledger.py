@@ -75,7 +75,6 @@ def companion(exchange: Exchange, asked: Asked, continuation: Continuation | Non
         "request_id": json.dumps(exchange.id) if session is not None else "",
         "key": key_of(exchange),
         "same": asked.same(exchange),
-        "capabilities": answerable(exchange),
         "log_level": exchange.log_level,
         "asks_people": exchange.entry.principal.has(AgentScope.INBOX.value),
         "one_exchange": one_exchange(exchange),
@@ -87,7 +86,7 @@ def companion(exchange: Exchange, asked: Asked, continuation: Continuation | Non
         _check(row, tool=asked.method == methods.TOOLS_CALL)
         try:
             with transaction.atomic():
-                AgentCall.objects.create(call=call, **row)
+                AgentCall.objects.create(call=call, capabilities=answerable(exchange), **row)
         except IntegrityError:  # another web process was faster, with the same id, key or state
             _check(row, tool=False)
             raise

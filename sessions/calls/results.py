@@ -28,6 +28,8 @@ class View:
 
 
 def view_of(method: str, target: str, result: Mapping[str, Any]) -> View:
+    if result.get("resultType") == "input_required":  # of a program, which continues with a further call
+        return View("Input required", [Block("json", value=result.get("inputRequests") or {})])
     return _VIEWS.get(method, _tool)(target, result)
 
 

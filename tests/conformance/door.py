@@ -27,7 +27,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from tests.conformance.suite import NODE, PATIENCE, SUITE, harness, installed
-from tests.peers.peers import peer_command
+from tests.peers.peers import peer_command, start_peer
 from tests.sessions.agents.programs import Product
 from tests.tools.prepared import prepare
 from tests.tools.stack import Stack
@@ -139,7 +139,8 @@ def required(revision: str) -> tuple[str, ...]:
 
 
 class Door:
-    """A product with the peer in both eras, for `with`. `judge` runs the suite and prints what came of it."""
+    """A product with the peer in both eras, for `with`. Legacy over HTTP, where a question says which call it is about;
+    modern over stdio. `judge` runs the suite and prints what came of it."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
@@ -149,12 +150,14 @@ class Door:
 
     def __enter__(self) -> "Door":
         self._stack.start()
-        for era in ("legacy", "modern"):
-            self.product.register(era.title(), peer_command("conformance"), "--era", era)
+        self._peer = start_peer("conformance")
+        self.product.register_url("Legacy", self._peer.url, "--era", "legacy")
+        self.product.register("Modern", peer_command("conformance"), "--era", "modern")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        self._peer.stop()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def judge(self, revision: str, era: str, only: tuple[str, ...] = ()) -> tuple[list[Scenario], list[str]]:

@@ -184,7 +184,10 @@ class Catalog:
         self._announced -= due
         same = sorted({_LIST_OF[kind] for kind in due if not (note := self._notes.get(kind)) or not note.counts})
         if same:
-            hints.lists_announced(self._lease.server_uid, self._lease.session_uid, same)
+            self._tell(same)
+
+    def _tell(self, lists: list[str]) -> None:
+        hints.lists_announced(self._lease.server_uid, self._lease.session_uid, lists)
 
     async def _read(self, kinds: list[DefinitionKind], order: int) -> bool:
         """Whether any of these lists differs from the stored one."""

@@ -36,6 +36,10 @@ class Product:
         words = ("register_server", "--user", ADMIN[0], "--name", name, "--policy", "on_demand", *options)
         self.stack.manage(*words, "--", command[0], *command[1])
 
+    def register_url(self, name: str, url: str, *options: str) -> None:
+        words = ("register_server", "--user", ADMIN[0], "--name", name, "--policy", "on_demand", "--url", url, *options)
+        self.stack.manage(*words)
+
     def token(
         self,
         *scopes: str,

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.sessions.agents.programs import META, Agent, Product
+from tests.sessions.agents.programs import META, Agent, Product, in_background
+from tests.sessions.agents.test_questions import ANSWERED
 from tests.sessions.host.harness import eventually
 
 pytestmark = pytest.mark.up
@@ -125,7 +126,7 @@ def test_the_server_hears_what_this_request_declares_and_the_token_allows(produc
         assert refused.json()["error"]["code"] == -32021
         assert refused.json()["error"]["data"]["requiredCapabilities"] == {"sampling": {}}
         assert refused.json()["id"] == body["id"]
-    assert "sampling is there" in str(ask(agent, "test_missing_capability"))
+    assert ask(agent, "test_missing_capability")["result"]["resultType"] == "input_required"
 
 
 def test_what_a_program_does_not_answer_is_refused_without_the_scope_that_asks_people(product: Product) -> None:
@@ -141,6 +142,9 @@ def test_what_a_program_does_not_answer_is_refused_without_the_scope_that_asks_p
 def test_what_people_are_asked_is_not_mixed_with_the_capabilities_of_the_program(product: Product) -> None:
     """With the scope the server hears of us, and its question waits in the inbox."""
     agent = product.agent(product.token("list", "call", "inbox"), "suite-modern")
-    answer = ask(agent, "test_missing_capability", {})
-    assert "sampling is there" in str(answer)
-    assert eventually(lambda: rows(product, "test_missing_capability"))[-1]["state"] == "succeeded"
+    thread, found = in_background(lambda: ask(agent, "test_missing_capability", {}))
+    eventually(lambda: product.stack.rows("SELECT * FROM mcp_sessions_question WHERE state = 'open'"))
+    model = {"role": "assistant", "content": {"type": "text", "text": "four"}, "model": "m", "stopReason": "endTurn"}
+    product.stack.shell(ANSWERED.format(content=model))
+    thread.join(15)
+    assert "sampling is there" in str(found[0])

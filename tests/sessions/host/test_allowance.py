@@ -6,6 +6,7 @@ from typing import Any
 
 from servers.enums import DefinitionKind
 from sessions.host.catalog.refresh import BURST, INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, Allowance, Catalog
+from sessions.mcp.core.events import ListKind
 
 
 def test_a_list_that_changes_a_second_time_is_read_at_once_again() -> None:
@@ -59,10 +60,46 @@ class CountedCatalog(Catalog):
         nothing: Any = None
         super().__init__(nothing, nothing, nothing, nothing)
         self.reads: asyncio.Queue[int] = asyncio.Queue()
+        self.told: asyncio.Queue[list[str]] = asyncio.Queue()
+        self.announces: list[ListKind] = []
 
     async def _read(self, kinds: list[DefinitionKind], order: int) -> bool:
         self.reads.put_nowait(order)
+        for kind in self.announces:
+            self.changed(kind)
         return False
+
+    def _tell(self, lists: list[str]) -> None:
+        self.told.put_nowait(lists)
+
+
+async def test_what_a_server_announces_is_passed_on_but_not_what_reading_its_list_caused() -> None:
+    """Some gateways announce a change with each list request: passed on, that would go round for ever."""
+    catalog = CountedCatalog()
+    catalog.announces = [ListKind.TOOLS]
+    catalog.opened(1)
+    async with asyncio.timeout(60):
+        for _ in range(3):  # each read causes the next announcement, and that a read
+            await catalog.reads.get()
+        catalog.changed(ListKind.PROMPTS)
+        catalog.changed(ListKind.PROMPTS)
+        assert await catalog.told.get() == ["prompts"]
+    assert catalog.told.empty()
+    await catalog.close()
+
+
+async def test_an_announcement_is_passed_on_although_the_next_read_has_to_wait() -> None:
+    catalog = CountedCatalog()
+    catalog._allowance = Allowance(1, 3600.0, 3600.0)
+    catalog.opened(1)
+    await catalog.reads.get()
+    async with asyncio.timeout(60):
+        catalog.changed(ListKind.PROMPTS)
+        catalog._read_ended.clear()
+        catalog.changed(ListKind.RESOURCES)
+        assert await catalog.told.get() == ["resources"]
+    assert catalog.reads.empty()
+    await catalog.close()
 
 
 async def test_a_person_who_asks_does_not_wait_for_the_pause_of_a_server_that_reports_changes_all_the_time() -> None:

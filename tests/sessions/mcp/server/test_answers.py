@@ -57,6 +57,7 @@ def test_capabilities_are_what_the_server_declared_and_we_relay():
         "tools": {"listChanged": True},
         "resources": {"listChanged": True, "subscribe": True},
         "completions": {},
+        "logging": {},
     }
 
 
