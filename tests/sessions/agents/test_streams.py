@@ -134,7 +134,7 @@ def test_a_web_process_that_stops_ends_streams_in_an_orderly_way_and_cancels_not
         last = eventually(lambda: [one for one in listened if (one or {}).get("result")])[0]
         assert (last["id"], last["result"]["resultType"]) == (body["id"], "complete")
         thread.join(10)
-    assert "done" in str(response_of(found[0])["result"]) or found == []
+    assert not found or "done" in str(response_of(found[0])["result"])  # a slow machine may not finish it in time
     row = eventually(lambda: [one for one in product.calls(target="slow")[before:] if one["finished_at"]])[0]
     assert row["state"] == "succeeded"
     eventually(lambda: _answers(old))
