@@ -188,11 +188,12 @@ class Door:
 
     def _ended(self) -> list[sqlite3.Row]:
         rows = self._stack.rows(
-            "SELECT call.target, call.state, call.sent_at, COUNT(attempt.id) AS attempts FROM mcp_sessions_call call "
+            "SELECT call.target, call.state, call.sent_at, call.open_questions, COUNT(attempt.id) AS attempts FROM mcp_sessions_call call "
             "LEFT JOIN mcp_sessions_attempt attempt ON attempt.call_id = call.id AND attempt.reason <> 'round' "
             "GROUP BY call.id ORDER BY call.id"
         )
-        return [] if any(row["state"] in ("requested", "sent") for row in rows) else rows
+        running = (row for row in rows if row["state"] in ("requested", "sent"))
+        return [] if any(not row["open_questions"] for row in running) else rows  # some ask, and are never answered
 
 
 def _in_order(row: sqlite3.Row) -> bool:
