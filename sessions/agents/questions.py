@@ -7,6 +7,7 @@ capabilities, its *input required* is passed on as it is. That call has ended th
 continues it: each is continued once, whatever comes twice.
 """
 
+import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -107,7 +108,8 @@ def input_required(exchange: Exchange, asked: Asked, call: UUID, inputs: Mapping
     result: dict[str, Any] = {"resultType": "input_required"}
     if inputs:
         result["inputRequests"] = inputs
-    result["requestState"] = signing.dumps([str(call), token, asked.same(exchange)], salt=_SALT)
+    nonce = secrets.token_urlsafe(6)  # each round has a state of its own
+    result["requestState"] = signing.dumps([str(call), token, asked.same(exchange), nonce], salt=_SALT)
     return jsonrpc.result(exchange.id, result)
 
 
@@ -169,7 +171,7 @@ def _call_of(exchange: Exchange, asked: Asked, state: Any) -> UUID:
     """Sealed for this token, this request and a quarter of an hour."""
     token = exchange.entry.principal.token.pk
     try:
-        call, owner, same = signing.loads(str(state), salt=_SALT, max_age=STATE_SECONDS)
+        call, owner, same, _ = signing.loads(str(state), salt=_SALT, max_age=STATE_SECONDS)
     except signing.BadSignature as problem:
         raise invalid_params("requestState is missing, altered or expired. Nothing was sent.") from problem
     if (owner, same) != (token, asked.same(exchange)):

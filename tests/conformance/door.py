@@ -37,6 +37,7 @@ REVISIONS: Final = {"2025-11-25": "legacy", "2026-07-28": "modern"}
 ACROSS: Final[dict[tuple[str, str], dict[str, str]]] = {
     ("2025-11-25", "modern"): {},
     ("2026-07-28", "legacy"): {
+        "input-required-result-basic-elicitation": "a legacy server's question has no key, and the scenario wants user_name",
         "server-stateless": "a legacy server hears capabilities once, in initialize: it cannot refuse one request (-32021)",
         "input-required-result-basic-list-roots": "a legacy session declares its own roots when it opens, none of programs",
         "input-required-result-multiple-input-requests": "the same: one of its three inputs is roots/list",

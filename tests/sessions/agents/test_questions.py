@@ -61,6 +61,7 @@ def test_a_modern_agent_gets_the_call_back_and_its_retry_continues_the_same_call
         if wrong is not None:
             refused = agent.ask_modern("tools/call", PIZZA | bad, **{META + "clientCapabilities": FORM}).json()
             assert refused["error"]["code"] == -32602
+    assert missing["requestState"] != first["requestState"]
     retry = {"requestState": first["requestState"], "inputResponses": {key: ANSWER}}
     last = agent.ask_modern("tools/call", PIZZA | retry, **{META + "clientCapabilities": FORM}).json()["result"]
     assert (last["resultType"], "count=3" in last["content"][0]["text"]) == ("complete", True)
