@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -51,6 +52,7 @@ CONNECT_SECONDS: Final = 20.0
 INSTRUCTIONS_CHARS: Final = 8_000
 #: after which a stream that ends with this process may be opened again
 RETRY_MS: Final = 1_000
+_LISTED_BY: Final = {methods.TOOLS_CALL: methods.TOOLS_LIST, methods.PROMPTS_GET: methods.PROMPTS_LIST}
 _ALLOWED: Final = {"Allow": "POST, GET, DELETE"}
 log = structlog.get_logger(__name__)
 
@@ -305,6 +307,9 @@ class Desk:
             return await self._set_level(exchange)
         if method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
             return await self._subscribe(exchange)
+        listed = _LISTED_BY.get(method, "")
+        if listed and not lists.was_read(exchange.entry, listed):  # a program may call without having listed
+            exchange = replace(exchange, entry=await self._known(exchange.entry, listed))
         if method == methods.TOOLS_CALL and exchange.era is Era.MODERN:
             await self._check_mirrored(exchange)
         return await self._calls.perform(exchange, answer, connection)
