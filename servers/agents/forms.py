@@ -17,7 +17,7 @@ _HELP = {
     AgentScope.CALL: "Run tools that are not marked destructive.",
     AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive, without a person who confirms.",
     AgentScope.SAMPLING: "Answer requests of servers for model responses. They cost tokens of the program's model.",
-    AgentScope.INBOX: "What servers ask and the program cannot answer waits for people in the inbox.",
+    AgentScope.INBOX: "Requests of servers that the program cannot answer wait for people in the inbox.",
 }
 
 

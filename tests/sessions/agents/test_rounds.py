@@ -48,7 +48,7 @@ def test_each_round_is_a_call_and_its_state_is_good_for_one(product: Product, ag
     assert (last["resultType"], last["content"][0]["text"]) == ("complete", "both steps done")
     for other in (step1, {"step1": {"action": "decline"}}):  # used up: it leads to what it was used for
         again = ask(agent, tool, requestState=first["requestState"], inputResponses=other)["result"]
-        assert again == second
+        assert again["inputRequests"] == second["inputRequests"]
     made = rows(product, tool)
     assert [(row["state"], row["attempts"]) for row in made] == [("succeeded", 1)] * 3
     assert [row["continues_id"] for row in made] == [None, made[0]["id"], made[1]["id"]]

@@ -76,7 +76,8 @@ def test_an_announced_list_reaches_both_eras_without_a_difference_and_listing_an
         assert len(listened) == 2  # it asked for tools only
 
 
-def test_updates_go_to_an_open_post_stream_only_without_a_get_stream(product: Product, token: str) -> None:
+def test_updates_go_to_an_open_post_stream_only_without_a_get_stream(product: Product) -> None:
+    token = product.token("list", "read", "call", label="updates")  # streams of a token are few
     agent, other = product.agent(token, "legacy"), product.agent(token, "legacy")
     agent.initialize()
     other.initialize()
@@ -101,6 +102,7 @@ def test_updates_go_to_an_open_post_stream_only_without_a_get_stream(product: Pr
         eventually(lambda: updated(got))
         eventually(lambda: heard[-1] is None)
         assert not updated(heard)
+    assert agent.ask("resources/unsubscribe", {"uri": uri})["result"] == {}
 
 
 def test_progress_of_a_batch_comes_on_one_stream_with_each_response(product: Product, token: str) -> None:
@@ -117,9 +119,8 @@ def test_progress_of_a_batch_comes_on_one_stream_with_each_response(product: Pro
     assert heard[-1]["id"] == body[0]["id"]
 
 
-def test_a_web_process_that_stops_ends_streams_in_an_orderly_way_and_cancels_nothing(
-    product: Product, token: str
-) -> None:
+def test_a_web_process_that_stops_ends_streams_in_an_orderly_way_and_cancels_nothing(product: Product) -> None:
+    token = product.token("list", "read", "call", label="stopping")
     old, new = product.agent(token, "legacy"), product.agent(token, "modern")
     old.initialize()
     body, headers = new.modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
