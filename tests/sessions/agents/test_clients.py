@@ -45,7 +45,8 @@ def test_a_program_does_everything_through_the_door(product: Product, face: str,
         f"{face}-{upstream}",
     )
     states = [row["state"] for row in mine]
-    rounds = upstream == "modern" and face in ("sdk2-auto", "sdk2-2026-07-28", "fastmcp")  # the server's question ends its call
+    # Between a modern program and a modern server, a question ends its call.
+    rounds = upstream == "modern" and face in ("sdk2-auto", "sdk2-2026-07-28", "fastmcp")
     assert len(states) == 8 + rounds
     assert states.count("tool_error") == 1
     assert states.count("succeeded") == 7 + rounds
