@@ -18,10 +18,21 @@ from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, AuditOutcome, DefinitionKind, PayloadKind, SinkKind
 from servers.models import AuditEvent, BackgroundJob, Payload, Sink
 from servers.signals import payload_erased, rows_removed
-from sessions.calls import placing
+from sessions.calls import placing, programs
 from sessions.calls.placing import Given
 from sessions.enums import CallState, QuestionKind, QuestionState, StoredKind
-from sessions.models import Attempt, Call, LogLine, McpSession, Question, ResourceVersion, RetentionLimit, StorageHour
+from sessions.models import (
+    AgentCall,
+    AgentRound,
+    Attempt,
+    Call,
+    LogLine,
+    McpSession,
+    Question,
+    ResourceVersion,
+    RetentionLimit,
+    StorageHour,
+)
 from sessions.retention import job, ledger, trimming
 from sessions.retention.limits import Limit
 from sessions.retention.plan import Removal, plan
@@ -128,6 +139,20 @@ def test_a_call_that_has_not_ended_stays_and_is_still_counted(session: McpSessio
     Call.objects.update(state=CallState.FAILED)
     assert run() == "Removed calls: 1."
     assert not Call.objects.exists()
+
+
+def test_calls_of_programs_go_with_what_only_they_have_and_a_younger_one_stays(session: McpSession) -> None:
+    old, young = call_at(session, days_ago(3)), call_at(session, days_ago(1))
+    first = AgentCall.objects.create(call=old, token_name="laptop", same="a")
+    AgentCall.objects.create(call=young, token_name="laptop", same="a", continues=first)
+    row = programs.sealed({"requestState": "theirs"}, back=True)
+    row.call_id = old.pk
+    row.save(force_insert=True)
+    keep(StoredKind.CALLS, days=2)
+    run()
+    assert [agent.call_id for agent in AgentCall.objects.all()] == [young.pk]
+    assert AgentCall.objects.get().continues is None
+    assert not AgentRound.objects.exists()
 
 
 def test_a_call_that_repeats_a_removed_one_stays(session: McpSession) -> None:
