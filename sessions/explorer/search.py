@@ -16,6 +16,7 @@ from django.db import connection
 from django.db.models import Case, Q, QuerySet, Value, When
 
 from servers import access
+from servers.audit.statements import param
 from servers.numbers import whole_number
 from sessions.explorer import fulltext, streams
 from sessions.explorer.fulltext import Match
@@ -334,13 +335,12 @@ def _starts(stream: Stream, times: list[datetime]) -> list[int]:
     """For each time the first key from it on: to sort rows into buckets without reading their times."""
     if not times:
         return []
-    column = stream.model._meta.get_field(stream.at)
     first = stream.model._default_manager.filter(**{f"{stream.at}__gte": times[0]}).order_by(stream.at, "pk")
     # compiled once, with another time in the place of its only parameter for each part
     sql, _ = first.values("pk")[:1].query.sql_with_params()
     parts = [f"SELECT {number}, ({sql})" for number in range(len(times))]
     with connection.cursor() as cursor:
-        values = [column.get_db_prep_value(moment, connection) for moment in times]
+        values = [param(stream.model, stream.at, moment) for moment in times]
         cursor.execute(" UNION ALL ".join(parts), values)  # the ORM's own SQL, with parameters
         found = dict(cursor.fetchall())
     starts = [found[number] for number in range(len(times))]

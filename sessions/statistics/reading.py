@@ -367,7 +367,7 @@ def _counts(
 def _rollups(by: RollupBy, span: Range, limit: int) -> int:
     """How many there are, counted up to `limit`, from the index alone."""
     part = f'SELECT 1 FROM {_TABLE} WHERE "by" = %s AND level = %s AND start >= %s AND start < %s'  # noqa: S608  # names of our own model
-    segments = [[by.value, *segment] for segment in _segments(span, _DAY)]
+    segments: list[list[Any]] = [[by.value, *segment] for segment in _segments(span, _DAY)]
     if not segments:
         return 0
     parts = " UNION ALL ".join([part] * len(segments))

@@ -257,7 +257,7 @@ def test_the_upgrade_takes_the_shorter_of_both_limits_over(
     RetentionLimit.objects.all().delete()
     if chosen is not None:
         RetentionLimit.objects.create(kind=StoredKind.MESSAGES, days=chosen, bytes=5)
-    import_module("sessions.migrations.0017_wire_age").take_over(apps, None)
+    import_module("sessions.migrations.0018_wire_age").take_over(apps, None)
     assert RetentionLimit.objects.get().days == expected
 
 

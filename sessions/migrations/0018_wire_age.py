@@ -18,6 +18,6 @@ def take_over(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("mcp_sessions", "0016_agents")]
+    dependencies = [("mcp_sessions", "0017_agent_rounds")]
 
     operations = [migrations.RunPython(take_over, migrations.RunPython.noop)]
