@@ -59,6 +59,7 @@ def test_each_process_is_hardened_before_it_does_anything_else(entry: str) -> No
         "import sys",
         "from argparse import ArgumentParser",
         "from importlib import import_module",
+        "from typing import Any",
         "from mcpadmin import hardening",
     }
 

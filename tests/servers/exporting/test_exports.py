@@ -56,7 +56,7 @@ def test_a_whole_export_is_verified_without_mcpadmin(admin: Any, actor: Actor) -
     path = files.path_of(export)
     done = verified(path)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert f"{export.events} events verified, and 12 payloads" in done.stdout
+    assert f"{export.events} events verified, 12 payloads" in done.stdout
     assert (export.events, export.last_seq) == (26, 26), "with the event of its request"
     assert export.size == path.stat().st_size
     assert export.digest == hashlib.sha256(path.read_bytes()).hexdigest()

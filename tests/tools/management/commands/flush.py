@@ -15,6 +15,8 @@ from django.db import connections
 
 from servers.audit.proof import triggers
 
+#: the full-text index
+WITHOUT_MODEL = frozenset({"explorer_calls", "explorer_events"})
 KEPT = {model._meta.db_table for model in (Permission, ContentType)}
 
 
@@ -33,4 +35,7 @@ class Command(flush.Command):
         triggers.drop(connection)  # they refuse to have audit events deleted
         connection.ops.execute_sql_flush(statements)
         triggers.create(connection)
+        with connection.cursor() as cursor:
+            for name in WITHOUT_MODEL.intersection(connection.introspection.table_names(cursor)):
+                cursor.execute(f"DELETE FROM {name}")  # noqa: S608  # a name of our own
         ContentType.objects.clear_cache()  # the next database may use other primary keys for them
