@@ -27,6 +27,8 @@ TRACING = Path(__file__).with_name("tracing")
 #: wait after the last frame: rows and messages written after the response belong to the call
 SETTLING_SECONDS = 0.4
 SECONDS = 60.0
+#: copies SQLite's log two seconds after a commit, which on a slow machine is within every window
+PERIODIC = frozenset({"log-copier"})
 _TRANSACTION = re.compile(r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|PRAGMA)\b", re.IGNORECASE)
 
 
@@ -48,6 +50,8 @@ def of_every_call(windows: list[dict[str, Any]]) -> Part:
     for number, window in enumerate(windows):
         seen: dict[str, set[tuple[str, str]]] = {}
         for thread, file, function in window["entered"]:
+            if thread in PERIODIC:
+                continue
             seen.setdefault(thread, set()).add((file, function))
         if number == 0:
             threads = {name: frozenset(functions) for name, functions in seen.items()}

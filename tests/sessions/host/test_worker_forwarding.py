@@ -135,11 +135,11 @@ def test_a_test_says_what_the_receiver_answers_and_forwards_nothing(
     admin: Any,  # noqa: F811  a fixture by its name
 ) -> None:
     share_worker(**LOOPBACK)
-    hook.statuses, hook.body = [403], b"unknown token"
     sink = create(admin, SinkKind.HTTP, hook.url)
+    eventually(lambda: up_to_date(sink))
     sinks.pause(admin, Actor.of_user(admin), sink)
     hook.received.clear()
-    hook.statuses = [403]
+    hook.statuses, hook.body = [403], b"unknown token"
     sinks.request_test(admin, Actor.of_user(admin), sink)
     row = eventually(lambda: Sink.objects.exclude(test_ended_at=None).first())
     assert (row.test_ok, row.test_detail) == (False, "The receiver answered with HTTP 403: unknown token")

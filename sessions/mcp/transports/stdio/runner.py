@@ -555,13 +555,13 @@ def watch(server: int, watched: set[int]) -> int | None:
     """The server's exit code, negative for a signal; None when it is to be ended."""
     while True:
         number = _signal.sigwait(watched)
-        if number == END:
-            return None
         if number == _signal.SIGTERM:
             os.killpg(server, _signal.SIGTERM)
         for pid, status in reap(kill=False):
-            if pid == server:
+            if pid == server:  # also when END came because it has ended
                 return status
+        if number == END:
+            return None
 
 
 def reap(*, kill: bool) -> list[tuple[int, int]]:
