@@ -1,5 +1,5 @@
-"""Requests of a server that the agent itself can answer. Each is a row of the inbox too: whoever answers first, the
-agent or a person, settles it.
+"""Requests of a server that the agent itself can answer. Each is a row of the inbox too: the first answer, of the
+agent or of a person, settles it.
 
 A legacy agent gets them as requests on the stream of its call. A modern one gets the call back as *input required*, with
 a state that leads its retry to the same call: no byte is sent twice. Where a modern server hears the agent's own

@@ -57,7 +57,7 @@ def attempts(folder: Path, secret: Path, process: int) -> Iterator[tuple[str, Ca
     yield "add to the folder of the system", lambda: Path("/etc/mcpadmin-escaping").touch()
     yield "give a file to the machine's root", lambda: os.chown(folder / "own", 4_294_967_294, 0)
     for uid in (1, 1000, 65_534, 4_294_967_294):
-        yield f"become user {uid}", lambda uid=uid: become(uid)  # type: ignore[misc]
+        yield f"become user {uid}", lambda uid=uid: become(uid)  # type: ignore[misc]  # a default binds the loop's value
     yield "join root's group", lambda: os.setgroups([4])
     yield "end a process of root", lambda: os.kill(process, signal.SIGKILL)
     yield "read a process of root", lambda: Path(f"/proc/{process}/environ").read_bytes()

@@ -23,7 +23,7 @@ SESSION: Final = "mcp-session-id"
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 _ACCEPTED: Final = frozenset({JSON, EVENTS, "*/*", "application/*", "text/*"})
-#: methods that exist in the modern era only: whoever sends one means it, whatever else is missing
+#: methods that exist in the modern era only: a request of one is modern, whatever else is missing
 _MODERN_ONLY: Final = frozenset({methods.DISCOVER, methods.LISTEN})
 
 
