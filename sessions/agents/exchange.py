@@ -1,14 +1,20 @@
 """One request of an agent, whatever its era: what the rest of the door needs to know of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from servers.audit.record import Actor
 from servers.enums import Way
+from sessions.agents import agent_sessions
+from sessions.agents.connection import Connection
 from sessions.agents.endpoints import Entry
-from sessions.mcp.core.jsonrpc import RequestId
+from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.core.versions import Era
+from sessions.mcp.server import posted
+from sessions.mcp.server.modern import ModernRequest
+from sessions.mcp.server.refusals import Refusal
 from sessions.models import AgentSession
 
 
@@ -39,3 +45,50 @@ class Exchange:
     def actor(self) -> Actor:
         """The person, as the audit log names the one who acts. What a program did says its call's event."""
         return Actor.of_user(self.entry.principal.user, self.address, self.request_id, Way.AGENT)
+
+
+def modern_exchange(entry: Entry, connection: Connection, request: ModernRequest) -> Exchange:
+    return Exchange(
+        entry=entry,
+        era=Era.MODERN,
+        revision=request.revision,
+        id=request.id,
+        method=request.method,
+        params=request.params,
+        headers=connection.headers,
+        address=connection.address,
+        request_id=connection.request_id,
+        program=agent_sessions.program_of(request.client),
+        capabilities=request.capabilities,
+        progress_token=request.progress_token,
+        log_level=request.log_level or "",
+    )
+
+
+def legacy_exchange(entry: Entry, session: AgentSession, connection: Connection, request: Request) -> Exchange:
+    return Exchange(
+        entry=entry,
+        era=Era.LEGACY,
+        revision=session.revision,
+        id=request.id,
+        method=request.method,
+        params=request.params,
+        headers=connection.headers,
+        address=connection.address,
+        request_id=connection.request_id,
+        program=session.program,
+        capabilities=session.capabilities,
+        progress_token=posted.progress_token(request.params),
+        log_level=session.log_level,
+    )
+
+
+@contextmanager
+def identified(exchange: Exchange) -> Iterator[None]:
+    """A refusal inside is the answer to this request."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.id is None:
+            refusal.of(exchange.id)
+        raise

@@ -1,0 +1,164 @@
+"""Sessions of legacy agents: opened by `initialize`, used by POSTs, ended by DELETE."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.utils import timezone
+
+from servers.agents.tokens import Principal
+from sessions.agents import agent_sessions, changes, endpoints, follows, ledger, questions
+from sessions.agents.answer import Answer, TooSlow
+from sessions.agents.changes import Changes
+from sessions.agents.connection import Connection
+from sessions.agents.desk import Desk
+from sessions.agents.endpoints import Entry
+from sessions.agents.exchange import Exchange, legacy_exchange
+from sessions.agents.requests import Requests, identity, instructions
+from sessions.mcp.core import jsonrpc, methods
+from sessions.mcp.core.jsonrpc import Notification, Request, Response
+from sessions.mcp.core.versions import Era
+from sessions.mcp.server import answers, legacy, posted
+from sessions.mcp.server.legacy import Opening
+from sessions.mcp.server.posted import Posted
+from sessions.mcp.server.refusals import Refusal, invalid_request
+from sessions.models import AgentSession
+
+
+class LegacySessions:
+    def __init__(self, desk: Desk, requests: Requests) -> None:
+        self._desk, self._requests = desk, requests
+
+    async def open(self, entry: Entry, connection: Connection, answer: Answer, opening: Opening) -> None:
+        entry = await self._requests.known(entry)
+        session = await self._desk.reader.work(partial(agent_sessions.open_session, entry, opening))
+        self._desk.gate.note_use(entry.principal, connection.address, session.program)
+        offered = answers.offered(entry.endpoint.capabilities, Era.LEGACY)
+        result = legacy.initialized(opening, identity(entry), offered, instructions(entry))
+        answer.headers["Mcp-Session-Id"] = session.key
+        await answer.finish(jsonrpc.result(opening.request.id, result))
+
+    async def receive(self, entry: Entry, connection: Connection, answer: Answer, found: Posted) -> None:
+        session = entry.session
+        if session is None:
+            words = "Mcp-Session-Id is missing. Open a session with initialize."
+            raise invalid_request(words).of(posted.id_of(found.values[0]))
+        if session.last_seen_at < timezone.now() - agent_sessions.SEEN_EVERY:
+            await self._desk.reader.work(partial(agent_sessions.seen, session))
+        self._desk.gate.note_use(entry.principal, connection.address, session.program)
+        messages = legacy.read(found, connection.headers, session.revision)
+        exchanges = [
+            legacy_exchange(entry, session, connection, one) if isinstance(one, Request) else one for one in messages
+        ]
+        for one in exchanges:
+            if isinstance(one, Notification):
+                await self._notified(entry, connection, one)
+            elif isinstance(one, Response):
+                await self._answered(entry, session, connection, one)
+        asked = [one for one in exchanges if isinstance(one, Exchange | Refusal)]
+        if not asked:
+            return await answer.empty(202)
+        if found.batch:
+            return await self._batch(asked, connection, answer)
+        if isinstance(asked[0], Refusal):
+            raise asked[0]
+        async with self._updates(asked[0], connection, answer):
+            message = await self._requests.respond(asked[0], connection, answer)
+        await self._requests.finish(answer, message)
+
+    async def _batch(self, asked: list[Exchange | Refusal], connection: Connection, answer: Answer) -> None:
+        """Each element is a request of its own. One that wants progress or log lines, or can be asked, needs a stream: on
+        it each response comes as soon as it is there. Otherwise the answer is one array."""
+        talks = any(isinstance(one, Exchange) and _talks(one) for one in asked)
+        stream = answer if talks and answer.may_stream else None
+
+        async def one(exchange: Exchange | Refusal) -> bytes | None:
+            try:
+                if isinstance(exchange, Refusal):
+                    raise exchange
+                body = await self._requests.respond(exchange, connection, stream)
+            except Refusal as refusal:
+                body = refusal.body
+            if stream is not None and body is not None:
+                await stream.event(body)
+            return body
+
+        tasks = [asyncio.create_task(one(each)) for each in asked]
+        try:
+            found = await asyncio.gather(*tasks)
+        finally:  # the program left, or does not read: no one waits for the others any more
+            for task in tasks:
+                task.cancel()
+        if stream is not None:
+            return await (stream.end() if stream.streaming else stream.empty(202))
+        bodies = [body for body in found if body is not None]
+        whole = b"[" + b",".join(bodies) + b"]"
+        await answer.finish(whole)
+
+    @asynccontextmanager
+    async def _updates(self, exchange: Exchange, connection: Connection, answer: Answer) -> AsyncIterator[None]:
+        """Meanwhile updates of followed resources go to this stream, if the session has no GET stream for them."""
+        session = exchange.session
+        if (
+            session is None
+            or exchange.method != methods.TOOLS_CALL
+            or not answer.may_stream
+            or not exchange.entry.follows
+        ):
+            yield
+            return
+        followed = await self._desk.reader.run(partial(follows.without_stream, session))
+        if not followed:
+            yield
+            return
+        stream = Changes(self._desk.hub, self._desk.gate, exchange.entry, connection, granted=frozenset())
+        running = None
+        try:
+            changes.take_over(session.uid, stream.stream, post=True)  # each update goes to one stream
+            await stream.join()
+            for one in followed:
+                stream.add(one)
+            running = asyncio.create_task(stream.run(answer))
+            yield
+        finally:
+            if running is not None:
+                running.cancel()
+                with suppress(asyncio.CancelledError, TooSlow):
+                    await running
+            await stream.close()
+
+    async def _notified(self, entry: Entry, connection: Connection, notification: Notification) -> None:
+        """Only a cancellation has an effect. One of an unknown or finished request is ignored."""
+        if notification.method != methods.CANCELLED or entry.session is None:
+            return
+        identity: Any = notification.params.get("requestId")
+        if not jsonrpc.is_id(identity):
+            return
+        uid: UUID | None = await self._desk.reader.run(partial(ledger.call_of_request, entry.session.pk, identity))
+        if uid is not None:
+            request = Request(identity, methods.TOOLS_CALL, {})
+            await self._desk.calls.cancel(legacy_exchange(entry, entry.session, connection, request), uid)
+
+    async def _answered(self, entry: Entry, session: AgentSession, connection: Connection, response: Response) -> None:
+        """To a question that this or another web process relayed."""
+        exchange = legacy_exchange(entry, session, connection, Request(0, "", {}))
+        with suppress(PermissionDenied):
+            await self._desk.reader.work(partial(questions.answered, exchange, response))
+
+    async def delete(self, principal: Principal, connection: Connection, answer: Answer) -> None:
+        if not connection.headers.get(posted.SESSION):
+            raise Refusal(405, jsonrpc.INVALID_REQUEST, "There is no session to end.", headers={"Allow": "POST"})
+        entry = await self._desk.entry(principal, connection, session=True)
+        if entry.session is None:
+            raise endpoints.NoSession
+        await self._desk.reader.work(partial(agent_sessions.end_session, entry.session))
+        changes.follows_changed(entry.session.uid)
+        await answer.empty(204)
+
+
+def _talks(exchange: Exchange) -> bool:
+    return exchange.progress_token is not None or bool(exchange.log_level) or bool(exchange.capabilities)

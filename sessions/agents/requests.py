@@ -1,0 +1,162 @@
+"""One request and its response, in either era: lists, calls, and the first use of a server that was never connected."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from django.conf import settings
+
+from servers.audit.record import Actor
+from servers.enums import AgentScope, Way
+from sessions.agents import agent_sessions, changes, endpoints, follows, lists
+from sessions.agents.answer import Answer
+from sessions.agents.asked import require_scope
+from sessions.agents.connection import Connection
+from sessions.agents.desk import Desk
+from sessions.agents.endpoints import Entry
+from sessions.agents.exchange import Exchange, identified
+from sessions.connections import commands
+from sessions.mcp.core import jsonrpc, methods
+from sessions.mcp.core.capabilities import Implementation
+from sessions.mcp.core.versions import Era
+from sessions.mcp.server import answers, modern
+from sessions.mcp.server.refusals import Refusal, invalid_params
+
+#: how long the first request to a server that was never connected waits for its lists
+CONNECT_SECONDS: Final = 20.0
+INSTRUCTIONS_CHARS: Final = 8_000
+_LISTED_BY: Final = {methods.TOOLS_CALL: methods.TOOLS_LIST, methods.PROMPTS_GET: methods.PROMPTS_LIST}
+
+
+class Requests:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def respond(self, exchange: Exchange, connection: Connection, answer: Answer | None) -> bytes | None:
+        """The response to one request of either era. None: nothing may be sent. Raises Refusal with the request's id."""
+        with identified(exchange):
+            return await self._dispatched(exchange, connection, answer)
+
+    async def finish(self, answer: Answer, message: bytes | None) -> None:
+        """The end of the answer to one request. `message` as `respond` gives it."""
+        if message is not None:
+            identity = f"{answer.priming.partition(':')[0]}:1" if answer.priming and answer.streaming else ""
+            return await answer.finish(message, identity)
+        if answer.streaming or not answer.may_stream:
+            return await (answer.end() if answer.streaming else answer.empty(202))
+        await answer.open()
+        await answer.end()
+
+    async def _dispatched(self, exchange: Exchange, connection: Connection, answer: Answer | None) -> bytes | None:
+        method = exchange.method
+        if method == methods.PING:
+            return jsonrpc.result(exchange.id, {})
+        if method == methods.DISCOVER:
+            return await self._discover(exchange)
+        if method in lists.KINDS:
+            return await self._list(exchange)
+        if method == methods.SET_LEVEL:
+            return await self._set_level(exchange)
+        if method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
+            return await self._subscribe(exchange)
+        listed = _LISTED_BY.get(method, "")
+        if listed and not lists.was_read(exchange.entry, listed):  # a program may call without having listed
+            exchange = replace(exchange, entry=await self.known(exchange.entry, listed))
+        if method == methods.TOOLS_CALL and exchange.era is Era.MODERN:
+            await self._check_mirrored(exchange)
+        return await self._desk.calls.perform(exchange, answer, connection)
+
+    async def _discover(self, exchange: Exchange) -> bytes:
+        entry = await self.known(exchange.entry)
+        offered = answers.offered(entry.endpoint.capabilities, Era.MODERN)
+        return jsonrpc.result(exchange.id, modern.discovery(identity(entry), offered, instructions(entry)))
+
+    async def _list(self, exchange: Exchange) -> bytes:
+        require_scope(exchange, AgentScope.LIST)
+        entry = exchange.entry
+        if not lists.was_read(entry, exchange.method):
+            entry = await self.known(entry, exchange.method)
+        page = await self._desk.reader.run(partial(lists.page, entry, exchange.method, exchange.params, exchange.era))
+        return answers.answer(exchange.id, page)
+
+    async def _check_mirrored(self, exchange: Exchange) -> None:
+        name = exchange.params.get("name")
+        if isinstance(name, str):
+            mirrored = await self._desk.reader.run(partial(lists.mirrored, exchange.entry, name))
+            modern.check_mirrored(exchange.params.get("arguments"), mirrored, exchange.headers)
+
+    async def _set_level(self, exchange: Exchange) -> bytes:
+        """Of the lines of this session's own calls, from now on."""
+        level, session = exchange.params.get("level"), exchange.session
+        if session is None or "logging" not in answers.offered(exchange.entry.endpoint.capabilities, exchange.era):
+            raise Refusal(200, jsonrpc.METHOD_NOT_FOUND, "This server has no log: it declares no logging.")
+        if level not in methods.LOG_LEVELS:
+            raise invalid_params(f"params.level must be one of {', '.join(methods.LOG_LEVELS)}.")
+        await self._desk.reader.work(partial(agent_sessions.set_log_level, session, level))
+        return jsonrpc.result(exchange.id, {})
+
+    async def _subscribe(self, exchange: Exchange) -> bytes:
+        require_scope(exchange, AgentScope.READ)
+        uri, session = exchange.params.get("uri"), exchange.session
+        if not isinstance(uri, str) or session is None:
+            raise invalid_params(f"{exchange.method} needs params.uri, a text.")
+        if exchange.method == methods.RESOURCES_SUBSCRIBE:
+            await self._desk.reader.work(partial(follows.follow, exchange.actor, exchange.entry, uri))
+        else:
+            await self._desk.reader.work(partial(follows.unfollow, exchange.entry, uri))
+        changes.follows_changed(session.uid)
+        return jsonrpc.result(exchange.id, {})
+
+    # --- a server that was never connected -------------------------------------------------------------------------
+    async def known(self, entry: Entry, method: str = "") -> Entry:
+        """The entry once its server's capabilities are known, and the list of `method` was read. The first use of a
+        server opens its session. Raises Refusal (503)."""
+
+        def known(one: Entry) -> bool:
+            return one.endpoint.connected and (not method or lists.was_read(one, method))
+
+        if known(entry):
+            return entry
+        name = entry.endpoint.server.name
+        if not entry.endpoint.server.enabled:
+            raise Refusal(503, jsonrpc.INTERNAL_ERROR, f"{name} is disabled.", headers={"Retry-After": "60"})
+        wake = asyncio.Event()
+        stop = self._desk.hub.watch(entry.endpoint.topic, lambda _: wake.set())
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._desk.reader.work(partial(_connect, entry))
+                while not known(entry := await self._desk.reader.run(partial(_again, entry))):
+                    if method and (problem := lists.problem(entry, method)):
+                        raise Refusal(200, jsonrpc.INTERNAL_ERROR, f"{name} did not send this list: {problem}")
+                    await wake.wait()
+                    wake.clear()
+        except TimeoutError:
+            words = f"{name} is not connected yet. Its page in mcpadmin says why."
+            raise Refusal(
+                503, jsonrpc.INTERNAL_ERROR, words, {"retryAfterMs": 5_000}, headers={"Retry-After": "5"}
+            ) from None
+        finally:
+            stop()
+        return entry
+
+
+def identity(entry: Entry) -> Implementation:
+    server = entry.endpoint.server
+    return Implementation(server.slug, settings.VERSION, server.name)
+
+
+def instructions(entry: Entry) -> str:
+    return entry.endpoint.instructions[:INSTRUCTIONS_CHARS]
+
+
+def _connect(entry: Entry) -> None:
+    """As a call does: an on-demand server opens its session for the first who needs it."""
+    session = commands.session_for(entry.principal.user, entry.endpoint.server)
+    actor = Actor.of_user(entry.principal.user, way=Way.AGENT)
+    commands.open_session(actor, session)
+
+
+def _again(entry: Entry) -> Entry:
+    key = entry.session.key if entry.session is not None else ""
+    return endpoints.entry_of(entry.principal, entry.endpoint.server.slug, key)

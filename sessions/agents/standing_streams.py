@@ -1,0 +1,110 @@
+"""Streams that stay open: the GET of a legacy session, and `subscriptions/listen`."""
+
+import asyncio
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Final
+
+from servers.agents.tokens import Principal
+from servers.enums import AgentScope
+from sessions.agents import changes, endpoints, follows, ledger, lists
+from sessions.agents.answer import Answer
+from sessions.agents.asked import require_scope
+from sessions.agents.changes import Changes
+from sessions.agents.connection import Connection
+from sessions.agents.desk import Desk
+from sessions.agents.endpoints import Entry
+from sessions.agents.exchange import Exchange, legacy_exchange
+from sessions.mcp.core import jsonrpc
+from sessions.mcp.core.versions import Era
+from sessions.mcp.server import answers, legacy, modern, posted, streams
+from sessions.mcp.server.refusals import Refusal, invalid_request
+from sessions.models import AgentSession
+
+#: after which a stream that ends with this process may be opened again
+RETRY_MS: Final = 1_000
+
+
+class StandingStreams:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def get(self, principal: Principal, connection: Connection, answer: Answer) -> None:
+        if not connection.headers.get(posted.SESSION):
+            raise Refusal(
+                405, jsonrpc.INVALID_REQUEST, "Without a session there is no stream.", headers={"Allow": "POST"}
+            )
+        if not answer.may_stream:
+            raise invalid_request("Accept must name text/event-stream.", 406)
+        entry = await self._desk.entry(principal, connection, session=True)
+        if entry.session is None:
+            raise endpoints.NoSession
+        legacy.check_version(connection.headers, entry.session.revision)
+        await connection.body()
+        self._desk.gate.admit(principal)
+        with ExitStack() as stack:
+            stack.enter_context(self._desk.gate.stream(principal))
+            watching = asyncio.create_task(connection.watch())
+            stack.callback(watching.cancel)
+            if last := connection.headers.get("last-event-id", ""):
+                return await self._resume(entry, entry.session, connection, answer, last)
+            scope = principal.has(AgentScope.LIST.value)
+            granted = frozenset(lists.CHANGED) if scope else frozenset()
+            stream = Changes(self._desk.hub, self._desk.gate, entry, connection, granted=granted, stands=True)
+            changes.take_over(entry.session.uid, stream.stream)
+            await self._desk.reader.work(partial(follows.stands, entry.session))
+            followed = await self._desk.reader.run(partial(follows.of_session, entry.session))
+            await self._stand(stream, answer, followed, resumes=entry.session.revision >= "2025-11-25")
+
+    async def _stand(self, stream: Changes, answer: Answer, followed: list[follows.Followed], *, resumes: bool) -> None:
+        """`resumes`: the agent's revision knows when to come back."""
+        try:
+            await stream.join()
+            for one in followed:
+                stream.add(one)
+            await answer.open()
+            await stream.run(answer)
+            await answer.end(streams.retry(RETRY_MS) if self._desk.gate.draining and resumes else b"")
+        finally:
+            await stream.close()
+
+    async def _resume(
+        self, entry: Entry, session: AgentSession, connection: Connection, answer: Answer, last: str
+    ) -> None:
+        """The rest of a lost stream: its response, which the call's row has. Progress is not repeated."""
+        found = await self._desk.reader.run(partial(ledger.call_of_event, session.pk, last))
+        if found is None:
+            raise invalid_request("This event is not one of this session.")
+        uid, exchange = found[0], legacy_exchange(entry, session, connection, found[1])
+        await answer.open()
+        message = await self._desk.calls.view(exchange, uid, answer, connection, late=True)
+        await (answer.finish(message, f"{uid}:1") if message is not None else answer.end())
+
+    async def listen(self, exchange: Exchange, connection: Connection, answer: Answer) -> None:
+        require_scope(exchange, AgentScope.LIST)
+        if not answer.may_stream:
+            raise invalid_request("Accept must name text/event-stream.", 406)
+        asked = modern.listen_of(exchange.params)
+        principal, entry = exchange.entry.principal, exchange.entry
+        offered = answers.offered(entry.endpoint.capabilities, Era.MODERN)
+        may_follow = principal.has(AgentScope.READ.value) and "subscribe" in offered.get("resources", {})
+        granted = modern.Listen(asked.lists & set(offered), asked.resources if may_follow else ())
+        with self._desk.gate.stream(principal):
+            mark = partial(modern.of_listen, exchange.id)
+            stream = Changes(self._desk.hub, self._desk.gate, entry, connection, granted=granted.lists, mark=mark)
+            try:
+                await stream.join()
+                followed = []
+                for uri in granted.resources:
+                    with suppress(Refusal):
+                        follow = partial(follows.follow, exchange.actor, entry, uri, stream.stream)
+                        followed.append(await self._desk.reader.work(follow))
+                honoured = modern.Listen(granted.lists, tuple(one.uri for one in followed))
+                await answer.event(modern.acknowledged(exchange.id, honoured))
+                for one in followed:
+                    stream.add(one)
+                await stream.run(answer)
+                if not connection.closed:
+                    await answer.finish(modern.listen_ended(exchange.id))
+            finally:
+                await stream.close()
