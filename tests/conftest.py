@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from tests.tools.run_tests import OF_PARTS
+from tests.tools.run_tests import WITH_BROWSER, WITH_PRODUCT
 
 TESTS = Path(__file__).parent
+gc.disable()  # what pytest imports and collects stays; to look at it again and again takes a fifth of the collection
 # No test may depend on the speed of the machine.
 hypothesis_settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("any machine")
@@ -39,9 +40,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         used = MARKS_OF_FIXTURES.keys() & set(getattr(item, "fixturenames", ()))
         for fixture in used:
             item.add_marker(MARKS_OF_FIXTURES[fixture])
-        starts_much = any(item.get_closest_marker(name) for name in ("up", "browser"))
-        if starts_much and any(item.path.is_relative_to(TESTS / folder) for folder in OF_PARTS):
-            raise pytest.UsageError(f"{item.nodeid} starts a product or a browser: see OF_PARTS in run_tests.py")
+        folders = (
+            WITH_BROWSER
+            if item.get_closest_marker("browser")
+            else WITH_PRODUCT
+            if item.get_closest_marker("up")
+            else ()
+        )
+        if folders and not any(item.path.is_relative_to(TESTS / folder) for folder in folders):
+            raise pytest.UsageError(f"{item.nodeid} starts a product or a browser: see WITH_PRODUCT in run_tests.py")
         if not used and item.get_closest_marker("integration") is None:
             item.add_marker("unit")
 
@@ -49,6 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """All tests and modules stay to the end. Without this each collection of garbage looks at them, for 0.4 s."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

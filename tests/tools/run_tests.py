@@ -1,4 +1,4 @@
-"""`make test` and `make test-all`: all set-up, then the tests in three phases side by side, then the reasons of skipped
+"""`make test` and `make test-all`: all set-up, then the tests in four phases side by side, then the reasons of skipped
 tests.
 
 python tests/tools/run_tests.py [--all] [pytest arguments]
@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,29 +36,40 @@ MOST_RUN_AGAIN = 3
 MOST_SECONDS_OF_A_LATE_READER = 5
 PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
 SLOWEST = "--durations=30"
+BY_FILE = ["--dist", "loadfile"]
 AGAIN = ["--record"]
-#: No test in these folders of tests/ starts a product or a browser; tests/conftest.py checks it. The two phases do not
-#: import them: that would take several seconds of CPU in each process.
-OF_PARTS = (
-    *("conformance", "interop", "peers", "servers"),
-    *(
-        "sessions/calls",
-        "sessions/connections",
-        "sessions/explorer",
-        "sessions/host",
-        "sessions/inbox",
-        "sessions/live",
-    ),
-    *("sessions/mcp", "sessions/retention", "sessions/statistics", "sessions/subscriptions", "sessions/wire"),
-)
-NOT_IMPORTED = [f"--ignore={ROOT / 'tests' / folder}" for folder in OF_PARTS]
+#: The folders of tests/ whose tests start a product or a browser; tests/conftest.py checks it. Each process of a phase
+#: collects all tests of that phase, so a phase leaves out the folders that hold none.
+WITH_PRODUCT = ("benchmarks", "canary", "e2e", "faults", "mcpadmin", "sessions/agents", "tools")
+WITH_BROWSER = ("e2e", "kit", "tools")
+#: Half of all tests. In a phase of its own, neither half is collected by the processes of the other.
+OF_PROTOCOL = ("sessions/host", "sessions/mcp")
+
+
+def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool = False) -> list[str]:
+    """The options that leave out all other folders of tests/, and with `files` the test files that stand beside them."""
+    kept = [ROOT / "tests" / folder for folder in folders]
+    options = []
+    for path in sorted(of.iterdir()):
+        if path in kept:
+            continue
+        if path.is_dir() and any(folder.is_relative_to(path) for folder in kept):
+            options += leave_out(folders, of=path, files=True)
+        elif path.is_dir() or (files and path.match("test_*.py")):
+            options.append(f"--ignore={path}")
+    return options
+
+
 # The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
 # take long: they begin with the run and end before it. More processes than these are slower on two processors.
+NEITHER = "not browser and not up"
+NOT_PARTS = ("e2e", *OF_PROTOCOL)
 PHASES = {
-    "parts": ("not browser and not up", ["-n", "4", "--dist", "loadfile"]),
-    "product": ("up and not browser", ["-n", "2", "--dist", "loadfile", *NOT_IMPORTED]),
-    "browser": ("browser", ["-n", "2", "--dist", "loadfile", *NOT_IMPORTED]),
+    "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
+    "protocol": (NEITHER, ["-n", "2", *leave_out(OF_PROTOCOL, files=True)]),
+    "product": ("up and not browser", ["-n", "2", *leave_out(WITH_PRODUCT)]),
+    "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
 }
 
 
@@ -85,7 +97,9 @@ class Phase:
         self.name, self.status = name, 0
         self.passed_again: list[str] = []
         self._begin = time.monotonic()
-        self._process = pytest("-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *ways, *arguments, captured=True)
+        self._process = pytest(
+            "-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *BY_FILE, *ways, *arguments, captured=True
+        )
         self._report: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
