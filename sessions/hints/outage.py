@@ -17,6 +17,9 @@ from redis.retry import Retry
 
 #: an outage that is over by then, such as a restart, is one line
 ONE_LINE_SECONDS = 5.0
+#: Once Redis answers again, a library may still find a connection that ended with the outage: on a busy machine seconds
+#: later, and each for itself. That is no outage of its own.
+AFTERMATH_SECONDS = 30.0
 ATTEMPT_SECONDS = 1.0
 FIRST_PAUSE, LAST_PAUSE = 0.2, 2.0
 log = structlog.get_logger(__name__)
@@ -26,6 +29,7 @@ class Outage:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watching = False
+        self._said_at = float("-inf")
         self._watchers: list[Callable[[], None]] = []
         #: monotonic time since which Redis does not answer; None while it does
         self.since: float | None = None
@@ -59,10 +63,16 @@ class Outage:
                 log.warning("redis.unreachable", problem=problem, since_seconds=round(time.monotonic() - began, 1))
             time.sleep(pause)
             pause = min(2 * pause, LAST_PAUSE)
+        answered_at_once = self.since is None
         self.since = None
+        now = time.monotonic()
         with self._lock:
+            of_the_last = answered_at_once and now - self._said_at < AFTERMATH_SECONDS
+            if not of_the_last:
+                self._said_at = now
             self._watching = False
-        log.warning("redis.reachable_again", problem=problem, after_seconds=round(time.monotonic() - began, 1))
+        if not of_the_last:
+            log.warning("redis.reachable_again", problem=problem, after_seconds=round(now - began, 1))
         self._notify()
 
     def _notify(self) -> None:

@@ -7,10 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from redis.exceptions import ConnectionError as RedisGone
+from structlog.testing import capture_logs
 
 from mcpadmin.logging import Calm
 from mcpadmin.up.process import foreign_line
@@ -56,6 +59,20 @@ def test_a_line_of_any_part_is_one_json_object() -> None:
     assert foreign["part"] == "valkey"
     assert "hunter2hunter2" not in foreign["message"]
     assert json.loads(foreign_line("worker", "[1]"))["message"] == "[1]"
+
+
+def test_a_connection_that_is_found_lost_after_an_outage_is_no_outage_of_its_own(
+    valkey: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = import_module("sessions.hints.outage")  # the package has an object of that name
+    found, over = module.Outage(), threading.Semaphore(0)
+    found.watch(over.release)
+    with capture_logs() as lines:
+        for number_of_lines, aftermath in ((1, 30), (1, 30), (2, 0)):
+            monkeypatch.setattr(module, "AFTERMATH_SECONDS", aftermath)
+            found.noticed(ConnectionResetError("by peer"))
+            assert over.acquire(timeout=20)
+            assert [line["event"] for line in lines] == ["redis.reachable_again"] * number_of_lines
 
 
 @pytest.mark.slow
