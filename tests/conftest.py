@@ -2,10 +2,12 @@
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.tools.run_tests import WITH_BROWSER, WITH_PRODUCT
 
@@ -57,6 +59,19 @@ def pytest_collection_finish() -> None:
     """All tests and modules stay to the end. Without this each collection of garbage looks at them, for 0.4 s."""
     gc.freeze()
     gc.enable()
+
+
+#: Files whose tests share a world of the session that takes long to start: one process runs them all.
+SHARED_WORLDS = ("tests/sessions/agents/",)
+
+
+class ByFileAndWorld(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in SHARED_WORLDS if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFileAndWorld | None:
+    return ByFileAndWorld(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture

@@ -27,7 +27,11 @@ def official_sdk_over_http() -> Iterator[Callable[[Walk], None]]:
 
 @pytest.mark.parametrize(
     ("peer", "slug", "argument"),
-    [(everything_over_stdio, "everything", "message"), (official_sdk_over_http, "official-sdk", "text")],
+    [
+        (everything_over_stdio, "everything", "message"),
+        # the next test registers one over HTTP too
+        pytest.param(official_sdk_over_http, "official-sdk", "text", marks=pytest.mark.long),
+    ],
 )
 def test_a_stranger_goes_from_the_setup_link_to_the_audit_row(fresh_stack, walker, peer, slug, argument) -> None:
     ada, bob = walker(fresh_stack), walker(fresh_stack)

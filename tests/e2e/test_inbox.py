@@ -38,9 +38,7 @@ def bob_exists(stack: Stack) -> None:
 @pytest.fixture
 def two(stack: Stack, walker: Callable[..., Walk], bob_exists: None) -> tuple[Walk, Walk]:
     """Ada, who has all rights, and bob, who may answer, in separate browsers."""
-    ada, bob = walker(stack, signed_in=True), walker(stack)
-    bob.sign_in("bob", PASSWORD)
-    return ada, bob
+    return walker(stack, signed_in=True), walker(stack, signed_in=True, account=("bob", PASSWORD))
 
 
 def start(stack: Stack, person: Walk, slug: str, tool: str) -> Locator:
@@ -67,14 +65,23 @@ def press(person: Walk, name: str) -> None:
     person.page.locator("#answer-form .answers").get_by_role("button", name=name, exact=True).click()
 
 
-CITIES: list[Any] = [
-    pytest.param("sdk1", "legacy", id="sdk1-legacy", marks=pytest.mark.long),
-    pytest.param("sdk2", "legacy", id="sdk2-legacy"),
-    pytest.param("sdk2", "modern", id="sdk2-input-required"),
-]
+PEERS = {
+    "sdk1-legacy": ("sdk1", "legacy"),
+    "sdk2-legacy": ("sdk2", "legacy"),
+    "sdk2-input-required": ("sdk2", "modern"),
+}
 
 
-@pytest.mark.parametrize(("peer", "era"), CITIES)
+def peers(short: str) -> list[Any]:
+    """All of PEERS; all but `short` are long. Each way of asking has its short form in one of the tests."""
+    return [pytest.param(*peer, id=name, marks=[pytest.mark.long] * (name != short)) for name, peer in PEERS.items()]
+
+
+def eras(short: str) -> list[Any]:
+    return [pytest.param(era, marks=[pytest.mark.long] * (era != short)) for era in ("legacy", "modern")]
+
+
+@pytest.mark.parametrize(("peer", "era"), peers(short="sdk2-input-required"))
 def test_a_second_admin_answers_an_elicitation_while_the_first_watches_the_call_finish(
     stack: Stack, two: tuple[Walk, Walk], peer: str, era: str
 ) -> None:
@@ -91,7 +98,7 @@ def test_a_second_admin_answers_an_elicitation_while_the_first_watches_the_call_
     expect(bob.page.locator("[data-question-over]")).to_contain_text("Delivered to the server")
 
 
-@pytest.mark.parametrize(("peer", "era"), CITIES)
+@pytest.mark.parametrize(("peer", "era"), peers(short="sdk2-legacy"))
 def test_a_second_admin_answers_for_the_model_while_the_first_watches_the_call_finish(
     stack: Stack, two: tuple[Walk, Walk], peer: str, era: str
 ) -> None:
@@ -107,7 +114,7 @@ def test_a_second_admin_answers_for_the_model_while_the_first_watches_the_call_f
     expect(card).to_contain_text("Succeeded")
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("era", eras(short="modern"))
 def test_a_form_of_every_kind_is_refused_with_reasons_then_sent_with_its_defaults(
     stack: Stack, two: tuple[Walk, Walk], era: str
 ) -> None:
@@ -129,7 +136,13 @@ def test_a_form_of_every_kind_is_refused_with_reasons_then_sent_with_its_default
     expect(card).to_contain_text("accept: count=4, name='Bob', size='l', spicy=False")
 
 
-@pytest.mark.parametrize(("button", "word"), [("Decline", "decline"), ("Cancel", "cancel")], ids=["decline", "cancel"])
+@pytest.mark.parametrize(
+    ("button", "word"),
+    [
+        pytest.param("Decline", "decline", id="decline"),
+        pytest.param("Cancel", "cancel", id="cancel", marks=pytest.mark.long),
+    ],
+)
 def test_declining_and_cancelling_reach_the_server_as_what_they_are(
     stack: Stack, two: tuple[Walk, Walk], button: str, word: str
 ) -> None:
@@ -142,7 +155,7 @@ def test_declining_and_cancelling_reach_the_server_as_what_they_are(
     expect(card.get_by_role("tabpanel").first).to_contain_text(word)
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("era", eras(short="legacy"))
 def test_an_address_is_shown_whole_and_opened_by_nothing_but_a_click(
     stack: Stack, two: tuple[Walk, Walk], era: str
 ) -> None:

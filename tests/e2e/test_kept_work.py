@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from mcpadmin.settings import DEMO_COMMAND
+from tests.e2e.conftest import cookies_of_a_sign_in
 from tests.e2e.walk import Walk
 from tests.tools.stack import ADMIN, Stack
 
@@ -21,7 +22,9 @@ TICKETS = "**/live/ticket/"
 @pytest.fixture
 def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
     """In her own browser session, so that it can end."""
-    return walker(stack, signed_in=True)
+    person = walker(stack)
+    person.page.context.add_cookies(cookies_of_a_sign_in(stack))
+    return person
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def too_wide(page: Page, world: World) -> list[str]:
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def world(own_stack: Stack) -> World:
     common = ("register_server", "--user", ADMIN[0], "--disabled", "--name", "Long")
     own_stack.manage(*common, "--url", "https://" + "h" * 60 + ".example/" + "p" * 300)

@@ -28,9 +28,9 @@ def gate(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def ada(own_stack: Stack, walker: Callable[..., Walk], gate: Gate) -> Walk:
+def ada(make_stack: Callable[..., Stack], walker: Callable[..., Walk], gate: Gate) -> Walk:
     """Signed in with the permissions that the server requested at first."""
-    person = walker(own_stack, signed_in=True)
+    person = walker(make_stack(administrator=True).start(), signed_in=True)
     person.complaints.allow(f"request to another host: {gate.url.removesuffix('/mcp')}/authorize?")
     person.register_http(NAME, gate.url)
     person.wait_for_state("Sign in", 60)

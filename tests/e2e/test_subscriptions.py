@@ -60,8 +60,11 @@ def version(page: Page, number: int) -> None:
 
 @pytest.mark.parametrize(
     ("peer", "era"),
-    [("sdk2", "legacy"), ("sdk2", "modern"), ("sdk1", "legacy")],
-    ids=["sdk2-legacy", "sdk2-modern", "sdk1-legacy"],
+    [
+        pytest.param("sdk2", "legacy", id="sdk2-legacy", marks=pytest.mark.long),  # most tests below have this one
+        pytest.param("sdk2", "modern", id="sdk2-modern"),
+        pytest.param("sdk1", "legacy", id="sdk1-legacy", marks=pytest.mark.long),
+    ],
 )
 def test_a_change_arrives_on_the_page_of_its_subscription_with_its_difference(
     peer: str, era: str, stack: Stack, walker: Callable[..., Walk]

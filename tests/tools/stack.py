@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -223,23 +223,29 @@ class Stack:
             self.stop()
 
 
+@contextmanager
+def started_stack(*options: str, administrator: bool = False, env: dict[str, str] | None = None) -> Iterator[Stack]:
+    """A running product in a prepared data directory, which is removed at the end."""
+    directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-stack-")), administrator=administrator)
+    product = Stack(directory, *options, env=env)
+    try:
+        yield product.start()
+    finally:
+        product.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """The product with its first administrator (ADMIN), shared by all tests of the session, which must clean up."""
-    directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-stack-")))
     environment = {
         "MCPADMIN_RECONNECT_EARLY_CEILING_SECONDS": "60",  # leaves time to watch the retry countdown
         "MCPADMIN_TRIES_PER_MINUTE": "0",  # all tests together are one user
     }
-    product = Stack(directory, env=environment)
-    try:
-        product.start()
+    with started_stack(env=environment) as product:
         product.create_admin()
         yield product
         assert "NoPermission" not in product.output  # the users of the embedded Valkey have all that the product needs
-    finally:
-        product.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.tools import browser as browsers
 from tests.tools.browser import Complaints, sign_in, watched_context
+from tests.tools.prepared import prepare
 from tests.tools.stack import Stack
 
 pytestmark = pytest.mark.up
@@ -95,7 +96,7 @@ def test_a_window_whose_clock_was_moved_is_not_used_again(stack: Stack, browser:
 
 
 def test_a_product_of_a_tests_own_is_gone_with_the_test(tmp_path: Path) -> None:
-    own = Stack(tmp_path / "data").start()
+    own = Stack(prepare(tmp_path / "data")).start()
     family = own.family()
     assert len(family) >= 5
     assert own.stop() == 0

@@ -18,8 +18,16 @@ FACES = {
 }
 
 
-@pytest.mark.parametrize("upstream", ["legacy", "modern"])
-@pytest.mark.parametrize("face", FACES)
+#: each official SDK and each pair of eras
+SHORT = {("sdk1", "modern"), ("sdk2-legacy", "legacy"), ("sdk2-2026-07-28", "modern"), ("fastmcp", "legacy")}
+PAIRS = [
+    pytest.param(face, upstream, id=f"{face}-{upstream}", marks=[pytest.mark.long] * ((face, upstream) not in SHORT))
+    for face in FACES
+    for upstream in ("legacy", "modern")
+]
+
+
+@pytest.mark.parametrize(("face", "upstream"), PAIRS)
 def test_a_program_does_everything_through_the_door(product: Product, face: str, upstream: str) -> None:
     token = product.token(label=f"{face}-{upstream}")
     words = (face, product.url(upstream), product.url(f"asking-{upstream}"), token)

@@ -68,6 +68,8 @@ RIGHTS = {
     ),
 }
 APPROVED = "register commands"
+#: the right that allows it, and all that do not; each alone is long
+SHORT = (APPROVED, "everything but commands")
 
 
 @dataclass(frozen=True)
@@ -422,7 +424,9 @@ def _folders(settings: Any, tmp_path: Path) -> None:
     settings.DATA_DIR = tmp_path
 
 
-@pytest.mark.parametrize("rights", RIGHTS)
+@pytest.mark.parametrize(
+    "rights", [pytest.param(name, marks=[pytest.mark.long] * (name not in SHORT)) for name in RIGHTS]
+)
 @pytest.mark.parametrize("way", [*REGISTERED, *FILLED])
 def test_no_variable_runs_code_unless_a_person_who_may_register_commands_set_it(
     way: str, rights: str, trap: Trap, admin_user: Any
