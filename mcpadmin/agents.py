@@ -6,7 +6,7 @@ A program sends no Origin; a browser always does, so a page of another site is r
 
 from mcpadmin import origin
 from mcpadmin.origin import Application, Receive, Scope, Send
-from sessions.agents.connection import PREFIX
+from servers.agents.addresses import PREFIX
 
 
 class WithAgents:

@@ -45,7 +45,17 @@ _RECONNECTING = (
     "beat: Connection error",
     "Connection to broker lost",
 )
-_QUIET = ("httpx", "httpcore", "daphne", "asyncio", "aiohttp", "celery.beat", "celery.utils.functional", "kombu")
+_QUIET = (
+    "httpx",
+    "httpcore",
+    "daphne",
+    "asyncio",
+    "aiohttp",
+    "celery.beat",
+    "celery.utils.functional",
+    "kombu",
+    "oauthlib",
+)
 
 
 def redact_event(_logger: object, _method: str, event: EventDict) -> EventDict:

@@ -4,9 +4,11 @@ from django.views.generic import RedirectView
 from mcpadmin import accounts, health, setup
 from servers.urls import (
     credential_patterns,
+    discovery_patterns,
     export_patterns,
     job_patterns,
     link_patterns,
+    oauth_patterns,
     own_patterns,
     privacy_patterns,
     user_patterns,
@@ -38,5 +40,7 @@ urlpatterns = [
     path("users/", include((user_patterns, "users"))),
     path("account/", include((own_patterns, "own"))),
     path("link/", include(link_patterns)),
+    path("oauth/", include((oauth_patterns, "oauth"))),
+    path(".well-known/", include(discovery_patterns)),
     path("", include("sessions.urls")),
 ]

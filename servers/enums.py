@@ -197,6 +197,23 @@ class AgentScope(TextChoices):
     INBOX = "mcp:inbox", "Ask people"
 
 
+class OAuthClientKind(TextChoices):
+    """Where what we know of a client of agents comes from."""
+
+    DOCUMENT = "document", "Metadata document"
+    REGISTERED = "registered", "Registered itself"
+    ADDED = "added", "Added here"
+
+
+class DocumentState(TextChoices):
+    """Of a client's metadata document, which a worker reads."""
+
+    REQUESTED = "requested", "Requested"
+    READING = "reading", "Reading"
+    READ = "read", "Read"
+    FAILED = "failed", "Failed"
+
+
 class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"
@@ -267,6 +284,13 @@ class AuditAction(TextChoices):
     AGENT_TOKEN_ISSUE = "account:token:issue", "Agent token issued"
     AGENT_TOKEN_REVOKE = "account:token:revoke", "Agent token revoked"
     AGENT_TOKEN_REFUSE = "account:token:refuse", "Agent token refused"
+    AGENT_TOKEN_DECLINE = "account:token:decline", "Access of a program declined"
+    OAUTH_CLIENT_ADD = "account:client:add", "OAuth client added"
+    OAUTH_CLIENT_REGISTER = "account:client:register", "OAuth client registered itself"
+    OAUTH_CLIENT_BLOCK = "account:client:block", "OAuth client blocked"
+    OAUTH_CLIENT_UNBLOCK = "account:client:unblock", "OAuth client unblocked"
+    OAUTH_CLIENT_DELETE = "account:client:delete", "OAuth client deleted"
+    OAUTH_REGISTRATION_CHANGE = "account:client:registration", "Registration of OAuth clients switched"
     RIGHTS_CHANGE = "account:rights:change", "Rights changed"
     PERMISSION_DENY = "account:permission:deny", "Permission denied"
     SERVER_REGISTER = "server:registration:create", "Server registered"

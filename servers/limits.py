@@ -149,7 +149,9 @@ LIMITS: dict[str, ProductLimit] = {
         _fixed("value_chars", _REGISTRATION, MAX_VALUE_LENGTH, "characters", "per argument, header or variable"),
         _fixed("roots", _REGISTRATION, MAX_ROOTS, "roots", "per server"),
         _fixed("pem_bytes", _REGISTRATION, 64 * KIB, "bytes", "per certificate or key"),
-        _fixed("agent_tokens", _AGENTS, 50, "tokens", "per user"),
+        _fixed("agent_tokens", _AGENTS, 50, "tokens and grants", "per user"),
+        _fixed("oauth_registrations", _AGENTS, 10, "client registrations", "per address in 10 minutes"),
+        _fixed("oauth_token_requests", _AGENTS, 600, "token requests", "per address in 10 minutes"),
         _fixed("agent_body_bytes", _AGENTS, 4 * MIB, "bytes", "per request of an agent"),
         _fixed("agent_calls_in_flight", _AGENTS, 20, "requests in flight", "per token and web process"),
         _fixed(

@@ -1,5 +1,6 @@
 """The audit log, mounted at /audit/, credentials, at /credentials/, background jobs, at /jobs/, privacy, at /privacy/, exports
-and forwarding, at /exports/, users, at /users/, one's own account, at /account/, and one-time links, at /link/."""
+and forwarding, at /exports/, users, at /users/, one's own account, at /account/, one-time links, at /link/, OAuth for
+agents, at /oauth/, and its discovery, at /.well-known/."""
 
 from django.urls import path
 
@@ -10,6 +11,7 @@ from servers.views import (
     exports,
     issuer,
     jobs,
+    oauth,
     privacy,
     proof,
     references,
@@ -103,3 +105,21 @@ own_patterns = [
 ]
 
 link_patterns = [path("<str:token>/", account_links.open_link, name="account_link")]
+
+oauth_patterns = [
+    path("authorize", oauth.authorize, name="authorize"),
+    path("token", oauth.token, name="token"),
+    path("revoke", oauth.revoke, name="revoke"),
+    path("register", oauth.register, name="register"),
+    path("clients/", oauth.index, name="clients"),
+    path("clients/add/", oauth.add, name="add"),
+    path("clients/registration/", oauth.switch_registration, name="registration"),
+    path("clients/<uuid:uid>/block/", oauth.block, name="block"),
+    path("clients/<uuid:uid>/unblock/", oauth.unblock, name="unblock"),
+    path("clients/<uuid:uid>/delete/", oauth.delete, name="delete"),
+]
+
+discovery_patterns = [
+    path("oauth-protected-resource/mcp/<slug:slug>", oauth.protected_resource, name="protected_resource"),
+    path("oauth-authorization-server", oauth.server_metadata, name="authorization_server"),
+]

@@ -21,6 +21,7 @@ from servers.models import AgentToken, Server
 from servers.signals import (
     audit_recorded,
     belongings_asked,
+    client_document_asked,
     draft_changed,
     identity_ended,
     job_changed,
@@ -92,6 +93,11 @@ def _calls_removed(ids: list[int], **_: Any) -> None:
 @receiver(payload_erased)
 def _payload_erased(payload_ids: list[int], everywhere: bool, **_: Any) -> None:
     indexing.calls_erased(erased.forget_copies(payload_ids, everywhere=everywhere))
+
+
+@receiver(client_document_asked)
+def _client_document_waits(client_uid: UUID, **_: Any) -> None:
+    commands.ask_worker("client", client_uid)
 
 
 @receiver(sink_asked)

@@ -15,6 +15,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from servers import keyring
+from servers.agents.oauth import clients, grants
 from servers.enums import ExportFormat, JobKind
 from servers.exporting import files, schedules
 from servers.exporting import work as exporting
@@ -115,6 +116,8 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     exports = files.expire()
     agent_sessions.end_idle()
     follows.end_unfollowed()
+    grants.forget_expired()
+    clients.forget_unused()
     programs.forget_old()
     progress(1, 5)
     logs = trim_all(partial(progress, 1, 5))

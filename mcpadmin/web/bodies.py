@@ -12,7 +12,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.urls import Resolver404, resolve
 
-from sessions.agents.connection import PREFIX
+from servers.agents.addresses import PREFIX
 
 ANONYMOUS, FORM, ARGUMENTS, IMPORT, AGENT = (
     "body_anonymous_bytes",

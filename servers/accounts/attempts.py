@@ -1,4 +1,4 @@
-"""How often one address may try links that nobody signed in for: counted in the cache, for all web processes."""
+"""How often one address may use what needs no sign-in: counted in the cache, for all web processes."""
 
 from enum import Enum
 
@@ -18,12 +18,12 @@ class Refusal(Enum):
     UNCOUNTED = "uncounted"  # Redis is away: while nothing can be counted, no one gets in
 
 
-def count(what: str, ip: str) -> Refusal | None:
-    """Counts one attempt. `what` names the kind of link."""
+def count(what: str, ip: str, limit: str = "setup_attempts") -> Refusal | None:
+    """Counts one attempt. `what` names its kind; `limit` holds for ten minutes."""
     key = f"{what}:{ip}"
     try:
         cache.add(key, 0, ATTEMPTS_SECONDS)
-        return Refusal.LIMITED if cache.incr(key) > limits.number("setup_attempts") else None
+        return Refusal.LIMITED if cache.incr(key) > limits.number(limit) else None
     except ValueError:
         return None  # the key expired between the two commands: a new period begins
     except RedisError as problem:

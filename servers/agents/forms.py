@@ -11,7 +11,8 @@ from servers.enums import AgentScope
 
 _MOST_OFFERED = 500
 _LINES = 50
-_HELP = {
+DAYS = [(1, "1 day"), (7, "7 days"), (30, "30 days"), (90, "90 days"), (MOST_DAYS, "1 year")]
+SCOPE_HELP = {
     AgentScope.LIST: "See which tools, resources and prompts there are.",
     AgentScope.READ: "Read and follow resources, get prompts, complete arguments.",
     AgentScope.CALL: "Run tools that are not marked destructive.",
@@ -31,7 +32,7 @@ class TokenForm(forms.Form):
     days = forms.TypedChoiceField(
         label="Expires after",
         coerce=int,
-        choices=[(1, "1 day"), (7, "7 days"), (30, "30 days"), (90, "90 days"), (MOST_DAYS, "1 year")],
+        choices=DAYS,
         initial=90,
         widget=forms.Select(attrs={"class": "form-select"}),
     )
@@ -43,7 +44,7 @@ class TokenForm(forms.Form):
     )
     scopes = forms.MultipleChoiceField(
         label="May",
-        choices=[(scope.value, f"{scope.label}: {_HELP[scope]}") for scope in AgentScope],
+        choices=[(scope.value, f"{scope.label}: {SCOPE_HELP[scope]}") for scope in AgentScope],
         initial=[AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.value, AgentScope.INBOX.value],
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one."},

@@ -1,7 +1,8 @@
 """Issuing, checking and revoking the tokens of agents.
 
 A token reads `mca_<12 characters>_<43 characters>`: the prefix is for secret scanners, the first part finds the row, the
-second is the secret. Rights are those of the token and those of its person together, at each request.
+second is the secret. Access tokens of OAuth grants read `mco_…` and have rows of their own (`oauth/grants.py`). Rights
+are those of the token and those of its person together, at each request.
 """
 
 import hashlib
@@ -23,12 +24,13 @@ from servers import access, limits, rights
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.enums import AgentScope, AuditAction
-from servers.models import AgentToken, Server
+from servers.models import AgentToken, OAuthToken, Server
 
 PREFIX: Final = "mca"
+ACCESS_PREFIX: Final = "mco"
 MOST_DAYS: Final = 365
 _ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"
-_WRITTEN: Final = re.compile(rf"{PREFIX}_([a-z0-9]{{12}})_([A-Za-z0-9_-]{{43}})\Z")
+_WRITTEN: Final = re.compile(rf"({PREFIX}|{ACCESS_PREFIX})_([a-z0-9]{{12}})_([A-Za-z0-9_-]{{43}})\Z")
 #: whose tokens a person may see and revoke besides their own
 MANAGE: Final = "manage_users"
 USED_EVERY: Final = timedelta(minutes=1)
@@ -86,16 +88,13 @@ def issue(actor: Actor, user: Any, wanted: Wanted) -> Issued:
     """A personal token of `user`. Raises access.Denied (recorded) and ValidationError by field."""
     rights.require(user, actor, "call_tool", subject=wanted.name[:200])
     addresses = [str(network) for network in _networks(wanted.addresses)]
-    if AgentToken.objects.filter(user_id=user.pk, revoked_at=None, expires_at__gt=timezone.now()).count() >= (
-        limits.number("agent_tokens")
-    ):
-        raise ValidationError(f"You have too many tokens. {limits.stated('agent_tokens')} Revoke one that is not used.")
-    public_id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    require_room(user)
+    public_id = new_public_id()
     secret = secrets.token_urlsafe(32)
     with audited(actor) as trail:
         token = AgentToken.objects.create(
             public_id=public_id,
-            digest=_digest(secret),
+            digest=digest(secret),
             user_id=user.pk,
             name=wanted.name,
             scopes=[scope.value for scope in AgentScope if scope.value in wanted.scopes],
@@ -117,6 +116,13 @@ def issue(actor: Actor, user: Any, wanted: Wanted) -> Issued:
     return Issued(token, f"{PREFIX}_{public_id}_{secret}")
 
 
+def require_room(user: Any) -> None:
+    """Raises ValidationError when this person has too many tokens and grants."""
+    active = AgentToken.objects.filter(user_id=user.pk, revoked_at=None, expires_at__gt=timezone.now())
+    if active.count() >= limits.number("agent_tokens"):
+        raise ValidationError(f"You have too many tokens. {limits.stated('agent_tokens')} Revoke one that is not used.")
+
+
 def revoke(actor: Actor, user: Any, token: AgentToken) -> bool:
     """It counts no more, and its open streams end. False if it was revoked already. Raises access.Denied (recorded)
     for another person's token without the right to manage users."""
@@ -136,7 +142,7 @@ def revoke(actor: Actor, user: Any, token: AgentToken) -> bool:
 
 def seen_by(user: Any) -> QuerySet[AgentToken]:
     """One's own; everyone's for those who manage users."""
-    rows = AgentToken.objects.select_related("user").prefetch_related("servers")
+    rows = AgentToken.objects.select_related("user", "client").prefetch_related("servers")
     return rows if access.may(user, MANAGE) else rows.filter(user_id=user.pk)
 
 
@@ -144,12 +150,24 @@ def seen_by(user: Any) -> QuerySet[AgentToken]:
 def principal_of(text: str, address: str) -> Principal:
     """Raises Unknown. Reads the database: for a thread. The person's rights are read with it."""
     written = _WRITTEN.match(text)
-    token = None if written is None else _row().filter(public_id=written.group(1)).first()
+    if written is not None and written.group(1) == ACCESS_PREFIX:
+        return _valid(_of_grant(text), address)
+    token = None if written is None else _row().filter(public_id=written.group(2), client=None).first()
     # The comparison is made for unknown ids too, so that its time tells nothing about them.
-    genuine = constant_time_compare(_digest(written.group(2) if written else ""), token.digest if token else "0" * 64)
+    genuine = constant_time_compare(digest(written.group(3) if written else ""), token.digest if token else "0" * 64)
     if token is None or not genuine:
         raise Unknown("no such token")
     return _valid(token, address)
+
+
+def _of_grant(text: str) -> AgentToken:
+    """Raises Unknown. Looked up by the digest of the whole, whose time tells nothing about the text."""
+    found = OAuthToken.objects.select_related("grant__user").filter(digest=digest(text), refresh=False).first()
+    if found is None:
+        raise Unknown("no such token")
+    if found.expires_at <= timezone.now():  # each does, after an hour: nothing for the audit log
+        raise Unknown("the access token is expired")
+    return found.grant
 
 
 def still_valid(token_pk: int, address: str) -> Principal:
@@ -193,8 +211,13 @@ def is_genuine(text: str) -> bool:
     return True
 
 
-def _digest(secret: str) -> str:
+def digest(secret: str) -> str:
+    """What is stored of a secret with 256 random bits, which needs no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def new_public_id() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(12))
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------

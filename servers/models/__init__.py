@@ -12,6 +12,7 @@ from servers.models.icon import Icon
 from servers.models.identity import Identity
 from servers.models.instance import Instance
 from servers.models.job import BackgroundJob
+from servers.models.oauth import OAuthClient, OAuthCode, OAuthToken
 from servers.models.package import PinnedPackage
 from servers.models.payload import Payload, PayloadReading, Unredacted
 from servers.models.privacy import PrivacySettings, RedactionRule
@@ -37,6 +38,9 @@ __all__ = [
     "Icon",
     "Identity",
     "Instance",
+    "OAuthClient",
+    "OAuthCode",
+    "OAuthToken",
     "Payload",
     "PayloadReading",
     "PinnedPackage",

@@ -8,13 +8,20 @@ from servers.models.server import Server
 
 
 class AgentToken(models.Model):
-    """With what a program acts as a person at the endpoints for agents. The secret part is stored as a digest only."""
+    """With what a program acts as a person at the endpoints for agents: a token that the person issued, or a grant to an
+    OAuth client, which has short-lived tokens of its own (OAuthToken). Secrets are stored as digests only."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     public_id = models.CharField(max_length=12, unique=True)  # the part of the token that may be shown
-    digest = models.CharField(max_length=64)
+    digest = models.CharField(max_length=64)  # of a grant: of a secret that no one has
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="agent_tokens")
     name = models.CharField(max_length=120)
+    client = models.ForeignKey(
+        "servers.OAuthClient", null=True, on_delete=models.CASCADE, related_name="grants"
+    )  # of a grant
+    resource = models.CharField(
+        max_length=500, blank=True
+    )  # of a grant: the only endpoint that it counts for (RFC 8707)
     scopes = models.JSONField(default=list)  # values of AgentScope
     every_server = models.BooleanField(default=False)
     servers = models.ManyToManyField(Server, related_name="agent_tokens", blank=True)  # if not every_server

@@ -67,6 +67,7 @@ SHAPES = (
     _shape("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", r"\bsk-(?:proj|svcacct|admin)-[A-Za-z0-9_-]{20,255}"),
     _shape("OpenAI key", "T3BlbkFJ", r"\bsk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}\b"),
     _shape("Hugging Face token", "hf_", r"\bhf_[A-Za-z0-9]{34,}\b"),
+    _shape("mcpadmin token", "mca_ mco_ mcr_", r"\bmc[aor]_[a-z0-9]{12}_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])"),
     _shape("npm token", "npm_", r"\bnpm_[A-Za-z0-9]{36}\b"),
     _shape("PyPI token", "pypi-AgE", r"\bpypi-AgE[A-Za-z0-9_-]{50,1000}"),
     _shape("SendGrid key", "SG.", r"\bSG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])"),

@@ -2,15 +2,15 @@
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final
+from typing import Any
 
 from servers import limits
+from servers.agents.addresses import PREFIX
 from sessions.mcp.core import jsonrpc
 from sessions.mcp.server.refusals import Refusal
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-PREFIX: Final = "/mcp/"
 
 
 class Disconnected(Exception):

@@ -89,7 +89,8 @@ class Door:
         try:
             if self._desk.gate.draining:
                 raise stopping()
-            principal = await self._desk.gate.principal(connection.headers.get("authorization", ""), connection.address)
+            authorization = connection.headers.get("authorization", "")
+            principal = await self._desk.gate.principal(authorization, connection.address, connection.slug)
             user_id = principal.token.user_id
             await self._methods.get(connection.method, self._not_allowed)(principal, connection, answer)
         except Refusal as refusal:

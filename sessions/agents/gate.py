@@ -13,6 +13,8 @@ import structlog
 
 from servers import limits
 from servers.agents import tokens
+from servers.agents.addresses import address_of
+from servers.agents.oauth import metadata
 from servers.agents.tokens import Principal, Unknown
 from servers.audit.record import Actor, Event
 from servers.audit.writer import WriterBusy, writer
@@ -66,11 +68,20 @@ class Gate:
         self._known.clear()
 
     # --- tokens --------------------------------------------------------------------------------------------------
-    async def principal(self, authorization: str, address: str) -> Principal:
-        """Of a bearer token. Raises Refusal (401)."""
+    async def principal(self, authorization: str, address: str, slug: str) -> Principal:
+        """Of a bearer token at the endpoint `slug`. Raises Refusal (401), which leads to the authorization server."""
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() != "bearer" or not (text := text.strip()):
-            raise _unauthorized("Send a token: Authorization: Bearer mca_…. Tokens are issued on the page Agents.")
+            words = (
+                "Sign in by OAuth, or send a token: Authorization: Bearer mca_…. Tokens are issued on the page Agents."
+            )
+            raise _unauthorized(words, slug)
+        found = await self._known_or_read(text, address, slug)
+        if found.token.resource and found.token.resource != address_of(slug):
+            raise _unauthorized("This token is for another endpoint.", slug, known=True)
+        return found
+
+    async def _known_or_read(self, text: str, address: str, slug: str) -> Principal:
         key = hashlib.sha256(f"{address} {text}".encode()).digest()
         now = time.monotonic()
         if (known := self._known.get(key)) is not None and known.until > now:
@@ -79,9 +90,8 @@ class Gate:
             found = await self._reader.run(partial(tokens.principal_of, text, address))
         except Unknown as unknown:
             self._note_refusal(unknown, address)
-            raise _unauthorized(
-                "This token is unknown, expired, revoked or not for this address.", known=True
-            ) from None
+            words = "This token is unknown, expired, revoked or not for this address."
+            raise _unauthorized(words, slug, known=True) from None
         self._known[key] = _Known(found, now + KNOWN_SECONDS)
         _bound(self._known)
         return found
@@ -170,8 +180,8 @@ def full() -> Refusal:
     return Refusal(503, QUOTA, words, {"retryAfterMs": 10_000}, headers={"Retry-After": "10"})
 
 
-def _unauthorized(words: str, *, known: bool = False) -> Refusal:
-    challenge = 'Bearer realm="mcpadmin"' + (', error="invalid_token"' if known else "")
+def _unauthorized(words: str, slug: str, *, known: bool = False) -> Refusal:
+    challenge = metadata.challenge(slug, "invalid_token" if known else "", " ".join(metadata.DEFAULT_SCOPES))
     return Refusal(401, UNAUTHORIZED, words, headers={"WWW-Authenticate": challenge})
 
 

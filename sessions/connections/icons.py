@@ -37,7 +37,7 @@ _CACHED = "_icons_kept"
 
 @dataclass(frozen=True)
 class Fetched:
-    """`problem` says why there is no image."""
+    """What an address answered. `problem` says why there is nothing."""
 
     data: bytes = b""
     problem: str = ""

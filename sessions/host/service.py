@@ -16,7 +16,7 @@ from django.conf import settings
 from sessions.calls import claims
 from sessions.connections import assignment
 from sessions.connections.lifecycle import Lease
-from sessions.host.authorization import sign_ins
+from sessions.host.authorization import client_documents, sign_ins
 from sessions.host.calls.dispatch import Calls
 from sessions.host.calls.spool import Spool
 from sessions.host.checkpoints import Checkpoints
@@ -75,6 +75,7 @@ class Host:
             "authorize": self.authorize,
             "reap": lambda _worker: self.look_for_dead(),
             "package": self.check_package,
+            "client": self.read_client_document,
             "sink": lambda _sink: self.forwarding.look(),
         }
 
@@ -116,6 +117,9 @@ class Host:
     def authorize(self, sign_in_uid: UUID) -> None:
         """Run the next step of a sign-in. Only the first worker to take it acts."""
         self._do(sign_ins.run(self.db, sign_in_uid))
+
+    def read_client_document(self, client_uid: UUID) -> None:
+        self._do(client_documents.run(self.db, client_uid))
 
     def check_package(self, server_uid: UUID) -> None:
         """Compare a pinned package with its registry. Of several workers one does it; one at a time here."""

@@ -29,6 +29,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "connected": overview.connected(rows),
         "everyone": access.may(request.user, tokens.MANAGE),
+        "administrator": access.may(request.user, "administer"),
         "may_issue": access.may(request.user, "call_tool"),
         "address": f"{settings.PUBLIC_URL}/mcp/",
     }

@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import httpx
 import structlog
 
 from sessions.connections import icons
@@ -14,14 +13,9 @@ from sessions.connections.icons import ICON_BYTES, Fetched
 from sessions.connections.lifecycle import Lease
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.launch import egress_policy
-from sessions.mcp.core.errors import McpError
-from sessions.mcp.core.limits import Limits
-from sessions.mcp.transports.base import translated
-from sessions.mcp.transports.engine import engine, shared_tls
+from sessions.host.fetching import fetch
 
 AT_ONCE: Final = 2
-SECONDS: Final = 10.0
 log = structlog.get_logger(__name__)
 
 
@@ -54,46 +48,4 @@ async def _one(src: str, slots: asyncio.Semaphore) -> Fetched:
     if inline is not None:
         return inline
     async with slots:
-        return await fetch(src)
-
-
-async def fetch(url: str) -> Fetched:
-    """One GET of an https URL through the outbound guard. Redirects are not followed."""
-    try:
-        async with asyncio.timeout(SECONDS):
-            return await _get(url)
-    except TimeoutError:
-        return Fetched(problem=f"It did not arrive within {SECONDS:g} s.")
-    except McpError as error:
-        return Fetched(problem=error.detail)
-    except (httpx.InvalidURL, ValueError):
-        return Fetched(problem="Its address is not a URL.")
-
-
-async def _get(url: str) -> Fetched:
-    getting = engine(egress_policy(), Limits(http_connections=1), shared_tls(), timeout=SECONDS)
-    try:
-        with translated():
-            request = httpx.Request("GET", url, headers={"Accept": "image/png, image/jpeg, image/webp, image/gif"})
-            response = await getting.handle_async_request(request)
-        try:
-            if response.status_code != 200:
-                return Fetched(problem=f"Its address answered with HTTP {response.status_code}.")
-            return Fetched(await _body(response))
-        finally:
-            with suppress(McpError), translated():
-                await response.aclose()
-    finally:
-        await getting.aclose()
-
-
-async def _body(response: httpx.Response) -> bytes:
-    """Reads at most one byte more than an icon may have."""
-    data = bytearray()
-    assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
-    with translated():
-        async for chunk in response.stream:
-            data += chunk
-            if len(data) > ICON_BYTES:
-                break
-    return bytes(data[: ICON_BYTES + 1])
+        return await fetch(src, "image/png, image/jpeg, image/webp, image/gif", ICON_BYTES)

@@ -1,0 +1,82 @@
+"""What a person decides about a client, and what an administrator enters for one."""
+
+from typing import Any, cast
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from servers import access
+from servers.agents.forms import DAYS, SCOPE_HELP
+from servers.agents.oauth.clients import MOST_REDIRECTS
+from servers.enums import AgentScope
+from servers.models import Server
+
+_MOST_OFFERED = 500
+
+
+class ConsentForm(forms.Form):
+    """`asked`: the scopes of the request. `server` None: the client names no endpoint, so the person chooses one."""
+
+    server = forms.ChoiceField(
+        label="Server", widget=forms.Select(attrs={"class": "form-select"}), help_text="The only one that it may use."
+    )
+    scopes = forms.MultipleChoiceField(
+        label="It may",
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose at least one, or deny access."},
+    )
+    days = forms.TypedChoiceField(
+        label="Ends after", coerce=int, choices=DAYS, initial=90, widget=forms.Select(attrs={"class": "form-select"})
+    )
+
+    def __init__(self, user: Any, asked: list[str], server: Server | None, data: Any = None) -> None:
+        super().__init__(data)
+        offered = [server] if server else list(_of(user)[:_MOST_OFFERED])
+        self._servers = {str(found.uid): found for found in offered}
+        if server:
+            del self.fields["server"]
+            self._only = server
+        else:
+            field = cast("forms.ChoiceField", self.fields["server"])
+            field.choices = [("", "Choose a server"), *((uid, found.name) for uid, found in self._servers.items())]
+        scopes = cast("forms.MultipleChoiceField", self.fields["scopes"])
+        chosen = [scope for scope in AgentScope if scope.value in asked]
+        scopes.choices = [(scope.value, f"{scope.label}: {SCOPE_HELP[scope]}") for scope in chosen]
+        scopes.initial = [scope.value for scope in chosen]
+
+    def chosen_server(self) -> Server:
+        """After is_valid()."""
+        return self._servers[self.cleaned_data["server"]] if "server" in self.fields else self._only
+
+
+def _of(user: Any) -> Any:
+    return access.visible_servers(user).filter(archived_at=None, enabled=True).order_by("name")
+
+
+class ClientForm(forms.Form):
+    """A client that an administrator adds, for programs that bring no metadata document."""
+
+    name = forms.CharField(
+        label="Name",
+        max_length=120,
+        help_text="The program, such as Cursor. People see it when they are asked.",
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+    redirect_uris = forms.CharField(
+        label="Redirect URIs",
+        help_text="One a line, as the program's documentation gives them. Any port fits for http://127.0.0.1 and "
+        "http://localhost.",
+        widget=forms.Textarea(attrs={"class": "form-control mono", "rows": 3, "spellcheck": "false"}),
+    )
+    confidential = forms.BooleanField(
+        label="With a client secret",
+        required=False,
+        help_text="For programs on a server. A program on a person's computer cannot keep a secret.",
+        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+    )
+
+    def clean_redirect_uris(self) -> list[str]:
+        found = [line.strip() for line in self.cleaned_data["redirect_uris"].splitlines() if line.strip()]
+        if len(found) > MOST_REDIRECTS:
+            raise ValidationError(f"At most {MOST_REDIRECTS} redirect URIs.")
+        return found

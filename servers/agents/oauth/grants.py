@@ -1,0 +1,183 @@
+"""What a person allowed a client, the code that fetches it and the tokens that prove it.
+
+A grant is an AgentToken with a client: bound to its person, one endpoint (RFC 8707), scopes and an end. Its access tokens
+last an hour. A refresh token is good for one use; a second use means that someone else has it, and ends the grant.
+"""
+
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import Q
+from django.utils import timezone
+
+from servers import rights
+from servers.agents import tokens
+from servers.agents.addresses import address_of
+from servers.agents.tokens import ACCESS_PREFIX, MOST_DAYS
+from servers.audit.acts import audited
+from servers.audit.record import Actor, ServerRef
+from servers.enums import AgentScope, AuditAction, Way
+from servers.models import AgentToken, OAuthClient, OAuthCode, OAuthToken, Server
+
+CODE_SECONDS: Final = 60
+ACCESS_SECONDS: Final = 3_600
+REFRESH_PREFIX: Final = "mcr"
+#: the windows of one program may refresh at once, and an answer may get lost
+SECOND_USE: Final = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Consent:
+    """What a person agreed to."""
+
+    client: OAuthClient
+    server: Server
+    scopes: Collection[str]
+    days: int
+    redirect_uri: str
+    challenge: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The only place where both are; they are not stored."""
+
+    access: str = field(repr=False)
+    refresh: str = field(repr=False)
+
+
+def facts(client: OAuthClient, redirect_uri: str) -> dict[str, Any]:
+    return {"client": client.client_id, "client_name": client.name, "redirect_uri": redirect_uri[:300]}
+
+
+def consent(actor: Actor, user: Any, given: Consent) -> str:
+    """A new grant, and the code that fetches it. Until then it counts for no longer than the code. Raises access.Denied
+    (recorded) and ValidationError."""
+    rights.require(user, actor, "call_tool", given.server, subject=given.client.label)
+    tokens.require_room(user)
+    now, code = timezone.now(), secrets.token_urlsafe(32)
+    end = now + timedelta(days=max(1, min(given.days, MOST_DAYS)))
+    with audited(actor) as trail:
+        grant = AgentToken.objects.create(
+            public_id=tokens.new_public_id(),
+            digest=tokens.digest(secrets.token_urlsafe(32)),
+            user_id=user.pk,
+            name=given.client.label[:120],
+            client=given.client,
+            resource=address_of(given.server.slug),
+            scopes=[scope.value for scope in AgentScope if scope.value in given.scopes],
+            expires_at=now + timedelta(seconds=CODE_SECONDS),
+        )
+        grant.servers.set([given.server])
+        OAuthCode.objects.create(
+            digest=tokens.digest(code),
+            grant=grant,
+            redirect_uri=given.redirect_uri,
+            challenge=given.challenge,
+            grant_expires_at=end,
+            expires_at=now + timedelta(seconds=CODE_SECONDS),
+        )
+        details = facts(given.client, given.redirect_uri) | {
+            "token": str(grant.uid),
+            "scopes": grant.scopes,
+            "expires": end.isoformat(timespec="seconds"),
+        }
+        trail.note(AuditAction.AGENT_TOKEN_ISSUE, ServerRef.of(given.server), grant.name, details)
+    return code
+
+
+def decline(actor: Actor, client: OAuthClient, server: Server | None, redirect_uri: str) -> None:
+    with audited(actor) as trail:
+        ref = ServerRef.of(server) if server is not None else None
+        trail.note(AuditAction.AGENT_TOKEN_DECLINE, ref, client.label, facts(client, redirect_uri))
+
+
+def take_code(client: OAuthClient, text: str) -> OAuthCode | None:
+    """Its one use. A second one ends the grant (RFC 9700 section 4.5). In a transaction."""
+    now, digest = timezone.now(), tokens.digest(text)
+    if OAuthCode.objects.filter(digest=digest, used_at=None).update(used_at=now):
+        row = OAuthCode.objects.select_related("grant__user").get(digest=digest)
+        fits = row.grant.client_id == client.pk and row.expires_at > now and row.grant.revoked_at is None
+        return row if fits and row.grant.user.is_active else None
+    used = OAuthCode.objects.select_related("grant__user").filter(digest=digest).first()
+    if used is not None:
+        _stolen(used.grant, "its authorization code was used twice")
+    return None
+
+
+def redeem(code: OAuthCode) -> Pair:
+    """In the transaction that took the code."""
+    grant = code.grant
+    grant.expires_at = code.grant_expires_at
+    grant.save(update_fields=["expires_at"])
+    OAuthClient.objects.filter(pk=grant.client_id).update(last_used_at=timezone.now())
+    return _pair(grant)
+
+
+def take_refresh(client: OAuthClient, text: str) -> AgentToken | None:
+    """The grant of a refresh token, at its one use. In a transaction."""
+    now, digest = timezone.now(), tokens.digest(text)
+    rows = OAuthToken.objects.filter(digest=digest, refresh=True, grant__client=client)
+    token = rows.select_related("grant__user").first()
+    if token is None or token.grant.state != "active" or not token.grant.user.is_active or token.expires_at <= now:
+        return None
+    if OAuthToken.objects.filter(pk=token.pk, replaced_at=None).update(replaced_at=now):
+        return token.grant
+    replaced = OAuthToken.objects.values_list("replaced_at", flat=True).get(pk=token.pk)
+    if replaced is not None and now - replaced <= SECOND_USE:
+        return token.grant
+    _stolen(token.grant, "a refresh token was used twice")
+    return None
+
+
+def refresh(grant: AgentToken) -> Pair:
+    """In the transaction that took the refresh token. Access tokens that were issued before stay valid to their end."""
+    OAuthClient.objects.filter(pk=grant.client_id).update(last_used_at=timezone.now())
+    return _pair(grant)
+
+
+def revoke_by_client(client: OAuthClient, text: str) -> None:
+    """RFC 7009: either token ends the grant, because no part of it is of use without the other."""
+    token = OAuthToken.objects.select_related("grant__user").filter(digest=tokens.digest(text)).first()
+    if token is not None and token.grant.client_id == client.pk and token.grant.revoked_at is None:
+        _end(token.grant, "the program itself", "revoked by the program")
+
+
+def forget_expired() -> int:
+    """Codes and tokens that count no more, and grants that were never fetched."""
+    now = timezone.now()
+    gone = OAuthToken.objects.filter(Q(expires_at__lt=now) | Q(grant__revoked_at__lt=now - SECOND_USE)).delete()[0]
+    codes = OAuthCode.objects.filter(expires_at__lt=now - timedelta(hours=1))
+    AgentToken.objects.filter(codes__in=codes, expires_at__lt=now, oauth_tokens=None, last_used_at=None).delete()
+    return gone + OAuthCode.objects.filter(expires_at__lt=now - timedelta(days=1)).delete()[0]
+
+
+def _pair(grant: AgentToken) -> Pair:
+    now = timezone.now()
+    access = f"{ACCESS_PREFIX}_{grant.public_id}_{secrets.token_urlsafe(32)}"
+    fresh = f"{REFRESH_PREFIX}_{grant.public_id}_{secrets.token_urlsafe(32)}"
+    ends: list[tuple[str, bool, datetime]] = [
+        (access, False, min(grant.expires_at, now + timedelta(seconds=ACCESS_SECONDS))),
+        (fresh, True, grant.expires_at),
+    ]
+    OAuthToken.objects.bulk_create(
+        OAuthToken(digest=tokens.digest(text), grant=grant, refresh=is_refresh, expires_at=end)
+        for text, is_refresh, end in ends
+    )
+    return Pair(access, fresh)
+
+
+def _stolen(grant: AgentToken, why: str) -> None:
+    if grant.revoked_at is None:
+        _end(grant, "mcpadmin", why)
+
+
+def _end(grant: AgentToken, by: str, why: str) -> None:
+    with audited(Actor(grant.user_id, grant.user.get_username(), way=Way.AGENT)) as trail:
+        grant.revoked_at, grant.revoked_by = timezone.now(), by
+        grant.save(update_fields=["revoked_at", "revoked_by"])
+        details = {"token": str(grant.uid), "of": grant.user.get_username(), "why": why}
+        trail.note(AuditAction.AGENT_TOKEN_REVOKE, None, grant.name, details)

@@ -1,0 +1,84 @@
+import uuid
+from urllib.parse import urlsplit
+
+from django.db import models
+from django.utils import timezone
+
+from servers.enums import DocumentState, OAuthClientKind
+from servers.models.agent_token import AgentToken
+
+
+class OAuthClient(models.Model):
+    """A program that sends people here to let it act for them. `client_id` of a DOCUMENT is the URL of its metadata
+    document (MCP 2025-11-25 *Client ID Metadata Documents*)."""
+
+    uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    kind = models.CharField(max_length=12, choices=OAuthClientKind)
+    client_id = models.CharField(max_length=500, unique=True)
+    name = models.CharField(max_length=120, blank=True)  # as the program gave it, except for ADDED
+    redirect_uris = models.JSONField(default=list)
+    digest = models.CharField(max_length=64, blank=True)  # of its secret; public clients have none
+    created_at = models.DateTimeField(default=timezone.now)
+    added_by = models.CharField(max_length=150, blank=True)
+    last_used_at = models.DateTimeField(null=True)
+    blocked_at = models.DateTimeField(null=True)
+    blocked_by = models.CharField(max_length=150, blank=True)
+    # of a DOCUMENT: whether a worker has read it
+    document = models.CharField(max_length=12, choices=DocumentState, blank=True)
+    document_problem = models.CharField(max_length=300, blank=True)
+    document_at = models.DateTimeField(null=True)  # of the last change of its state
+
+    class Meta:
+        ordering = ["-id"]
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def confidential(self) -> bool:
+        return bool(self.digest)
+
+    @property
+    def label(self) -> str:
+        return self.name or self.host or self.client_id
+
+    @property
+    def host(self) -> str:
+        """The only part of a document's client that is proven: its document came from there."""
+        return urlsplit(self.client_id).netloc if self.kind == OAuthClientKind.DOCUMENT else ""
+
+
+class OAuthCode(models.Model):
+    """An authorization code (RFC 6749 section 4.1). Its grant exists already, but counts for no longer than the code
+    until the code is redeemed."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    grant = models.ForeignKey(AgentToken, on_delete=models.CASCADE, related_name="codes")
+    redirect_uri = models.TextField()
+    challenge = models.CharField(max_length=128)  # PKCE, S256
+    grant_expires_at = models.DateTimeField()
+    expires_at = models.DateTimeField(db_index=True)
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"code of {self.grant}"
+
+
+class OAuthToken(models.Model):
+    """An access or refresh token of a grant. Only its digest is stored."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    grant = models.ForeignKey(AgentToken, on_delete=models.CASCADE, related_name="oauth_tokens")
+    refresh = models.BooleanField(default=False)
+    expires_at = models.DateTimeField(db_index=True)
+    replaced_at = models.DateTimeField(null=True)  # of a refresh token: its successor was issued
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{'refresh' if self.refresh else 'access'} token of {self.grant}"

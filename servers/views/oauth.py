@@ -1,0 +1,281 @@
+"""OAuth for agents: discovery, consent, tokens, and the clients that administrators know.
+
+Consent is a page of the person who is signed in. All else is asked by programs, without a sign-in and without a cookie.
+"""
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from servers import access, limits
+from servers.accounts import attempts
+from servers.agents.oauth import authorization_server, clients, grants, metadata, registration
+from servers.agents.oauth.authorization_server import Asked, CannotReturn, Refused, Reply
+from servers.agents.oauth.clients import BadClient
+from servers.agents.oauth.forms import ClientForm, ConsentForm
+from servers.agents.oauth.grants import Consent
+from servers.audit.record import Actor
+from servers.enums import DocumentState
+from servers.models import OAuthClient, Server
+from servers.requests import WebRequest
+
+_READING = (DocumentState.REQUESTED, DocumentState.READING)
+
+
+# --- discovery -------------------------------------------------------------------------------------------------------
+@login_not_required
+@require_safe
+def protected_resource(request: WebRequest, slug: str) -> JsonResponse:
+    return JsonResponse(metadata.protected_resource(slug))
+
+
+@login_not_required
+@require_safe
+def server_metadata(request: WebRequest) -> JsonResponse:
+    return JsonResponse(metadata.authorization_server(registration=registration.is_open()))
+
+
+# --- consent ---------------------------------------------------------------------------------------------------------
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@sensitive_variables()
+def authorize(request: WebRequest) -> HttpResponse:
+    """GET asks the person, POST has the decision. Both validate the request in the query."""
+    client_id = request.GET.get("client_id", "")
+    try:
+        if clients.is_document_url(client_id):
+            client = clients.of_document(client_id)
+            if client.blocked_at is None and client.document != DocumentState.READ:
+                return _document(request, client)
+        asked = authorization_server.authorization_request(request.GET.urlencode())
+    except (CannotReturn, BadClient) as problem:
+        return _problem(request, str(problem))
+    except Refused as refused:
+        return _to_program(refused.url)
+    return _asked(request, asked)
+
+
+def _asked(request: WebRequest, asked: Asked) -> HttpResponse:
+    posted = request.method == "POST"
+    server = _server(request, asked)
+    actor = Actor.of(request)
+    if posted and "deny" in request.POST:
+        grants.decline(actor, asked.client, server, asked.redirect_uri)
+        return _to_program(asked.url(error="access_denied"))
+    if asked.slug and server is None:
+        return _problem(request, f"You can't use a server with the short name {asked.slug}.", asked)
+    if not access.may(request.user, "call_tool"):
+        return _problem(request, "You don't have permission to call tools, so no program can act as you.", asked)
+    form = ConsentForm(request.user, asked.scopes, server, request.POST if posted else None)
+    if posted and form.is_valid():
+        chosen, given = form.chosen_server(), form.cleaned_data
+        consent = Consent(asked.client, chosen, given["scopes"], given["days"], asked.redirect_uri, asked.challenge)
+        try:
+            return _to_program(asked.url(code=grants.consent(actor, request.user, consent)))
+        except ValidationError as problem:
+            form.add_error(None, problem)
+    context = {
+        "nav": "agents",
+        "asked": asked,
+        "form": form,
+        "server": server,
+        "back": _host(asked.redirect_uri),
+        "local": clients.is_local(asked.redirect_uri),
+    }
+    response = render(request, "oauth/consent.html", context, status=422 if form.errors else 200)
+    return _with_redirect(response, asked)
+
+
+def _server(request: WebRequest, asked: Asked) -> Server | None:
+    if not asked.slug:
+        return None
+    return access.visible_servers(request.user).filter(slug=asked.slug, archived_at=None).first()
+
+
+def _document(request: WebRequest, client: OAuthClient) -> HttpResponse:
+    """While a worker reads the client's metadata document, and when it could not be read."""
+    waits = client.document in _READING
+    context = {"nav": "agents", "client": client, "waits": waits, "address": request.get_full_path()}
+    if not request.htmx:
+        return render(request, "oauth/document.html", context)
+    if waits:
+        return render(request, "oauth/_document.html", context)
+    return _reloaded()
+
+
+def _reloaded() -> HttpResponse:
+    response = HttpResponse()
+    response.headers["HX-Refresh"] = "true"
+    return response
+
+
+def _problem(request: WebRequest, words: str, asked: Asked | None = None) -> HttpResponse:
+    back = asked.url(error="access_denied") if asked is not None else ""
+    context = {"nav": "agents", "words": words, "asked": asked, "back_url": back}
+    response = render(request, "oauth/problem.html", context, status=400 if asked is None else 403)
+    return response if asked is None else _with_redirect(response, asked)
+
+
+def _with_redirect(response: HttpResponse, asked: Asked) -> HttpResponse:
+    """Chromium applies form-action to where a form's answer redirects, too."""
+    parts = urlsplit(asked.redirect_uri)
+    target = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") else f"{parts.scheme}:"
+    response._csp_update = {"form-action": [target]}  # type: ignore[attr-defined]
+    return response
+
+
+def _to_program(url: str) -> HttpResponse:
+    """Not Django's redirect, which knows no schemes of programs. The URI was registered and checked."""
+    response = HttpResponse(status=302)
+    response.headers["Location"] = url
+    response.headers["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def _host(uri: str) -> str:
+    parts = urlsplit(uri)
+    return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
+@csrf_exempt
+@login_not_required
+@require_POST
+@sensitive_post_parameters()
+@sensitive_variables()
+def token(request: WebRequest) -> HttpResponse:
+    if attempts.count("oauth-token", request.client_ip, "oauth_token_requests") is attempts.Refusal.LIMITED:
+        return _too_many("oauth_token_requests")
+    return _replied(authorization_server.token_response(_headers(request), request.POST.urlencode()))
+
+
+@csrf_exempt
+@login_not_required
+@require_POST
+@sensitive_post_parameters()
+@sensitive_variables()
+def revoke(request: WebRequest) -> HttpResponse:
+    if attempts.count("oauth-token", request.client_ip, "oauth_token_requests") is attempts.Refusal.LIMITED:
+        return _too_many("oauth_token_requests")
+    return _replied(authorization_server.revocation_response(_headers(request), request.POST.urlencode()))
+
+
+@csrf_exempt
+@login_not_required
+@require_POST
+@sensitive_variables()
+def register(request: WebRequest) -> HttpResponse:
+    """RFC 7591, where an administrator allows it."""
+    if not registration.is_open():
+        raise Http404("Clients do not register themselves here.")
+    if attempts.count("oauth-register", request.client_ip, "oauth_registrations"):
+        return _too_many("oauth_registrations")
+    try:
+        client, secret = registration.register(Actor.of(request), json.loads(request.body))
+    except ValueError:
+        return _error("invalid_client_metadata", "The body is not JSON.")
+    except BadClient as problem:
+        return _error(problem.error, str(problem))
+    return JsonResponse(registration.answer(client, secret), status=201)
+
+
+def _headers(request: WebRequest) -> dict[str, str]:
+    return {"Authorization": request.headers["Authorization"]} if "Authorization" in request.headers else {}
+
+
+def _replied(reply: Reply) -> HttpResponse:
+    response = HttpResponse(reply.body, status=reply.status)
+    for name, value in reply.headers.items():
+        response.headers[name] = value
+    return response
+
+
+def _error(code: str, words: str, status: int = 400) -> JsonResponse:
+    return JsonResponse({"error": code, "error_description": words}, status=status)
+
+
+def _too_many(limit: str) -> HttpResponse:
+    response = _error("temporarily_unavailable", f"Too many requests. {limits.stated(limit)} Try again later.", 429)
+    response.headers["Retry-After"] = "60"
+    return response
+
+
+# --- clients, for administrators -------------------------------------------------------------------------------------
+@require_safe
+def index(request: WebRequest) -> HttpResponse:
+    access.require(request.user, "administer")
+    context = {"nav": "agents", "rows": clients.listed(), "open": registration.is_open()}
+    return render(request, "oauth/clients.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@sensitive_variables()
+def add(request: WebRequest) -> HttpResponse:
+    access.require(request.user, "administer")
+    form = ClientForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        given: dict[str, Any] = form.cleaned_data
+        try:
+            client, secret = clients.add(
+                Actor.of(request),
+                request.user,
+                given["name"],
+                given["redirect_uris"],
+                confidential=given["confidential"],
+            )
+        except ValidationError as problem:
+            form.add_error(None, problem)
+        else:
+            return render(request, "oauth/added.html", {"nav": "agents", "client": client, "secret": secret})
+    context = {"nav": "agents", "form": form}
+    return render(request, "oauth/add.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+def block(request: WebRequest, uid: UUID) -> HttpResponse:
+    client = get_object_or_404(OAuthClient, uid=uid)
+    ended = clients.block(Actor.of(request), request.user, client)
+    words = f" {ended} {'grant was' if ended == 1 else 'grants were'} revoked." if ended else ""
+    messages.success(request, f"{client.label} is blocked.{words}")
+    return redirect("oauth:clients")
+
+
+@require_POST
+def unblock(request: WebRequest, uid: UUID) -> HttpResponse:
+    client = get_object_or_404(OAuthClient, uid=uid)
+    clients.unblock(Actor.of(request), request.user, client)
+    messages.success(request, f"{client.label} may ask people again.")
+    return redirect("oauth:clients")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def delete(request: WebRequest, uid: UUID) -> HttpResponse:
+    access.require(request.user, "administer")
+    client = get_object_or_404(OAuthClient, uid=uid)
+    if request.method == "POST":
+        clients.delete(Actor.of(request), request.user, client)
+        messages.success(request, f"{client.label} is deleted.")
+        return redirect("oauth:clients")
+    active = [grant for grant in client.grants.select_related("user") if grant.state == "active"]
+    return render(request, "oauth/delete.html", {"nav": "agents", "client": client, "active": active})
+
+
+@require_POST
+def switch_registration(request: WebRequest) -> HttpResponse:
+    is_open = request.POST.get("open") == "yes"
+    registration.switch(Actor.of(request), request.user, is_open=is_open)
+    words = "Programs can register themselves." if is_open else "Programs can no longer register themselves."
+    messages.success(request, words)
+    return redirect("oauth:clients")

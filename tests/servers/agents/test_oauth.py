@@ -1,0 +1,613 @@
+"""OAuth for agents: what a client gets, for whom, for which endpoint, and how often."""
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from django.conf import settings
+from django.db import connection, connections
+from django.test import Client
+from django.utils import timezone
+
+from servers import access
+from servers.agents import tokens
+from servers.agents.addresses import address_of, slug_of
+from servers.agents.oauth import authorization_server, clients, grants, registration
+from servers.agents.oauth.clients import BadClient
+from servers.agents.tokens import Unknown
+from servers.audit.record import Actor
+from servers.enums import AuditAction, DocumentState, OAuthClientKind
+from servers.models import AgentToken, AuditEvent, Instance, OAuthClient, OAuthCode, OAuthToken, Server
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+BACK = "http://127.0.0.1:7777/callback"
+VERIFIER = "v" * 64
+CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
+DOCUMENT = "https://program.example/client.json"
+
+
+@pytest.fixture
+def ann(db: None) -> Any:
+    return person("ann", "view_server", "call_tool")
+
+
+@pytest.fixture
+def files(db: None) -> Server:
+    server: Server = make_session("files").server
+    return server
+
+
+@pytest.fixture
+def program(db: None) -> OAuthClient:
+    return OAuthClient.objects.create(
+        kind=OAuthClientKind.REGISTERED, client_id="program", name="Program", redirect_uris=[BACK]
+    )
+
+
+@pytest.fixture
+def signed_in(ann: Any) -> Client:
+    client = Client()
+    client.force_login(ann)
+    return client
+
+
+def query(client: str = "program", **more: str | None) -> str:
+    found: dict[str, str | None] = {
+        "response_type": "code",
+        "client_id": client,
+        "redirect_uri": BACK,
+        "state": "s&1",
+        "scope": "mcp:list mcp:call offline_access",
+        "resource": address_of("files"),
+        "code_challenge": CHALLENGE,
+        "code_challenge_method": "S256",
+    }
+    return "/oauth/authorize?" + urlencode({name: value for name, value in (found | more).items() if value is not None})
+
+
+def returned(response: Any) -> dict[str, str]:
+    """The parameters with which the signed_in returns to the program."""
+    assert response.status_code == 302, response.content.decode()[-2_000:]
+    return {name: values[0] for name, values in parse_qs(urlsplit(response["Location"]).query).items()}
+
+
+def allow(signed_in: Client, url: str = "", **more: Any) -> str:
+    posted = {"scopes": ["mcp:list", "mcp:call"], "days": "7"} | more
+    return returned(signed_in.post(url or query(), posted))["code"]
+
+
+def exchange(code: str, client: str = "program", **more: str | None) -> Any:
+    found: dict[str, str | None] = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "client_id": client,
+        "redirect_uri": BACK,
+        "code_verifier": VERIFIER,
+        "resource": address_of("files"),
+    }
+    return Client().post("/oauth/token", {name: value for name, value in (found | more).items() if value is not None})
+
+
+def renew(refresh: str, client: str = "program", **more: str) -> Any:
+    return Client().post(
+        "/oauth/token", {"grant_type": "refresh_token", "refresh_token": refresh, "client_id": client} | more
+    )
+
+
+def why(text: str) -> str:
+    with pytest.raises(Unknown) as unknown:
+        tokens.principal_of(text, "")
+    return unknown.value.why
+
+
+# --- the way there and back ---------------------------------------------------------------------------------------------
+def test_a_person_allows_a_program_one_endpoint_and_the_program_gets_tokens(
+    signed_in: Client, files: Server, program: OAuthClient, ann: Any
+) -> None:
+    page = signed_in.get(query())
+    assert page.status_code == 200
+    assert "form-action 'self' http://127.0.0.1:7777" in page["Content-Security-Policy"]
+    for words in (b"Program", b"Name not verified", b"127.0.0.1:7777", b"files", b"any program here"):
+        assert words in page.content
+    back = returned(signed_in.post(query(), {"scopes": ["mcp:list", "mcp:call"], "days": "7"}))
+    assert (back["state"], back["iss"]) == ("s&1", settings.PUBLIC_URL)
+    answer = exchange(back["code"])
+    assert answer.status_code == 200, answer.content
+    assert answer["Cache-Control"] == "no-store"
+    found = answer.json()
+    assert (found["token_type"], found["expires_in"], found["scope"]) == ("Bearer", 3600, "mcp:list mcp:call")
+    principal = tokens.principal_of(found["access_token"], "")
+    assert (principal.user, principal.reaches(files.pk)) == (ann, True)
+    assert not principal.has("mcp:read")
+    assert principal.token.resource == address_of("files")
+    stored = str([*OAuthToken.objects.values(), *OAuthCode.objects.values(), *AgentToken.objects.values()])
+    recorded = str(list(AuditEvent.objects.values_list("body", flat=True)))
+    for secret in (found["access_token"], found["refresh_token"], back["code"]):
+        assert secret not in stored
+        assert secret not in recorded
+    event = json.loads(AuditEvent.objects.get(action=AuditAction.AGENT_TOKEN_ISSUE).body)
+    assert (event["details"]["client"], event["details"]["redirect_uri"]) == ("program", BACK)
+    assert b"Program" in signed_in.get("/agents/").content
+
+
+def test_a_person_who_denies_sends_the_program_back_without_a_code(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    back = returned(signed_in.post(query(), {"deny": "yes", "scopes": ["mcp:list"], "days": "7"}))
+    assert (back["error"], back["state"], back["iss"]) == ("access_denied", "s&1", settings.PUBLIC_URL)
+    assert not AgentToken.objects.exists()
+    assert AuditEvent.objects.filter(action=AuditAction.AGENT_TOKEN_DECLINE).exists()
+
+
+def test_consent_needs_a_sign_in_and_comes_back_to_the_same_request(files: Server, program: OAuthClient) -> None:
+    away = Client().get(query())
+    assert away.status_code == 302
+    assert parse_qs(urlsplit(away["Location"]).query)["next"] == [query()]
+
+
+def test_a_form_of_another_site_allows_nothing(ann: Any, files: Server, program: OAuthClient) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(ann)
+    assert strict.post(query(), {"scopes": ["mcp:list"], "days": "7"}).status_code == 403
+    assert not AgentToken.objects.exists()
+
+
+def test_a_program_that_names_no_endpoint_gets_the_one_that_the_person_chooses(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    url = query(resource=None)
+    assert b"Choose a server" in signed_in.get(url).content
+    assert signed_in.post(url, {"scopes": ["mcp:list"], "days": "7"}).status_code == 422
+    found = exchange(allow(signed_in, url, server=str(files.uid)), resource=None).json()
+    assert tokens.principal_of(found["access_token"], "").token.resource == address_of("files")
+
+
+def test_scopes_are_those_that_were_asked_for_and_left_ticked(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    more = {"scopes": ["mcp:list", "mcp:call:destructive"], "days": "7"}
+    assert signed_in.post(query(), more).status_code == 422
+    assert exchange(allow(signed_in, scopes=["mcp:list"])).json()["scope"] == "mcp:list"
+
+
+# --- requests that lead nowhere -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"client_id": "nobody"},
+        {"redirect_uri": "http://127.0.0.1:7777/other"},
+        {"redirect_uri": "https://evil.example/callback"},
+        {"redirect_uri": "http://ann@127.0.0.1:7777/callback"},
+        {"redirect_uri": "http://127.0.0.1:1/callback#x"},
+        {"redirect_uri": "http://127.0.0.1;script-src *:1/callback"},
+        {"redirect_uri": "http://localhost:7777/callback"},
+    ],
+)
+def test_nobody_is_sent_to_an_address_that_the_program_did_not_register(
+    signed_in: Client, files: Server, program: OAuthClient, more: dict[str, str]
+) -> None:
+    for response in (
+        signed_in.get(query(**more)),
+        signed_in.post(query(**more), {"scopes": ["mcp:list"], "days": "7"}),
+    ):
+        assert response.status_code == 400
+        assert "Location" not in response
+    assert not AgentToken.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"code_challenge": None}, "invalid_request"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge_method": None}, "invalid_request"),
+        ({"resource": "https://elsewhere.example/mcp/files"}, "invalid_target"),
+        ({"resource": f"{settings.PUBLIC_URL}/"}, "invalid_target"),
+    ],
+)
+def test_a_request_that_is_not_allowed_returns_with_its_error(
+    signed_in: Client, files: Server, program: OAuthClient, more: dict[str, str | None], error: str
+) -> None:
+    back = returned(signed_in.post(query(**more), {"scopes": ["mcp:list"], "days": "7"}))
+    assert (back["error"], back["iss"]) == (error, settings.PUBLIC_URL)
+    assert not AgentToken.objects.exists()
+
+
+def test_a_server_that_the_person_cannot_see_is_not_offered(signed_in: Client, program: OAuthClient) -> None:
+    for response in (signed_in.get(query()), signed_in.post(query(), {"scopes": ["mcp:list"], "days": "7"})):
+        assert response.status_code == 403
+        assert b"error=access_denied" in response.content
+    assert not AgentToken.objects.exists()
+
+
+def test_a_person_who_may_not_call_allows_nothing(files: Server, program: OAuthClient) -> None:
+    vera = Client()
+    vera.force_login(person("vera", "view_server"))
+    assert vera.post(query(), {"scopes": ["mcp:list"], "days": "7"}).status_code == 403
+    assert not AgentToken.objects.exists()
+
+
+# --- codes ----------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"code_verifier": "w" * 64},
+        {"code_verifier": None},
+        {"redirect_uri": "http://127.0.0.1:7777/other"},
+        {"resource": "http://127.0.0.1:8000/mcp/other"},
+        {"client_id": "other"},
+    ],
+)
+def test_a_code_is_worth_nothing_to_another(
+    signed_in: Client, files: Server, program: OAuthClient, more: dict[str, str | None]
+) -> None:
+    OAuthClient.objects.create(kind=OAuthClientKind.REGISTERED, client_id="other", redirect_uris=[BACK])
+    code = allow(signed_in)
+    refused = exchange(code, **more)
+    assert refused.status_code in (400, 401)
+    assert exchange(code).status_code == 400  # a try uses it up
+    assert not OAuthToken.objects.exists()
+
+
+def test_a_code_expires_and_so_does_its_grant(signed_in: Client, files: Server, program: OAuthClient) -> None:
+    code = allow(signed_in)
+    OAuthCode.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert exchange(code).status_code == 400
+    AgentToken.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert AgentToken.objects.get().state == "expired"
+    OAuthCode.objects.update(expires_at=timezone.now() - timedelta(hours=2))
+    grants.forget_expired()
+    assert not AgentToken.objects.exists()
+
+
+def test_the_second_use_of_a_code_ends_what_the_first_one_got(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    code = allow(signed_in)
+    access_token = exchange(code).json()["access_token"]
+    assert exchange(code).json()["error"] == "invalid_grant"
+    assert why(access_token) == "revoked"
+    event = AuditEvent.objects.get(action=AuditAction.AGENT_TOKEN_REVOKE)
+    assert "used twice" in json.loads(event.body)["details"]["why"]
+
+
+def at_once(work: Callable[[], Any], times: int = 6) -> list[Any]:
+    start, found = threading.Barrier(times), []
+
+    def one() -> None:
+        start.wait()
+        try:
+            found.append(work())
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=one) for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_of_many_uses_of_a_code_at_once_none_leaves_a_token_that_counts(
+    request: pytest.FixtureRequest, database: str
+) -> None:
+    if database == "postgres":
+        request.getfixturevalue("on_postgres")
+        connection.ensure_connection()
+    signed_in = Client()
+    signed_in.force_login(person("bea", "view_server", "call_tool"))
+    make_session("files")
+    OAuthClient.objects.create(kind=OAuthClientKind.REGISTERED, client_id="program", redirect_uris=[BACK])
+    code = allow(signed_in)
+    answers = at_once(lambda: exchange(code))
+    assert [answer.status_code for answer in answers].count(200) <= 1
+    for answer in answers:
+        if answer.status_code == 200:
+            assert why(answer.json()["access_token"]) == "revoked"
+
+
+# --- refreshing and revoking -------------------------------------------------------------------------------------------------
+def test_a_refresh_token_gives_a_new_pair_once(signed_in: Client, files: Server, program: OAuthClient) -> None:
+    first = exchange(allow(signed_in)).json()
+    second = renew(first["refresh_token"], scope="mcp:list mcp:call mcp:read").json()
+    assert second["scope"] == "mcp:list mcp:call"
+    assert tokens.principal_of(second["access_token"], "")
+    OAuthToken.objects.filter(replaced_at__isnull=False).update(replaced_at=timezone.now() - timedelta(minutes=1))
+    assert renew(first["refresh_token"]).json()["error"] == "invalid_grant"
+    for text in (first["access_token"], second["access_token"]):
+        assert why(text) == "revoked"
+    assert renew(second["refresh_token"]).status_code == 400
+
+
+def test_an_answer_that_got_lost_can_be_fetched_again_for_a_moment(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    first = exchange(allow(signed_in)).json()
+    renew(first["refresh_token"])
+    again = renew(first["refresh_token"])
+    assert again.status_code == 200
+    assert tokens.principal_of(again.json()["access_token"], "")
+
+
+def test_a_refresh_token_is_worth_nothing_to_another_or_as_an_access_token(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    OAuthClient.objects.create(kind=OAuthClientKind.REGISTERED, client_id="other", redirect_uris=[BACK])
+    found = exchange(allow(signed_in)).json()
+    assert renew(found["refresh_token"], client="other").json()["error"] == "invalid_grant"
+    assert renew(found["access_token"]).json()["error"] == "invalid_grant"
+    assert renew(found["refresh_token"], resource=address_of("other")).json()["error"] == "invalid_grant"
+    assert why(found["refresh_token"]) == "no such token"
+
+
+def test_an_access_token_ends_after_an_hour_and_with_its_grant(
+    signed_in: Client, files: Server, program: OAuthClient, ann: Any
+) -> None:
+    found = exchange(allow(signed_in)).json()
+    OAuthToken.objects.filter(refresh=False).update(expires_at=timezone.now())
+    assert why(found["access_token"]) == "the access token is expired"
+    fresh = renew(found["refresh_token"]).json()
+    assert tokens.revoke(Actor.of_user(ann), ann, AgentToken.objects.get())
+    assert why(fresh["access_token"]) == "revoked"
+    assert renew(fresh["refresh_token"]).status_code == 400
+
+
+def test_a_program_can_give_its_grant_back(signed_in: Client, files: Server, program: OAuthClient) -> None:
+    found = exchange(allow(signed_in)).json()
+    stranger = Client().post("/oauth/revoke", {"token": found["refresh_token"], "client_id": "nobody"})
+    assert stranger.status_code == 401
+    assert tokens.principal_of(found["access_token"], "")
+    assert Client().post("/oauth/revoke", {"token": found["refresh_token"], "client_id": "program"}).status_code == 200
+    assert why(found["access_token"]) == "revoked"
+
+
+def test_a_disabled_person_takes_the_grants_along(
+    signed_in: Client, files: Server, program: OAuthClient, ann: Any
+) -> None:
+    found = exchange(allow(signed_in)).json()
+    ann.is_active = False
+    ann.save()
+    assert why(found["access_token"]) == "the account is disabled"
+    assert renew(found["refresh_token"]).status_code == 400
+
+
+# --- clients --------------------------------------------------------------------------------------------------------------
+def test_a_client_with_a_secret_must_send_it(signed_in: Client, files: Server, admin: Any) -> None:
+    client, secret = clients.add(Actor.of_user(admin), admin, "Cursor", [BACK], confidential=True)
+    assert secret not in str(list(OAuthClient.objects.values()))
+    for wrong in ({}, {"client_secret": ""}, {"client_secret": secret + "x"}):
+        refused = exchange(allow(signed_in, query(client.client_id)), client.client_id, **wrong)
+        assert (refused.status_code, refused.json()["error"]) == (401, "invalid_client")
+    assert (
+        exchange(allow(signed_in, query(client.client_id)), client.client_id, client_secret=secret).status_code == 200
+    )
+    basic = base64.b64encode(f"{client.client_id}:{secret}".encode()).decode()
+    form = {
+        "grant_type": "authorization_code",
+        "code": allow(signed_in, query(client.client_id)),
+        "redirect_uri": BACK,
+        "code_verifier": VERIFIER,
+    }
+    assert Client().post("/oauth/token", form, HTTP_AUTHORIZATION=f"Basic {basic}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("registered", "asked", "fits"),
+    [
+        ("http://127.0.0.1/cb", "http://127.0.0.1:49152/cb", True),
+        ("http://localhost:1/cb", "http://localhost:2/cb", True),
+        ("http://[::1]/cb", "http://[::1]:8/cb", True),
+        ("http://127.0.0.1/cb", "http://127.0.0.1/cb/", False),
+        ("http://127.0.0.1/cb", "http://127.0.0.1/cb?x=1", False),
+        ("http://127.0.0.1/cb", "http://127.0.0.1.evil.example/cb", False),
+        ("https://a.example/cb", "https://a.example:8443/cb", False),
+        ("https://a.example/cb", "https://A.example/cb", False),
+        ("cursor://anysphere/cb", "cursor://anysphere/cb", True),
+        ("cursor://anysphere/cb", "cursor://other/cb", False),
+    ],
+)
+def test_a_redirect_uri_fits_exactly_except_for_a_loopback_port(registered: str, asked: str, fits: bool) -> None:
+    client = OAuthClient(redirect_uris=[registered])
+    assert clients.matches(client, asked) is fits
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://a.example/cb",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "https://u:p@a.example/cb",
+        "https://a.example/cb#part",
+        "https://a.example;img-src/cb",
+        "https://a.example/ cb",
+        "https:///cb",
+        "/cb",
+        "",
+        "https://[::1/cb",
+        "https://ä.example/cb",
+    ],
+)
+def test_redirect_uris_that_lead_astray_are_not_registered(uri: str) -> None:
+    with pytest.raises(BadClient) as bad:
+        clients.checked_redirects([uri])
+    assert bad.value.error == "invalid_redirect_uri"
+
+
+def test_programs_register_themselves_only_where_an_administrator_allows_it(admin: Any) -> None:
+    sent = {"redirect_uris": [BACK], "client_name": "A\nprogram", "token_endpoint_auth_method": "none"}
+    post = lambda body: Client().post("/oauth/register", json.dumps(body), content_type="application/json")  # noqa: E731
+    assert post(sent).status_code == 404
+    assert "registration_endpoint" not in Client().get("/.well-known/oauth-authorization-server").json()
+    Instance.objects.get_or_create(pk=1)
+    with pytest.raises(access.Denied):
+        registration.switch(Actor.of_user(None), person("bob", "manage_users"), is_open=True)
+    registration.switch(Actor.of_user(admin), admin, is_open=True)
+    assert Client().get("/.well-known/oauth-authorization-server").json()["registration_endpoint"]
+    made = post(sent)
+    assert made.status_code == 201
+    assert (made.json()["client_name"], "client_secret" in made.json()) == ("A program", False)
+    assert post({"redirect_uris": [BACK]}).json()["client_secret"]
+    for bad in ([], {}, {"redirect_uris": ["javascript:x"]}, sent | {"token_endpoint_auth_method": "private_key_jwt"}):
+        assert post(bad).status_code == 400
+    assert AuditEvent.objects.filter(action=AuditAction.OAUTH_CLIENT_REGISTER).count() == 2
+
+
+def test_registrations_of_one_address_are_bounded_and_unused_ones_forgotten(db: None) -> None:
+    Instance.objects.update_or_create(pk=1, defaults={"oauth_registration": True})
+    post = lambda: Client().post(  # noqa: E731
+        "/oauth/register",
+        json.dumps({"redirect_uris": [BACK], "token_endpoint_auth_method": "none"}),
+        content_type="application/json",
+        REMOTE_ADDR="198.51.100.9",
+    )
+    assert [post().status_code for _ in range(11)] == [201] * 10 + [429]
+    OAuthClient.objects.update(created_at=timezone.now() - timedelta(days=31))
+    assert clients.forget_unused() == 10
+
+
+def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(signed_in: Client, files: Server) -> None:
+    url = query(DOCUMENT, redirect_uri=BACK)
+    assert b"Reading what" in signed_in.get(url).content
+    row = OAuthClient.objects.get()
+    assert (row.kind, row.document) == (OAuthClientKind.DOCUMENT, DocumentState.REQUESTED)
+    taken = clients.take(row.uid)
+    assert taken is not None
+    assert clients.take(row.uid) is None
+    assert b"Reading what" in signed_in.get(url, headers={"HX-Request": "true"}).content
+    clients.read(taken, json.dumps({"client_id": DOCUMENT, "client_name": "Real", "redirect_uris": [BACK]}).encode())
+    assert signed_in.get(url).status_code == 200
+    page = signed_in.get(url).content
+    assert b"Real" in page
+    assert b"program.example" in page
+    assert b"not verified" not in page
+    OAuthClient.objects.update(document_at=timezone.now() - clients.FRESH - timedelta(seconds=1))
+    assert b"Reading what" in signed_in.get(url).content
+    clients.not_read(row, "It was not found.")
+    failed = signed_in.get(url)
+    assert b"It was not found." in failed.content
+    assert b"Try again" in failed.content
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        (b"{", "not JSON"),
+        (b"[]", "its own address"),
+        (json.dumps({"client_id": "https://other.example/x", "redirect_uris": [BACK]}).encode(), "its own address"),
+        (json.dumps({"client_id": DOCUMENT}).encode(), "redirect_uris"),
+        (json.dumps({"client_id": DOCUMENT, "redirect_uris": ["http://x.example/"]}).encode(), "https"),
+        (
+            json.dumps(
+                {"client_id": DOCUMENT, "redirect_uris": [BACK], "token_endpoint_auth_method": "client_secret_post"}
+            ).encode(),
+            "public clients only",
+        ),
+    ],
+)
+def test_a_document_that_does_not_fit_makes_no_client(db: None, document: bytes, says: str) -> None:
+    row = clients.of_document(DOCUMENT)
+    with pytest.raises(BadClient, match=says):
+        clients.read(row, document)
+    assert clients.usable(DOCUMENT) is None
+
+
+@pytest.mark.parametrize(
+    ("client_id", "is_one"),
+    [
+        ("https://a.example/client.json", True),
+        ("https://a.example/x/", True),
+        ("https://a.example", False),
+        ("https://a.example/", False),
+        ("http://a.example/client.json", False),
+        ("https://a.example/x/../y", False),
+        ("https://u@a.example/x", False),
+        ("https://a.example/x#y", False),
+        ("HTTPS://a.example/x", False),
+        ("https://A.example/x", False),
+        ("https://a.example/" + "x" * 500, False),
+    ],
+)
+def test_only_a_plain_https_address_is_that_of_a_document(client_id: str, is_one: bool) -> None:
+    assert clients.is_document_url(client_id) is is_one
+
+
+def test_a_blocked_client_loses_its_grants_and_asks_nobody(
+    signed_in: Client, files: Server, program: OAuthClient, admin: Any, ann: Any
+) -> None:
+    found = exchange(allow(signed_in)).json()
+    with pytest.raises(access.Denied):
+        clients.block(Actor.of_user(ann), ann, program)
+    assert clients.block(Actor.of_user(admin), admin, program) == 1
+    assert why(found["access_token"]) == "revoked"
+    assert signed_in.get(query()).status_code == 400
+    assert renew(found["refresh_token"]).status_code == 401
+    clients.unblock(Actor.of_user(admin), admin, OAuthClient.objects.get())
+    assert signed_in.get(query()).status_code == 200
+    clients.delete(Actor.of_user(admin), admin, OAuthClient.objects.get())
+    assert not AgentToken.objects.exists()
+
+
+def test_administrators_manage_clients_on_a_page(admin: Any, program: OAuthClient) -> None:
+    signed_in = Client()
+    signed_in.force_login(admin)
+    assert b"Program" in signed_in.get("/oauth/clients/").content
+    assert signed_in.post("/oauth/clients/add/", {"name": "X", "redirect_uris": "javascript:x"}).status_code == 422
+    shown = signed_in.post("/oauth/clients/add/", {"name": "X", "redirect_uris": BACK, "confidential": "on"})
+    client = shown.context["client"]
+    assert shown.context["secret"].encode() in shown.content
+    assert shown.context["secret"].encode() not in signed_in.get("/oauth/clients/").content
+    signed_in.post(f"/oauth/clients/{client.uid}/block/")
+    assert b"Blocked" in signed_in.get("/oauth/clients/").content
+    assert b"cannot be undone" in signed_in.get(f"/oauth/clients/{client.uid}/delete/").content
+    signed_in.post(f"/oauth/clients/{client.uid}/delete/")
+    assert list(OAuthClient.objects.all()) == [program]
+
+
+# --- discovery ---------------------------------------------------------------------------------------------------------------
+def test_the_documents_lead_from_an_endpoint_to_the_token(files: Server) -> None:
+    for slug in ("files", "no-such-server"):
+        found = Client().get(f"/.well-known/oauth-protected-resource/mcp/{slug}").json()
+        assert found["resource"] == address_of(slug)
+        assert found["authorization_servers"] == [settings.PUBLIC_URL]
+    server = Client().get("/.well-known/oauth-authorization-server").json()
+    assert server["issuer"] == settings.PUBLIC_URL
+    assert server["code_challenge_methods_supported"] == ["S256"]
+    assert server["authorization_endpoint"] == f"{settings.PUBLIC_URL}/oauth/authorize"
+
+
+@pytest.mark.parametrize(
+    ("resource", "slug"),
+    [
+        (f"{settings.PUBLIC_URL}/mcp/files", "files"),
+        (f"{settings.PUBLIC_URL}/mcp/files/", "files"),
+        (f"{settings.PUBLIC_URL.upper().replace('HTTP', 'http')}/mcp/files", "files"),
+        (f"{settings.PUBLIC_URL}/mcp/files/x", ""),
+        (f"{settings.PUBLIC_URL}/mcp/files?x=1", ""),
+        (f"{settings.PUBLIC_URL}", ""),
+        ("https://elsewhere.example/mcp/files", ""),
+        ("http://[::1/mcp/files", ""),
+    ],
+)
+def test_a_resource_is_an_endpoint_however_it_is_written(resource: str, slug: str) -> None:
+    assert slug_of(resource) == slug
+
+
+def test_parameters_of_a_stranger_are_not_taken_for_our_notes(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    found = exchange(allow(signed_in)).json()
+    assert renew(found["refresh_token"], code_row="x", grant="y").status_code == 200
+    assert authorization_server.token_response({}, "grant_type=password&username=a&password=b").status in (400, 401)
