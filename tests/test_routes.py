@@ -21,7 +21,7 @@ from servers.audit import writer as writing
 from servers.audit.record import Actor
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
-from servers.models import AgentToken, AuditAlarm, AuditEvent, Server, ServerDraft
+from servers.models import AgentToken, AuditAlarm, AuditEvent, OAuthClient, Server, ServerDraft
 from servers.registration import drafts
 from sessions.enums import CallState, QuestionKind, WireKind
 from sessions.models import Call, McpSession, Question
@@ -34,7 +34,10 @@ from tests.sessions.wire.rows import add_message
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PROBES = {"healthz", "readyz"}
-OPEN_TO_ALL = PROBES | {"setup", "oauth_client", "account_link"}
+#: asked by programs, which have no cookie that a form of another site could misuse
+OF_PROGRAMS = {"oauth:token", "oauth:revoke", "oauth:register"}
+DISCOVERY = {"oauth_client", "protected_resource", "authorization_server"}
+OPEN_TO_ALL = PROBES | OF_PROGRAMS | DISCOVERY | {"setup", "account_link"}
 UID = str(uuid4())
 SAMPLES = {
     "<slug:slug>": "orders",
@@ -122,6 +125,7 @@ def world(admin: Any) -> Call:
     _ask(session)
     token = {"digest": "0" * 64, "expires_at": timezone.now() + timedelta(days=1)}
     AgentToken.objects.create(uid=UID, public_id="a" * 12, user=admin, name=DRAFTED, **token)
+    OAuthClient.objects.create(uid=UID, kind="added", client_id="a-client", name=DRAFTED)
     return Call.objects.get(pk=call.pk)
 
 
@@ -160,7 +164,7 @@ def test_a_post_without_the_token_is_refused(world: Call, admin: Any, subtests: 
     client.force_login(admin)
     before = AuditEvent.objects.count()
     for route in ROUTES:
-        if route.name in PROBES:
+        if route.name in PROBES | OF_PROGRAMS:
             continue
         with subtests.test(str(route)):
             answer = client.post(route.path)
@@ -211,6 +215,9 @@ LOOKS = {
         for name in names.split()
         for method in methods
     },
+    ("oauth:clients", "get"): "administer",
+    **{(f"oauth:{name}", "post"): "administer" for name in ("registration", "block", "unblock")},
+    **{(f"oauth:{name}", method): "administer" for name in ("add", "delete") for method in ("get", "post")},
     **{("storage:index", method): "administer" for method in ("get", "post")},
     **{(f"storage:{name}", "post"): "administer" for name in ("run", "try")},
     ("erase_payload", "get"): "erase_payload",
