@@ -50,7 +50,7 @@ SAMPLES = {
     "<int:group_id>": "1",
     "<slug:kind>": "tool",
     "<str:stream>": "calls",
-    "<int:key>": "1",
+    "<int:key>": "987654321",
     "<slug:digest>": "0" * 64,
     "<str:digest>": "0" * 64,
 }
@@ -310,8 +310,8 @@ NAMED = {"servers:call": "?tool=echo", "servers:tool_form": "?tool=echo", "serve
 HIDDEN = {"servers:test_progress", "servers:expand", "calls:values"}
 # No row of the sample's key, no saved view, another person's token.
 MISSING = {("explorer:row", "get"), ("explorer:delete_view", "post"), ("agents:revoke", "post")}
-# Without the parameters of an authorization server's redirect, the request matches no sign-in.
-FORGED = {("sign_in_callback", "get")}
+# Without the parameters of OAuth, the request matches no sign-in and no client.
+FORGED = {("sign_in_callback", "get"), ("oauth:authorize", "get"), ("oauth:authorize", "post")}
 
 
 @pytest.mark.parametrize(

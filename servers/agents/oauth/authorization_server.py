@@ -112,7 +112,7 @@ def revocation_response(headers: Mapping[str, str], form: str) -> Reply:
     return Reply(status, _JSON | found, body or "")
 
 
-class _Rows(RequestValidator):  # type: ignore[misc]  # oauthlib has no types
+class _Rows(RequestValidator):
     """What oauthlib asks of an application. It notes on its request what later questions need."""
 
     # --- clients -------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def _words(error: OAuth2Error) -> str:
     return error.description or "The request is not valid."
 
 
-class _CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]  # as above
+class _CodeGrant(AuthorizationCodeGrant):
     _code_challenge_methods: Final = {"S256": AuthorizationCodeGrant._code_challenge_methods["S256"]}
 
 

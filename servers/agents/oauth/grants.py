@@ -113,7 +113,7 @@ def redeem(code: OAuthCode) -> Pair:
     grant = code.grant
     grant.expires_at = code.grant_expires_at
     grant.save(update_fields=["expires_at"])
-    OAuthClient.objects.filter(pk=grant.client_id).update(last_used_at=timezone.now())
+    OAuthClient.objects.filter(grants=grant).update(last_used_at=timezone.now())
     return _pair(grant)
 
 
@@ -135,7 +135,7 @@ def take_refresh(client: OAuthClient, text: str) -> AgentToken | None:
 
 def refresh(grant: AgentToken) -> Pair:
     """In the transaction that took the refresh token. Access tokens that were issued before stay valid to their end."""
-    OAuthClient.objects.filter(pk=grant.client_id).update(last_used_at=timezone.now())
+    OAuthClient.objects.filter(grants=grant).update(last_used_at=timezone.now())
     return _pair(grant)
 
 
