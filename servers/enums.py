@@ -270,6 +270,7 @@ class AuditAction(TextChoices):
     PASSWORD_CHANGE = "account:password:change", "Password changed"
     ADMINISTRATOR_CREATE = "account:administrator:create", "First administrator created"
     USER_CREATE = "account:user:create", "User created"
+    SERVICE_ACCOUNT_CREATE = "account:service:create", "Service account added"
     USER_CHANGE = "account:user:change", "User changed"
     USER_DELETE = "account:user:delete", "User deleted"
     USER_INVITE = "account:user:invite", "User invited"

@@ -82,6 +82,7 @@ user_patterns = [
     path("invite/", users.invite, name="invite"),
     path("invitations/<uuid:uid>/renew/", users.reissue, name="reissue"),
     path("invitations/<uuid:uid>/revoke/", users.revoke, name="revoke"),
+    path("service-accounts/add/", users.add_service_account, name="add_service_account"),
     path("groups/", users.groups, name="groups"),
     path("groups/add/", users.add_group, name="add_group"),
     path("groups/<int:group_id>/", users.group, name="group"),

@@ -285,7 +285,10 @@ LOOKS = {
         for methods, names in (
             (("get",), "list detail groups"),
             (("post",), "reissue revoke enable reset end_sign_ins end_sign_in end_identity"),
-            (("get", "post"), "invite rights disable hand_over delete add_group group delete_group"),
+            (
+                ("get", "post"),
+                "add_service_account invite rights disable hand_over delete add_group group delete_group",
+            ),
         )
         for name in names.split()
         for method in methods

@@ -8,6 +8,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.forms import BaseUserCreationForm, SetPasswordForm
 from django.contrib.auth.models import Group
 from django.contrib.auth.password_validation import password_validators_help_texts
+from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 
 from servers.accounts import catalog
@@ -129,6 +130,29 @@ class InviteForm(RightsForm):
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     email = forms.EmailField(required=False, label="E-mail", widget=forms.EmailInput(attrs={"autocomplete": "off"}))
+
+
+class ServiceAccountForm(RightsForm):
+    name = forms.CharField(
+        max_length=150,
+        label="Name",
+        help_text="Letters, digits and @ . + - _",
+        validators=[UnicodeUsernameValidator()],
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+    purpose = forms.CharField(
+        required=False,
+        max_length=300,
+        label="Purpose",
+        help_text="What runs as this account, and whom to ask about it.",
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"]).strip()
+        if get_user_model()._default_manager.filter(username__iexact=name).exists():
+            raise ValidationError("A user with that name already exists.")
+        return name
 
 
 class GroupForm(forms.Form):

@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from servers import access
-from servers.accounts import catalog
+from servers.accounts import catalog, service_accounts
 from servers.accounts.authority import Authority, Conflict, People, lock, managed
 from servers.accounts.catalog import MANAGE
 from servers.audit.acts import Trail, audited
@@ -94,6 +94,7 @@ def issue_password_link(actor: Actor, by: Any, user: Any) -> IssuedLink:
     with managed(actor, by, user.get_username()) as trail:
         authority, [row] = lock(by, user)
         authority.require_reach(row)
+        service_accounts.require_person(row, AuditAction.PASSWORD_LINK)
         if not row.is_active:
             raise Conflict(f"{row.get_username()} is disabled. Enable the account first.")
         revoke_password_links(row)

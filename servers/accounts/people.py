@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group
 from django.db.models import F
 
 from servers import access
-from servers.accounts import belongings, catalog, links, sign_ins
+from servers.accounts import belongings, catalog, links, service_accounts, sign_ins
 from servers.accounts.authority import (
     Authority,
     Conflict,
@@ -56,6 +56,8 @@ def set_rights(
             )
         given = frozenset(own) | catalog.rights_of_groups(groups)
         authority.require_give(given, superuser)
+        if superuser and service_accounts.is_one(row):
+            raise Refused("A service account can't be a superuser. Give it the rights that it needs.", action)
         if row.is_superuser and not superuser:
             require_not_self(by, row, "You can't remove your own superuser status. Another superuser can.", action)
             require_another_superuser(row, action)

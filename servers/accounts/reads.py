@@ -46,7 +46,9 @@ class PersonRow:
 
 def people(text: str = "", show: str = "", before: int | None = None) -> RowsPage[Any]:
     """Newest first; `rows` are users with their groups."""
-    found = People.prefetch_related(Prefetch("groups", queryset=Group.objects.order_by("name")))
+    found = People.select_related("service_account").prefetch_related(
+        Prefetch("groups", queryset=Group.objects.order_by("name"))
+    )
     if show in ("active", "disabled"):
         found = found.filter(is_active=show == "active")
     if text:

@@ -1,5 +1,6 @@
 """The form of a new token."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from django import forms
@@ -23,6 +24,11 @@ SCOPE_HELP = {
 
 
 class TokenForm(forms.Form):
+    account = forms.ChoiceField(
+        label="Acts as",
+        help_text="Service accounts are added on Users.",
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
     name = forms.CharField(
         label="Name",
         max_length=120,
@@ -62,8 +68,16 @@ class TokenForm(forms.Form):
         widget=forms.Textarea(attrs={"class": "form-control mono", "rows": 2, "spellcheck": "false"}),
     )
 
-    def __init__(self, user: Any, data: Any = None, **kwargs: Any) -> None:
+    def __init__(self, user: Any, data: Any = None, accounts: Sequence[Any] = (), **kwargs: Any) -> None:
+        """`accounts`: the service accounts for which this person may create tokens."""
         super().__init__(data, **kwargs)
+        self._accounts = {str(account.pk): account for account in accounts}
+        if accounts:
+            choices = [(pk, f"{account.get_username()} (service account)") for pk, account in self._accounts.items()]
+            cast("forms.ChoiceField", self.fields["account"]).choices = [("", f"{user.get_username()} (you)"), *choices]
+            self.fields["account"].required = False
+        else:
+            del self.fields["account"]
         found = access.visible_servers(user).filter(archived_at=None).order_by("name")[:_MOST_OFFERED]
         self._servers = {str(server.uid): server for server in found}
         field = cast("forms.MultipleChoiceField", self.fields["servers"])
@@ -74,6 +88,10 @@ class TokenForm(forms.Form):
 
     def clean_addresses(self) -> list[str]:
         return _lines(self.cleaned_data["addresses"])
+
+    def chosen_account(self) -> Any:
+        """The chosen service account; None: the person's own. After is_valid()."""
+        return self._accounts.get(self.cleaned_data.get("account", ""))
 
     def wanted(self) -> Wanted:
         """After is_valid()."""

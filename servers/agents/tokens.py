@@ -21,7 +21,9 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from servers import access, limits, rights
-from servers.audit.acts import audited
+from servers.accounts import service_accounts
+from servers.accounts.authority import managed
+from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor
 from servers.enums import AgentScope, AuditAction
 from servers.models import AgentToken, OAuthToken, Server
@@ -87,32 +89,47 @@ class Principal:
 def issue(actor: Actor, user: Any, wanted: Wanted) -> Issued:
     """A personal token of `user`. Raises access.Denied (recorded) and ValidationError by field."""
     rights.require(user, actor, "call_tool", subject=wanted.name[:200])
+    with audited(actor) as trail:
+        return _issued(trail, user, wanted)
+
+
+def issue_for(actor: Actor, by: Any, account: Any, wanted: Wanted) -> Issued:
+    """A token of a service account, issued by a person who manages it. Raises access.Denied (recorded), Refused, and
+    ValidationError by field."""
+    if not access.may(account, "call_tool"):
+        raise ValidationError(f"{account.get_username()} does not have the right to call tools. Give it on Users.")
+    with managed(actor, by, wanted.name) as trail:
+        service_accounts.require_managed(trail, by, account)
+        return _issued(trail, account, wanted)
+
+
+def _issued(trail: Trail, user: Any, wanted: Wanted) -> Issued:
     addresses = [str(network) for network in _networks(wanted.addresses)]
     require_room(user)
     public_id = new_public_id()
     secret = secrets.token_urlsafe(32)
-    with audited(actor) as trail:
-        token = AgentToken.objects.create(
-            public_id=public_id,
-            digest=digest(secret),
-            user_id=user.pk,
-            name=wanted.name,
-            scopes=[scope.value for scope in AgentScope if scope.value in wanted.scopes],
-            every_server=wanted.servers is None,
-            tools=list(wanted.tools),
-            addresses=addresses,
-            expires_at=timezone.now() + timedelta(days=max(1, min(wanted.days, MOST_DAYS))),
-        )
-        token.servers.set(wanted.servers or ())
-        details = {
-            "token": str(token.uid),
-            "scopes": token.scopes,
-            "servers": "every" if wanted.servers is None else sorted(server.name for server in wanted.servers)[:50],
-            "tools": token.tools[:50],
-            "addresses": token.addresses[:50],
-            "expires": token.expires_at.isoformat(timespec="seconds"),
-        }
-        trail.note(AuditAction.AGENT_TOKEN_ISSUE, None, token.name, details)
+    token = AgentToken.objects.create(
+        public_id=public_id,
+        digest=digest(secret),
+        user_id=user.pk,
+        name=wanted.name,
+        scopes=[scope.value for scope in AgentScope if scope.value in wanted.scopes],
+        every_server=wanted.servers is None,
+        tools=list(wanted.tools),
+        addresses=addresses,
+        expires_at=timezone.now() + timedelta(days=max(1, min(wanted.days, MOST_DAYS))),
+    )
+    token.servers.set(wanted.servers or ())
+    details = {
+        "of": user.get_username(),
+        "token": str(token.uid),
+        "scopes": token.scopes,
+        "servers": "every" if wanted.servers is None else sorted(server.name for server in wanted.servers)[:50],
+        "tools": token.tools[:50],
+        "addresses": token.addresses[:50],
+        "expires": token.expires_at.isoformat(timespec="seconds"),
+    }
+    trail.note(AuditAction.AGENT_TOKEN_ISSUE, None, token.name, details)
     return Issued(token, f"{PREFIX}_{public_id}_{secret}")
 
 

@@ -1,6 +1,6 @@
 """The tables of servers, credentials, definitions and the audit log."""
 
-from servers.models.account import AccountLink
+from servers.models.account import AccountLink, ServiceAccount
 from servers.models.agent_token import AgentToken
 from servers.models.audit import AuditEvent, AuditHead
 from servers.models.catalog import Definition, DefinitionVersion
@@ -50,6 +50,7 @@ __all__ = [
     "Server",
     "ServerDraft",
     "ServerValue",
+    "ServiceAccount",
     "SignIn",
     "Sink",
     "Unredacted",

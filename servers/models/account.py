@@ -8,6 +8,20 @@ from django.utils import timezone
 from servers.enums import LinkPurpose, LinkState
 
 
+class ServiceAccount(models.Model):
+    """Makes a user an account of programs: it has rights and tokens, and never signs in."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="service_account")
+    purpose = models.CharField(max_length=300, blank=True)
+    created_by = models.CharField(max_length=150)  # the name, kept when that account goes
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.user.get_username()
+
+
 class AccountLink(models.Model):
     """A link that one person may use once: to create an account, or to set a new password. Only its digest is stored."""
 

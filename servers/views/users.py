@@ -11,19 +11,21 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
+from django.db import IntegrityError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
-from servers.accounts import belongings, catalog, links, mail, people, reads, sign_ins
+from servers.accounts import belongings, catalog, links, mail, people, reads, service_accounts, sign_ins
 from servers.accounts.authority import Authority, Refused
 from servers.accounts.catalog import MANAGE
-from servers.accounts.forms import GroupForm, HandOverForm, InviteForm, RightsForm, UserListFilter
+from servers.accounts.forms import GroupForm, HandOverForm, InviteForm, RightsForm, ServiceAccountForm, UserListFilter
 from servers.accounts.links import Invitation, IssuedLink
 from servers.audit.record import Actor
 from servers.enums import LinkPurpose
-from servers.models import AccountLink, Identity, Server
+from servers.models import AccountLink, AgentToken, Identity, Server, ServiceAccount
 from servers.numbers import whole_number
 
 
@@ -138,6 +140,25 @@ def _issued(request: HttpRequest, issued: IssuedLink) -> HttpResponse:
     return render(request, "users/link.html", context)
 
 
+# --- service accounts --------------------------------------------------------------------------------------------------
+@require_http_methods(["GET", "POST"])
+def add_service_account(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, MANAGE)
+    form = ServiceAccountForm(Authority.of(request.user), request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        wanted = service_accounts.Wanted(data["name"], data["purpose"], list(data["groups"]), tuple(data["own"]))
+        try:
+            user = service_accounts.add(Actor.of(request), request.user, wanted)
+        except IntegrityError:
+            form.add_error("name", "A user with that name already exists.")
+        else:
+            messages.success(request, f"{wanted.name} is added. Create a token for it next.")
+            return redirect("users:detail", user.pk)
+    context = {"nav": "users", "form": form}
+    return render(request, "users/add_service_account.html", context, status=422 if form.errors else 200)
+
+
 # --- one person ------------------------------------------------------------------------------------------------------
 @require_safe
 def detail(request: HttpRequest, user_id: int) -> HttpResponse:
@@ -148,6 +169,8 @@ def detail(request: HttpRequest, user_id: int) -> HttpResponse:
         "nav": "users",
         "person": user,
         "look": reads.look_of(user),
+        "service": ServiceAccount.objects.filter(user=user).first(),
+        "tokens": AgentToken.objects.filter(user=user, revoked_at=None, expires_at__gt=timezone.now()).count(),
         "groups": user.groups.order_by("name"),
         "sections": catalog.effective(user),
         "browsers": sign_ins.browsers(user, request.session.session_key),

@@ -3,6 +3,7 @@
 A token is shown in the answer to the request that issued it and nowhere else: it is stored as a digest only.
 """
 
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -14,6 +15,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
+from servers.accounts import service_accounts
+from servers.accounts.authority import Refused
 from servers.agents import tokens
 from servers.agents.forms import TokenForm
 from servers.audit.record import Actor
@@ -39,14 +42,24 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def issue(request: HttpRequest) -> HttpResponse:
-    """`?server=<uid>` chooses a server."""
-    access.require(request.user, "call_tool")
+    """`?server=<uid>` chooses a server, `?account=<number>` a service account."""
+    accounts = service_accounts.managed_by(request.user) if access.may(request.user, tokens.MANAGE) else []
+    if not accounts:
+        access.require(request.user, "call_tool")
     posted = request.method == "POST"
-    initial = {"servers": [request.GET["server"]]} if "server" in request.GET else None
-    form = TokenForm(request.user, request.POST if posted else None, initial=initial)
+    initial: dict[str, Any] = {"account": request.GET.get("account", "")}
+    if "server" in request.GET:
+        initial["servers"] = [request.GET["server"]]
+    form = TokenForm(request.user, request.POST if posted else None, accounts, initial=initial)
     if posted and form.is_valid():
+        actor, account = Actor.of(request), form.chosen_account()
         try:
-            issued = tokens.issue(Actor.of(request), request.user, form.wanted())
+            if account is None:
+                issued = tokens.issue(actor, request.user, form.wanted())
+            else:
+                issued = tokens.issue_for(actor, request.user, account, form.wanted())
+        except Refused as refused:
+            form.add_error(None, str(refused))
         except ValidationError as problem:
             form.add_error(None, problem)
         else:

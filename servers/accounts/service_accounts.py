@@ -1,0 +1,72 @@
+"""Accounts of programs that no person stands behind: a pipeline, a scheduled agent.
+
+They are users, so that rights, groups, the audit log and handing over work as they do for people. They have no password,
+and none can be set; what they have is tokens.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db.models import QuerySet
+
+from servers.accounts import catalog
+from servers.accounts.authority import Authority, People, Refused, lock, managed
+from servers.audit.acts import Trail
+from servers.audit.record import Actor
+from servers.enums import AuditAction
+from servers.models import ServiceAccount
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`rights` are codenames of the catalog. Such an account is never a superuser."""
+
+    name: str
+    purpose: str = ""
+    groups: Collection[Group] = ()
+    rights: Collection[str] = ()
+
+
+def add(actor: Actor, by: Any, wanted: Wanted) -> Any:
+    """The new user. Raises access.Denied (recorded) for rights that `by` does not have, IntegrityError for a taken name."""
+    with managed(actor, by, wanted.name) as trail:
+        authority, _ = lock(by)
+        authority.require_give(frozenset(wanted.rights) | catalog.rights_of_groups(wanted.groups))
+        user = People.create_user(wanted.name)  # without a password: none is valid
+        user.groups.set(wanted.groups)
+        user.user_permissions.set(catalog.permissions(wanted.rights))
+        ServiceAccount.objects.create(user=user, purpose=wanted.purpose, created_by=actor.name[:150])
+        trail.note(AuditAction.SERVICE_ACCOUNT_CREATE, None, wanted.name, {"purpose": wanted.purpose})
+    return user
+
+
+def is_one(user: Any) -> bool:
+    return ServiceAccount.objects.filter(user_id=user.pk).exists()
+
+
+def require_person(user: Any, action: AuditAction) -> None:
+    """Raises Refused."""
+    if is_one(user):
+        raise Refused(f"{user.get_username()} is a service account. It has tokens and never signs in.", action)
+
+
+def require_managed(trail: Trail, by: Any, user: Any) -> None:
+    """Whether `by` may act for this service account: it has no right that `by` lacks. Raises access.Denied and Refused.
+    In the transaction of `trail`."""
+    authority, [row] = lock(by, user)
+    if not is_one(row):
+        raise Refused(f"{row.get_username()} is a person, who creates tokens in their own account.")
+    authority.require_reach(row)
+
+
+def managed_by(user: Any) -> list[Any]:
+    """Those for which this person may create tokens, by name."""
+    authority = Authority.of(user)
+    return [found for found in _users().order_by("username") if authority.reaches(found)]
+
+
+def _users() -> QuerySet[Any]:
+    found: QuerySet[Any] = People.filter(service_account__isnull=False, is_active=True)
+    return found
