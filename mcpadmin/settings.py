@@ -1,6 +1,7 @@
 """All settings, read from the environment once. docs/configuration.md explains each for operators."""
 
 import secrets
+import shlex
 import ssl
 import sys
 from pathlib import Path
@@ -330,6 +331,9 @@ STDIO_DISK_MIB = env.int("MCPADMIN_STDIO_DISK_MIB", default=10_240)
 STDIO_OPEN_FILES = env.int("MCPADMIN_STDIO_OPEN_FILES", default=4096)
 # Hosts that every stdio server can reach besides what its registration grants: package mirrors.
 STDIO_HOSTS = env.list("MCPADMIN_STDIO_HOSTS", default=[])
+# Run stdio servers in containers: the command line of a runtime, and an image instead of the machine's own programs.
+CONTAINER_RUNTIME = shlex.split(env.str("MCPADMIN_CONTAINER_RUNTIME", default=""))
+CONTAINER_IMAGE = env.str("MCPADMIN_CONTAINER_IMAGE", default="")
 # Run stdio servers without confinement, with all that mcpadmin itself may do.
 STDIO_UNCONFINED = env.bool("MCPADMIN_STDIO_UNCONFINED", default=False)
 # What is kept of the wire of each server: the newest messages by size, and how much of each message.

@@ -32,7 +32,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     ),
     Fault.NOT_CONFINED: (
         "The worker cannot confine commands",
-        "Run the worker on Linux 5.13 or newer with Landlock, or install bubblewrap. An operator who accepts that commands can do all that mcpadmin can sets MCPADMIN_STDIO_UNCONFINED=1.",
+        "Run the worker on Linux 5.13 or newer with Landlock, install bubblewrap, or name a container runtime with MCPADMIN_CONTAINER_RUNTIME. An operator who accepts that commands can do all that mcpadmin can sets MCPADMIN_STDIO_UNCONFINED=1.",
     ),
     Fault.PROCESS_EXITED: (
         "The process ended",

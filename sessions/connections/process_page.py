@@ -25,8 +25,11 @@ ISOLATION = {
 
 #: of a worker that an operator told to confine nothing
 UNCONFINED = "unconfined"
+#: begins Worker.confinement_reason where an operator named a runtime that does not work
+RUNTIME_NOT_USED = "MCPADMIN_CONTAINER_RUNTIME has no effect."
 #: Worker.confinement in words
 CONFINEMENT = {
+    "container": "Container and seccomp",
     "landlock": "Landlock and seccomp",
     "bubblewrap": "bubblewrap and seccomp",
     "none": "None: commands are refused",

@@ -11,7 +11,7 @@ from servers import access, instance
 from servers.enums import IdentityKind
 from sessions.connections import commands
 from sessions.connections.lifecycle import IN_SERVICE
-from sessions.connections.process_page import CONFINEMENT, ISOLATION
+from sessions.connections.process_page import CONFINEMENT, ISOLATION, RUNTIME_NOT_USED
 from sessions.enums import CallState, Desired, SessionState
 from sessions.models import Call, McpSession, Worker
 
@@ -51,6 +51,12 @@ class WorkerCard:
     @property
     def confinement(self) -> str:
         return CONFINEMENT.get(self.worker.confinement, "not known")
+
+    @property
+    def runtime_problem(self) -> str:
+        """Why the container runtime that an operator named is not used."""
+        before, mark, reason = self.worker.confinement_reason.partition(RUNTIME_NOT_USED)
+        return reason.strip() if mark and not before else ""
 
 
 @dataclass(frozen=True)

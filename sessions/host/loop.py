@@ -14,7 +14,7 @@ from django.conf import settings
 from servers import instance
 from servers.audit.writer import writer
 from sessions import hints
-from sessions.connections.process_page import UNCONFINED
+from sessions.connections.process_page import RUNTIME_NOT_USED, UNCONFINED
 from sessions.host import directories
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.processes import Processes
@@ -22,7 +22,7 @@ from sessions.host.service import Host
 from sessions.host.tick import Tick
 from sessions.housekeeping import dead_workers
 from sessions.housekeeping.machine import incarnation
-from sessions.mcp.transports.stdio import Tier, confines, isolation, prepare_loop
+from sessions.mcp.transports.stdio import Runtime, Tier, confines, isolation, prepare_loop
 
 #: after the drain: for the last writes and for children that are slow to end
 GRACE_SECONDS = 3.0
@@ -72,10 +72,14 @@ class HostThread:
     async def _serve(self) -> None:
         kept, tier, reason = await isolation(), UNCONFINED, ""
         if not settings.STDIO_UNCONFINED:
-            found = await confines()
+            named = tuple(settings.CONTAINER_RUNTIME)
+            found = await confines(Runtime(named, settings.CONTAINER_IMAGE) if named else None)
             tier, reason = str(found.tier), found.reason
             if found.tier is Tier.NONE:
                 log.error("host.stdio_not_confined", reason=reason)
+            elif named and found.tier is not Tier.CONTAINER:
+                log.warning("host.container_runtime_not_used", reason=reason)
+                reason = f"{RUNTIME_NOT_USED} {reason}"
         me = incarnation(self.uid, self._node, list(settings.WORKER_LABELS), str(kept), tier, reason)
         db = Database()
         await self._check_instance(db)

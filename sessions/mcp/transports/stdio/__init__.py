@@ -2,6 +2,7 @@
 
 from .confinement import Confinement, Confines, Tier, overlaps
 from .connect_gate import Host, Network
+from .container import Runtime
 from .lifetime import Isolation, isolation, prepare_loop
 from .tiers import confines, has_view, stands_for_owners, user
 from .transport import StdioTransport
@@ -12,6 +13,7 @@ __all__ = [
     "Host",
     "Isolation",
     "Network",
+    "Runtime",
     "StdioTransport",
     "Tier",
     "confines",

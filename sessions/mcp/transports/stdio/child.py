@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from ..fairness import Share
-from . import confined_start, processes, runner, tiers
-from .confinement import Confinement, Tier, job, threads
+from . import confined_start, processes, tiers
+from .confinement import Confinement, job, threads
 from .connect_gate import Gate, Reach
+from .held import HeldTransport
 from .lifetime import PREFIXES, isolation, resolved
 
 #: seconds to wait: after closing stdin, after SIGTERM, after SIGKILL
@@ -58,8 +59,8 @@ class Child(asyncio.SubprocessProtocol):
         self._gate: Gate | None = None
         #: whose processes are all ended with the child, where no PID namespace does that
         self._swept_user: int | None = None
-        #: what ends the child and all that it started
-        self._last_signal = signal.SIGKILL
+        #: has a keeper, which ends all that the child started and takes the signals
+        self._is_kept = False
         self.pid = 0
 
     async def start_confined(
@@ -80,12 +81,11 @@ class Child(asyncio.SubprocessProtocol):
         made = await self._loop.run_in_executor(
             threads, lambda: job(confinement, program, arguments, cwd=cwd, environment=env, confines=tier)
         )
-        if made["keeper"]:
-            self._last_signal = runner.END
-        transport, listener = await confined_start.start(lambda: self, await tiers.prefix(tier, made), made)
+        transport, listener = await confined_start.start(lambda: self, await tiers.launch(tier, made), made)
+        self._is_kept = isinstance(transport, HeldTransport)
         self.pid = transport.get_pid()
         reach = Reach(confinement.network, confinement.hosts, on_refused)
-        own_tmp = ("/tmp",) if tier.view or tier.tier is Tier.BUBBLEWRAP else ()  # noqa: S108  # it has one of its own there
+        own_tmp = ("/tmp",) if tier.has_own_tmp else ()  # noqa: S108  # it has one of its own there
         folders = (*confinement.own, cwd, *confinement.write, *own_tmp)
         self._gate = Gate(listener, reach, folders, confinement.uid, on_refused)
 
@@ -145,8 +145,8 @@ class Child(asyncio.SubprocessProtocol):
         try:
             await self._descend()
         finally:
-            self._kill(self._last_signal)
-            if self._last_signal is not signal.SIGKILL:  # closing the transport kills the keeper
+            self._kill(signal.SIGKILL)
+            if self._is_kept:  # by then nothing is left of it
                 await self._gone(PATIENCE[2])
             if self._transport is not None:
                 self._transport.close()
@@ -163,7 +163,7 @@ class Child(asyncio.SubprocessProtocol):
         self._flush()
         if self._stdin is not None:
             self._stdin.close()
-        for patience, step in zip(PATIENCE, (signal.SIGTERM, self._last_signal, None), strict=True):
+        for patience, step in zip(PATIENCE, (signal.SIGTERM, signal.SIGKILL, None), strict=True):
             if await self._gone(patience):
                 return
             if step is not None:
@@ -180,6 +180,10 @@ class Child(asyncio.SubprocessProtocol):
     def _kill(self, number: signal.Signals) -> None:
         """Signal the whole group. Its id is the child's pid, because the child leads its own session."""
         if self.pid <= 0:
+            return
+        if self._is_kept:
+            if self._transport is not None and not self._exited.is_set():
+                self._transport.send_signal(number)
             return
         try:
             os.killpg(self.pid, number)

@@ -4,48 +4,58 @@ import asyncio
 import marshal
 import os
 import socket
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from ...core.errors import Fault, LaunchError
-from .confinement import RUNNER
+from . import held
+from .confinement import PYTHON
 
 #: seconds for building the confinement; the machine may be busy with many starts
 _PATIENCE: Final = 60.0
-#: reads the module's cached bytecode, which running the file would not
-_LOADER: Final = (
-    "import sys\n"
-    "from _frozen_importlib_external import SourceFileLoader as L\n"
-    "m = type(sys)('runner'); L('runner', sys.argv[1]).exec_module(m); m.main(sys.argv[2:])"
-)
-PYTHON: Final = (os.path.realpath(sys.executable), "-I", "-S", "-c", _LOADER, RUNNER)
+
+
+#: starts the process that confines itself with these descriptors: its control socket, and both ends of a pipe by which it
+#: sees that its parent lives
+Launch = Callable[[Callable[[], asyncio.SubprocessProtocol], tuple[int, int, int]], Awaitable[asyncio.SubprocessTransport]]
+
+
+def by_program(prefix: tuple[str, ...]) -> Launch:
+    """As a child of this process. `prefix`: the programs that hold it."""
+
+    async def launch(
+        factory: Callable[[], asyncio.SubprocessProtocol], descriptors: tuple[int, int, int]
+    ) -> asyncio.SubprocessTransport:
+        command = (*prefix, *PYTHON, *map(str, descriptors))
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.subprocess_exec(
+            factory, *command, cwd="/", env={}, start_new_session=True, pass_fds=descriptors
+        )
+        return transport
+
+    return launch
+
+
+async def by_keeper(
+    factory: Callable[[], asyncio.SubprocessProtocol], descriptors: tuple[int, int, int]
+) -> asyncio.SubprocessTransport:
+    control, alive, _ = descriptors
+    return await held.start(factory, control, alive)
 
 
 async def start(
-    factory: Callable[[], asyncio.SubprocessProtocol], prefix: tuple[str, ...], job: Mapping[str, Any]
+    factory: Callable[[], asyncio.SubprocessProtocol], launch: Launch, job: Mapping[str, Any]
 ) -> tuple[asyncio.SubprocessTransport, int]:
-    """The transport of the child and the listener of its `connect` calls. `prefix`: the programs that hold it. LaunchError
-    names the step that failed; OSError if even the first program cannot be started."""
+    """The transport of the child and the listener of its `connect` calls. LaunchError names the step that failed; OSError
+    if even the first program cannot be started."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     inside, outside = os.pipe()
-    descriptors = (theirs.fileno(), inside, outside)
     try:
         with ours:
             ours.setblocking(False)
             try:
-                transport, _ = await loop.subprocess_exec(
-                    factory,
-                    *prefix,
-                    *PYTHON,
-                    *map(str, descriptors),
-                    *(["keep"] if job["keeper"] else []),
-                    cwd="/",
-                    env={},
-                    start_new_session=True,
-                    pass_fds=descriptors,
-                )
+                transport = await launch(factory, (theirs.fileno(), inside, outside))
             finally:
                 theirs.close()
                 os.close(inside)

@@ -6,6 +6,7 @@ import pwd
 import re
 import shutil
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,13 @@ from .connect_gate import Host, Network
 #: for reading directories, so that many starts at once do not make as many threads
 threads: Final = ThreadPoolExecutor(2, "confinement")
 RUNNER: Final = str(Path(__file__).with_name("runner.py"))
+#: reads the module's cached bytecode, which running the file would not
+LOADER: Final = (
+    "import sys\n"
+    "from _frozen_importlib_external import SourceFileLoader as L\n"
+    "m = type(sys)('runner'); L('runner', sys.argv[1]).exec_module(m); m.main(sys.argv[2:])"
+)
+PYTHON: Final = (os.path.realpath(sys.executable), "-I", "-S", "-c", LOADER, RUNNER)
 #: programs and libraries of the system, and what tells about the processor
 SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
@@ -85,6 +93,7 @@ _MOST_LINKS: Final = 40
 class Tier(StrEnum):
     """Best first; suitable to show on a page."""
 
+    CONTAINER = "container"  # only where an operator names a runtime
     LANDLOCK = "landlock"
     BUBBLEWRAP = "bubblewrap"
     NONE = "none"
@@ -101,9 +110,14 @@ class Confines:
     counted: bool = False
     reason: str = ""
 
+    @property
+    def has_own_tmp(self) -> bool:
+        """Whether /tmp is the server's own."""
+        return self.view or self.tier in (Tier.BUBBLEWRAP, Tier.CONTAINER)
+
     def has_keeper(self, uid: int | None) -> bool:
-        """Whether runner.py stays as the keeper of the server: neither a PID namespace nor a user of its own tells which
-        processes belong to it."""
+        """Whether the server needs a keeper: neither a PID namespace nor a user of its own tells which processes belong to
+        it."""
         return uid is None and not self.alone
 
 
@@ -171,15 +185,15 @@ def job(
     confines: Confines,
 ) -> dict[str, Any]:
     """What runner.py takes. Reads directories: call it in a thread."""
-    given, view = list(arguments), confines.view
-    isolated = view or confines.tier is Tier.BUBBLEWRAP
+    given, view, isolated = list(arguments), confines.view, confines.has_own_tmp
+    has_made_files = view or confines.tier is Tier.CONTAINER
     places = _Places(confinement)
     package = (confinement.package,) if confinement.package else ()
     granted = [*map(os.path.normpath, (*package, *confinement.read, *(() if cwd in confinement.own else (cwd,))))]
     write = [*map(os.path.normpath, (*confinement.own, *confinement.write))]
     found = list(places.harmless(_needed(program, given, cwd, environment, places)))
     links, system = _split_links(SYSTEM)
-    shared = (*(("/proc",) if confines.alone else SHARED_PROC), *(() if view else SHARED_ETC))
+    shared = (*(("/proc",) if confines.alone else SHARED_PROC), *(() if has_made_files else SHARED_ETC))
     read = [*places.without_ours((*system, *ETC, *shared)), *found, *granted]
     sources = {path: source for path in dict.fromkeys((*read, *write)) if (source := places.real(path)) is not None}
     read, write = _with_sources(read, sources), _with_sources(write, sources)
@@ -194,6 +208,9 @@ def job(
         "uid": confinement.uid,
         "view": view,
         "landlock": confines.tier is Tier.LANDLOCK,
+        "landlock_if_there": confines.tier is Tier.CONTAINER,
+        "own_tmp": confines.has_own_tmp,
+        "network": str(confinement.network),
         "modes": not isolated,
         "others": confines.has_keeper(confinement.uid),
         "keeper": confines.has_keeper(confinement.uid),
@@ -205,7 +222,7 @@ def job(
         "mounts": _mounts(read, write, sources, links),
         "devices": list(DEVICES),
         "links": links if isolated else {},
-        "made_files": _made_files(confinement) if view else {},
+        "made_files": _made_files(confinement) if has_made_files else {},
         "owned_by_others": _owned_by_others(confinement, _of(sources, found), _of(sources, [*granted, *write])),
         "limits": _limits(confinement, counted=confines.counted),
     }

@@ -6,8 +6,9 @@ arguments: those would be read by the programs that run before the confinement s
 carries back one message: the step that failed, or `ok` with the seccomp listener and a pipe that closes when the server
 runs.
 
-Where neither a PID namespace nor a user of its own marks what the server starts (argument 4 is `keep`), this process
-stays as its keeper and the server is a child of it: see `keep`.
+Where neither a PID namespace nor a user of its own marks what the server starts, one such process for each worker
+(`nurse`) forks a keeper for each server, and the server is a child of its keeper: see `keep`. In a container, the keeper
+is the first process (`hold`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "socket": (41, 198), "connect": (42, 203), "sendto": (44, 206), "sendmsg": (46, 211), "socketpair": (53, 199),
     "sendmmsg": (307, 269), "ioctl": (16, 29), "clone": (56, 220), "clone3": (435, 435), "seccomp": (317, 277),
     "listen": (50, 201),
-    "capset": (126, 91), "pivot_root": (155, 41), "open_tree": (428, 428), "move_mount": (429, 429),
+    "capget": (125, 90), "capset": (126, 91), "pivot_root": (155, 41), "open_tree": (428, 428), "move_mount": (429, 429),
     "mount_setattr": (442, 442), "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446), "chmod": (90, None), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "fchmod": (91, 52), "mknod": (133, None), "mknodat": (259, 33), "open": (2, None), "creat": (85, None),
@@ -93,6 +94,7 @@ _NEW_LISTENER, _WAIT_KILLABLE = 8, 32
 
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 1, 24, 38, 47
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
+_MAY_KILL, _POLLIN = 1 << 5, 1
 _MS_BIND, _MS_REC, _MS_RDONLY, _MS_REMOUNT, _MNT_DETACH = 4096, 16384, 1, 32, 2
 _MS_NOSUID, _MS_NODEV = 2, 4
 
@@ -478,9 +480,12 @@ def drop_capabilities() -> None:
     prctl(PR_CAP_AMBIENT, 4)
 
 
-def clear_capabilities() -> None:
-    header, sets = struct.pack("Ii", 0x20080522, 0), bytes(24)
-    checked("dropping capabilities", call("capset", header, sets))
+def set_capabilities(kept: int = 0) -> None:
+    """Keep those of the mask that this process has."""
+    header, sets = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+    checked("reading capabilities", call("capget", header, sets))
+    permitted = struct.unpack("6I", sets.raw)[1] & kept
+    checked("dropping capabilities", call("capset", header, struct.pack("6I", permitted, permitted, 0, 0, 0, 0)))
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -516,52 +521,113 @@ def lives(alive: int) -> bool:
 
 
 # --- the keeper ------------------------------------------------------------------------------------------------------
-#: to the keeper: end the server and all that it started
-END = _signal.SIGUSR1
+#: orders on a leash; its end means END
+TERMINATE, END = b"t", b"e"
 
 
-def keep(alive: int, others: tuple[int, ...]) -> None:
-    """Returns in a child of this process, which is to become the server. This process stays, unconfined and therefore
-    out of the server's reach, until nothing is left of it.
+def nurse(orders: _socket.socket) -> tuple[int, int]:
+    """Returns in each server of a worker, which this process forks with its keeper: what they share with it costs no
+    memory. Ends with its worker; the keepers notice for themselves."""
+    prctl(PR_SET_DUMPABLE, 0)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nobody asks how keepers ended
+    while True:
+        descriptors = taken(orders)
+        if not descriptors:
+            os._exit(0)
+        if os.fork() == 0:
+            orders.close()
+            _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+            leash, *others = descriptors
+            return keep(_socket.socket(fileno=leash), others)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
-    As the subreaper it inherits each process whose parent ends, whatever session or group that process made for
-    itself. So when the server has ended, when END arrives or when the worker dies, it kills its children until there
-    are none. It knows nothing of the job, and holds none of the server's pipes."""
-    watched = {_signal.SIGCHLD, _signal.SIGTERM, END}
-    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, watched)
+
+def hold(path: str) -> tuple[int, int]:
+    """The first process of a container: the worker waits at the socket, and hands over what `keep` takes. Without a worker
+    the container ends here."""
+    leash = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    leash.connect(path)
+    descriptors = taken(leash)
+    if not descriptors:
+        os._exit(1)
+    return keep(leash, descriptors)
+
+
+def taken(connection: _socket.socket) -> list[int]:
+    """The descriptors of one message; none when the other side is gone."""
+    try:
+        data, ancillary, _, _ = connection.recvmsg(1, 4096, _socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        return []
+    raw = b"".join(part for _, _, part in ancillary)
+    return list(struct.unpack(f"{len(raw) // 4}i", raw)) if data else []
+
+
+def keep(leash: _socket.socket, descriptors: list[int]) -> tuple[int, int]:
+    """Returns in a child of this process, which is to become the server, with its control socket and the pipe that tells
+    of its parent. This process stays, unconfined and therefore out of the server's reach, until nothing is left of it.
+
+    As the subreaper, or the first process of a PID namespace, it inherits each process whose parent ends, whatever
+    session or group that process made for itself. So when the server has ended, when END arrives or when the worker
+    dies, it kills its children until there are none. It knows nothing of the job, and holds none of the server's
+    pipes. To the worker it reports the server's exit code, negative for a signal."""
+    control, alive, *standard = descriptors
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGCHLD})
     checked("watching over what the server starts", prctl(PR_SET_CHILD_SUBREAPER, 1))
     prctl(PR_SET_DUMPABLE, 0)
-    prctl(PR_SET_PDEATHSIG, END)
     server = os.fork()
     if server == 0:
+        leash.close()
         _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
-        os.setsid()  # the keeper's group is what the worker signals
+        os.setsid()
         prctl(PR_SET_DUMPABLE, 1)
         prctl(PR_SET_CHILD_SUBREAPER, 0)
-        return
-    for descriptor in (0, 1, 2, *others):
+        for number, descriptor in enumerate(standard):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        return control, alive
+    for descriptor in (0, 1, 2, *descriptors):
         os.close(descriptor)
-    status = watch(server, watched) if lives(alive) else None
-    reap(kill=True)
-    if status is not None and status < 0:  # to the worker it shall look as if the server were its child
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
-        if -status != _signal.SIGKILL:
-            _signal.signal(-status, _signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
-    os._exit(128 + END if status is None else status)
+    set_capabilities(_MAY_KILL)  # as root of a container, it ends processes of another user
+    status = watch(server, leash)
+    rest = dict(reap(kill=True))
+    if status is None:
+        status = rest.get(server, -_signal.SIGKILL)
+    try:
+        leash.send(struct.pack("i", status))
+    except OSError:
+        pass  # the worker is gone
+    os._exit(0)
 
 
-def watch(server: int, watched: set[int]) -> int | None:
+def watch(server: int, leash: _socket.socket) -> int | None:
     """The server's exit code, negative for a signal; None when it is to be ended."""
-    while True:
-        number = _signal.sigwait(watched)
-        if number == _signal.SIGTERM:
-            os.killpg(server, _signal.SIGTERM)
-        for pid, status in reap(kill=False):
-            if pid == server:  # also when END came because it has ended
-                return status
-        if number == END:
-            return None
+    signals = struct.pack("Q120x", 1 << _signal.SIGCHLD - 1)
+    ended = checked("watching the server", _libc.signalfd(-1, signals, os.O_CLOEXEC))
+    ready = ctypes.create_string_buffer(struct.pack("ihhihh", ended, _POLLIN, 0, leash.fileno(), _POLLIN, 0))
+    try:
+        leash.send(struct.pack("i", os.getpid()))
+        while True:
+            _libc.poll(ready, ctypes.c_ulong(2), -1)
+            if struct.unpack("ihhihh", ready.raw[:16])[2]:
+                os.read(ended, 128)
+            for pid, status in reap(kill=False):
+                if pid == server:  # also when END came because it has ended
+                    return status
+            if struct.unpack("ihhihh", ready.raw[:16])[5]:
+                if leash.recv(1) != TERMINATE:
+                    return None
+                terminate(server)
+    except ConnectionError:
+        return None
+
+
+def terminate(server: int) -> None:
+    try:
+        os.killpg(server, _signal.SIGTERM)
+    except ProcessLookupError:
+        os.kill(server, _signal.SIGTERM)  # it has no group of its own yet; it is not reaped, so the number is its own
 
 
 def reap(*, kill: bool) -> list[tuple[int, int]]:
@@ -625,27 +691,32 @@ def confine(job: dict[str, Any], control: int, alive: int) -> int:
         become(job["uid"])
     die_with_parent(alive)
     checked("giving up privileges", prctl(PR_SET_NO_NEW_PRIVS, 1))
-    clear_capabilities()
+    set_capabilities()
     try:
         os.chdir(job["cwd"])
     except OSError as problem:
         raise StepFailed(f"entering {job['cwd']}", problem.errno) from None
-    if job["landlock"]:
-        writable = [*job["write"], *(("/tmp", "/dev/shm") if job["view"] else ())]  # noqa: S108  # its own there
-        listed = ["/"] if job["view"] else []  # it holds nothing else
+    if job["landlock"] or job["landlock_if_there"] and landlock_version():
+        writable = [*job["write"], *(("/tmp", "/dev/shm") if job["own_tmp"] else ())]  # noqa: S108  # its own there
+        listed = ["/"] if job["own_tmp"] else []  # it holds nothing else
         restrict([*job["read"], *job["made_files"]], writable, job["devices"], listed)
     return install_filter(modes=job["modes"], others=job["others"], ipc=job["ipc"])
 
 
 def main(arguments: list[str]) -> None:
-    control = _socket.socket(fileno=int(arguments[0]))
-    alive = int(arguments[1])
-    report, step = control.fileno(), "reading what to run"
+    report, step, unused = -1, "reading what to run", -1
     try:
-        if arguments[3:] == ["keep"]:
-            keep(alive, (control.fileno(), int(arguments[2])))
+        if arguments[0] == "nurse":
+            number, alive = nurse(_socket.socket(fileno=int(arguments[1])))
+        elif arguments[0] == "hold":
+            number, alive = hold(arguments[1])
+        else:
+            number, alive, unused = map(int, arguments)
+        control = _socket.socket(fileno=number)
+        report = number
         job = received(control)
-        os.close(int(arguments[2]))  # the other end of `alive`, which only the parent keeps
+        if unused >= 0:
+            os.close(unused)  # the other end of `alive`, which only the parent keeps
         step = "confining the server"
         listener = confine(job, control.fileno(), alive)
         status, own = os.pipe()
@@ -666,6 +737,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _report(descriptor: int, step: str, number: int) -> None:
+    if descriptor < 0:
+        sys.stderr.write(f"{step}: {os.strerror(number)}\n")
+        return
     try:
         os.write(descriptor, f"{number} {step}".encode())
     except OSError:

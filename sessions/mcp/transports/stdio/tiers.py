@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...core.errors import LaunchError
-from . import confined_start
-from .confined_start import PYTHON
-from .confinement import RUNNER, Confinement, Confines, Tier, job, threads
+from . import confined_start, container
+from .confinement import PYTHON, RUNNER, Confinement, Confines, Tier, job, threads
+from .container import Runtime
 from .connect_gate import Gate, Network, Reach
 from .lifetime import PREFIXES, Isolation, found, isolation, resolved
 
@@ -47,6 +47,7 @@ _PROBE_SECONDS: Final = 20.0
 #: of the folder /tmp that bubblewrap keeps in memory
 _TMP_BYTES: Final = 256 * 1024 * 1024
 _found: Confines | None = None
+_containers: tuple[Runtime, container.Abilities] | None = None
 
 
 def user(number: int) -> int | None:
@@ -91,21 +92,27 @@ def stands_for_owners() -> bool:
     return os.geteuid() != 0 or first[:1] != ["0"] or first[1] == "0"
 
 
-async def confines() -> Confines:
-    """The best that works here. The first call in a process probes for it."""
+async def confines(runtime: Runtime | None = None) -> Confines:
+    """The best that works here. The first call in a process probes for it. `runtime`: of containers, tried first."""
     global _found
     if _found is None:
-        _found = await _probed()
+        _found = await _probed(runtime)
     return _found
 
 
 def has_view() -> bool:
     """Whether servers get a file system of their own, as far as the probe has found."""
-    return _found is None or _found.view or _found.tier is Tier.BUBBLEWRAP
+    return _found is None or _found.has_own_tmp
 
 
-async def _probed() -> Confines:
+async def _probed(runtime: Runtime | None) -> Confines:
     reasons: list[str] = []
+    if runtime is not None:
+        found, problem = await _in_containers(runtime)
+        if found is not None:
+            return found
+        log.warning("confinement.container does not work: %s", problem)
+        reasons.append(f"{runtime.name}: {problem}")
     kept = await isolation()
     counted, namespaces = (
         kept is Isolation.PID_NAMESPACE_USER,
@@ -130,6 +137,32 @@ async def _probed() -> Confines:
     return Confines(Tier.NONE, False, reason=" ".join(dict.fromkeys(reasons)))
 
 
+async def _in_containers(runtime: Runtime) -> tuple[Confines | None, str]:
+    """The tier, or why it does not work."""
+    global _containers
+    if sys.platform != "linux":
+        return None, "only Linux has it."
+    try:
+        abilities = await container.abilities(runtime)
+    except LaunchError as problem:
+        return None, problem.detail
+    _containers = runtime, abilities
+    tried = Confines(Tier.CONTAINER, view=False, alone=True, counted=os.geteuid() != 0 and abilities.keeps_users)
+    problem = await _problem(tried)
+    if not problem:
+        return tried, ""
+    if not stands_for_owners():
+        return None, f"{problem} {_FROM_INSIDE}"
+    return None, f"{problem} {_FOR_ORDINARY_USERS}" if os.geteuid() and abilities.roots else problem
+
+
+_FROM_INSIDE: Final = (
+    "mcpadmin gave up root, and few runtimes work from there: start mcpadmin as an ordinary user who can run containers, "
+    "or with --user root."
+)
+_FOR_ORDINARY_USERS: Final = (
+    "An ordinary user needs the package uidmap and a range of numbers in /etc/subuid and /etc/subgid for it."
+)
 _NAMES: Final = {Tier.LANDLOCK: "Landlock", Tier.BUBBLEWRAP: "bubblewrap"}
 
 
@@ -209,7 +242,7 @@ async def _output(tried: Confines, confinement: Confinement, arguments: list[str
             confines=tried,
         ),
     )
-    transport, listener = await confined_start.start(lambda: collector, await prefix(tried, made), made)
+    transport, listener = await confined_start.start(lambda: collector, await launch(tried, made), made)
     gate = Gate(listener, Reach(Network.NONE), (), confinement.uid, lambda _: None)
     try:
         async with asyncio.timeout(_PROBE_SECONDS):
@@ -220,15 +253,20 @@ async def _output(tried: Confines, confinement: Confinement, arguments: list[str
     return collector.output
 
 
-async def prefix(tried: Confines, made: dict[str, Any]) -> tuple[str, ...]:
-    """The programs that hold a child with this job."""
+async def launch(tried: Confines, made: dict[str, Any]) -> confined_start.Launch:
+    """How a child with this job is started."""
+    if tried.tier is Tier.CONTAINER and _containers is not None:
+        return container.launch(*_containers, made)
+    if made["keeper"]:
+        return confined_start.by_keeper
     if tried.tier is Tier.BUBBLEWRAP:
-        return await asyncio.get_running_loop().run_in_executor(threads, bubblewrap, made)
+        words = await asyncio.get_running_loop().run_in_executor(threads, bubblewrap, made)
+        return confined_start.by_program(words)
     kept = await isolation()
     words = resolved(PREFIXES[kept])
     if tried.view and kept is Isolation.PID_NAMESPACE_USER:
-        return (*words[:-1], "--keep-caps", words[-1])  # runner.py drops them when the view stands
-    return words
+        words = (*words[:-1], "--keep-caps", words[-1])  # runner.py drops them when the view stands
+    return confined_start.by_program(words)
 
 
 def bubblewrap(made: dict[str, Any]) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
     python -m tests.sessions.mcp.transports.robbery TIER VIEW FOLDER
 
+For the tier `container`, VIEW is the command line of the runtime.
+
 A program of its own, so that a test can run it as another user. FOLDER is empty and belongs to that user.
 """
 
@@ -9,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -24,7 +27,9 @@ from sessions.mcp.transports.stdio import (
     Confines,
     Host,
     Network,
+    Runtime,
     Tier,
+    confines,
     isolation,
     prepare_loop,
     tiers,
@@ -145,9 +150,12 @@ def confinement(folder: Path, aims: dict[str, Any]) -> Confinement:
     )
 
 
-async def robbed(folder: Path) -> dict[str, Any]:
+async def robbed(folder: Path, runtime: Runtime | None = None) -> dict[str, Any]:
     prepare_loop(asyncio.get_running_loop())
     await isolation()  # decides whose user the server gets
+    found = await confines(runtime)
+    if runtime is not None and found.tier is not Tier.CONTAINER:
+        sys.exit(found.reason)
     aims = laid_out(folder)
     with neighbours(folder, aims):
         confined = confinement(folder, aims)
@@ -186,8 +194,10 @@ def _damaged(aims: dict[str, Any]) -> bool:
 def main(tier: str, view: str, folder: str) -> None:
     os.umask(0o022)
     alone = tier == "bubblewrap" or bool(shutil.which("unshare"))
-    tiers._found = Confines(Tier(tier), view == "view", alone=alone, counted=os.geteuid() != 0)
-    print(json.dumps(asyncio.run(robbed(Path(folder)))))
+    runtime = Runtime(tuple(shlex.split(view))) if tier == "container" else None
+    if runtime is None:
+        tiers._found = Confines(Tier(tier), view == "view", alone=alone, counted=os.geteuid() != 0)
+    print(json.dumps(asyncio.run(robbed(Path(folder), runtime))))
 
 
 if __name__ == "__main__":

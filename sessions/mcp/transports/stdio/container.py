@@ -1,0 +1,282 @@
+"""Stdio servers in containers of a runtime that the operator names: podman, or a command line that understands docker's.
+
+The container holds what bubblewrap would show: without an image, an empty root with the system's programs and what was
+granted, mounted read-only, so no registry is needed and servers run as the machine's programs. With an image, that stands
+for the system's programs. The first process is a keeper (see runner.hold): it connects to a socket in a folder of this
+worker, takes the pipes of the server from there, and ends with the worker; then the kernel ends everything in the
+container. The runtime's own client has ended by then, so it takes no memory and no message passes through it."""
+
+import asyncio
+import fcntl
+import os
+import resource
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import Any, Final
+
+from ...core.errors import Fault, LaunchError
+from . import held
+from .confinement import ETC, LOADER, PYTHON, RUNNER, SHARED_ETC, SYSTEM, threads
+from .connect_gate import Network
+
+#: seconds for a container to start; the machine may be busy with many
+_PATIENCE: Final = 60.0
+_QUESTION_SECONDS: Final = 20.0
+#: for its first process to connect, after the runtime says that it runs
+_CONNECT_SECONDS: Final = 20.0
+#: of the folders that the container keeps in memory
+_MEMORY: Final = "256m"
+#: where a container finds the worker's socket
+_PLACE: Final = "/run/mcpadmin"
+_SOCKET: Final = "leash"
+#: variables by which clients find their engine, storage and helpers
+_VARIABLES: Final = ("PATH", "HOME", "USER", "XDG_", "DOCKER_", "CONTAINER", "REGISTRY_", "STORAGE_", "TMPDIR", "DBUS_")
+_LIMITS: Final = {"NOFILE": 65_536, "NPROC": 32_768}
+_MOST_WORDS: Final = 500
+_PEER: Final = struct.Struct("3i")
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """`words`: the program, and options that stand before its command. `image`: empty for the machine's own programs."""
+
+    words: tuple[str, ...]
+    image: str = ""
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.words[0])
+
+    def program(self) -> str:
+        """LaunchError if there is none."""
+        found = shutil.which(self.words[0])
+        if found is None:
+            raise _problem(f"the program {self.words[0]} was not found.")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """`roots`: it runs a folder instead of an image. `keeps_users`: it gives an ordinary user their own number inside."""
+
+    roots: bool
+    keeps_users: bool
+
+
+def _problem(words: str) -> LaunchError:
+    return LaunchError(Fault.SPAWN_FAILED, words)
+
+
+async def abilities(runtime: Runtime) -> Abilities:
+    """What the help of its command `run` says. LaunchError if it cannot be used as it is named."""
+    code, output, errors = await _output([runtime.program(), *runtime.words[1:], "run", "--help"])
+    if code:
+        raise _problem(f"`{runtime.name} run --help` failed: {_short(errors or output)}")
+    found = Abilities(roots="--rootfs" in output, keeps_users="--rootfs" in output and "--userns" in output)
+    if not runtime.image and not found.roots:
+        raise _problem(f"{runtime.name} runs images only. Name one with MCPADMIN_CONTAINER_IMAGE.")
+    return found
+
+
+async def _output(command: list[str], seconds: float = _QUESTION_SECONDS) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=_environment(),
+        cwd="/",
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            output, errors = await process.communicate()
+    except BaseException as problem:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        if isinstance(problem, TimeoutError):
+            raise _problem(f"it did not answer within {seconds:.0f} s.") from None
+        raise
+    return process.returncode or 0, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+
+
+def _short(text: str) -> str:
+    """The last error that a client printed, without its log lines' frames."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = next((line for line in reversed(lines) if line.lower().startswith("error")), lines[-1] if lines else "")
+    found = found[:_MOST_WORDS] or "it gave no reason"
+    return found if found.endswith(".") else f"{found}."
+
+
+class _Place:
+    """What one container needs on this machine: a root that holds nothing but links and small files, and the folder of the
+    socket. Locked while it is in use, so that the next start of the server removes what a killed worker left."""
+
+    def __init__(self, parent: str, links: Mapping[str, str], files: Mapping[str, str]) -> None:
+        self._stack = ExitStack()
+        for name in os.listdir(parent):
+            _remove_unused(os.path.join(parent, name))
+        self.folder = tempfile.mkdtemp(prefix="container-", dir=parent)
+        self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._stack.callback(os.close, self._lock)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.root, self.socket_folder = f"{self.folder}/root", f"{self.folder}/socket"
+        os.mkdir(self.root, 0o755)
+        os.mkdir(self.socket_folder, 0o700)
+        for link, target in links.items():
+            os.makedirs(os.path.dirname(self.root + link), exist_ok=True)
+            os.symlink(target, self.root + link)
+        for path, text in files.items():
+            os.makedirs(os.path.dirname(self.root + path), exist_ok=True)
+            Path(self.root + path).write_text(text)
+
+    def listening(self) -> socket.socket:
+        opened = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        folder = os.open(self.socket_folder, os.O_PATH | os.O_CLOEXEC)
+        try:  # a path by its descriptor: those of sockets have at most 107 characters
+            opened.bind(f"/proc/self/fd/{folder}/{_SOCKET}")
+            opened.listen(1)
+        except BaseException:
+            opened.close()
+            raise
+        finally:
+            os.close(folder)
+        return opened
+
+    def remove(self) -> None:
+        self._stack.close()
+
+
+def _remove_unused(folder: str) -> None:
+    with suppress(OSError):  # in use, or gone meanwhile
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def command(
+    runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _Place
+) -> list[str]:
+    """Runs the keeper. Nothing in it is secret: job and environment of the server reach it over its socket."""
+    name = f"mcpadmin-{os.path.basename(place.folder).removeprefix('container-')}"
+    words = [runtime.program(), *runtime.words[1:], "run", "--detach", "--rm", "--name", name]
+    words += ["--network", "none" if job["network"] == Network.NONE else "host", "--read-only", "--log-driver", "none"]
+    words += ["--security-opt", "no-new-privileges", "--security-opt", "label=disable", "--cap-drop", "ALL"]
+    words += ["--shm-size", _MEMORY, "--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={_MEMORY}"]
+    words += ["--ulimit", f"nofile={_most('NOFILE')}", "--ulimit", f"nproc={_most('NPROC')}", "--workdir", "/"]
+    uid, gid = os.geteuid(), os.getegid()
+    words += ["--user", f"{uid}:{gid}"]
+    if uid == 0:
+        words += [word for kept in ("SETUID", "SETGID", "SETPCAP", "KILL") for word in ("--cap-add", kept)]
+    elif found.keeps_users:
+        words += ["--userns", "keep-id"]
+    if found.roots:
+        words += ["--read-only-tmpfs=false", "--no-hosts"]
+    words += ["--volume", f"{place.socket_folder}:{_PLACE}:ro"]
+    mounts = {path: (source, writable) for path, source, writable in job["mounts"]}
+    for path in (RUNNER, cache_from_source(RUNNER)):
+        if os.path.exists(path):
+            mounts.setdefault(path, (path, False))
+    if not runtime.image:
+        for path in (PYTHON[0], sys.base_prefix):
+            mounts.setdefault(path, (path, False))
+    for path, (source, writable) in sorted(mounts.items()):
+        if path.startswith(("/proc", "/dev", "/sys")) or (runtime.image and _is_of_the_system(path)):
+            continue
+        if ":" in path + source:
+            raise _problem(f"{path} cannot be mounted in a container, because its name has a colon. Grant the folder that holds it.")
+        words += ["--volume", f"{source}:{path}{'' if writable else ':ro'}"]
+    if runtime.image:
+        return [*words, "--pull", "never", "--entrypoint", "python3", runtime.image, *_keeper()]
+    return [*words, "--rootfs", place.root, PYTHON[0], *_keeper()]
+
+
+def _keeper() -> tuple[str, ...]:
+    return ("-I", "-S", "-c", LOADER, RUNNER, "hold", f"{_PLACE}/{_SOCKET}")
+
+
+def _is_of_the_system(path: str) -> bool:
+    return any(path == place or path.startswith(place + "/") for place in (*SYSTEM, *ETC, *SHARED_ETC))
+
+
+def _most(name: str) -> str:
+    """Runtimes ask for more than a worker may have, if nothing is said; some lower their own limits first."""
+    most = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[1]
+    most = _LIMITS[name] if most == resource.RLIM_INFINITY else min(most, _LIMITS[name])
+    return f"{most}:{most}"
+
+
+def launch(
+    runtime: Runtime, found: Abilities, job: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """A confined_start.Launch."""
+
+    async def launched(
+        factory: Callable[[], asyncio.SubprocessProtocol], descriptors: tuple[int, int, int]
+    ) -> asyncio.SubprocessTransport:
+        loop = asyncio.get_running_loop()
+        place = await loop.run_in_executor(
+            threads, _Place, job["mount_point"], job["links"], job["made_files"]
+        )
+        try:
+            leash, pid = await _started(runtime, found, job, place)
+        except BaseException:  # also when cancelled
+            place.remove()
+            raise
+        pipes = held.Pipes()
+        try:
+            try:
+                control, alive, _ = descriptors
+                socket.send_fds(leash, [b"k"], [control, alive, *pipes.theirs])
+            finally:
+                pipes.close_theirs()
+            return await held.attached(
+                factory, leash, pipes, pid=pid, on_end=lambda: loop.run_in_executor(threads, place.remove)
+            )
+        except BaseException:  # also when cancelled: without its leash the container ends
+            leash.close()
+            place.remove()
+            raise
+
+    return launched
+
+
+async def _started(
+    runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _Place
+) -> tuple[socket.socket, int]:
+    """The leash of a new container, and its first process as we see it."""
+    loop = asyncio.get_running_loop()
+    words = command(runtime, found, job, place)
+    with place.listening() as listening:
+        running = asyncio.ensure_future(_output(words, _PATIENCE))
+        connecting = asyncio.ensure_future(loop.sock_accept(listening))
+        try:
+            code, output, errors = await running
+            if code:
+                raise _problem(f"{runtime.name} could not start a container: {_short(errors or output)}")
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                leash, _ = await connecting
+        except TimeoutError:
+            raise _problem(f"{runtime.name} started a container, but no process of mcpadmin runs in it.") from None
+        finally:
+            connecting.cancel()
+            running.cancel()
+    pid, *_ = _PEER.unpack(leash.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return leash, pid

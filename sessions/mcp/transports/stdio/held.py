@@ -1,0 +1,189 @@
+"""Servers that are not children of this process, but of a keeper (see runner.keep), which reports their end and takes
+orders over a socket, its leash."""
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import struct
+import subprocess
+import threading
+from asyncio.base_subprocess import BaseSubprocessTransport
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from . import runner
+from .confinement import PYTHON, threads
+
+_NUMBER: Final = struct.Struct("i")
+
+
+class Pipes:
+    """The three pipes of a server: `theirs` for its end, `ours` for the transport."""
+
+    def __init__(self) -> None:
+        (inside, self.stdin), (self.stdout, out), (self.stderr, errors) = os.pipe(), os.pipe(), os.pipe()
+        self.theirs = (inside, out, errors)
+
+    def close_theirs(self) -> None:
+        for descriptor in self.theirs:
+            os.close(descriptor)
+
+    def close_ours(self) -> None:
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.close(descriptor)
+
+
+class _Process:
+    """What a transport of asyncio wants of a child."""
+
+    def __init__(self, pid: int, pipes: Pipes, leash: socket.socket) -> None:
+        self.pid, self.returncode, self._leash = pid, None, leash
+        self.stdin = open(pipes.stdin, "wb", 0)
+        self.stdout, self.stderr = open(pipes.stdout, "rb", 0), open(pipes.stderr, "rb", 0)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        order = runner.TERMINATE if number == signal.SIGTERM else runner.END
+        try:
+            self._leash.send(order)
+        except OSError:
+            pass  # the keeper has ended, or has orders enough
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class HeldTransport(BaseSubprocessTransport):
+    """`on_end` is called when nothing is left of the server."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: asyncio.SubprocessProtocol,
+        process: _Process,
+        leash: socket.socket,
+        waiter: asyncio.Future[None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._leash, self._on_end = leash, on_end
+        pipe = asyncio.subprocess.PIPE
+        super().__init__(loop, protocol, [], False, pipe, pipe, pipe, 0, waiter=waiter, held=process)
+        loop.add_reader(leash, self._on_leash)
+
+    def _start(self, *_: Any, held: _Process, **__: Any) -> None:
+        self._proc = held
+
+    def _on_leash(self) -> None:
+        try:
+            report = self._leash.recv(_NUMBER.size)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            report = b""
+        self._loop.remove_reader(self._leash)
+        self._leash.close()
+        self._on_end()
+        # Without a report somebody killed the keeper.
+        self._process_exited(_NUMBER.unpack(report)[0] if len(report) == _NUMBER.size else -signal.SIGKILL)
+
+
+async def attached(
+    factory: Callable[[], asyncio.SubprocessProtocol],
+    leash: socket.socket,
+    pipes: Pipes,
+    *,
+    pid: int = 0,
+    on_end: Callable[[], None] = lambda: None,
+) -> HeldTransport:
+    """The transport of a server whose keeper has been given its descriptors. `pid`: as we see the keeper, if it does not
+    see that itself. ConnectionError if the keeper has ended."""
+    loop = asyncio.get_running_loop()
+    leash.setblocking(False)
+    seen = await loop.sock_recv(leash, _NUMBER.size)
+    if len(seen) != _NUMBER.size:
+        raise ConnectionResetError("The keeper has ended.")
+    waiter: asyncio.Future[None] = loop.create_future()
+    process = _Process(pid or _NUMBER.unpack(seen)[0], pipes, leash)
+    transport = HeldTransport(loop, factory(), process, leash, waiter, on_end)
+    await waiter
+    return transport
+
+
+class Nursery:
+    """The process that forks the keepers of one worker; started again if it has ended."""
+
+    def __init__(self) -> None:
+        self._orders: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._one = threading.Lock()
+
+    def fork(self, descriptors: Sequence[int]) -> None:
+        """A keeper with these descriptors. Call it in a thread. OSError."""
+        with self._one:
+            for _ in range(2):
+                if self._orders is None:
+                    self._orders, self._process = self._started()
+                try:
+                    socket.send_fds(self._orders, [b"k"], descriptors)
+                except ConnectionError:
+                    self.close()
+                else:
+                    return
+        raise ChildProcessError(errno.ECHILD, "the process that starts servers ended at once")
+
+    def close(self) -> None:
+        """The keepers stay until their servers end."""
+        if self._orders is not None and self._process is not None:
+            self._orders.close()
+            self._process.wait()
+            self._orders = self._process = None
+
+    def _started(self) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        number, nothing = theirs.fileno(), subprocess.DEVNULL
+        with theirs:
+            process = subprocess.Popen(
+                (*PYTHON, "nurse", str(number)),
+                stdin=nothing,
+                stdout=nothing,
+                stderr=nothing,
+                cwd="/",
+                env={},
+                start_new_session=True,
+                pass_fds=[number],
+            )
+        return ours, process
+
+
+_nurseries: dict[asyncio.AbstractEventLoop, Nursery] = {}
+
+
+def nursery() -> Nursery:
+    loop = asyncio.get_running_loop()
+    for other in [loop_ for loop_ in _nurseries if loop_.is_closed()]:
+        _nurseries.pop(other).close()
+    return _nurseries.setdefault(loop, Nursery())
+
+
+async def start(factory: Callable[[], asyncio.SubprocessProtocol], control: int, alive: int) -> HeldTransport:
+    """A server below the nursery. OSError."""
+    pipes = Pipes()
+    leash, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with theirs:
+            given = [theirs.fileno(), control, alive, *pipes.theirs]
+            forking = asyncio.get_running_loop().run_in_executor(threads, nursery().fork, given)
+            try:
+                await asyncio.shield(forking)
+            finally:
+                await asyncio.wait([forking])  # also when cancelled: it uses the descriptors
+                pipes.close_theirs()
+        return await attached(factory, leash, pipes)
+    except BaseException:  # also when cancelled
+        leash.close()
+        raise
