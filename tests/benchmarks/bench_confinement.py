@@ -1,8 +1,9 @@
 """Measures what confining a stdio server costs: time to its first answer and memory, confined and not, and many at once.
 
-python -m tests.benchmarks.bench_confinement [--rounds N] [--many N]
+python -m tests.benchmarks.bench_confinement [--rounds N] [--many N] [--runtime "podman …"]
 
-The server is the echo server of the other benchmarks, which imports little: the start itself is measured. No number makes the run fail except
+Confined by the best tier here, and as for an ordinary user without namespaces, where each server has a keeper; with
+--runtime also in containers. Memory is proportional (PSS) and counts everything below this process. The server is the echo server of the other benchmarks, which imports little: the start itself is measured. No number makes the run fail except
 that all of the many are open at the same time.
 """
 
@@ -10,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import shlex
 import statistics
 import tempfile
 import time
@@ -18,7 +20,18 @@ from pathlib import Path
 import psutil
 
 from sessions.mcp.transports.registry import StdioSpec
-from sessions.mcp.transports.stdio import Confinement, Network, confines, isolation, prepare_loop, user
+from sessions.mcp.transports.stdio import (
+    Confinement,
+    Confines,
+    Network,
+    Runtime,
+    Tier,
+    confines,
+    isolation,
+    prepare_loop,
+    tiers,
+    user,
+)
 from tests.benchmarks.drivers import stdio_command
 from tests.sessions.mcp.transports.making import connected
 from tests.tools.stack import proportional_mib
@@ -26,11 +39,16 @@ from tests.tools.stack import proportional_mib
 ROUNDS, MANY, TOGETHER = 30, 200, 10
 
 
-def spec(folder: Path, number: int, *, confined: bool) -> StdioSpec:
+#: how an ordinary user is confined where there are no namespaces
+KEPT = Confines(Tier.LANDLOCK, view=False)
+
+
+def spec(folder: Path, number: int, found: Confines | None) -> StdioSpec:
     command, *arguments = stdio_command("legacy")
-    if not confined:
+    if found is None:
         return StdioSpec(command, tuple(arguments))
-    own, uid = folder / str(number), user(number)
+    tiers._found = found
+    own, uid = folder / str(number), None if found is KEPT else user(number)
     for name in ("home", "tmp", "view"):
         (own / name).mkdir(parents=True, exist_ok=True)
         if uid and name != "view":
@@ -46,53 +64,71 @@ async def start_seconds(one: StdioSpec) -> float:
         return time.perf_counter() - begin
 
 
-async def many(folder: Path, count: int, *, confined: bool) -> tuple[float, float]:
-    """Seconds until all are open, and MiB for each of the children's trees."""
+async def many(folder: Path, count: int, found: Confines | None) -> tuple[float, float]:
+    """Seconds until all are open, and MiB for each of the children's trees and what their containers need."""
     gate = asyncio.Semaphore(TOGETHER)
     async with contextlib.AsyncExitStack() as stack:
 
         async def one(number: int) -> None:
             async with gate:
-                await stack.enter_async_context(connected(spec(folder, number, confined=confined), era="legacy"))
+                await stack.enter_async_context(connected(spec(folder, number, found), era="legacy"))
 
         before, begin = proportional_mib(os.getpid()), time.perf_counter()
         await asyncio.gather(*(one(number) for number in range(count)))
         seconds = time.perf_counter() - begin
-        children = psutil.Process().children(recursive=True)
+        children = [
+            *psutil.Process().children(recursive=True),
+            *(_of_containers() if found and found.tier is Tier.CONTAINER else ()),
+        ]
         memory = sum(map(proportional_mib, (child.pid for child in children)))
         ours = proportional_mib(os.getpid()) - before
         return seconds, (memory + ours) / count
 
 
-async def run(rounds: int, count: int) -> None:
+def _of_containers() -> list[psutil.Process]:
+    """Runtimes start them outside of our tree, each below a monitor that has its name."""
+    found = list[psutil.Process]()
+    for process in psutil.process_iter(["name", "cmdline"]):
+        if process.info["name"] == "conmon" and "mcpadmin-" in " ".join(process.info["cmdline"] or ()):
+            found += [process, *process.children(recursive=True)]
+    return found
+
+
+async def run(rounds: int, count: int, runtime: str) -> None:
     prepare_loop(asyncio.get_running_loop())
-    found = await confines()
-    print(f"confined by {found.tier}{' with a view' if found.view else ''}; held by {await isolation()}")
+    held, best = await isolation(), await confines()
+    modes: dict[str, Confines | None] = {"unconfined": None, f"{best.tier}{' with a view' if best.view else ''}": best}
+    modes["with a keeper"] = KEPT
+    if runtime:
+        found = await tiers._probed(Runtime(tuple(shlex.split(runtime))))
+        print(found.reason or f"in containers of {runtime}")
+        modes |= {"in a container": found} if found.tier is Tier.CONTAINER else {}
+    print(f"held by {held}; wanted beside unconfined: 50 ms, 3 MiB")
     with tempfile.TemporaryDirectory(prefix="mcpadmin-bench-", dir="/var/tmp") as name:
         folder = Path(name)
         await asyncio.to_thread(folder.chmod, 0o711)
-        seconds: dict[bool, list[float]] = {False: [], True: []}
-        for number in range(rounds):  # by turns, so that both see the same load
-            for confined, times in seconds.items():
-                times.append(await start_seconds(spec(folder, number, confined=confined)))
-        p50 = {confined: statistics.median(times) * 1000 for confined, times in seconds.items()}
-        print(
-            f"start, p50 of {rounds}: {p50[False]:.1f} ms unconfined, {p50[True]:.1f} ms confined, +{p50[True] - p50[False]:.1f} ms (wanted: 50)"
-        )
-        rows = {confined: await many(folder, count, confined=confined) for confined in (False, True)}
-        for confined, (took, mib) in rows.items():
+        seconds: dict[str, list[float]] = {mode: [] for mode in modes}
+        for number in range(rounds):  # by turns, so that all see the same load
+            for mode, found in modes.items():
+                seconds[mode].append(await start_seconds(spec(folder, number, found)))
+        p50 = {mode: statistics.median(times) * 1000 for mode, times in seconds.items()}
+        base = 0.0
+        for mode, found in modes.items():
+            took, mib = await many(folder, count, found)
+            base = base or mib
             print(
-                f"{count} at once, {'confined' if confined else 'unconfined'}: open after {took:.1f} s, {mib:.2f} MiB each"
+                f"{mode}: start p50 of {rounds} {p50[mode]:.1f} ms (+{p50[mode] - p50['unconfined']:.1f}); "
+                f"{count} open after {took:.1f} s, {mib:.2f} MiB each (+{mib - base:.2f})"
             )
-        print(f"memory: +{rows[True][1] - rows[False][1]:.2f} MiB a server (wanted: 3)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--many", type=int, default=MANY)
+    parser.add_argument("--runtime", default="")
     given = parser.parse_args()
-    asyncio.run(run(given.rounds, given.many))
+    asyncio.run(run(given.rounds, given.many, given.runtime))
 
 
 if __name__ == "__main__":

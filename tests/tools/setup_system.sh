@@ -1,5 +1,5 @@
 #!/bin/sh
-# What tests need from the system: Chromium, PostgreSQL, strace and bubblewrap. Installs Debian's packages when run by root
+# What tests need from the system: Chromium, PostgreSQL, strace, bubblewrap and podman. Installs Debian's packages when run by root
 # on a machine with apt; otherwise the tests use what is there, and what is missing is said at the end of `make test`.
 set -u
 notes="$(dirname "$0")/../.notes"
@@ -22,6 +22,10 @@ have_headless_shell || packages="chromium-headless-shell"
 have_postgres || packages="$packages postgresql"
 command -v strace >/dev/null || packages="$packages strace"
 command -v bwrap >/dev/null || packages="$packages bubblewrap"
+# runc: podman's usual crun does not start on machines with both versions of cgroups. uidmap: for an ordinary user.
+command -v podman >/dev/null || packages="$packages podman"
+command -v runc >/dev/null || packages="$packages runc"
+command -v newuidmap >/dev/null || packages="$packages uidmap"
 [ -z "$packages" ] && exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then

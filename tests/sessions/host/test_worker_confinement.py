@@ -9,11 +9,13 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from sessions.connections import commands
+from sessions.connections.process_page import process_page
 from sessions.connections.refusals import refusals
 from sessions.models import LogLine, McpSession, Worker
 from tests.sessions.host.conftest import ShareWorker
 from tests.sessions.host.harness import WorkerProcess, await_ready, eventually
 from tests.sessions.host.make import make_session
+from tests.tools import podman
 
 SERVER = Path(__file__).parents[1] / "mcp" / "transports" / "stdio_scripts" / "server.py"
 TRIES = """
@@ -76,6 +78,42 @@ def test_what_the_registration_grants_can_be_read(
     commands.wake_owner(session.uid)
     await_ready(session)
     eventually(lambda: f"got {tmp_path}/notes 7" in stderr_of(session))
+
+
+@pytest.mark.integration
+def test_a_worker_runs_commands_in_containers_of_the_runtime_that_an_operator_named(
+    transactional_db: None, share_worker: ShareWorker, settings: Any, tmp_path: Path
+) -> None:
+    words = podman.command_line()
+    share_worker(MCPADMIN_CONTAINER_RUNTIME=words)
+    (tmp_path / "notes").write_text("granted")
+    ours = str(Path(settings.DATA_DIR) / "mcpadmin.sqlite3")
+    session = trying([str(tmp_path / "notes"), ours], writable_paths=[], readable_paths=[str(tmp_path / "notes")])
+    commands.wake_owner(session.uid)
+    await_ready(session)
+    eventually(lambda: f"got {tmp_path}/notes 7" in stderr_of(session))
+    assert not [line for line in stderr_of(session) if line.startswith(f"got {ours}")]
+    assert len(podman.containers(words)) == 1
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("ada"))
+    assert "Container and seccomp" in client.get("/sessions/").content.decode()
+    process = eventually(lambda: process_page(McpSession.objects.get(pk=session.pk)), 20)
+    assert process.confinement == "Container and seccomp"
+    session.server.delete()
+    eventually(lambda: not podman.containers(words), 20)
+
+
+@pytest.mark.integration
+def test_a_runtime_that_does_not_work_is_reported_and_commands_stay_confined(
+    transactional_db: None, share_worker: ShareWorker
+) -> None:
+    share_worker(MCPADMIN_CONTAINER_RUNTIME="/none/podman --log-level=error")
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("ada"))
+    page = client.get("/sessions/").content.decode()
+    assert "The container runtime named by MCPADMIN_CONTAINER_RUNTIME is not used." in page
+    assert "podman: the program /none/podman was not found." in page
+    assert "commands are confined by Landlock and seccomp" in page
 
 
 @pytest.mark.integration

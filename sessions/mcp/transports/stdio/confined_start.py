@@ -17,7 +17,9 @@ _PATIENCE: Final = 60.0
 
 #: starts the process that confines itself with these descriptors: its control socket, and both ends of a pipe by which it
 #: sees that its parent lives
-Launch = Callable[[Callable[[], asyncio.SubprocessProtocol], tuple[int, int, int]], Awaitable[asyncio.SubprocessTransport]]
+Launch = Callable[
+    [Callable[[], asyncio.SubprocessProtocol], tuple[int, int, int]], Awaitable[asyncio.SubprocessTransport]
+]
 
 
 def by_program(prefix: tuple[str, ...]) -> Launch:

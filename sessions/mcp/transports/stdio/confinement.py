@@ -102,12 +102,14 @@ class Tier(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Confines:
     """What confines servers on this machine. `view`: with a file system of its own besides. `alone`: in a PID namespace
-    of its own. `counted`: processes are counted for each server. `reason`: why there is no better tier."""
+    of its own. `counted`: processes are counted for each server. `has_image`: an image stands for the system's programs.
+    `reason`: why there is no better tier."""
 
     tier: Tier
     view: bool
     alone: bool = False
     counted: bool = False
+    has_image: bool = False
     reason: str = ""
 
     @property
@@ -193,6 +195,7 @@ def job(
     write = [*map(os.path.normpath, (*confinement.own, *confinement.write))]
     found = list(places.harmless(_needed(program, given, cwd, environment, places)))
     links, system = _split_links(SYSTEM)
+    system = [*SYSTEM] if confines.has_image else system  # its links are its own
     shared = (*(("/proc",) if confines.alone else SHARED_PROC), *(() if has_made_files else SHARED_ETC))
     read = [*places.without_ours((*system, *ETC, *shared)), *found, *granted]
     sources = {path: source for path in dict.fromkeys((*read, *write)) if (source := places.real(path)) is not None}
@@ -324,6 +327,11 @@ def _mounts(
         if not (inside and source != path):
             mounts.append((path, source, writable))
     return mounts
+
+
+def is_of_the_system(path: str) -> bool:
+    """Whether an image has its own."""
+    return any(_within(path, place) for place in (*SYSTEM, *ETC, *SHARED_ETC))
 
 
 def _within(path: str, folder: str) -> bool:

@@ -8,6 +8,7 @@ container. The runtime's own client has ended by then, so it takes no memory and
 
 import asyncio
 import fcntl
+import marshal
 import os
 import resource
 import shutil
@@ -15,8 +16,8 @@ import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any, Final
 
 from ...core.errors import Fault, LaunchError
 from . import held
-from .confinement import ETC, LOADER, PYTHON, RUNNER, SHARED_ETC, SYSTEM, threads
+from .confinement import LOADER, PYTHON, RUNNER, is_of_the_system, threads
 from .connect_gate import Network
 
 #: seconds for a container to start; the machine may be busy with many
@@ -37,6 +38,7 @@ _MEMORY: Final = "256m"
 #: where a container finds the worker's socket
 _PLACE: Final = "/run/mcpadmin"
 _SOCKET: Final = "leash"
+_PREFIX: Final = "container-"
 #: variables by which clients find their engine, storage and helpers
 _VARIABLES: Final = ("PATH", "HOME", "USER", "XDG_", "DOCKER_", "CONTAINER", "REGISTRY_", "STORAGE_", "TMPDIR", "DBUS_")
 _LIMITS: Final = {"NOFILE": 65_536, "NPROC": 32_768}
@@ -127,13 +129,13 @@ class _Place:
 
     def __init__(self, parent: str, links: Mapping[str, str], files: Mapping[str, str]) -> None:
         self._stack = ExitStack()
-        for name in os.listdir(parent):
-            _remove_unused(os.path.join(parent, name))
-        self.folder = tempfile.mkdtemp(prefix="container-", dir=parent)
-        self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._stack.callback(os.close, self._lock)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with _locked(parent):
+            for name in os.listdir(parent):
+                if name.startswith(_PREFIX):
+                    _remove_unused(os.path.join(parent, name))
+            self.folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+            self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self._stack.enter_context(_locked(self.folder))
         self.root, self.socket_folder = f"{self.folder}/root", f"{self.folder}/socket"
         os.mkdir(self.root, 0o755)
         os.mkdir(self.socket_folder, 0o700)
@@ -161,25 +163,29 @@ class _Place:
         self._stack.close()
 
 
+@contextmanager
+def _locked(folder: str, *, waits: bool = True) -> Iterator[None]:
+    """OSError if another start or container has it and `waits` is not set."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(opened)
+
+
 def _remove_unused(folder: str) -> None:
-    with suppress(OSError):  # in use, or gone meanwhile
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(lock)
+    with suppress(OSError), _locked(folder, waits=False):  # in use, or gone meanwhile
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def command(
-    runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _Place
-) -> list[str]:
+def command(runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _Place) -> list[str]:
     """Runs the keeper. Nothing in it is secret: job and environment of the server reach it over its socket."""
-    name = f"mcpadmin-{os.path.basename(place.folder).removeprefix('container-')}"
+    name = f"mcpadmin-{os.path.basename(place.folder).removeprefix(_PREFIX)}"
     words = [runtime.program(), *runtime.words[1:], "run", "--detach", "--rm", "--name", name]
     words += ["--network", "none" if job["network"] == Network.NONE else "host", "--read-only", "--log-driver", "none"]
     words += ["--security-opt", "no-new-privileges", "--security-opt", "label=disable", "--cap-drop", "ALL"]
-    words += ["--shm-size", _MEMORY, "--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={_MEMORY}"]
+    words += ["--shm-size", _MEMORY, "--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={_MEMORY}"]  # noqa: S108  # its own
     words += ["--ulimit", f"nofile={_most('NOFILE')}", "--ulimit", f"nproc={_most('NPROC')}", "--workdir", "/"]
     uid, gid = os.geteuid(), os.getegid()
     words += ["--user", f"{uid}:{gid}"]
@@ -198,10 +204,12 @@ def command(
         for path in (PYTHON[0], sys.base_prefix):
             mounts.setdefault(path, (path, False))
     for path, (source, writable) in sorted(mounts.items()):
-        if path.startswith(("/proc", "/dev", "/sys")) or (runtime.image and _is_of_the_system(path)):
+        if path.startswith(("/proc", "/dev", "/sys")) or (runtime.image and is_of_the_system(path)):
             continue
         if ":" in path + source:
-            raise _problem(f"{path} cannot be mounted in a container, because its name has a colon. Grant the folder that holds it.")
+            raise _problem(
+                f"{path} cannot be mounted in a container, because its name has a colon. Grant the folder that holds it."
+            )
         words += ["--volume", f"{source}:{path}{'' if writable else ':ro'}"]
     if runtime.image:
         return [*words, "--pull", "never", "--entrypoint", "python3", runtime.image, *_keeper()]
@@ -212,10 +220,6 @@ def _keeper() -> tuple[str, ...]:
     return ("-I", "-S", "-c", LOADER, RUNNER, "hold", f"{_PLACE}/{_SOCKET}")
 
 
-def _is_of_the_system(path: str) -> bool:
-    return any(path == place or path.startswith(place + "/") for place in (*SYSTEM, *ETC, *SHARED_ETC))
-
-
 def _most(name: str) -> str:
     """Runtimes ask for more than a worker may have, if nothing is said; some lower their own limits first."""
     most = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[1]
@@ -223,37 +227,31 @@ def _most(name: str) -> str:
     return f"{most}:{most}"
 
 
-def launch(
-    runtime: Runtime, found: Abilities, job: Mapping[str, Any]
-) -> Callable[..., Any]:
+def launch(runtime: Runtime, found: Abilities, job: Mapping[str, Any]) -> Callable[..., Any]:
     """A confined_start.Launch."""
 
     async def launched(
         factory: Callable[[], asyncio.SubprocessProtocol], descriptors: tuple[int, int, int]
     ) -> asyncio.SubprocessTransport:
         loop = asyncio.get_running_loop()
-        place = await loop.run_in_executor(
-            threads, _Place, job["mount_point"], job["links"], job["made_files"]
-        )
-        try:
+        place = await loop.run_in_executor(threads, _Place, job["mount_point"], job["links"], job["made_files"])
+        with ExitStack() as undone:  # also when cancelled: without its leash the container ends
+            undone.callback(place.remove)
             leash, pid = await _started(runtime, found, job, place)
-        except BaseException:  # also when cancelled
-            place.remove()
-            raise
-        pipes = held.Pipes()
-        try:
+            undone.callback(leash.close)
+            await _graft(job, pid)
+            pipes = held.Pipes()
             try:
-                control, alive, _ = descriptors
-                socket.send_fds(leash, [b"k"], [control, alive, *pipes.theirs])
+                socket.send_fds(leash, [b"k"], [*descriptors[:2], *pipes.theirs])
+            except OSError:
+                pipes.close_ours()
+                raise
             finally:
                 pipes.close_theirs()
-            return await held.attached(
-                factory, leash, pipes, pid=pid, on_end=lambda: loop.run_in_executor(threads, place.remove)
-            )
-        except BaseException:  # also when cancelled: without its leash the container ends
-            leash.close()
-            place.remove()
-            raise
+            undone.pop_all()
+        return await held.attached(
+            factory, leash, pipes, pid=pid, on_end=lambda: loop.run_in_executor(threads, place.remove)
+        )
 
     return launched
 
@@ -280,3 +278,22 @@ async def _started(
             running.cancel()
     pid, *_ = _PEER.unpack(leash.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     return leash, pid
+
+
+async def _graft(job: Mapping[str, Any], pid: int) -> None:
+    """Let the server's user stand for the owners of granted folders, where we are root. See runner.graft."""
+    others = set(job["owned_by_others"])
+    if not others:
+        return
+    mounts = [(path, source, writable, source in others) for path, source, writable in job["mounts"]]
+    process = await asyncio.create_subprocess_exec(
+        *(*PYTHON, "graft", str(pid), str(job["uid"])),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        env={},
+        cwd="/",
+    )
+    _, errors = await process.communicate(marshal.dumps(mounts))
+    if process.returncode:
+        raise _problem(f"The granted folders could not be mounted: {_short(errors.decode('utf-8', 'replace'))}")

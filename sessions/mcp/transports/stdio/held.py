@@ -39,9 +39,10 @@ class _Process:
     """What a transport of asyncio wants of a child."""
 
     def __init__(self, pid: int, pipes: Pipes, leash: socket.socket) -> None:
-        self.pid, self.returncode, self._leash = pid, None, leash
-        self.stdin = open(pipes.stdin, "wb", 0)
-        self.stdout, self.stderr = open(pipes.stdout, "rb", 0), open(pipes.stderr, "rb", 0)
+        self.pid, self._leash = pid, leash
+        self.stdin = open(pipes.stdin, "wb", 0)  # noqa: SIM115  # the transport closes it, like the next two
+        self.stdout = open(pipes.stdout, "rb", 0)  # noqa: SIM115
+        self.stderr = open(pipes.stderr, "rb", 0)  # noqa: SIM115
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -100,17 +101,27 @@ async def attached(
     pid: int = 0,
     on_end: Callable[[], None] = lambda: None,
 ) -> HeldTransport:
-    """The transport of a server whose keeper has been given its descriptors. `pid`: as we see the keeper, if it does not
-    see that itself. ConnectionError if the keeper has ended."""
+    """The transport of a server whose keeper has been given its descriptors, which owns leash and pipes from here on.
+    `pid`: as we see the keeper, if it does not see that itself. ConnectionError if the keeper has ended."""
     loop = asyncio.get_running_loop()
-    leash.setblocking(False)
-    seen = await loop.sock_recv(leash, _NUMBER.size)
-    if len(seen) != _NUMBER.size:
-        raise ConnectionResetError("The keeper has ended.")
+    try:
+        leash.setblocking(False)
+        seen = await loop.sock_recv(leash, _NUMBER.size)
+        if len(seen) != _NUMBER.size:
+            raise ConnectionResetError(errno.ECONNRESET, "its keeper has ended")
+    except BaseException:  # also when cancelled: without its leash a keeper ends
+        leash.close()
+        pipes.close_ours()
+        on_end()
+        raise
     waiter: asyncio.Future[None] = loop.create_future()
     process = _Process(pid or _NUMBER.unpack(seen)[0], pipes, leash)
     transport = HeldTransport(loop, factory(), process, leash, waiter, on_end)
-    await waiter
+    try:
+        await waiter
+    except BaseException:  # also when cancelled
+        transport.close()
+        raise
     return transport
 
 
@@ -147,7 +158,7 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number, nothing = theirs.fileno(), subprocess.DEVNULL
         with theirs:
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: S603  # our own interpreter
                 (*PYTHON, "nurse", str(number)),
                 stdin=nothing,
                 stdout=nothing,
@@ -174,16 +185,17 @@ async def start(factory: Callable[[], asyncio.SubprocessProtocol], control: int,
     """A server below the nursery. OSError."""
     pipes = Pipes()
     leash, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    given = [theirs.fileno(), control, alive, *pipes.theirs]
+    forking = asyncio.get_running_loop().run_in_executor(threads, nursery().fork, given)
     try:
-        with theirs:
-            given = [theirs.fileno(), control, alive, *pipes.theirs]
-            forking = asyncio.get_running_loop().run_in_executor(threads, nursery().fork, given)
-            try:
-                await asyncio.shield(forking)
-            finally:
-                await asyncio.wait([forking])  # also when cancelled: it uses the descriptors
-                pipes.close_theirs()
-        return await attached(factory, leash, pipes)
-    except BaseException:  # also when cancelled
+        try:
+            await asyncio.shield(forking)
+        finally:
+            await asyncio.wait([forking])  # also when cancelled: it uses the descriptors
+            theirs.close()
+            pipes.close_theirs()
+    except BaseException:
         leash.close()
+        pipes.close_ours()
         raise
+    return await attached(factory, leash, pipes)

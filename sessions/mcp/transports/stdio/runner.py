@@ -423,23 +423,58 @@ class View:
     def _bind_mapped(self, source: int, target: int, *, writable: bool) -> bool:
         """Bind a folder so that the server's user stands for its owner there. False where the kernel or the file
         system cannot."""
-        owner = os.fstat(source)
-        tree = call("open_tree", source, b"", 1 | os.O_CLOEXEC | 0x8000 | 0x1000)
+        tree = mapped_tree(source, self._job["uid"], self._mappings, writable=writable)
         if tree < 0:
             return False
-        key = owner.st_uid, owner.st_gid
-        if key not in self._mappings:
-            self._mappings[key] = _mapping((key[0], self._job["uid"]), (key[1], self._job["uid"]))
-        userns = self._mappings[key]
-        if userns < 0:
-            os.close(tree)
-            return False
-        attributes = _MountAttributes(set=0x100000 | (0 if writable else 1), userns=userns)
-        mapped = call("mount_setattr", tree, b"", 0x1000 | 0x8000, ctypes.byref(attributes), ctypes.c_size_t(32))
-        if mapped >= 0:
-            mapped = call("move_mount", tree, b"", target, b"", 4 | 0x40)
+        moved = call("move_mount", tree, b"", target, b"", 4 | 0x40)
         os.close(tree)
-        return mapped >= 0
+        return moved >= 0
+
+
+def mapped_tree(source: int, uid: int, mappings: dict[tuple[int, int], int], *, writable: bool) -> int:
+    """A mount of a folder, not yet placed, in which this user stands for its owner; -1 where the kernel or the file system
+    cannot."""
+    owner = os.fstat(source)
+    tree = call("open_tree", source, b"", 1 | os.O_CLOEXEC | 0x8000 | 0x1000)
+    if tree < 0:
+        return -1
+    key = owner.st_uid, owner.st_gid
+    if key not in mappings:
+        mappings[key] = _mapping((key[0], uid), (key[1], uid))
+    userns = mappings[key]
+    attributes = _MountAttributes(set=0x100000 | (0 if writable else 1), userns=max(userns, 0))
+    if (
+        userns < 0
+        or call("mount_setattr", tree, b"", 0x1000 | 0x8000, ctypes.byref(attributes), ctypes.c_size_t(32)) < 0
+    ):
+        os.close(tree)
+        return -1
+    return tree
+
+
+def graft(process: int, uid: int) -> None:
+    """Puts folders of others into the mount namespace of a container, as `View` does: the server's user stands for their
+    owners. As root, outside of the container. The paths arrive on stdin, each with what is there, whether it may be
+    written, and whether it belongs to others; outer ones first."""
+    mappings: dict[tuple[int, int], int] = {}
+    trees: list[tuple[str, int]] = []
+    for path, source, writable, of_others in marshal.loads(sys.stdin.buffer.read()):  # noqa: S302  # from the worker
+        opened_source = opened(source)
+        tree = mapped_tree(opened_source, uid, mappings, writable=writable) if of_others else -1
+        if tree < 0:
+            if not any(path.startswith(outer.rstrip("/") + "/") for outer, _ in trees):
+                continue  # it is there already
+            tree = checked(
+                f"mounting {source}", call("open_tree", opened_source, b"", 1 | os.O_CLOEXEC | 0x8000 | 0x1000)
+            )
+            attributes = _MountAttributes(set=0 if writable else 1)
+            call("mount_setattr", tree, b"", 0x9000, ctypes.byref(attributes), ctypes.c_size_t(32))
+        trees.append((path, tree))
+    namespace = os.open(f"/proc/{process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    checked("entering the container", _libc.setns(namespace, 0x20000))
+    for path, tree in trees:
+        checked(f"mounting on {path}", call("move_mount", tree, b"", opened(path), b"", 4 | 0x40))
+    os._exit(0)
 
 
 def _mapping(users: tuple[int, int], groups: tuple[int, int]) -> int:
@@ -696,7 +731,7 @@ def confine(job: dict[str, Any], control: int, alive: int) -> int:
         os.chdir(job["cwd"])
     except OSError as problem:
         raise StepFailed(f"entering {job['cwd']}", problem.errno) from None
-    if job["landlock"] or job["landlock_if_there"] and landlock_version():
+    if job["landlock"] or (job["landlock_if_there"] and landlock_version()):
         writable = [*job["write"], *(("/tmp", "/dev/shm") if job["own_tmp"] else ())]  # noqa: S108  # its own there
         listed = ["/"] if job["own_tmp"] else []  # it holds nothing else
         restrict([*job["read"], *job["made_files"]], writable, job["devices"], listed)
@@ -710,6 +745,8 @@ def main(arguments: list[str]) -> None:
             number, alive = nurse(_socket.socket(fileno=int(arguments[1])))
         elif arguments[0] == "hold":
             number, alive = hold(arguments[1])
+        elif arguments[0] == "graft":
+            return graft(int(arguments[1]), int(arguments[2]))
         else:
             number, alive, unused = map(int, arguments)
         control = _socket.socket(fileno=number)
@@ -728,7 +765,8 @@ def main(arguments: list[str]) -> None:
         for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
             _signal.signal(number, _signal.SIG_DFL)
         step = "starting the program"
-        os.execve(job["program"], [job["program"], *job["arguments"]], job["environment"])  # noqa: S606  # no shell
+        # By its name where only an image has it.
+        os.execvpe(job["program"], [job["program"], *job["arguments"]], job["environment"])  # noqa: S606  # no shell
     except StepFailed as problem:
         _report(report, problem.args[0], problem.args[1])
     except OSError as problem:

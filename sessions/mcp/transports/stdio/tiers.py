@@ -15,8 +15,8 @@ from typing import Any, Final
 from ...core.errors import LaunchError
 from . import confined_start, container
 from .confinement import PYTHON, RUNNER, Confinement, Confines, Tier, job, threads
-from .container import Runtime
 from .connect_gate import Gate, Network, Reach
+from .container import Runtime
 from .lifetime import PREFIXES, Isolation, found, isolation, resolved
 
 log = logging.getLogger(__name__)
@@ -147,7 +147,13 @@ async def _in_containers(runtime: Runtime) -> tuple[Confines | None, str]:
     except LaunchError as problem:
         return None, problem.detail
     _containers = runtime, abilities
-    tried = Confines(Tier.CONTAINER, view=False, alone=True, counted=os.geteuid() != 0 and abilities.keeps_users)
+    tried = Confines(
+        Tier.CONTAINER,
+        view=False,
+        alone=True,
+        counted=os.geteuid() != 0 and abilities.keeps_users,
+        has_image=bool(runtime.image),
+    )
     problem = await _problem(tried)
     if not problem:
         return tried, ""

@@ -3,6 +3,7 @@
 Source: 2025-11-25 *Transports / stdio*. The loop's own pipe callbacks handle the bytes; there is no reader task.
 """
 
+import os
 from collections.abc import Callable, Mapping
 
 from ...core.errors import Fault, LaunchError, McpError, NotReady, ProtocolError, TransportError
@@ -12,7 +13,7 @@ from ..base import Receiver, Transport
 from ..recording import UNRECORDED, Recorder
 from . import command, tiers
 from .child import Child
-from .confinement import Confinement, Tier, first_out_of_reach, first_overlap, first_through_own_link
+from .confinement import Confinement, Tier, first_out_of_reach, first_overlap, first_through_own_link, is_of_the_system
 from .framing import Lines, Oversized, TailBuffer
 from .refusals import REFUSAL_MARK, refused_path
 from .tiers import confines
@@ -61,11 +62,22 @@ class StdioTransport(Transport):
         return self._child.pid if self._child else None
 
     async def resolve(self) -> str:
-        return command.find(self._command, self._cwd, command.environment(self._env(), self._confinement))
+        return await self._find(command.environment(self._env(), self._confinement))
+
+    async def _find(self, env: Mapping[str, str]) -> str:
+        """The program's path, or its name where an image has programs of its own. LaunchError."""
+        by_image = self._confinement is not None and os.sep not in self._command and (await confines()).has_image
+        try:
+            found = command.find(self._command, self._cwd, env)
+        except LaunchError as problem:
+            if by_image and problem.fault is Fault.COMMAND_NOT_FOUND:
+                return self._command
+            raise
+        return self._command if by_image and is_of_the_system(found) else found
 
     async def connect(self, receiver: Receiver, *, check: bool = False) -> str:
         env = command.environment(self._env(), self._confinement)
-        program = command.find(self._command, self._cwd, env)
+        program = await self._find(env)
         self._receiver = receiver
         self._child = Child(self._on_stdout, self._on_stderr, self._on_end, lambda: receiver.shedding)
         try:

@@ -123,7 +123,7 @@ def kept(folder: Path, script: str, *more: str) -> list[str]:
     (folder / "scene").mkdir()
     (folder / "scene").chmod(0o777)
     command = as_an_ordinary_user_of_a_container(folder)
-    return [*command, "-m", "tests.sessions.mcp.transports.kept", str(folder / "scene"), script, *more]
+    return [*command, "-m", "tests.sessions.mcp.transports.kept", "", str(folder / "scene"), script, *more]
 
 
 def test_without_namespaces_a_daemon_of_a_server_ends_with_a_killed_worker(folder: Path) -> None:
