@@ -38,31 +38,22 @@ def command_line() -> str:
 
 def make_image(words: str, name: str, folder: Path) -> None:
     """Of the system's Python and shell, and a program that the machine does not have."""
-    programs = [os.path.realpath(shutil.which(program) or "") for program in ("python3", "sh")]
-    if "" in programs or not Path("/usr/lib").exists():
-        pytest.skip("the system has no python3")
-    linked = [*programs, *map(str, Path(f"/usr/lib/{Path(programs[0]).name}/lib-dynload").glob("*.so"))]
-    done = subprocess.run(["ldd", *linked], capture_output=True, text=True, check=False)
-    libraries = {
-        os.path.realpath(word) for word in done.stdout.split() if word.startswith("/") and not word.endswith(":")
-    }
-    (folder / "image" / "usr" / "bin").mkdir(parents=True)
+    python, shell, root = os.path.realpath("/usr/bin/python3"), os.path.realpath("/bin/sh"), folder / "image"
+    modules = Path(f"/usr/lib/{Path(python).name}")
+    if not modules.is_dir():
+        pytest.skip("the system has no Python in /usr")
+    parts = [python, shell, *map(str, modules.glob("lib-dynload/*.so"))]
+    linked = subprocess.run(["ldd", *parts], capture_output=True, text=True, check=False).stdout.split()
+    shutil.copytree(modules, root / f"usr/lib/{modules.name}", ignore=shutil.ignore_patterns("test", "__pycache__"))
+    (root / "usr/bin").mkdir()
     for link in ("bin", "lib", "lib64"):
-        (folder / "image" / link).symlink_to(f"usr/{link}")
-    for path in ("/usr/bin/python3", "/usr/bin/sh", f"/usr/lib/{Path(programs[0]).name}", *programs, *libraries):
-        target = folder / "image" / path.lstrip("/")
+        (root / link).symlink_to(f"usr/{link}")
+    copies = {path: path for path in linked if path.startswith("/") and not path.endswith(":")}
+    for path, source in {**copies, "/usr/bin/python3": python, "/usr/bin/sh": shell}.items():
+        target = root / "usr" / path.lstrip("/").removeprefix("usr/")
         target.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.isdir(path):
-            shutil.copytree(path, target, symlinks=True, ignore=shutil.ignore_patterns("test", "__pycache__"))
-        elif not target.exists():
-            shutil.copy2(path, target)
-    for path in done.stdout.split():
-        real = os.path.realpath(path)
-        target = folder / "image" / "usr" / path.lstrip("/").removeprefix("usr/")
-        if path.startswith("/") and not path.endswith(":") and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(real, target)
-    program = folder / "image" / "usr" / "bin" / "only-of-the-image"
+        shutil.copy(source, target)
+    program = root / "usr/bin/only-of-the-image"
     program.write_text('#!/bin/sh\n[ -e /etc/shadow ] || echo "the image has $1 $2 and no shadow"\n')
     program.chmod(0o755)
     subprocess.run(["tar", "-cf", "image.tar", "-C", "image", "."], cwd=folder, check=True)

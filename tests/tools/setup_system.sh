@@ -23,10 +23,11 @@ have_postgres || packages="$packages postgresql"
 command -v strace >/dev/null || packages="$packages strace"
 command -v bwrap >/dev/null || packages="$packages bubblewrap"
 # runc: podman's usual crun does not start on machines with both versions of cgroups. uidmap: for an ordinary user.
-command -v podman >/dev/null || packages="$packages podman"
-command -v runc >/dev/null || packages="$packages runc"
-command -v newuidmap >/dev/null || packages="$packages uidmap"
-[ -z "$packages" ] && exit 0
+containers=""
+command -v podman >/dev/null || containers="podman"
+command -v runc >/dev/null || containers="$containers runc"
+command -v newuidmap >/dev/null || containers="$containers uidmap"
+[ -z "$packages$containers" ] && exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     missing=""
@@ -42,8 +43,8 @@ mkdir -p /etc/postgresql-common
 [ -e /etc/postgresql-common/createcluster.conf ] ||
     echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
 install() {
-    echo "system: apt-get install $1"
-    apt-get install -y -qq --no-install-recommends "$1" >"$log" 2>&1
+    echo "system: apt-get install $*"
+    apt-get install -y -qq --no-install-recommends "$@" >"$log" 2>&1
 }
 apt-get update -qq >"$log" 2>&1
 for package in $packages; do
@@ -53,5 +54,10 @@ for package in $packages; do
     tail -n 5 "$log" >&2
     echo "set-up: apt-get could not install: $package" >>"$notes/setup-system.txt"
 done
+# shellcheck disable=SC2086 # a list
+if [ -n "$containers" ] && ! install $containers; then
+    tail -n 5 "$log" >&2
+    echo "set-up: apt-get could not install: $containers" >>"$notes/setup-system.txt"
+fi
 rm -f "$log"
 exit 0

@@ -272,7 +272,9 @@ async def _started(
             async with asyncio.timeout(_CONNECT_SECONDS):
                 leash, _ = await connecting
         except TimeoutError:
-            raise _problem(f"{runtime.name} started a container, but no process of mcpadmin runs in it.") from None
+            words = f"{runtime.name} started a container, but no process of mcpadmin runs in it."
+            hint = f" Check that the image {runtime.image} has python3, version 3.8 or newer." if runtime.image else ""
+            raise _problem(words + hint) from None
         finally:
             connecting.cancel()
             running.cancel()
