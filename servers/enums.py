@@ -214,6 +214,13 @@ class DocumentState(TextChoices):
     FAILED = "failed", "Failed"
 
 
+class BundleListing(TextChoices):
+    """Which tools a bundle's list has."""
+
+    ALL = "all", "All tools"
+    SEARCH = "search", "Search"
+
+
 class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"
@@ -292,6 +299,11 @@ class AuditAction(TextChoices):
     OAUTH_CLIENT_UNBLOCK = "account:client:unblock", "OAuth client unblocked"
     OAUTH_CLIENT_DELETE = "account:client:delete", "OAuth client deleted"
     OAUTH_REGISTRATION_CHANGE = "account:client:registration", "Registration of OAuth clients switched"
+    BUNDLE_CREATE = "server:bundle:create", "Bundle created"
+    BUNDLE_CHANGE = "server:bundle:change", "Bundle changed"
+    BUNDLE_DELETE = "server:bundle:delete", "Bundle deleted"
+    BUNDLE_RESTORE = "server:bundle:restore", "Bundle restored"
+    BUNDLE_EXPORT = "server:bundle:export", "Bundle exported"
     RIGHTS_CHANGE = "account:rights:change", "Rights changed"
     PERMISSION_DENY = "account:permission:deny", "Permission denied"
     SERVER_REGISTER = "server:registration:create", "Server registered"

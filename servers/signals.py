@@ -18,3 +18,4 @@ payload_erased = Signal()  # payload_ids: list[int], everywhere: bool (see paylo
 rows_removed = Signal()  # ids: list[int], of the model that is the sender; in the transaction of the retention's batch
 sink_asked = Signal()  # sink_uid: UUID, of the sink that a worker must look at now; after commit
 client_document_asked = Signal()  # client_uid: UUID, of the OAuth client whose metadata document a worker must read
+bundle_changed = Signal()  # bundle_uid: UUID; after commit

@@ -22,6 +22,7 @@ from servers.signals import (
     audit_recorded,
     belongings_asked,
     client_document_asked,
+    bundle_changed,
     draft_changed,
     identity_ended,
     job_changed,
@@ -73,6 +74,11 @@ def _server_goes(instance: Server, **_: Any) -> None:
 @receiver(draft_changed)
 def _draft_moved(draft_uid: UUID, **_: Any) -> None:
     hints.draft_changed(draft_uid)
+
+
+@receiver(bundle_changed)
+def _bundle_moved(bundle_uid: UUID, **_: Any) -> None:
+    hints.publish(f"bundle.{bundle_uid}", None, "bundle")
 
 
 @receiver(job_changed)

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from servers import keyring
 from servers.agents.oauth import clients, grants
+from servers.bundles import exposed
 from servers.enums import ExportFormat, JobKind
 from servers.exporting import files, schedules
 from servers.exporting import work as exporting
@@ -118,6 +119,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     follows.end_unfollowed()
     grants.forget_expired()
     clients.forget_unused()
+    exposed.remove_old()
     programs.forget_old()
     progress(1, 5)
     logs = trim_all(partial(progress, 1, 5))

@@ -6,6 +6,7 @@ from sessions.views import (
     agents,
     authorization,
     bulk,
+    bundles,
     calls,
     catalog,
     charts,
@@ -110,6 +111,16 @@ agent_patterns = [
     path("", agents.index, name="list"),
     path("tokens/new/", agents.issue, name="issue"),
     path("tokens/<uuid:uid>/revoke/", agents.revoke, name="revoke"),
+    path("use/<slug:slug>/", bundles.use, name="use"),
+    path("bundles/", bundles.index, name="bundles"),
+    path("bundles/add/", bundles.create, name="add_bundle"),
+    path("bundles/import/", bundles.bring, name="import_bundle"),
+    path("bundles/<uuid:uid>/restore/", bundles.restore, name="restore_bundle"),
+    path("bundles/<slug:slug>/", bundles.detail, name="bundle"),
+    path("bundles/<slug:slug>/edit/", bundles.edit, name="edit_bundle"),
+    path("bundles/<slug:slug>/members/<slug:alias>/", bundles.choose, name="bundle_member"),
+    path("bundles/<slug:slug>/export/", bundles.export, name="export_bundle"),
+    path("bundles/<slug:slug>/delete/", bundles.delete, name="delete_bundle"),
 ]
 
 inbox_patterns = [

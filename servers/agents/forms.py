@@ -9,10 +9,12 @@ from django.core.exceptions import ValidationError
 from servers import access
 from servers.agents.tokens import MOST_DAYS, Wanted
 from servers.enums import AgentScope
+from servers.models import Server
 
 _MOST_OFFERED = 500
 _LINES = 50
 DAYS = [(1, "1 day"), (7, "7 days"), (30, "30 days"), (90, "90 days"), (MOST_DAYS, "1 year")]
+USUAL_SCOPES = [AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.value, AgentScope.INBOX.value]
 SCOPE_HELP = {
     AgentScope.LIST: "See which tools, resources and prompts there are.",
     AgentScope.READ: "Read and follow resources, get prompts, complete arguments.",
@@ -51,7 +53,7 @@ class TokenForm(forms.Form):
     scopes = forms.MultipleChoiceField(
         label="May",
         choices=[(scope.value, f"{scope.label}: {SCOPE_HELP[scope]}") for scope in AgentScope],
-        initial=[AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.value, AgentScope.INBOX.value],
+        initial=USUAL_SCOPES,
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one."},
     )
@@ -112,3 +114,24 @@ def _lines(text: str) -> list[str]:
     if len(found) > _LINES or any(len(line) > 200 for line in found):
         raise ValidationError(f"At most {_LINES} lines of 200 characters.")
     return found
+
+
+class EndpointTokenForm(forms.Form):
+    """A token for one endpoint, made beside its configuration: what most programs need, and no more."""
+
+    name = forms.CharField(
+        label="Token name",
+        max_length=120,
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+    days = forms.TypedChoiceField(
+        label="Expires after",
+        coerce=int,
+        choices=[(1, "1 day"), (7, "7 days"), (30, "30 days"), (90, "90 days"), (MOST_DAYS, "1 year")],
+        initial=90,
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+
+    def wanted(self, servers: Sequence[Server]) -> Wanted:
+        """After is_valid()."""
+        return Wanted(self.cleaned_data["name"], self.cleaned_data["days"], USUAL_SCOPES, servers)

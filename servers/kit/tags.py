@@ -155,13 +155,14 @@ def hides_text(value: Any) -> bool:
 
 
 @register.inclusion_tag("shell/_nav_item.html", takes_context=True)
-def nav_item(context: Context, url_name: str, label: str, icon_name: str) -> dict[str, Any]:
-    """A link of the side bar; nothing when the page does not exist in this installation."""
+def nav_item(context: Context, url_name: str, label: str, icon_name: str, section: str = "") -> dict[str, Any]:
+    """A link of the side bar; nothing when the page does not exist in this installation. `section`: the value of `nav` on
+    its pages, if that is not the name space of its address."""
     try:
         url = reverse(url_name)
     except NoReverseMatch:
         return {"url": ""}
-    section = url_name.partition(":")[0]
+    section = section or url_name.partition(":")[0]
     current = _is_current(context, section)
     return {"url": url, "label": label, "icon": icon_name, "section": section, "current": current}
 

@@ -3,6 +3,7 @@
 from servers.models.account import AccountLink, ServiceAccount
 from servers.models.agent_token import AgentToken
 from servers.models.audit import AuditEvent, AuditHead
+from servers.models.bundle import Bundle, BundleMember, ExposedName
 from servers.models.catalog import Definition, DefinitionVersion
 from servers.models.credential import Credential, CredentialUse
 from servers.models.draft import ServerDraft
@@ -28,6 +29,8 @@ __all__ = [
     "AuditEvent",
     "AuditHead",
     "BackgroundJob",
+    "Bundle",
+    "BundleMember",
     "Checkpoint",
     "Credential",
     "CredentialUse",
@@ -35,6 +38,7 @@ __all__ = [
     "DefinitionVersion",
     "Export",
     "ExportSchedule",
+    "ExposedName",
     "Icon",
     "Identity",
     "Instance",

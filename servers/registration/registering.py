@@ -23,7 +23,7 @@ from servers.credentials.binding import blank_moved
 from servers.credentials.variables import with_declared
 from servers.credentials.vault import choosable, put_to_use, require_chosen
 from servers.enums import AuditAction, EraChoice, IdentityKind, TransportKind
-from servers.models import Credential, CredentialUse, Identity, Server
+from servers.models import Bundle, Credential, CredentialUse, Identity, Server
 from servers.packages import pins
 from servers.packages.pins import Pin
 from servers.registration.checking import check
@@ -307,12 +307,16 @@ def _notify(server: Server, action: AuditAction, *, reconnect: bool = False) -> 
 def _checked(server: Server) -> Server:
     """What the columns themselves ask for (lengths, choices, a free slug), with messages by field."""
     server.full_clean()
+    if (bundle := Bundle.objects.filter(slug=server.slug).first()) is not None:
+        words = f"The bundle {bundle.name} has this short name. Choose another one."
+        raise ValidationError({"slug": ValidationError(words, code="unique")})
     return server
 
 
 def _free_slug(name: str) -> str:
     base = slugify(name)[: _SLUG_LENGTH - 4].strip("-") or "server"
     taken = set(Server.objects.filter(slug__startswith=base).values_list("slug", flat=True)) | RESERVED_SLUGS
+    taken |= set(Bundle.objects.filter(slug__startswith=base).values_list("slug", flat=True))
     number = 1
     while (slug := base if number == 1 else f"{base}-{number}") in taken:
         number += 1

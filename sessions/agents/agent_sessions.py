@@ -37,7 +37,7 @@ def open_session(entry: Entry, opening: Opening) -> AgentSession:
         return AgentSession.objects.create(
             key=secrets.token_urlsafe(32),
             token_id=token.pk,
-            server_id=entry.endpoint.server.pk,
+            **entry.place.owner,
             revision=opening.revision,
             capabilities=opening.capabilities,
             program=program_of(opening.client),

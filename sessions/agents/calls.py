@@ -92,7 +92,7 @@ class Calls:
         ledger.heard(uid)
         row = await self._rows.get(uid)
         call = row.call if isinstance(row, Ended) else row
-        name = exchange.params.get("name")
+        name = exchange.named(str(exchange.params.get("name")))
         words = (
             f"{name} was not called. The same call was made before, its connection was lost, and it is not known whether "
             "it ran. Check on the server whether it had an effect. If it had none, call it again."
@@ -131,7 +131,9 @@ class Calls:
             )
         except NotListed as problem:
             raise (
-                unknown_tool(asked.target) if asked.method == methods.TOOLS_CALL else invalid_params(problem.message)
+                unknown_tool(exchange.named(asked.target))
+                if asked.method == methods.TOOLS_CALL
+                else invalid_params(problem.message)
             ) from problem
         except Rejected as problem:
             return _rejected(exchange, asked, problem)
@@ -350,7 +352,7 @@ def _rejected(exchange: Exchange, asked: Asked, problem: Rejected) -> bytes:
     """Nothing was sent. A model can mend its arguments, so it reads which of them are wrong."""
     if problem.confirm == "name":
         words = (
-            f"{asked.target} is marked destructive by its server, and this token does not have the scope "
+            f"{exchange.named(asked.target)} is marked destructive by its server, and this token does not have the scope "
             f"{AgentScope.DESTRUCTIVE.value}. It was not called. Ask the owner of the token, or a person who runs it on the page of the server."
         )
     else:

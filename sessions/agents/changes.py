@@ -15,10 +15,10 @@ from uuid import UUID
 
 from servers.agents.tokens import Principal
 from sessions import hints
-from sessions.agents import endpoints, follows, lists
+from sessions.agents import bundles, endpoints, follows, lists
 from sessions.agents.answer import Answer
 from sessions.agents.connection import Connection
-from sessions.agents.endpoints import Entry
+from sessions.agents.endpoints import BundleEndpoint, Entry
 from sessions.agents.gate import Gate
 from sessions.live.hub import Hub
 from sessions.mcp.core import jsonrpc, methods
@@ -61,12 +61,13 @@ class Changes:
         self._lists_told = float("-inf")
         self._told: dict[UUID, float] = {}
         self._stops: list[Callable[[], None]] = []
+        self._watched: set[str] = set()
         connection.on_close(self._wake.set)
 
     # --- what wakes it -------------------------------------------------------------------------------------------
     async def join(self) -> None:
         """Watch first, then note what is known: nothing may change unseen in between."""
-        self._watch(self._entry.endpoint.topic, self._on_server)
+        self._watch_servers()
         self._watch(hints.USERS, self._on_users)
         self._stops.append(self._gate.on_drain(self._wake.set))
         if self._entry.session is not None:
@@ -80,10 +81,20 @@ class Changes:
         self._followed[followed.subscription] = followed
         self._watch(f"subscription.{followed.subscription}", partial(self._on_subscription, followed.subscription))
 
+    def _watch_servers(self) -> None:
+        for topic in set(self._entry.place.topics) - self._watched:
+            self._watched.add(topic)
+            self._watch(topic, self._on_server)
+
     def _watch(self, topic: str, watcher: Callable[[dict[str, Any] | None], None]) -> None:
         self._stops.append(self._hub.watch(topic, watcher))
 
     def _on_server(self, hint: dict[str, Any] | None) -> None:
+        if isinstance(self._entry.place, BundleEndpoint):  # its members and their states are part of what is listed
+            if hint is None or hint.get("kind") != "call":
+                self._rights_dirty = True
+                self._wake.set()
+            return
         if hint is not None and hint.get("kind") == "announced":
             return self._announce(hint)
         if hint is None or hint.get("kind") != "call":
@@ -169,19 +180,30 @@ class Changes:
         principal = await self._gate.still_valid(self._entry.principal, self._connection.address)
         if principal is None:
             return False
+        before = self._entry.place
         try:
             self._entry = await self._hub.reader.run(partial(self._entry_of, principal))
         except (endpoints.NoEndpoint, endpoints.NoSession):
             return False
+        if self._followed and bundles.readable_differ(before, self._entry.place):
+            await self._drop_hidden()
         if self._entry.session is not None:
             for followed in await self._hub.reader.run(partial(follows.of_session, self._entry.session)):
                 self.add(followed)
+        self._watch_servers()
         self._lists_dirty = bool(self._granted)
         return True
 
+    async def _drop_hidden(self) -> None:
+        """What a bundle no longer offers is followed no more."""
+        uris = {one.uri for one in self._followed.values()}
+        readable = await self._hub.reader.run(partial(bundles.readable, self._entry, uris))
+        self._followed = {key: one for key, one in self._followed.items() if one.uri in readable}
+        self._follows_dirty &= self._followed.keys()
+
     def _entry_of(self, principal: Principal) -> Entry:
         key = self._entry.session.key if self._entry.session is not None else ""
-        return endpoints.entry_of(principal, self._entry.endpoint.server.slug, key)
+        return endpoints.entry_of(principal, self._entry.place.slug, key)
 
     async def _tell_lists(self, answer: Answer, now: float) -> None:
         if not self._lists_dirty or now - self._lists_told < LISTS_SECONDS:

@@ -1,4 +1,4 @@
-"""The door for agents: a raw ASGI application beside Django, at /mcp/<short name of a server>.
+"""The door for agents: a raw ASGI application beside Django, at /mcp/<short name of a server or bundle>.
 
 It holds no thread and no database connection while a program waits. Order of the checks: Host and Origin (the web
 server's side, before this), size, token, rate, JSON, session or metadata, version, method, rights.
@@ -68,7 +68,7 @@ class Door:
         self._desk = Desk(hub)
         self._requests = Requests(self._desk)
         self._sessions = LegacySessions(self._desk, self._requests)
-        self._streams = StandingStreams(self._desk)
+        self._streams = StandingStreams(self._desk, self._requests)
         self._methods = {"POST": self._post, "GET": self._streams.get, "DELETE": self._sessions.delete}
         self._running: set[asyncio.Task[Any]] = set()
 

@@ -1,16 +1,26 @@
-"""From an address and a token to what stands behind them: a server as this person sees it. Each read is for a thread."""
+"""From an address and a token to what stands behind them: a server, or a bundle of servers, as this person sees it. Each
+read is for a thread."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from functools import reduce
+from operator import or_
+from typing import Any, Final
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
 
 from servers import access
 from servers.agents.tokens import Principal
-from servers.models import Server
-from sessions.enums import SessionState
+from servers.bundles import uris
+from servers.models import Bundle, BundleMember, Server
+from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import AgentFollow, AgentSession, McpSession
+
+#: for so long a member that is down is still listed as it was: programs drop what is missing
+GRACE: Final = timedelta(minutes=10)
+INSTRUCTIONS_CHARS: Final = 8_000
 
 
 class NoEndpoint(Exception):
@@ -31,6 +41,19 @@ class Endpoint:
     session: McpSession | None
 
     @property
+    def slug(self) -> str:
+        return self.server.slug
+
+    @property
+    def name(self) -> str:
+        return self.server.name
+
+    @property
+    def owner(self) -> dict[str, int]:
+        """The columns of a row that belongs to this endpoint."""
+        return {"server_id": self.server.pk}
+
+    @property
     def connected(self) -> bool:
         return self.session is not None and bool(self.session.revision)
 
@@ -47,9 +70,116 @@ class Endpoint:
         return self.session.instructions if self.session is not None else ""
 
     @property
-    def topic(self) -> str:
+    def topics(self) -> tuple[str, ...]:
         """Of the hints that concern the server's session and lists."""
-        return f"server.{self.server.uid}"
+        return (f"server.{self.server.uid}",)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A server in a bundle, as this person sees it."""
+
+    row: BundleMember
+    endpoint: Endpoint
+
+    @property
+    def alias(self) -> str:
+        return self.row.alias
+
+    @property
+    def uid(self) -> str:
+        return str(self.endpoint.server.uid)
+
+    @property
+    def down(self) -> str:
+        """Why it cannot be used; empty if it can, or opens when it is used."""
+        session, server = self.endpoint.session, self.endpoint.server
+        if not server.enabled:
+            return "disabled"
+        if session is None or session.state == SessionState.READY:
+            return ""
+        if session.condition == SessionCondition.NEEDS_AUTH:
+            return "needs authorization"
+        if session.condition == SessionCondition.PAUSED:
+            return "paused"
+        return "cannot connect" if session.fault and session.desired == Desired.OPEN else ""
+
+    @property
+    def listed(self) -> bool:
+        """Whether its lists count: always while it is up, and for a while after."""
+        if not self.endpoint.connected or not self.endpoint.server.enabled:
+            return False
+        session = self.endpoint.session
+        if not self.down or session is None:
+            return True
+        since = session.failing_since or session.state_since
+        return since > timezone.now() - GRACE
+
+    def outward(self, uri: str) -> str:
+        return uris.outward(self.alias, uri)
+
+
+@dataclass(frozen=True)
+class BundleEndpoint:
+    """Only what this token and this person reach of it."""
+
+    bundle: Bundle
+    members: tuple[Member, ...]
+
+    @property
+    def slug(self) -> str:
+        return self.bundle.slug
+
+    @property
+    def name(self) -> str:
+        return self.bundle.name
+
+    @property
+    def owner(self) -> dict[str, int]:
+        return {"bundle_id": self.bundle.pk}
+
+    @property
+    def connected(self) -> bool:
+        """Whether each member was once, or cannot be now."""
+        return all(one.endpoint.connected or one.down for one in self.members)
+
+    @property
+    def ready(self) -> bool:
+        return all(one.endpoint.ready for one in self.members)
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """Of what is offered, each that some member has."""
+        found: dict[str, Any] = {}
+        for one in self.members:
+            theirs = one.endpoint.capabilities
+            for name, patterns in (
+                ("tools", one.row.tools),
+                ("resources", one.row.resources),
+                ("prompts", one.row.prompts),
+            ):
+                if patterns and isinstance(given := theirs.get(name), dict):
+                    found[name] = {**found.get(name, {}), **{key: True for key in given if given[key] is True}}
+            found |= {name: {} for name in ("completions", "logging") if isinstance(theirs.get(name), dict)}
+        return found
+
+    @property
+    def instructions(self) -> str:
+        """Its own, and those of its members in equal shares of what is left."""
+        own, theirs = self.bundle.instructions.strip(), [one for one in self.members if one.endpoint.instructions]
+        parts = [own] if own else []
+        for one in theirs:
+            head = f"# {one.endpoint.name} (names that begin with {one.alias}__)"
+            share = max(0, (INSTRUCTIONS_CHARS - len(own)) // len(theirs) - len(head) - 3)
+            parts.append(f"{head}\n{one.endpoint.instructions[:share]}")
+        return "\n\n".join(parts)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return (f"bundle.{self.bundle.uid}", *(topic for one in self.members for topic in one.endpoint.topics))
+
+    def member(self, server_uid: str) -> Member | None:
+        return next((one for one in self.members if one.uid == server_uid), None)
 
 
 @dataclass(frozen=True)
@@ -58,30 +188,61 @@ class Entry:
     the session follows resources."""
 
     principal: Principal
-    endpoint: Endpoint
+    place: Endpoint | BundleEndpoint
     session: AgentSession | None = None
     follows: bool = False
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """Of one server. What comes to a bundle is routed to a member before anything asks for this."""
+        if not isinstance(self.place, Endpoint):
+            raise TypeError("a request to a bundle has not been routed to a member")
+        return self.place
 
-def endpoint_of(principal: Principal, slug: str) -> Endpoint:
+
+def endpoint_of(principal: Principal, slug: str) -> Endpoint | BundleEndpoint:
     """Raises NoEndpoint."""
     server = access.visible_servers(principal.user).filter(slug=slug, archived_at=None).first()
-    if server is None or not principal.reaches(server.pk):
+    if server is None:
+        return _bundle_of(principal, slug)
+    if not principal.reaches(server.pk):
         raise NoEndpoint
     identity = access.seen_by(principal.user, server).identity_filter
     return Endpoint(server, identity, McpSession.objects.filter(server=server, **identity).first())
 
 
+def _bundle_of(principal: Principal, slug: str) -> BundleEndpoint:
+    """What neither token nor person reaches is not there."""
+    if not access.may(principal.user, "view"):
+        raise NoEndpoint
+    bundle = Bundle.objects.filter(slug=slug, deleted_at=None).first()
+    if bundle is None:
+        raise NoEndpoint
+    rows = bundle.members.filter(retired_at=None, server__archived_at=None).select_related("server")
+    reached = [row for row in rows.order_by("position", "pk") if principal.reaches(row.server_id)]
+    if not reached:
+        raise NoEndpoint
+    return BundleEndpoint(bundle, tuple(members_of(principal.user, reached)))
+
+
+def members_of(user: Any, rows: list[BundleMember]) -> list[Member]:
+    """One query for their sessions."""
+    identities = {row.server_id: access.seen_by(user, row.server).identity_filter for row in rows}
+    if not identities:
+        return []
+    mine = reduce(or_, (Q(server_id=server_id, **identity) for server_id, identity in identities.items()))
+    sessions = {session.server_id: session for session in McpSession.objects.filter(mine)}
+    return [Member(row, Endpoint(row.server, identities[row.server_id], sessions.get(row.server_id))) for row in rows]
+
+
 def entry_of(principal: Principal, slug: str, session_key: str) -> Entry:
     """`session_key` empty: without a session. Raises NoEndpoint and NoSession."""
-    endpoint = endpoint_of(principal, slug)
+    place = endpoint_of(principal, slug)
     if not session_key:
-        return Entry(principal, endpoint)
-    rows = AgentSession.objects.filter(
-        key=session_key, token_id=principal.token.pk, server_id=endpoint.server.pk, ended_at=None
-    )
+        return Entry(principal, place)
+    rows = AgentSession.objects.filter(key=session_key, token_id=principal.token.pk, ended_at=None, **place.owner)
     mine = AgentFollow.objects.filter(session_id=OuterRef("pk"))
     session = rows.annotate(follows_any=Exists(mine)).first()
     if session is None:
         raise NoSession
-    return Entry(principal, endpoint, session, session.follows_any)
+    return Entry(principal, place, session, session.follows_any)

@@ -1,6 +1,6 @@
 """One request of an agent, whatever its era: what the rest of the door needs to know of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,16 @@ from sessions.mcp.server import posted
 from sessions.mcp.server.modern import ModernRequest
 from sessions.mcp.server.refusals import Refusal
 from sessions.models import AgentSession
+
+
+@dataclass(frozen=True)
+class Via:
+    """The bundle through which a request came to a member. `shown`: what it names, as the program knows it. `outward`: a
+    URI of the member, as the program knows it."""
+
+    bundle: str
+    shown: str
+    outward: Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,11 @@ class Exchange:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     progress_token: RequestId | None = None
     log_level: str = ""
+    via: Via | None = None
+
+    def named(self, target: str) -> str:
+        """The tool, prompt or resource of this request, as the program knows it."""
+        return self.via.shown if self.via is not None else target
 
     @property
     def session(self) -> AgentSession | None:

@@ -34,25 +34,28 @@ class Followed:
     events: int
 
 
-def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None) -> Followed:
-    """For the entry's session, or for a modern stream. Raises Refusal. Waits for the writer: for a work thread."""
+def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, shown: str = "") -> Followed:
+    """For the entry's session, or for a modern stream. `shown`: the URI as the program knows it, if that is another one.
+    Raises Refusal. Waits for the writer: for a work thread."""
+    shown = shown or uri
     server = entry.endpoint.server
     known = Subscription.objects.filter(server_id=server.pk, active=True, uri=uri, **entry.endpoint.identity).exists()
     try:
         row = subscribing.subscribe(actor, entry.principal.user, server, uri, for_agent=True)
     except ValidationError as problem:
-        raise invalid_params(" ".join(problem.messages), {"uri": uri}) from problem
+        raise invalid_params(" ".join(problem.messages), {"uri": shown}) from problem
     except access.Denied as problem:
         raise Refusal(403, 4030, str(problem)) from problem
-    fields: dict[str, Any] = {"made": not known, "uri": uri, "renewed_at": timezone.now()}
+    fields: dict[str, Any] = {"made": not known, "uri": shown, "renewed_at": timezone.now()}
     if entry.session is not None:
         AgentFollow.objects.get_or_create(session_id=entry.session.pk, subscription=row, defaults=fields)
     else:
         AgentFollow.objects.create(stream=stream, subscription=row, **fields)
-    return Followed(row.uid, uri, row.event_count)
+    return Followed(row.uid, shown, row.event_count)
 
 
 def unfollow(entry: Entry, uri: str) -> None:
+    """`uri` as the program knows it."""
     if entry.session is not None:
         _leave(Q(session_id=entry.session.pk, uri=uri))
 

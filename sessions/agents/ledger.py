@@ -95,6 +95,8 @@ def companion(exchange: Exchange, asked: Asked, continuation: Continuation | Non
             added.save(force_insert=True)
 
     details = {"token": str(token.uid), "token_name": token.name, "program": exchange.program}
+    if exchange.via is not None:
+        details |= {"bundle": exchange.via.bundle, "named": exchange.via.shown[:500]}
     if continuation is not None:
         details |= {"answers": ", ".join(sorted(continuation.added.get("inputResponses", {})))[:500]}
     return Companion(write, details)
@@ -154,13 +156,13 @@ def call_of_request(session_pk: int, request_id: RequestId) -> UUID | None:
     return rows.values_list("call__uid", flat=True).first()
 
 
-def call_of_event(session_pk: int, event: str) -> tuple[UUID, Request] | None:
+def call_of_event(session_pk: int, event: str) -> tuple[Call, Request] | None:
     """The call whose stream had this event, and the request as far as its response needs it."""
     with suppress(ValueError):
         uid = UUID(event.partition(":")[0])
         row = AgentCall.objects.select_related("call").filter(session_id=session_pk, call__uid=uid).first()
         if row is not None:
-            return uid, Request(json.loads(row.request_id), row.call.method, {})
+            return row.call, Request(json.loads(row.request_id), row.call.method, {})
     return None
 
 

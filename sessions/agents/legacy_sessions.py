@@ -37,7 +37,7 @@ class LegacySessions:
         entry = await self._requests.known(entry)
         session = await self._desk.reader.work(partial(agent_sessions.open_session, entry, opening))
         self._desk.gate.note_use(entry.principal, connection.address, session.program)
-        offered = answers.offered(entry.endpoint.capabilities, Era.LEGACY)
+        offered = answers.offered(entry.place.capabilities, Era.LEGACY)
         result = legacy.initialized(opening, identity(entry), offered, instructions(entry))
         answer.headers["Mcp-Session-Id"] = session.key
         await answer.finish(jsonrpc.result(opening.request.id, result))

@@ -2,24 +2,32 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from django.core import signing
 from django.db.models import QuerySet
 
-from servers.enums import DefinitionKind
+from servers.bundles import offers, uris
+from servers.bundles.names import Target
+from servers.enums import BundleListing, DefinitionKind
 from servers.models import Definition
-from sessions.agents.endpoints import Entry
+from sessions.agents import bundles, search
+from sessions.agents.bundles import Row
+from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry, Member
 from sessions.catalog import reading
-from sessions.mcp.core import methods
+from sessions.mcp.core import json_text, jsonrpc, methods
+from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.headers import BadAnnotation, Mirrored, mirrored_arguments
 from sessions.mcp.core.versions import Era
-from sessions.mcp.server import answers
-from sessions.mcp.server.refusals import invalid_params
+from sessions.mcp.server import answers, rewriting
+from sessions.mcp.server.refusals import Refusal, invalid_params
 
 PAGE: Final = 250
 TTL_MS: Final = 60_000
+#: in `_meta` of a bundle's lists: what became of each member
+MEMBERS_KEY: Final = "mcpadmin/members"
 _SALT: Final = "mcpadmin.agents.cursor"
 KINDS: Final[Mapping[str, DefinitionKind]] = {
     methods.TOOLS_LIST: DefinitionKind.TOOL,
@@ -35,21 +43,23 @@ CHANGED: Final[Mapping[str, tuple[DefinitionKind, ...]]] = {
 }
 
 
-def was_read(entry: Entry, method: str) -> bool:
+def was_read(endpoint: Endpoint, method: str) -> bool:
     """Whether the list was ever read: before that, empty would be a lie."""
-    session = entry.endpoint.session
+    session = endpoint.session
     return session is not None and reading.was_read(session.catalog_counts, KINDS[method])
 
 
-def problem(entry: Entry, method: str) -> str:
+def problem(endpoint: Endpoint, method: str) -> str:
     """Why the list could not be read; empty if it could, or was not tried yet."""
-    session = entry.endpoint.session
+    session = endpoint.session
     note = session.catalog_counts.get(KINDS[method].value) if session is not None else None
     return str(note.get("problem") or "") if isinstance(note, dict) else ""
 
 
 def page(entry: Entry, method: str, params: Mapping[str, Any], era: Era) -> str:
     """A page as JSON text. Raises Refusal for a cursor that is not ours, or of a list that changed since."""
+    if isinstance(entry.place, BundleEndpoint):
+        return _page_of_bundle(entry, entry.place, method, params, era)
     rows = list(_offered(entry, KINDS[method]).values_list("key", "digest", "body"))
     if method == methods.TOOLS_LIST:
         rows = [row for row in rows if entry.principal.may_use(row[0])]
@@ -81,32 +91,156 @@ def _item(body: str, era: Era) -> str:
 
 
 def _cursor(entry: Entry, method: str, generation: str, offset: int) -> str:
-    return signing.dumps([entry.endpoint.server.pk, method, generation, offset], salt=_SALT)
+    return signing.dumps([entry.place.owner, method, generation, offset], salt=_SALT)
 
 
 def _start(entry: Entry, method: str, generation: str, cursor: Any) -> int:
     if cursor is None:
         return 0
     try:
-        server, listed, before, offset = signing.loads(str(cursor), salt=_SALT)
+        owner, listed, before, offset = signing.loads(str(cursor), salt=_SALT)
     except signing.BadSignature as problem:
         raise invalid_params("This cursor was not issued here.") from problem
-    if (server, listed) != (entry.endpoint.server.pk, method):
+    if (owner, listed) != (entry.place.owner, method):
         raise invalid_params("This cursor belongs to another list.")
     if before != generation:
         raise invalid_params("The list has changed. Request it again without a cursor.")
     return int(offset)
 
 
+# --- bundles -----------------------------------------------------------------------------------------------------------
+def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Mapping[str, Any], era: Era) -> str:
+    """The members' lists, one after the other. Raises Refusal also if no member can be listed: a program would keep an
+    empty list."""
+    kind, outcomes = KINDS[method], {one.alias: _outcome(one, method) for one in place.members}
+    listed = [one for one in place.members if _is_listed(one, method)]
+    if not listed:
+        words = "; ".join(f"{one.endpoint.name}: {outcomes[one.alias]}" for one in place.members)
+        data = {"members": outcomes, "retryAfterMs": 5_000}
+        raise Refusal(
+            503,
+            jsonrpc.INTERNAL_ERROR,
+            f"No server of {place.name} can be listed. {words}",
+            data,
+            headers={"Retry-After": "5"},
+        )
+    rows = bundles.offered(entry, [kind], listed)
+    names = bundles.named(place, kind, rows) if kind in (DefinitionKind.TOOL, DefinitionKind.PROMPT) else {}
+    own: tuple[str, ...] = ()
+    if kind == DefinitionKind.TOOL and place.bundle.listing == BundleListing.SEARCH:
+        own, rows = search.DEFINITIONS, _pinned(place, rows, names)
+    generation = _digest([(one,) for one in own] + [(_outward(row, names), row.digest) for row in rows])
+    start = _start(entry, method, generation, params.get("cursor"))
+    twins = _twin_titles(rows) if names else frozenset()
+    everything = len(own) + len(rows)
+    here = range(start, min(start + PAGE, everything))
+    items = [own[at] if at < len(own) else exposed_body(rows[at - len(own)], names, twins) for at in here]
+    cursor = _cursor(entry, method, generation, start + PAGE) if start + PAGE < everything else ""
+    ready = all(not one.down for one in place.members) and place.ready
+    return answers.page(method, items, cursor, era, TTL_MS if ready else 0, {MEMBERS_KEY: outcomes})
+
+
+def _has(member: Member, kind: DefinitionKind) -> bool:
+    capability = {DefinitionKind.TOOL: "tools", DefinitionKind.PROMPT: "prompts"}.get(kind, "resources")
+    return declares(member.endpoint.capabilities, capability)
+
+
+def is_known(member: Member, method: str) -> bool:
+    """Whether nothing more is to be learned of this list by waiting."""
+    if member.down or (member.endpoint.connected and not _has(member, KINDS[method])):
+        return True
+    return was_read(member.endpoint, method) or bool(problem(member.endpoint, method))
+
+
+def _is_listed(member: Member, method: str) -> bool:
+    return member.listed and (not _has(member, KINDS[method]) or was_read(member.endpoint, method))
+
+
+def _outcome(member: Member, method: str) -> str:
+    """Of a member in this list, for those who wonder what is missing."""
+    if _is_listed(member, method):
+        return f"as before: {member.down}" if member.down else "ok"
+    return member.down or problem(member.endpoint, method) or "not connected yet"
+
+
+def _pinned(place: BundleEndpoint, rows: list[Row], names: Mapping[Target, str]) -> list[Row]:
+    return [row for row in rows if offers.offers(place.bundle.pinned, names[row.target])]
+
+
+def _outward(row: Row, names: Mapping[Target, str]) -> str:
+    return names.get(row.target) or uris.outward(row.member.alias, row.key)
+
+
+def _twin_titles(rows: Iterable[Row]) -> frozenset[str]:
+    """Titles that tools of several members have."""
+    owners: dict[str, set[str]] = {}
+    for row in rows:
+        if title := _title(row.body):
+            owners.setdefault(title, set()).add(row.member.alias)
+    return frozenset(title for title, aliases in owners.items() if len(aliases) > 1)
+
+
+@lru_cache(maxsize=2_048)
+def _title(body: str) -> str:
+    title = json.loads(body).get("title") if '"title"' in body else None
+    return title if isinstance(title, str) else ""
+
+
+def exposed_body(row: Row, names: Mapping[Target, str], twins: Collection[str]) -> str:
+    """A definition as a bundle has it, as JSON text."""
+    twin = _title(row.body) in twins if twins else False
+    return _exposed(
+        row.body, row.kind, row.member.alias, names.get(row.target, ""), row.member.endpoint.name if twin else ""
+    )
+
+
+@lru_cache(maxsize=2_048)
+def _exposed(body: str, kind: DefinitionKind, alias: str, name: str, owner: str) -> str:
+    value = json.loads(body)
+    value.pop("execution", None)
+    changed: dict[str, str] = {}
+    if kind == DefinitionKind.RESOURCE:
+        changed["uri"] = uris.outward(alias, value["uri"])
+    elif kind == DefinitionKind.RESOURCE_TEMPLATE:
+        changed["uriTemplate"] = uris.outward(alias, value["uriTemplate"])
+    else:
+        changed["name"] = name
+        if owner:
+            changed["title"] = f"{value['title']} ({owner})"
+    return json_text.encode(rewriting.definition(value, partial(uris.outward, alias), **changed))
+
+
+def findable(entry: Entry) -> list[dict[str, Any]]:
+    """Every tool of a bundle in search mode, as a bundle has it."""
+    place = entry.place
+    if not isinstance(place, BundleEndpoint):
+        return []
+    rows = bundles.offered(entry, [DefinitionKind.TOOL], [one for one in place.members if one.listed])
+    names = bundles.named(place, DefinitionKind.TOOL, rows)
+    return [json.loads(exposed_body(row, names, ())) for row in rows]
+
+
 def fingerprints(entry: Entry) -> dict[str, str]:
-    """Of what this principal may see of each list, to find out which one changed. One query."""
-    server, found = entry.endpoint.server, {}
-    rows = Definition.objects.filter(server_id=server.pk, removed_at=None, **entry.endpoint.identity)
-    known = list(rows.order_by("kind", "position", "pk").values_list("kind", "key", "digest"))
+    """Of what this principal may see of each list, to find out which one changed. One query; two for a bundle that
+    searches."""
+    place, found = entry.place, {}
+    if isinstance(place, BundleEndpoint):
+        rows = bundles.offered(entry, DefinitionKind, [one for one in place.members if one.listed])
+        if place.bundle.listing == BundleListing.SEARCH:
+            tools = [row for row in rows if row.kind == DefinitionKind.TOOL]
+            kept = _pinned(place, tools, bundles.named(place, DefinitionKind.TOOL, tools))
+            rows = [row for row in rows if row.kind != DefinitionKind.TOOL] + kept
+        known = [(row.kind, f"{row.member.alias} {row.key}", row.digest) for row in rows]
+        return {
+            word: _digest([(key, digest) for kind, key, digest in known if kind in kinds])
+            for word, kinds in CHANGED.items()
+        }
+    listed = Definition.objects.filter(server_id=place.server.pk, removed_at=None, **place.identity)
+    every = list(listed.order_by("kind", "position", "pk").values_list("kind", "key", "digest"))
     for word, kinds in CHANGED.items():
         mine = [
             (key, digest)
-            for kind, key, digest in known
+            for kind, key, digest in every
             if kind in kinds and (kind != DefinitionKind.TOOL or entry.principal.may_use(key))
         ]
         found[word] = _digest(mine)

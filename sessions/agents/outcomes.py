@@ -14,7 +14,7 @@ from sessions.enums import CallState
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.jsonrpc import MISSING_CAPABILITY
 from sessions.mcp.core.versions import Era
-from sessions.mcp.server import answers
+from sessions.mcp.server import answers, rewriting
 from sessions.mcp.server.refusals import NOT_SENT, RESOURCE_NOT_FOUND, Refusal
 from sessions.models import Call
 
@@ -54,7 +54,7 @@ def message(exchange: Exchange, found: Ended) -> bytes:
         raise _rpc_error(exchange, call)
     if exchange.method != methods.TOOLS_CALL:
         raise _failure(call, state)
-    return tool_error(exchange, _words(call, state), call)
+    return tool_error(exchange, _words(exchange.named(call.target), call, state), call)
 
 
 def _result(exchange: Exchange, found: Ended) -> bytes:
@@ -64,6 +64,8 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
             return tool_error(exchange, words, found.call)
         raise Refusal(200, jsonrpc.INTERNAL_ERROR, words)
     value = json.loads(found.result)
+    if exchange.via is not None:
+        value = rewriting.result(value, exchange.method, exchange.via.outward)
     if value.get("resultType") == "input_required" and exchange.era is Era.MODERN:
         return input_required(exchange, asked_of(exchange), found.call.uid, value.get("inputRequests"))
     result = answers.translated(value, exchange.method, exchange.era)
@@ -81,7 +83,7 @@ def _rpc_error(exchange: Exchange, call: Call) -> Refusal:
     code, data = call.error_code or jsonrpc.INTERNAL_ERROR, _data(call)
     if exchange.method == methods.RESOURCES_READ and _not_found(code, data):
         code = jsonrpc.INVALID_PARAMS if exchange.era is Era.MODERN else RESOURCE_NOT_FOUND
-        return Refusal(200, code, call.error_message, {"uri": call.target})
+        return Refusal(200, code, call.error_message, {"uri": exchange.named(call.target)})
     if code == MISSING_CAPABILITY and exchange.era is Era.MODERN:
         return Refusal(400, code, call.error_message, data)
     if code in _OURS or code == MISSING_CAPABILITY:
@@ -102,9 +104,9 @@ def _data(call: Call) -> Any:
 
 
 # --- no answer of the server ---------------------------------------------------------------------------------------------
-def _words(call: Call, state: CallState) -> str:
-    """For the model, which may be about to try again."""
-    name, detail = call.target, call.detail.strip()
+def _words(name: str, call: Call, state: CallState) -> str:
+    """For the model, which may be about to try again. `name` as it knows the tool."""
+    detail = call.detail.strip()
     if state is CallState.OUTCOME_UNKNOWN or (state is CallState.FAILED and call.may_have_run):
         return (
             f"It is not known whether {name} ran: {detail or 'no answer arrived.'} "

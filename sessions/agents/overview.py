@@ -17,4 +17,4 @@ def connected(rows: Collection[AgentToken]) -> list[AgentSession]:
     """Sessions of these tokens, those with the newest request first. One query."""
     mine = AgentSession.objects.filter(token__in=[token.pk for token in rows if token.state == "active"])
     recent = mine.filter(ended_at=None, last_seen_at__gt=timezone.now() - RECENT)
-    return list(recent.select_related("token", "server").order_by("-last_seen_at")[:SHOWN])
+    return list(recent.select_related("token", "server", "bundle").order_by("-last_seen_at")[:SHOWN])

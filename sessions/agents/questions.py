@@ -28,6 +28,7 @@ from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.capabilities import declares, elicitation_modes
 from sessions.mcp.core.jsonrpc import Response
 from sessions.mcp.core.versions import REVISIONS, Era
+from sessions.mcp.server import rewriting
 from sessions.mcp.server.refusals import invalid_params
 from sessions.models import AgentCall, AgentRound, Question
 
@@ -70,7 +71,7 @@ def _params(exchange: Exchange, row: Question) -> dict[str, Any]:
     params = {name: value for name, value in reads.params_of(row).items() if name != "_meta"}
     if not REVISIONS[exchange.revision].elicitation_url and params.get("mode") == "form":
         del params["mode"]
-    return params
+    return params if exchange.via is None else rewriting.request(params, exchange.via.outward)
 
 
 # --- legacy ------------------------------------------------------------------------------------------------------------

@@ -1,20 +1,22 @@
 """One request and its response, in either era: lists, calls, and the first use of a server that was never connected."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 
 from servers.audit.record import Actor
-from servers.enums import AgentScope, Way
-from sessions.agents import agent_sessions, changes, endpoints, follows, lists
+from servers.enums import AgentScope, BundleListing, Way
+from sessions.agents import agent_sessions, bundles, changes, endpoints, follows, lists, search
 from sessions.agents.answer import Answer
 from sessions.agents.asked import require_scope
 from sessions.agents.connection import Connection
 from sessions.agents.desk import Desk
-from sessions.agents.endpoints import Entry
+from sessions.agents.endpoints import INSTRUCTIONS_CHARS, BundleEndpoint, Endpoint, Entry
 from sessions.agents.exchange import Exchange, identified
 from sessions.connections import commands
 from sessions.mcp.core import jsonrpc, methods
@@ -25,7 +27,6 @@ from sessions.mcp.server.refusals import Refusal, invalid_params
 
 #: how long the first request to a server that was never connected waits for its lists
 CONNECT_SECONDS: Final = 20.0
-INSTRUCTIONS_CHARS: Final = 8_000
 _LISTED_BY: Final = {methods.TOOLS_CALL: methods.TOOLS_LIST, methods.PROMPTS_GET: methods.PROMPTS_LIST}
 
 
@@ -60,23 +61,47 @@ class Requests:
             return await self._set_level(exchange)
         if method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
             return await self._subscribe(exchange)
+        if method == methods.TOOLS_CALL and _searches(exchange) and exchange.params.get("name") == search.FIND_TOOL:
+            return await self._find_tool(exchange)
+        through_call_tool = _searches(exchange) and exchange.params.get("name") == search.CALL_TOOL
+        exchange = await self.routed(exchange)
         listed = _LISTED_BY.get(method, "")
-        if listed and not lists.was_read(exchange.entry, listed):  # a program may call without having listed
+        if listed and not lists.was_read(exchange.entry.endpoint, listed):  # a program may call without having listed
             exchange = replace(exchange, entry=await self.known(exchange.entry, listed))
-        if method == methods.TOOLS_CALL and exchange.era is Era.MODERN:
+        if method == methods.TOOLS_CALL and exchange.era is Era.MODERN and not through_call_tool:
             await self._check_mirrored(exchange)
         return await self._desk.calls.perform(exchange, answer, connection)
 
+    async def routed(self, exchange: Exchange) -> Exchange:
+        """The request at the server that it concerns. Names are known once the lists of a bundle were read. Raises
+        Refusal."""
+        place, method = exchange.entry.place, _LISTED_BY.get(exchange.method, methods.RESOURCES_LIST)
+        if not isinstance(place, BundleEndpoint):
+            return exchange
+        if not all(lists.is_known(one, method) for one in place.members):
+            exchange = replace(exchange, entry=await self.known(exchange.entry, method))
+        return await self._desk.reader.work(partial(bundles.routed, exchange))
+
+    async def _find_tool(self, exchange: Exchange) -> bytes:
+        """Answered from the catalogue: no server hears of it."""
+        require_scope(exchange, AgentScope.LIST)
+        wanted = search.wanted(exchange)
+        if isinstance(wanted, str):
+            result = answers.tool_error(wanted, exchange.era)
+        else:
+            entry = await self.known(exchange.entry, methods.TOOLS_LIST)
+            tools = await self._desk.reader.work(partial(lists.findable, entry))
+            result = search.answer(search.found(tools, wanted.query, wanted.limit), len(tools))
+        return jsonrpc.result(exchange.id, answers.translated(result, exchange.method, exchange.era))
+
     async def _discover(self, exchange: Exchange) -> bytes:
         entry = await self.known(exchange.entry)
-        offered = answers.offered(entry.endpoint.capabilities, Era.MODERN)
+        offered = answers.offered(entry.place.capabilities, Era.MODERN)
         return jsonrpc.result(exchange.id, modern.discovery(identity(entry), offered, instructions(entry)))
 
     async def _list(self, exchange: Exchange) -> bytes:
         require_scope(exchange, AgentScope.LIST)
-        entry = exchange.entry
-        if not lists.was_read(entry, exchange.method):
-            entry = await self.known(entry, exchange.method)
+        entry = await self.known(exchange.entry, exchange.method)
         page = await self._desk.reader.run(partial(lists.page, entry, exchange.method, exchange.params, exchange.era))
         return answers.answer(exchange.id, page)
 
@@ -89,7 +114,7 @@ class Requests:
     async def _set_level(self, exchange: Exchange) -> bytes:
         """Of the lines of this session's own calls, from now on."""
         level, session = exchange.params.get("level"), exchange.session
-        if session is None or "logging" not in answers.offered(exchange.entry.endpoint.capabilities, exchange.era):
+        if session is None or "logging" not in answers.offered(exchange.entry.place.capabilities, exchange.era):
             raise Refusal(200, jsonrpc.METHOD_NOT_FOUND, "This server has no log: it declares no logging.")
         if level not in methods.LOG_LEVELS:
             raise invalid_params(f"params.level must be one of {', '.join(methods.LOG_LEVELS)}.")
@@ -102,7 +127,9 @@ class Requests:
         if not isinstance(uri, str) or session is None:
             raise invalid_params(f"{exchange.method} needs params.uri, a text.")
         if exchange.method == methods.RESOURCES_SUBSCRIBE:
-            await self._desk.reader.work(partial(follows.follow, exchange.actor, exchange.entry, uri))
+            at = await self.routed(exchange)
+            given = partial(follows.follow, at.actor, at.entry, at.params["uri"], shown=uri)
+            await self._desk.reader.work(given)
         else:
             await self._desk.reader.work(partial(follows.unfollow, exchange.entry, uri))
         changes.follows_changed(session.uid)
@@ -110,53 +137,72 @@ class Requests:
 
     # --- a server that was never connected -------------------------------------------------------------------------
     async def known(self, entry: Entry, method: str = "") -> Entry:
-        """The entry once its server's capabilities are known, and the list of `method` was read. The first use of a
-        server opens its session. Raises Refusal (503)."""
-
-        def known(one: Entry) -> bool:
-            return one.endpoint.connected and (not method or lists.was_read(one, method))
-
-        if known(entry):
+        """The entry once its servers' capabilities are known, and the list of `method` was read. The first use of a
+        server opens its session. Of a bundle, what is not known after the time is left out. Raises Refusal (503)."""
+        if _is_known(entry, method):
             return entry
-        name = entry.endpoint.server.name
-        if not entry.endpoint.server.enabled:
+        name = entry.place.name
+        if isinstance(entry.place, Endpoint) and not entry.place.server.enabled:
             raise Refusal(503, jsonrpc.INTERNAL_ERROR, f"{name} is disabled.", headers={"Retry-After": "60"})
         wake = asyncio.Event()
-        stop = self._desk.hub.watch(entry.endpoint.topic, lambda _: wake.set())
+        stops = [self._desk.hub.watch(topic, lambda _: wake.set()) for topic in entry.place.topics]
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._desk.reader.work(partial(_connect, entry))
-                while not known(entry := await self._desk.reader.run(partial(_again, entry))):
-                    if method and (problem := lists.problem(entry, method)):
+                while not _is_known(entry := await self._desk.reader.run(partial(_again, entry)), method):
+                    place = entry.place
+                    if isinstance(place, Endpoint) and method and (problem := lists.problem(place, method)):
                         raise Refusal(200, jsonrpc.INTERNAL_ERROR, f"{name} did not send this list: {problem}")
                     await wake.wait()
                     wake.clear()
         except TimeoutError:
+            if isinstance(entry.place, BundleEndpoint):
+                return entry
             words = f"{name} is not connected yet. Its page in mcpadmin says why."
             raise Refusal(
                 503, jsonrpc.INTERNAL_ERROR, words, {"retryAfterMs": 5_000}, headers={"Retry-After": "5"}
             ) from None
         finally:
-            stop()
+            for stop in stops:
+                stop()
         return entry
 
 
+def _is_known(entry: Entry, method: str) -> bool:
+    place = entry.place
+    if isinstance(place, BundleEndpoint):
+        return all(one.endpoint.connected or one.down for one in place.members) and (
+            not method or all(lists.is_known(one, method) for one in place.members)
+        )
+    return place.connected and (not method or lists.was_read(place, method))
+
+
+def _searches(exchange: Exchange) -> bool:
+    place = exchange.entry.place
+    return isinstance(place, BundleEndpoint) and place.bundle.listing == BundleListing.SEARCH
+
+
 def identity(entry: Entry) -> Implementation:
-    server = entry.endpoint.server
-    return Implementation(server.slug, settings.VERSION, server.name)
+    return Implementation(entry.place.slug, settings.VERSION, entry.place.name)
 
 
 def instructions(entry: Entry) -> str:
-    return entry.endpoint.instructions[:INSTRUCTIONS_CHARS]
+    return entry.place.instructions[:INSTRUCTIONS_CHARS]
 
 
 def _connect(entry: Entry) -> None:
-    """As a call does: an on-demand server opens its session for the first who needs it."""
-    session = commands.session_for(entry.principal.user, entry.endpoint.server)
-    actor = Actor.of_user(entry.principal.user, way=Way.AGENT)
-    commands.open_session(actor, session)
+    """As a call does: an on-demand server opens its session for the first who needs it. A member that this person cannot
+    open is no obstacle for the others."""
+    actor, user = Actor.of_user(entry.principal.user, way=Way.AGENT), entry.principal.user
+    if isinstance(entry.place, Endpoint):
+        commands.open_session(actor, commands.session_for(user, entry.place.server))
+        return
+    for one in entry.place.members:
+        if one.endpoint.server.enabled and not one.endpoint.ready:
+            with suppress(ValidationError):
+                commands.open_session(actor, commands.session_for(user, one.endpoint.server))
 
 
 def _again(entry: Entry) -> Entry:
     key = entry.session.key if entry.session is not None else ""
-    return endpoints.entry_of(entry.principal, entry.endpoint.server.slug, key)
+    return endpoints.entry_of(entry.principal, entry.place.slug, key)

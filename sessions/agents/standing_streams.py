@@ -2,12 +2,13 @@
 
 import asyncio
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from servers.agents.tokens import Principal
 from servers.enums import AgentScope
-from sessions.agents import changes, endpoints, follows, ledger, lists
+from sessions.agents import bundles, changes, endpoints, follows, ledger, lists
 from sessions.agents.answer import Answer
 from sessions.agents.asked import require_scope
 from sessions.agents.changes import Changes
@@ -15,7 +16,8 @@ from sessions.agents.connection import Connection
 from sessions.agents.desk import Desk
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange, legacy_exchange
-from sessions.mcp.core import jsonrpc
+from sessions.agents.requests import Requests
+from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, legacy, modern, posted, streams
 from sessions.mcp.server.refusals import Refusal, invalid_request
@@ -26,8 +28,8 @@ RETRY_MS: Final = 1_000
 
 
 class StandingStreams:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, requests: Requests) -> None:
+        self._desk, self._requests = desk, requests
 
     async def get(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         if not connection.headers.get(posted.SESSION):
@@ -75,7 +77,9 @@ class StandingStreams:
         found = await self._desk.reader.run(partial(ledger.call_of_event, session.pk, last))
         if found is None:
             raise invalid_request("This event is not one of this session.")
-        uid, exchange = found[0], legacy_exchange(entry, session, connection, found[1])
+        call, exchange = found[0], legacy_exchange(entry, session, connection, found[1])
+        exchange = await self._desk.reader.run(partial(bundles.at_server, exchange, call.server_id, call.target))
+        uid = call.uid
         await answer.open()
         message = await self._desk.calls.view(exchange, uid, answer, connection, late=True)
         await (answer.finish(message, f"{uid}:1") if message is not None else answer.end())
@@ -84,11 +88,11 @@ class StandingStreams:
         require_scope(exchange, AgentScope.LIST)
         if not answer.may_stream:
             raise invalid_request("Accept must name text/event-stream.", 406)
-        asked = modern.listen_of(exchange.params)
+        listened = modern.listen_of(exchange.params)
         principal, entry = exchange.entry.principal, exchange.entry
-        offered = answers.offered(entry.endpoint.capabilities, Era.MODERN)
+        offered = answers.offered(entry.place.capabilities, Era.MODERN)
         may_follow = principal.has(AgentScope.READ.value) and "subscribe" in offered.get("resources", {})
-        granted = modern.Listen(asked.lists & set(offered), asked.resources if may_follow else ())
+        granted = modern.Listen(listened.lists & set(offered), listened.resources if may_follow else ())
         with self._desk.gate.stream(principal):
             mark = partial(modern.of_listen, exchange.id)
             stream = Changes(self._desk.hub, self._desk.gate, entry, connection, granted=granted.lists, mark=mark)
@@ -97,7 +101,10 @@ class StandingStreams:
                 followed = []
                 for uri in granted.resources:
                     with suppress(Refusal):
-                        follow = partial(follows.follow, exchange.actor, entry, uri, stream.stream)
+                        asked = replace(exchange, method=methods.RESOURCES_SUBSCRIBE, params={"uri": uri})
+                        at = await self._requests.routed(asked)
+                        given = at.params["uri"]
+                        follow = partial(follows.follow, at.actor, at.entry, given, stream.stream, shown=uri)
                         followed.append(await self._desk.reader.work(follow))
                 honoured = modern.Listen(granted.lists, tuple(one.uri for one in followed))
                 await answer.event(modern.acknowledged(exchange.id, honoured))

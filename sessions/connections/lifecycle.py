@@ -27,10 +27,14 @@ from sessions.models import Call, McpSession, Subscription
 DETAIL_CHARS, TAIL_CHARS, WARNINGS = 4_000, 8_000, 50
 #: of a failure in an audit event: our sentence and the server's own words after it
 AUDITED_CHARS = 3_000
-_NO_FAULT: Mapping[str, Any] = {"fault": "", "fault_step": "", "fault_detail": "", "fault_at": None, "stderr_tail": ""}
+_NO_FAULT: Mapping[str, Any] = {
+    **dict.fromkeys(("fault", "fault_step", "fault_detail", "stderr_tail"), ""),
+    **dict.fromkeys(("fault_at", "failing_since")),
+}
 _NO_PROCESS: Mapping[str, Any] = {"process": {}, "process_at": None}
 #: the first connection of a session is no restart
 _RESTARTED = statements.Term("restarts + CASE WHEN connected_at IS NULL THEN 0 ELSE 1 END")
+_FIRST_FAULT = statements.Term("COALESCE(failing_since, CURRENT_TIMESTAMP)")
 #: filter for sessions whose server may be opened now, under this identity
 IN_SERVICE = Q(server__enabled=True, server__archived_at=None) & (
     Q(identity__kind=IdentityKind.SHARED, server__signs_in_as__in=[SignsInAs.SHARED, SignsInAs.EITHER])
@@ -88,6 +92,7 @@ class Failure:
             "fault_step": self.step,
             "fault_detail": storable(self.detail, DETAIL_CHARS),
             "fault_at": timezone.now(),
+            "failing_since": _FIRST_FAULT,
             "stderr_tail": storable(self.stderr_tail[-TAIL_CHARS:], TAIL_CHARS),
         }
 

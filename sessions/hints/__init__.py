@@ -4,7 +4,8 @@ Everything here is a hint: the database row is the truth, and every receiver of 
 Redis, or all of its content, costs time and never an event.
 
 Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "wire.<server uid>", "draft.<uid>",
-         "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs";
+         "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs",
+         "bundle.<uid>";
          "users" is internal to web processes: a user's rights or sign-in changed. So is "lost": some process could not
          send its hints for a while, so every listener compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids, progress and log lines that a program wants, never a result. All go to one group, several

@@ -3,7 +3,7 @@ import uuid
 from django.db import models
 from django.db.models import Q
 
-from servers.models import AgentToken, Server
+from servers.models import AgentToken, Bundle, Server
 from sessions.models.call import Call
 from sessions.models.subscription import Subscription
 
@@ -14,7 +14,9 @@ class AgentSession(models.Model):
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     key = models.CharField(max_length=43, unique=True)  # the value of Mcp-Session-Id
     token = models.ForeignKey(AgentToken, on_delete=models.CASCADE, related_name="sessions")
-    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="agent_sessions")
+    # what it is a session with: a server, or a bundle
+    server = models.ForeignKey(Server, null=True, on_delete=models.CASCADE, related_name="agent_sessions")
+    bundle = models.ForeignKey(Bundle, null=True, on_delete=models.CASCADE, related_name="agent_sessions")
     revision = models.CharField(max_length=20)
     capabilities = models.JSONField(default=dict)  # as the agent declared them
     program = models.CharField(max_length=120, blank=True)  # as the agent names itself
@@ -27,9 +29,14 @@ class AgentSession(models.Model):
     class Meta:
         ordering = ["-id"]
         indexes = [models.Index(fields=["token", "-id"], name="agent_sessions_by_token")]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(server__isnull=True) ^ Q(bundle__isnull=True), name="agent_session_with_one"
+            )
+        ]
 
     def __str__(self) -> str:
-        return f"{self.program} at {self.server_id}"
+        return f"{self.program} at {self.server_id or self.bundle_id}"
 
 
 class AgentCall(models.Model):
@@ -95,7 +102,7 @@ class AgentFollow(models.Model):
     session = models.ForeignKey(AgentSession, null=True, on_delete=models.CASCADE, related_name="follows")
     stream = models.UUIDField(null=True)
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="agent_follows")
-    uri = models.TextField()
+    uri = models.TextField()  # as the agent names it
     made = models.BooleanField(default=False)  # the subscription exists only because agents follow the resource
     renewed_at = models.DateTimeField()
 

@@ -45,6 +45,7 @@ class McpSession(models.Model):
     fault_step = models.CharField(max_length=20, blank=True)
     fault_detail = models.TextField(blank=True)
     fault_at = models.DateTimeField(null=True)
+    failing_since = models.DateTimeField(null=True)  # the first fault since it was open
     stderr_tail = models.TextField(blank=True)
 
     connected_at = models.DateTimeField(null=True)

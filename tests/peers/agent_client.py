@@ -1,8 +1,9 @@
 """A program with the client of an official SDK or of FastMCP: does one thing of each kind at an endpoint for agents and
 prints what it got as JSON.
 
-Runs in the environments of the peers, so it imports nothing of ours: python agent_client.py FACE URL ASKING_URL TOKEN,
-with FACE one of sdk1, sdk2-legacy, sdk2-auto, sdk2-2026-07-28, fastmcp.
+Runs in the environments of the peers, so it imports nothing of ours: python agent_client.py FACE URL ASKING_URL TOKEN
+[PREFIX ASKING_PREFIX], with FACE one of sdk1, sdk2-legacy, sdk2-auto, sdk2-2026-07-28, fastmcp. The prefixes are those of
+the tools and prompts in a bundle.
 """
 # ruff: noqa: PLC0415  # each environment has the packages of its own face only
 
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-FACE, URL, ASKING, TOKEN = sys.argv[1:5]
+FACE, URL, ASKING, TOKEN, PREFIX, ASKING_PREFIX = [*sys.argv[1:], "", ""][:6]
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 ANSWER = {"name": "Ann", "count": 3}
 progress: list[float] = []
@@ -89,7 +90,10 @@ def listed(found: Any, name: str) -> list[Any]:
 
 async def do(client: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    call: Any = client.call_tool
+
+    def call(tool: str, arguments: dict[str, Any], **more: Any) -> Any:
+        return client.call_tool(PREFIX + tool, arguments, **more)
+
     quiet: dict[str, Any] = {"raise_on_error": False} if FACE == "fastmcp" else {}
     named = "progress_handler" if FACE == "fastmcp" else "progress_callback"
     found["tools"] = [tool.name for tool in listed(await client.list_tools(), "tools")]
@@ -113,7 +117,7 @@ async def do(client: Any) -> dict[str, Any]:
         listed(templates, "resource_templates" if FACE.startswith("sdk2") else "resourceTemplates")
     )
     prompts = listed(await client.list_prompts(), "prompts")
-    prompt = next(one for one in prompts if one.arguments)
+    prompt = next(one for one in prompts if one.arguments and one.name.startswith(PREFIX))
     arguments = {one.name: "a" for one in prompt.arguments}
     found["prompt"] = len((await client.get_prompt(prompt.name, arguments)).messages)
     found["completed"] = await completed(client, prompt.name, next(iter(arguments)))
@@ -138,7 +142,7 @@ async def main() -> None:
     async with face(URL) as client:
         found = await do(client)
     async with face(ASKING) as client:
-        found["asked"] = text_of(await client.call_tool("pizza", {}))
+        found["asked"] = text_of(await client.call_tool(ASKING_PREFIX + "pizza", {}))
     print("FOUND", json.dumps(found))
 
 

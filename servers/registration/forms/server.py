@@ -19,7 +19,7 @@ from servers.enums import (
     TransportKind,
     ValueKind,
 )
-from servers.models import Server
+from servers.models import Bundle, Server
 from servers.packages.commands import readable
 from servers.registration.forms import roots, values
 from servers.registration.forms.limits import LimitsForm
@@ -303,6 +303,8 @@ class ServerForm(forms.Form):
         others = Server.objects.filter(slug=slug).exclude(pk=self.server.pk if self.server else 0)
         if slug and others.exists():
             raise ValidationError("This short name is already in use. Choose another one.", code="unique")
+        if slug and (bundle := Bundle.objects.filter(slug=slug).first()) is not None:
+            raise ValidationError(f"The bundle {bundle.name} has this short name. Choose another one.", code="unique")
         return slug
 
     def clean_tags(self) -> list[str]:

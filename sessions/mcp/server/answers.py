@@ -58,12 +58,16 @@ def _ttl(value: Any) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def page(method: str, items: Iterable[str], cursor: str, era: Era, ttl_ms: int) -> str:
+def page(
+    method: str, items: Iterable[str], cursor: str, era: Era, ttl_ms: int, meta: Mapping[str, Any] | None = None
+) -> str:
     """A page of a list as JSON text. `items` are definitions as JSON text, passed on as they were stored. Lists depend
     on the rights of the token, so no one else may reuse them."""
     text = f'"{_LISTS[method]}":[{",".join(items)}]'
     if cursor:
         text += f',"nextCursor":{json_text.quoted(cursor)}'
+    if meta:
+        text += f',"_meta":{json_text.encode(meta)}'
     if era is Era.MODERN:
         text += f',"resultType":"complete","ttlMs":{ttl_ms},"cacheScope":"private"'
     return f"{{{text}}}"

@@ -99,12 +99,12 @@ def test_removed_and_forbidden_tools_are_not_listed_and_change_no_fingerprint(an
 
 def test_a_list_that_was_never_read_or_failed_is_known_as_such(ann: Any) -> None:
     session = make_session()
-    assert not lists.was_read(entry(ann, session), "tools/list")
+    assert not lists.was_read(entry(ann, session).endpoint, "tools/list")
     counts = {"tool": {"read_at": "2026-01-01"}, "prompt": {"problem": "It took too long."}}
     McpSession.objects.update(catalog_counts=counts)
     found = entry(ann, session)
-    assert lists.was_read(found, "tools/list")
-    assert lists.problem(found, "prompts/list") == "It took too long."
+    assert lists.was_read(found.endpoint, "tools/list")
+    assert lists.problem(found.endpoint, "prompts/list") == "It took too long."
 
 
 def test_only_arguments_that_headers_repeat_are_checked(ann: Any) -> None:

@@ -1,0 +1,266 @@
+"""Creating, changing and deleting bundles: each an audit event with what it changed."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.text import slugify
+
+from servers import rights, validators
+from servers.audit.acts import audited
+from servers.audit.record import Actor
+from servers.bundles import exposed, names, offers
+from servers.enums import AuditAction, BundleListing
+from servers.models import Bundle, BundleMember, Server
+from servers.signals import bundle_changed
+
+MOST_MEMBERS: Final = 50
+MOST_PATTERNS: Final = 500
+PATTERN_CHARS: Final = 500
+INSTRUCTIONS_CHARS: Final = 4_000
+#: who may change what a server is may also join servers
+RIGHT: Final = "change_server"
+_GRAMMAR: Final = "2 to 12 lower-case letters, digits and single hyphens, beginning with a letter"
+
+
+class Conflict(Exception):
+    """Somebody else changed the bundle meanwhile."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    server: Server
+    alias: str
+    tools: Sequence[str] = offers.EVERYTHING
+    resources: Sequence[str] = offers.EVERYTHING
+    prompts: Sequence[str] = offers.EVERYTHING
+
+    def columns(self) -> dict[str, Any]:
+        return {"tools": list(self.tools), "resources": list(self.resources), "prompts": list(self.prompts)}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`slug` empty: made from the name."""
+
+    name: str
+    members: Sequence[Membership]
+    slug: str = ""
+    instructions: str = ""
+    listing: str = BundleListing.ALL
+    pinned: Sequence[str] = field(default=())
+
+    def columns(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "instructions": self.instructions,
+            "listing": self.listing,
+            "pinned": list(self.pinned),
+        }
+
+
+# --- verbs -----------------------------------------------------------------------------------------------------------
+def create(actor: Actor, user: Any, wanted: Wanted) -> Bundle:
+    """Raises access.Denied (recorded) and ValidationError by field."""
+    rights.require(user, actor, RIGHT, subject=wanted.name[:200])
+    slug = wanted.slug or _free_slug(wanted.name)
+    check(wanted, slug)
+    with _taken_in_words(), audited(actor) as trail:
+        bundle = Bundle.objects.create(slug=slug, created_by_id=user.pk, **wanted.columns())
+        _write_members(bundle, wanted.members)
+        trail.note(AuditAction.BUNDLE_CREATE, None, bundle.name, {"bundle": str(bundle.uid), **described(bundle)})
+        _tell(bundle)
+    return bundle
+
+
+def change(actor: Actor, user: Any, bundle: Bundle, wanted: Wanted, expected_version: int) -> Bundle:
+    """Raises as `create`, and Conflict."""
+    rights.require(user, actor, RIGHT, subject=bundle.name)
+    slug = wanted.slug or bundle.slug
+    check(wanted, slug, bundle)
+    with _taken_in_words(), audited(actor) as trail:
+        current = Bundle.objects.select_for_update().get(pk=bundle.pk)
+        if current.version != expected_version:
+            raise Conflict
+        before = described(current)
+        for name, value in {**wanted.columns(), "slug": slug, "version": current.version + 1}.items():
+            setattr(current, name, value)
+        current.save()
+        _write_members(current, wanted.members)
+        after = described(current)
+        changed = {name: {"from": before[name], "to": after[name]} for name in after if before[name] != after[name]}
+        if changed:
+            trail.note(AuditAction.BUNDLE_CHANGE, None, current.name, {"bundle": str(current.uid), "changed": changed})
+        _tell(current)
+    return current
+
+
+def delete(actor: Actor, user: Any, bundle: Bundle) -> None:
+    """Its endpoint ends. It can be restored as it was for 90 days. Raises access.Denied (recorded)."""
+    rights.require(user, actor, RIGHT, subject=bundle.name)
+    _switch(actor, bundle, AuditAction.BUNDLE_DELETE, deleted=True)
+
+
+def restore(actor: Actor, user: Any, bundle: Bundle) -> None:
+    """Raises access.Denied (recorded)."""
+    rights.require(user, actor, RIGHT, subject=bundle.name)
+    _switch(actor, bundle, AuditAction.BUNDLE_RESTORE, deleted=False)
+
+
+def _switch(actor: Actor, bundle: Bundle, action: AuditAction, *, deleted: bool) -> None:
+    with audited(actor) as trail:
+        rows = Bundle.objects.filter(pk=bundle.pk, deleted_at__isnull=deleted)
+        if rows.update(deleted_at=timezone.now() if deleted else None):
+            trail.note(action, None, bundle.name, {"bundle": str(bundle.uid), "short_name": bundle.slug})
+            _tell(bundle)
+
+
+def _tell(bundle: Bundle) -> None:
+    send = partial(bundle_changed.send_robust, sender=Bundle, bundle_uid=bundle.uid)
+    transaction.on_commit(send, robust=True)
+
+
+def _write_members(bundle: Bundle, wanted: Sequence[Membership]) -> None:
+    now, current = timezone.now(), {row.server_id: row for row in bundle.members.filter(retired_at=None)}
+    kept = {one.server.pk for one in wanted if one.server.pk in current and current[one.server.pk].alias == one.alias}
+    gone = [row for server_id, row in current.items() if server_id not in kept]
+    BundleMember.objects.filter(pk__in=[row.pk for row in gone]).update(retired_at=now)
+    exposed.retire(bundle, Server.objects.filter(pk__in=[row.server_id for row in gone]).values_list("uid", flat=True))
+    for position, one in enumerate(wanted):
+        fields = {"position": position, **one.columns()}
+        if one.server.pk in kept:
+            BundleMember.objects.filter(pk=current[one.server.pk].pk).update(**fields)
+        else:
+            bundle.members.create(server=one.server, alias=one.alias, **fields)
+
+
+def described(bundle: Bundle) -> dict[str, Any]:
+    """As the audit log names a bundle. Members in their order."""
+    members = bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk")
+    return {
+        "name": bundle.name,
+        "short_name": bundle.slug,
+        "listing": bundle.listing,
+        "instructions": bundle.instructions[:500],
+        "pinned": list(bundle.pinned)[:50],
+        "members": [
+            {
+                "server": row.server.name,
+                "alias": row.alias,
+                "tools": row.tools[:50],
+                "resources": row.resources[:50],
+                "prompts": row.prompts[:50],
+            }
+            for row in members
+        ],
+    }
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+def check(wanted: Wanted, slug: str, bundle: Bundle | None = None) -> None:
+    """Raises ValidationError by field."""
+    wrong: dict[str, list[str]] = {}
+    if not wanted.name.strip():
+        wrong.setdefault("name", []).append("Enter a name.")
+    if problem := slug_problem(slug, bundle):
+        wrong.setdefault("slug", []).append(problem)
+    if len(wanted.instructions) > INSTRUCTIONS_CHARS:
+        wrong.setdefault("instructions", []).append(f"At most {INSTRUCTIONS_CHARS} characters.")
+    if problems := _member_problems(wanted.members, bundle):
+        wrong["members"] = problems
+    if wrong:
+        raise ValidationError({name: [ValidationError(text) for text in texts] for name, texts in wrong.items()})
+
+
+def slug_problem(slug: str, bundle: Bundle | None = None) -> str:
+    """Why the short name cannot be used; empty if it can. Servers and bundles share their addresses."""
+    try:
+        validators.validate_slug(slug)
+    except ValidationError as problem:
+        return str(problem.messages[0])
+    if not slug or slug != slugify(slug):
+        return "Use lower-case letters, digits and hyphens."
+    if (server := Server.objects.filter(slug=slug).first()) is not None:
+        return f"The server {server.name} has this short name. Choose another one."
+    other = Bundle.objects.filter(slug=slug).exclude(pk=bundle.pk if bundle else 0).first()
+    if other is None:
+        return ""
+    state = "deleted bundle" if other.deleted_at else "bundle"
+    return f"The {state} {other.name} has this short name. Choose another one."
+
+
+def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> list[str]:
+    if not members:
+        return ["Choose at least one server."]
+    if len(members) > MOST_MEMBERS:
+        return [f"A bundle has at most {MOST_MEMBERS} servers."]
+    problems: list[str] = []
+    by_skeleton: dict[str, Membership] = {}
+    seen: set[int] = set()
+    reserved = _reserved(bundle)
+    for one in members:
+        if one.server.pk in seen:
+            problems.append(f"{one.server.name} is chosen twice.")
+        seen.add(one.server.pk)
+        if not names.ALIAS.match(one.alias):
+            problems.append(f"Alias “{one.alias}” of {one.server.name}: use {_GRAMMAR}.")
+            continue
+        skeleton = names.skeleton(one.alias)
+        if (other := by_skeleton.setdefault(skeleton, one)) is not one:
+            same = "is also the alias" if other.alias == one.alias else f"looks like {other.alias}, the alias"
+            problems.append(
+                f"Alias “{one.alias}” of {one.server.name} {same} of {other.server.name}. Change one of them."
+            )
+        owner = reserved.get(skeleton)
+        if owner is not None and owner.server_id != one.server.pk:
+            until = (owner.retired_at or timezone.now()) + exposed.TOMBSTONE
+            problems.append(
+                f"Alias “{one.alias}” of {one.server.name}: it belonged to {owner.server.name}, and programs may still know "
+                f"its names. It is reserved until {until:%Y-%m-%d}. Choose another alias."
+            )
+        problems += _pattern_problems(one)
+    return problems
+
+
+def _reserved(bundle: Bundle | None) -> dict[str, BundleMember]:
+    """The latest owner of each alias, today's too: an alias does not change hands."""
+    if bundle is None:
+        return {}
+    rows = bundle.members.exclude(retired_at__lt=timezone.now() - exposed.TOMBSTONE).select_related("server")
+    newest = sorted(rows, key=lambda row: row.retired_at or timezone.now())
+    return {names.skeleton(row.alias): row for row in newest}
+
+
+def _pattern_problems(one: Membership) -> list[str]:
+    given = [*one.tools, *one.resources, *one.prompts]
+    if len(given) > MOST_PATTERNS or any(len(pattern) > PATTERN_CHARS for pattern in given):
+        return [f"{one.server.name}: at most {MOST_PATTERNS} patterns of {PATTERN_CHARS} characters."]
+    return []
+
+
+def _free_slug(name: str) -> str:
+    base = slugify(name)[:58].strip("-") or "bundle"
+    taken: Collection[str] = {
+        *Server.objects.filter(slug__startswith=base).values_list("slug", flat=True),
+        *Bundle.objects.filter(slug__startswith=base).values_list("slug", flat=True),
+        *validators.RESERVED_SLUGS,
+    }
+    number, slug = 2, base
+    while slug in taken:
+        slug, number = f"{base}-{number}", number + 1
+    return slug
+
+
+class _taken_in_words:
+    """Two people who choose the same short name at once: the second gets an error."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, exc: BaseException | None, trace: Any) -> None:
+        if isinstance(exc, IntegrityError) and "slug" in str(exc):
+            raise ValidationError({"slug": "This short name is already in use. Choose another one."}) from exc

@@ -1,0 +1,118 @@
+"""The table of names: which tool or prompt of which server a name of a bundle means. Resolved by the table, never by
+taking a name apart."""
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from servers.bundles import names
+from servers.bundles.names import Target
+from servers.enums import DefinitionKind
+from servers.models import Bundle, BundleMember, ExposedName
+
+#: a name that is no longer offered means nothing else for so long, and a deleted bundle can be restored
+TOMBSTONE: Final = timedelta(days=90)
+_TRIES: Final = 3
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A name of before. `now`: the names of its tool today; empty if the bundle no longer has its server."""
+
+    exposed: str
+    now: str
+
+
+def known(bundle_id: int, kind: DefinitionKind) -> dict[Target, str]:
+    rows = ExposedName.objects.filter(bundle_id=bundle_id, kind=kind, retired_at=None)
+    return {
+        (str(uid), original): exposed
+        for uid, original, exposed in rows.values_list("server_uid", "original", "exposed")
+    }
+
+
+def find(bundle_id: int, kind: DefinitionKind, exposed: str) -> Target | Renamed | None:
+    row = ExposedName.objects.filter(bundle_id=bundle_id, kind=kind, exposed=exposed[:64]).first()
+    if row is None or row.exposed != exposed:
+        return None
+    if row.retired_at is None:
+        return str(row.server_uid), row.original
+    now = ExposedName.objects.filter(
+        bundle_id=bundle_id, kind=kind, server_uid=row.server_uid, digest=row.digest, retired_at=None
+    )
+    return Renamed(exposed, now.values_list("exposed", flat=True).first() or "")
+
+
+def assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
+    """The names of `wanted`, in whose order new ones are chosen; each with its server's alias. Writes what is new."""
+    for attempt in range(_TRIES):
+        try:
+            with transaction.atomic():
+                return _assign(bundle_id, kind, wanted)
+        except IntegrityError:  # another process assigned some of them at the same time
+            if attempt == _TRIES - 1:
+                raise
+    return {}
+
+
+def preview(bundle_id: int | None, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
+    """The names that `assign` would give. Writes nothing."""
+    return _plan(list(ExposedName.objects.filter(bundle_id=bundle_id, kind=kind)), wanted)
+
+
+def _plan(rows: Collection[ExposedName], wanted: Mapping[Target, str]) -> dict[Target, str]:
+    taken = {row.skeleton: (str(row.server_uid), row.original) for row in rows}
+    found = {(str(row.server_uid), row.original): row.exposed for row in rows if row.retired_at is None}
+    for target, alias in wanted.items():
+        if target not in found:
+            found[target] = names.assigned(alias, target, taken)
+            taken[names.skeleton(found[target])] = target
+    return found
+
+
+def _assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
+    rows = list(ExposedName.objects.filter(bundle_id=bundle_id, kind=kind))
+    planned = _plan(rows, wanted)
+    current = {row.exposed for row in rows if row.retired_at is None}
+    retired = {row.exposed: row.pk for row in rows if row.retired_at is not None}
+    new = {target: name for target, name in planned.items() if name not in current}
+    ExposedName.objects.filter(pk__in=[retired[name] for name in new.values() if name in retired]).update(
+        retired_at=None
+    )
+    ExposedName.objects.bulk_create(
+        [
+            ExposedName(
+                bundle_id=bundle_id,
+                kind=kind,
+                exposed=name,
+                skeleton=names.skeleton(name),
+                server_uid=UUID(target[0]),
+                original=target[1],
+                digest=hashlib.sha256(target[1].encode("utf-8", "surrogatepass")).hexdigest(),
+            )
+            for target, name in new.items()
+            if name not in retired
+        ],
+        batch_size=500,
+    )
+    return planned
+
+
+def retire(bundle: Bundle, server_uids: Collection[UUID]) -> None:
+    """What these servers' tools and prompts were called: reserved for a while."""
+    rows = ExposedName.objects.filter(bundle=bundle, server_uid__in=server_uids, retired_at=None)
+    rows.update(retired_at=timezone.now())
+
+
+def remove_old() -> int:
+    """End tombstones, and bundles that were deleted long ago. Returns how many rows went."""
+    before = timezone.now() - TOMBSTONE
+    gone = Bundle.objects.filter(deleted_at__lt=before).delete()[0]
+    gone += BundleMember.objects.filter(retired_at__lt=before).delete()[0]
+    return gone + ExposedName.objects.filter(retired_at__lt=before).delete()[0]

@@ -1,0 +1,143 @@
+"""The forms of a bundle: the bundle itself, and one part for each member."""
+
+from typing import Any, Final, cast
+
+from django import forms
+
+from servers import access
+from servers.bundles import files, names
+from servers.bundles.changing import INSTRUCTIONS_CHARS, Membership, Wanted
+from servers.enums import BundleListing
+from servers.models import Bundle, BundleMember, Server
+
+_MOST_OFFERED: Final = 500
+_MONO: Final = {"class": "form-control mono", "spellcheck": "false", "autocomplete": "off"}
+
+
+def _patterns(label: str) -> forms.CharField:
+    return forms.CharField(
+        label=label,
+        required=False,
+        max_length=50_000,
+        widget=forms.Textarea(attrs={**_MONO, "rows": 2}),
+    )
+
+
+class MemberForm(forms.Form):
+    alias = forms.CharField(
+        label="Alias", max_length=names.ALIAS_CHARS, widget=forms.TextInput(attrs={**_MONO, "size": 12})
+    )
+    position = forms.IntegerField(
+        label="Order", min_value=0, max_value=999, widget=forms.NumberInput(attrs={"class": "form-control num"})
+    )
+    remove = forms.BooleanField(label="Remove", required=False)
+    tools = _patterns("Tools")
+    resources = _patterns("Resources")
+    prompts = _patterns("Prompts")
+
+    def __init__(self, server: Server, row: BundleMember | None, data: Any = None, **initial: Any) -> None:
+        self.server = server
+        if row is not None:
+            initial = {"alias": row.alias, "position": row.position + 1}
+            initial |= {name: "\n".join(getattr(row, name)) for name in ("tools", "resources", "prompts")}
+        super().__init__(data, prefix=f"member-{server.uid}", initial=initial)
+
+    def membership(self) -> Membership:
+        given = self.cleaned_data
+        lists = {name: tuple(_lines(given[name])) for name in ("tools", "resources", "prompts")}
+        return Membership(self.server, given["alias"].strip(), **lists)
+
+
+class BundleForm(forms.Form):
+    """`bundle` None: a new one, whose members have proposed aliases and offer everything."""
+
+    name = forms.CharField(
+        label="Name", max_length=120, widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"})
+    )
+    slug = forms.CharField(
+        label="Short name",
+        max_length=64,
+        required=False,
+        help_text="Used in the address. Generated from the name if empty. Programs that use the old address lose it.",
+        widget=forms.TextInput(attrs=_MONO),
+    )
+    instructions = forms.CharField(
+        label="Instructions",
+        required=False,
+        max_length=INSTRUCTIONS_CHARS,
+        help_text="For the model, before the instructions of the servers.",
+        widget=forms.Textarea(attrs={"class": "form-control", "rows": 3}),
+    )
+    listing = forms.ChoiceField(
+        label="List",
+        choices=[
+            (BundleListing.ALL.value, "All offered tools"),
+            (BundleListing.SEARCH.value, "Search: the tools find_tool and call_tool, and those below"),
+        ],
+        initial=BundleListing.ALL.value,
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    pinned = forms.CharField(
+        label="Always list in search mode",
+        required=False,
+        max_length=10_000,
+        help_text="Names or patterns as the bundle has them, such as docs__*, one a line.",
+        widget=forms.Textarea(attrs={**_MONO, "rows": 2}),
+    )
+    add = forms.MultipleChoiceField(
+        label="Add servers", required=False, widget=forms.SelectMultiple(attrs={"class": "form-control", "size": 6})
+    )
+    confirm = forms.BooleanField(label="Offer so many tools all the same", required=False)
+    version = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, user: Any, bundle: Bundle | None, data: Any = None) -> None:
+        initial: dict[str, Any] = {}
+        rows: list[BundleMember] = []
+        if bundle is not None:
+            rows = list(bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk"))
+            initial = {name: getattr(bundle, name) for name in ("name", "slug", "instructions", "listing", "version")}
+            initial["pinned"] = "\n".join(bundle.pinned)
+        super().__init__(data, initial=initial)
+        self.bundle = bundle
+        self.members = [MemberForm(row.server, row, data) for row in rows]
+        mine = {row.server_id for row in rows}
+        found = access.visible_servers(user).filter(archived_at=None).exclude(pk__in=mine).order_by("name")
+        self._servers = {str(server.uid): server for server in found[:_MOST_OFFERED]}
+        field = cast("forms.MultipleChoiceField", self.fields["add"])
+        field.choices = [(uid, server.name) for uid, server in self._servers.items()]
+        if bundle is None:
+            field.label, field.help_text = "Servers", "Their order is that of the list. You can change it afterwards."
+
+    def is_valid(self) -> bool:
+        parts = [one.is_valid() for one in self.members]
+        return super().is_valid() and all(parts)
+
+    def wanted(self) -> Wanted:
+        """After is_valid()."""
+        given = self.cleaned_data
+        kept = [one for one in self.members if not one.cleaned_data["remove"]]
+        members = [one.membership() for one in sorted(kept, key=lambda one: int(one.cleaned_data["position"]))]
+        for uid in given["add"]:
+            server = self._servers[uid]
+            members.append(Membership(server, names.alias_from(server.slug, [one.alias for one in members])))
+        return Wanted(
+            given["name"].strip(),
+            members,
+            given["slug"].strip().lower(),
+            given["instructions"],
+            given["listing"],
+            tuple(_lines(given["pinned"])),
+        )
+
+
+class ImportForm(forms.Form):
+    text = forms.CharField(
+        label="Exported bundle",
+        max_length=files.MOST_CHARS,
+        help_text="The JSON of an export. Its servers must be registered here under the same short names.",
+        widget=forms.Textarea(attrs={**_MONO, "rows": 12}),
+    )
+
+
+def _lines(text: str) -> list[str]:
+    return list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))

@@ -1,0 +1,40 @@
+"""Which of a server's tools, resources and prompts a bundle offers: patterns, of which those that begin with ! take away."""
+
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+EVERYTHING: Final = ("*",)
+_MAGIC: Final = re.compile(r"([*?[])")
+
+
+def offers(patterns: Sequence[str], name: str) -> bool:
+    gives = any(fnmatchcase(name, one) for one in patterns if not one.startswith("!"))
+    return gives and not any(fnmatchcase(name, one[1:]) for one in patterns if one.startswith("!"))
+
+
+def exactly(name: str) -> str:
+    """A pattern of this name alone."""
+    escaped = _MAGIC.sub(r"[\1]", name)
+    return f"?{escaped[1:]}" if escaped.startswith("!") else escaped  # a leading ! takes away
+
+
+def chosen(patterns: Sequence[str], known: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    """The patterns after a person ticked `wanted` among `known`. What is not known yet stays as the patterns say."""
+    found, ticked = list(patterns), set(wanted)
+    for name in known:
+        exact = exactly(name)
+        if offers(found, name) == (name in ticked):
+            continue
+        if name in ticked:
+            found = [one for one in found if one != f"!{exact}"]
+            if not offers(found, name):
+                found = [one for one in found if not (one.startswith("!") and fnmatchcase(name, one[1:]))]
+            if not offers(found, name):
+                found.append(exact)
+        else:
+            found = [one for one in found if one != exact]
+            if offers(found, name):
+                found.append(f"!{exact}")
+    return found

@@ -1,0 +1,47 @@
+"""The URIs of resources in a bundle, as pure functions. A URI must mean one thing for ever, so all are rewritten, not only
+those that clash, and each can be read back.
+
+`s://rest` becomes `s://<alias>.mcp/rest`: the scheme stays, since clients go by it (`ui://`, `file://`). Anything else
+becomes `urn:mcp:<alias>:` and the whole of it. `https:` is global and stays.
+"""
+
+import re
+from typing import Final
+
+_HIERARCHICAL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)\Z", re.DOTALL)
+_GLOBAL: Final = re.compile(r"https:", re.IGNORECASE)
+_OURS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([a-z][a-z0-9-]{1,11})\.mcp/(.*)\Z", re.DOTALL)
+_OPAQUE: Final = re.compile(r"urn:mcp:([a-z][a-z0-9-]{1,11}):(.*)\Z", re.DOTALL)
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+HIDDEN: Final = "Its scheme is part of the template, so it cannot be rewritten."
+
+
+def is_global(uri: str) -> bool:
+    return bool(_GLOBAL.match(uri))
+
+
+def outward(alias: str, uri: str) -> str:
+    if is_global(uri):
+        return uri
+    if (found := _HIERARCHICAL.match(uri)) is not None:
+        return f"{found[1]}://{alias}.mcp/{found[2]}"
+    return f"urn:mcp:{alias}:{uri}"
+
+
+def inward(uri: str) -> tuple[str, str] | None:
+    """Alias and original; None for what is not of a bundle."""
+    if (found := _OURS.match(uri)) is not None:
+        return found[2], f"{found[1]}://{found[3]}"
+    if (found := _OPAQUE.match(uri)) is not None:
+        return found[1], found[2]
+    return None
+
+
+def template_outward(alias: str, template: str) -> str | None:
+    """Only what stands before the first variable is rewritten. None: it cannot be, and the template is hidden."""
+    return outward(alias, template) if _SCHEME.match(literal(template)) else None
+
+
+def literal(template: str) -> str:
+    """What every URI of a template begins with."""
+    return template.partition("{")[0]

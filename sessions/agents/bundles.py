@@ -1,0 +1,268 @@
+"""Requests to a bundle: to which member each goes, and under which name there. Each read is for a thread.
+
+A routed request is one to the member's own endpoint with the server's own names, so what follows knows no bundles. It
+carries the way back (`Via`): what goes to the program has its names again.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+from django.db.models import Q
+
+from servers.bundles import exposed, offers, uris
+from servers.bundles.exposed import Renamed
+from servers.bundles.names import Target
+from servers.enums import DefinitionKind
+from servers.models import Definition
+from sessions.agents import search
+from sessions.agents.asked import unknown_tool
+from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry, Member
+from sessions.agents.exchange import Exchange, Via
+from sessions.mcp.core import jsonrpc, methods
+from sessions.mcp.core.versions import Era
+from sessions.mcp.server.refusals import RESOURCE_NOT_FOUND, Refusal, invalid_params
+
+_NAMED: Final = (DefinitionKind.TOOL, DefinitionKind.PROMPT)
+_OF_URI: Final = frozenset({methods.RESOURCES_READ, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
+
+
+@dataclass(frozen=True)
+class Row:
+    """A definition that a member offers to this principal."""
+
+    member: Member
+    kind: DefinitionKind
+    key: str
+    digest: str
+    body: str
+
+    @property
+    def target(self) -> Target:
+        return self.member.uid, self.key
+
+
+# --- what is offered -------------------------------------------------------------------------------------------------
+def offered(entry: Entry, kinds: Iterable[DefinitionKind], members: Iterable[Member]) -> list[Row]:
+    """To this principal, in the order of the members, and of each one's own list. One query."""
+    return [
+        row for row in rows_of(members, kinds) if row.kind != DefinitionKind.TOOL or entry.principal.may_use(row.key)
+    ]
+
+
+def rows_of(members: Iterable[Member], kinds: Iterable[DefinitionKind], *, hidden: bool = False) -> list[Row]:
+    """What a bundle of these members offers; with `hidden`, all that they have. One query."""
+    chosen = list(members)
+    if not chosen:
+        return []
+    mine = reduce(or_, (Q(server_id=one.endpoint.server.pk, **one.endpoint.identity) for one in chosen))
+    rows = Definition.objects.filter(mine, kind__in=list(kinds), removed_at=None).order_by("position", "pk")
+    found: dict[int, list[Row]] = {one.endpoint.server.pk: [] for one in chosen}
+    by_server = {one.endpoint.server.pk: one for one in chosen}
+    for server_id, kind, key, digest, body in rows.values_list("server_id", "kind", "key", "digest", "body"):
+        member = by_server[server_id]
+        if hidden or chosen_by(member, DefinitionKind(kind), key):
+            found[server_id].append(Row(member, DefinitionKind(kind), key, digest, body))
+    listed = [row for one in chosen for row in found[one.endpoint.server.pk]]
+    return _once(listed)
+
+
+def shows(entry: Entry, member: Member, kind: DefinitionKind, key: str) -> bool:
+    """Whether the bundle offers it, and the token allows it."""
+    return chosen_by(member, kind, key) and (kind != DefinitionKind.TOOL or entry.principal.may_use(key))
+
+
+def chosen_by(member: Member, kind: DefinitionKind, key: str) -> bool:
+    if kind == DefinitionKind.TOOL:
+        return offers.offers(member.row.tools, key)
+    if kind == DefinitionKind.PROMPT:
+        return offers.offers(member.row.prompts, key)
+    if kind == DefinitionKind.RESOURCE_TEMPLATE and uris.template_outward(member.alias, key) is None:
+        return False
+    return offers.offers(member.row.resources, key)
+
+
+def _once(rows: list[Row]) -> list[Row]:
+    """A global URI that several members list is the first one's."""
+    seen: set[tuple[DefinitionKind, str]] = set()
+    found = []
+    for row in rows:
+        if row.kind not in _NAMED and uris.is_global(row.key):
+            if (row.kind, row.key) in seen:
+                continue
+            seen.add((row.kind, row.key))
+        found.append(row)
+    return found
+
+
+def named(place: BundleEndpoint, kind: DefinitionKind, rows: Iterable[Row]) -> dict[Target, str]:
+    """The names of `rows`. Writes those that are new."""
+    known, wanted = exposed.known(place.bundle.pk, kind), {row.target: row.member.alias for row in rows}
+    if wanted.keys() <= known.keys():
+        return known
+    return exposed.assign(place.bundle.pk, kind, wanted)
+
+
+# --- routing ---------------------------------------------------------------------------------------------------------
+def routed(exchange: Exchange) -> Exchange:
+    """The same request at the member that it concerns. A request to one server stays as it is. Raises Refusal."""
+    place, params = exchange.entry.place, exchange.params
+    if not isinstance(place, BundleEndpoint):
+        return exchange
+    if exchange.method in _OF_URI:
+        uri = params.get("uri")
+        if not isinstance(uri, str) or not uri:
+            raise invalid_params(f"{exchange.method} needs params.uri, a text.")
+        member, original = _resource(exchange, place, uri)
+        return at(exchange, member, uri, uri=original)
+    if exchange.method == methods.COMPLETE:
+        return _completion(exchange, place)
+    name = params.get("name")
+    if not isinstance(name, str) or not name:
+        raise invalid_params(f"{exchange.method} needs params.name, a text.")
+    if exchange.method == methods.TOOLS_CALL and place.bundle.listing == "search" and name == search.CALL_TOOL:
+        exchange, name = search.inner(exchange)
+    kind = DefinitionKind.TOOL if exchange.method == methods.TOOLS_CALL else DefinitionKind.PROMPT
+    member, original = _target(exchange.entry, place, kind, name)
+    return at(exchange, member, name, name=original)
+
+
+def at(exchange: Exchange, member: Member, shown: str, **params: Any) -> Exchange:
+    entry = replace(exchange.entry, place=member.endpoint)
+    via = Via(exchange.entry.place.name, shown, member.outward)
+    return replace(exchange, entry=entry, params={**exchange.params, **params}, via=via)
+
+
+def at_server(exchange: Exchange, server_id: int | None, target: str) -> Exchange:
+    """For a call that was placed before: at the member whose call it is. `target` as the server names it."""
+    place = exchange.entry.place
+    if not isinstance(place, BundleEndpoint):
+        return exchange
+    member = next((one for one in place.members if one.endpoint.server.pk == server_id), None)
+    if member is None:
+        raise invalid_params("The server of this call is no longer part of this bundle.")
+    shown = member.outward(target)
+    if exchange.method in (methods.TOOLS_CALL, methods.PROMPTS_GET):
+        kind = DefinitionKind.TOOL if exchange.method == methods.TOOLS_CALL else DefinitionKind.PROMPT
+        shown = exposed.known(place.bundle.pk, kind).get((member.uid, target), target)
+    return at(exchange, member, shown)
+
+
+def _target(entry: Entry, place: BundleEndpoint, kind: DefinitionKind, name: str) -> tuple[Member, str]:
+    """By the table. What is hidden is refused as what is not there."""
+    unknown = unknown_tool(name) if kind == DefinitionKind.TOOL else invalid_params(f"Unknown prompt: {name[:200]}")
+    found = exposed.find(place.bundle.pk, kind, name)
+    if found is None:  # a program may call what no one has listed yet
+        named(place, kind, offered(entry, [kind], place.members))
+        found = exposed.find(place.bundle.pk, kind, name)
+    if isinstance(found, Renamed):
+        raise invalid_params(
+            f"{name} was renamed to {found.now}." if found.now else f"{name} is no longer part of {place.name}."
+        )
+    member = place.member(found[0]) if found is not None else None
+    if found is None or member is None or not shows(entry, member, kind, found[1]):
+        raise unknown
+    return member, found[1]
+
+
+def _resource(exchange: Exchange, place: BundleEndpoint, uri: str) -> tuple[Member, str]:
+    if uris.is_global(uri):
+        for member in place.members:
+            if _readable(exchange.entry, member, uri, listed=True):
+                return member, uri
+        raise _no_resource(exchange, uri)
+    found = uris.inward(uri)
+    reached = next((one for one in place.members if found is not None and one.alias == found[0]), None)
+    if found is None or reached is None or not _readable(exchange.entry, reached, found[1], listed=False):
+        raise _no_resource(exchange, uri)
+    return reached, found[1]
+
+
+def readable_differ(before: Endpoint | BundleEndpoint, after: Endpoint | BundleEndpoint) -> bool:
+    """Whether other resources may be offered now. A server's own endpoint offers all that the server has."""
+    return _reach(before) != _reach(after)
+
+
+def _reach(place: Endpoint | BundleEndpoint) -> list[tuple[str, list[str]]]:
+    return [(one.alias, one.row.resources) for one in place.members] if isinstance(place, BundleEndpoint) else []
+
+
+def readable(entry: Entry, asked: Iterable[str]) -> set[str]:
+    """Those of the URIs, as the program knows them, that a bundle offers."""
+    found, place = set(), entry.place
+    for uri in asked:
+        given = (None, uri) if uris.is_global(uri) else uris.inward(uri)
+        for one in place.members if isinstance(place, BundleEndpoint) and given is not None else ():
+            if (
+                given is not None
+                and given[0] in (None, one.alias)
+                and _readable(entry, one, given[1], listed=given[0] is None)
+            ):
+                found.add(uri)
+    return found
+
+
+def _readable(entry: Entry, member: Member, uri: str, *, listed: bool) -> bool:
+    """A URI is offered if its entry in a list is. One that no list has is by the template that it fits; where none fits,
+    a server may know it all the same, unless it must be `listed`."""
+    rows = Definition.objects.filter(server_id=member.endpoint.server.pk, removed_at=None, **member.endpoint.identity)
+    if rows.filter(kind=DefinitionKind.RESOURCE, key=uri).exists():
+        return shows(entry, member, DefinitionKind.RESOURCE, uri)
+    templates = rows.filter(kind=DefinitionKind.RESOURCE_TEMPLATE).values_list("key", flat=True)
+    fitting = [one for one in templates if fits(one, uri)]
+    if fitting:
+        return any(shows(entry, member, DefinitionKind.RESOURCE_TEMPLATE, one) for one in fitting)
+    return not listed and offers.offers(member.row.resources, uri)
+
+
+def fits(template: str, uri: str) -> bool:
+    """Whether the URI could be of this template (RFC 6570): each variable may be anything, or nothing."""
+    parts = re.split(r"\{[^{}]*\}", template)
+    at = len(parts[0])
+    if not uri.startswith(parts[0]):
+        return False
+    if len(parts) == 1:
+        return uri == template
+    for part in parts[1:-1]:
+        at = uri.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return uri.endswith(parts[-1]) and len(uri) - len(parts[-1]) >= at
+
+
+def _completion(exchange: Exchange, place: BundleEndpoint) -> Exchange:
+    ref = exchange.params.get("ref")
+    if isinstance(ref, dict) and ref.get("type") == "ref/prompt" and isinstance(name := ref.get("name"), str):
+        member, original = _target(exchange.entry, place, DefinitionKind.PROMPT, name)
+        return at(exchange, member, name, ref={**ref, "name": original})
+    if isinstance(ref, dict) and ref.get("type") == "ref/resource" and isinstance(uri := ref.get("uri"), str):
+        member, original = _template(exchange, place, uri)
+        return at(exchange, member, uri, ref={**ref, "uri": original})
+    raise invalid_params("completion/complete needs ref (ref/prompt with name, or ref/resource with uri) and argument.")
+
+
+def _template(exchange: Exchange, place: BundleEndpoint, uri: str) -> tuple[Member, str]:
+    found = uris.inward(uri)
+    for member in place.members:
+        if found is not None and member.alias != found[0]:
+            continue
+        original = uri if found is None else found[1]
+        rows = Definition.objects.filter(
+            server_id=member.endpoint.server.pk, removed_at=None, key=original, **member.endpoint.identity
+        )
+        kinds = (DefinitionKind.RESOURCE_TEMPLATE, DefinitionKind.RESOURCE)
+        if any(
+            shows(exchange.entry, member, DefinitionKind(kind), original)
+            for kind in rows.filter(kind__in=kinds).values_list("kind", flat=True)
+        ):
+            return member, original
+    raise invalid_params(f"Unknown resource template: {uri[:200]}", {"uri": uri})
+
+
+def _no_resource(exchange: Exchange, uri: str) -> Refusal:
+    code = jsonrpc.INVALID_PARAMS if exchange.era is Era.MODERN else RESOURCE_NOT_FOUND
+    return Refusal(200, code, f"Resource not found: {uri[:200]}", {"uri": uri})

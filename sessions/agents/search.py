@@ -1,0 +1,130 @@
+"""Search mode of a bundle: two tools of our own stand for a list that no model can hold."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sessions.agents.exchange import Exchange
+from sessions.mcp.server.refusals import invalid_params
+
+FIND_TOOL: Final = "find_tool"
+CALL_TOOL: Final = "call_tool"
+MOST_FOUND: Final = 20
+_FOUND: Final = 8
+_WORD: Final = re.compile(r"[a-z0-9]+")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_READ_ONLY: Final = {"readOnlyHint": True, "openWorldHint": False}
+
+DEFINITIONS: Final = (
+    json.dumps(
+        {
+            "name": FIND_TOOL,
+            "title": "Find tool",
+            "description": "Finds tools by what they do. Returns their names, descriptions and input schemas. Use this before call_tool; search again with other words if nothing fits.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "What the tool should do, in a few words."},
+                    "limit": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": MOST_FOUND,
+                        "description": f"How many tools to return at most; {_FOUND} if left out.",
+                    },
+                },
+                "required": ["query"],
+            },
+            "annotations": _READ_ONLY,
+        }
+    ),
+    json.dumps(
+        {
+            "name": CALL_TOOL,
+            "title": "Call tool",
+            "description": "Runs a tool that find_tool returned. Its result is the tool's own.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "description": "The tool's name, exactly as find_tool returned it."},
+                    "arguments": {"type": "object", "description": "Arguments that fit the tool's input schema."},
+                },
+                "required": ["name"],
+            },
+        }
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    query: str
+    limit: int
+
+
+def wanted(exchange: Exchange) -> Wanted | str:
+    """What *find tool* is asked for; or words for the model that it can act on."""
+    given = exchange.params.get("arguments")
+    query = given.get("query") if isinstance(given, dict) else None
+    if not isinstance(query, str) or not query.strip():
+        return "/query: Enter what the tool should do, in a few words."
+    limit = given.get("limit", _FOUND) if isinstance(given, dict) else _FOUND
+    if type(limit) is not int or not 1 <= limit <= MOST_FOUND:
+        return f"/limit: Enter a number from 1 to {MOST_FOUND}."
+    return Wanted(query[:500], limit)
+
+
+def found(items: Sequence[dict[str, Any]], query: str, limit: int) -> list[dict[str, Any]]:
+    """Definitions that have words of the query, best first: a word of the name counts more than one of the description,
+    a rare word more than one that many tools have."""
+    words = set(_words(query))
+    weighed = [
+        (
+            {*_words(str(one.get("name", ""))), *_words(str(one.get("title", "")))},
+            {*_words(str(one.get("description", "")))},
+            one,
+        )
+        for one in items
+    ]
+    rarity = {word: 1 / (1 + sum(_has(name | text, word) for name, text, _ in weighed)) for word in words}
+    scored = []
+    for position, (name, text, one) in enumerate(weighed):
+        score = sum(rarity[word] * (3 * _has(name, word) + _has(text, word)) for word in words)
+        if score:
+            scored.append((-score, position, one))
+    return [one for _, _, one in sorted(scored, key=lambda entry: entry[:2])[:limit]]
+
+
+def _has(words: set[str], word: str) -> bool:
+    return word in words or (
+        len(word) > 3 and any(one.startswith(word) or word.startswith(one) for one in words if len(one) > 3)
+    )
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(_CAMEL.sub(" ", text).lower())
+
+
+def answer(items: Sequence[dict[str, Any]], total: int) -> dict[str, Any]:
+    """The result of *find tool*."""
+    if not items:
+        words = f"No tool fits. {total} tools can be found: try other or more general words."
+        return {"content": [{"type": "text", "text": words}]}
+    kept = [
+        {name: one[name] for name in ("name", "title", "description", "inputSchema", "annotations") if name in one}
+        for one in items
+    ]
+    return {"content": [{"type": "text", "text": json.dumps({"tools": kept}, ensure_ascii=False)}]}
+
+
+def inner(exchange: Exchange) -> tuple[Exchange, str]:
+    """The call that *call tool* stands for, and the name of its tool. Raises Refusal."""
+    given = exchange.params.get("arguments")
+    name = given.get("name") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(name, str) or not name:
+        raise invalid_params(f"{CALL_TOOL} needs name, the name of a tool as {FIND_TOOL} returned it.")
+    params = {key: value for key, value in exchange.params.items() if key != "arguments"}
+    if "arguments" in given:
+        params["arguments"] = given["arguments"]
+    return replace(exchange, params={**params, "name": name}), name

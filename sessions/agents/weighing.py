@@ -1,0 +1,125 @@
+"""What a bundle's page shows: each tool, resource and prompt with its name there, and the weight of the tools' list.
+
+Tokens are an estimate: no vocabulary ships with mcpadmin, and each model counts in its own way.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from servers.bundles import exposed, names, offers, uris
+from servers.enums import BundleListing, DefinitionKind
+from servers.models import Bundle, BundleMember
+from sessions.agents import bundles, endpoints, search
+from sessions.agents.bundles import Row
+from sessions.agents.endpoints import Member
+
+CHARS_PER_TOKEN: Final = 4
+#: a list that some clients cut, and one that no model uses well
+MANY_TOOLS, TOO_MANY_TOOLS = 40, 128
+_SEEN_BY_MODELS: Final = ("name", "description", "inputSchema")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One definition on a bundle's page. `reason`: why it has another name than alias and own name, or cannot be offered."""
+
+    row: Row
+    exposed: str
+    offered: bool
+    reason: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Of the tools' list: `before` is that of all tools of the members under their own names."""
+
+    tools_before: int
+    tools: int
+    before: int
+    after: int
+
+    @property
+    def many(self) -> bool:
+        return self.tools > MANY_TOOLS
+
+    @property
+    def too_many(self) -> bool:
+        return self.tools > TOO_MANY_TOOLS
+
+
+@dataclass(frozen=True)
+class Contents:
+    members: list[Member]
+    lines: list[Line]
+    weight: Weight
+
+    def of(self, member: Member) -> dict[str, list[Line]]:
+        mine = [line for line in self.lines if line.row.member is member]
+        return {kind.value: [line for line in mine if line.row.kind == kind] for kind in DefinitionKind}
+
+
+def contents(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> Contents:
+    """As this person sees the servers. `rows` may be members that are not stored yet."""
+    members = endpoints.members_of(user, list(rows))
+    everything = bundles.rows_of(members, DefinitionKind, hidden=True)
+    named = {
+        kind: exposed.preview(bundle.pk, kind, {row.target: row.member.alias for row in everything if row.kind == kind})
+        for kind in (DefinitionKind.TOOL, DefinitionKind.PROMPT)
+    }
+    lines = [_line(row, named.get(row.kind, {})) for row in everything]
+    return Contents(members, lines, _weight(bundle, [line for line in lines if line.row.kind == DefinitionKind.TOOL]))
+
+
+def _line(row: Row, named: Mapping[names.Target, str]) -> Line:
+    offered = bundles.chosen_by(row.member, row.kind, row.key)
+    if row.kind not in (DefinitionKind.TOOL, DefinitionKind.PROMPT):
+        hidden = (
+            row.kind == DefinitionKind.RESOURCE_TEMPLATE and uris.template_outward(row.member.alias, row.key) is None
+        )
+        return Line(row, uris.outward(row.member.alias, row.key), offered, uris.HIDDEN if hidden else "", 0)
+    name = named[row.target]
+    return Line(
+        row, name, offered, _reason(row, name), tokens_of(row.body, name) if row.kind == DefinitionKind.TOOL else 0
+    )
+
+
+def _reason(row: Row, name: str) -> str:
+    if name == f"{row.member.alias}{names.SEPARATOR}{row.key}":
+        return ""
+    if names.plain(row.member.alias, row.key) is not None:
+        return "Another name differs only in case or similar characters."
+    if len(f"{row.member.alias}{names.SEPARATOR}{row.key}") > names.BUDGET:
+        return f"Longer than {names.BUDGET} characters."
+    return "Has characters that models do not accept."
+
+
+def tokens_of(body: str, name: str = "") -> int:
+    """Of a tool as a model gets it. An estimate."""
+    value = json.loads(body)
+    seen = {key: value[key] for key in _SEEN_BY_MODELS if key in value} | ({"name": name} if name else {})
+    return -(-len(json.dumps(seen, ensure_ascii=False, separators=(",", ":"))) // CHARS_PER_TOKEN)
+
+
+def _weight(bundle: Bundle, tools: list[Line]) -> Weight:
+    before = sum(tokens_of(line.row.body) for line in tools)
+    offered = [line for line in tools if line.offered]
+    own: tuple[str, ...] = ()
+    if bundle.listing == BundleListing.SEARCH:
+        own, offered = search.DEFINITIONS, [line for line in offered if offers.offers(bundle.pinned, line.exposed)]
+    after = sum(line.tokens for line in offered) + sum(tokens_of(body) for body in own)
+    return Weight(len(tools), len(offered) + len(own), before, after)
+
+
+def assign_names(user: Any, bundle: Bundle) -> None:
+    """Give names to all that the members have now, so that they are settled before a program asks."""
+    rows = bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk")
+    everything = bundles.rows_of(
+        endpoints.members_of(user, list(rows)), (DefinitionKind.TOOL, DefinitionKind.PROMPT), hidden=True
+    )
+    for kind in (DefinitionKind.TOOL, DefinitionKind.PROMPT):
+        wanted = {row.target: row.member.alias for row in everything if row.kind == kind}
+        if wanted.keys() - exposed.known(bundle.pk, kind).keys():
+            exposed.assign(bundle.pk, kind, wanted)

@@ -1,0 +1,319 @@
+"""*Bundles*: several servers as one endpoint. List, the names as clients show them, changes, export and import, and *Use
+it from …* of each endpoint."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from servers import access
+from servers.agents import tokens
+from servers.agents.configurations import configurations
+from servers.agents.forms import EndpointTokenForm
+from servers.audit.record import Actor
+from servers.bundles import changing, files, names, offers
+from servers.bundles.changing import Conflict, Membership, Wanted
+from servers.bundles.forms import BundleForm, ImportForm
+from servers.enums import BundleListing
+from servers.models import AuditEvent, Bundle, BundleMember, Server
+from sessions.agents import weighing
+from sessions.agents.weighing import Contents
+
+SHOWN = 200
+HISTORY = 20
+
+
+def _seen(request: HttpRequest) -> Any:
+    access.require(request.user, "view")
+    return Bundle.objects.filter(deleted_at=None)
+
+
+def _bundle(request: HttpRequest, slug: str, right: str = "view") -> Bundle:
+    bundle: Bundle | None = _seen(request).filter(slug=slug).first()
+    if bundle is None:
+        raise Http404("This bundle does not exist.")
+    if right != "view":
+        access.require(request.user, right)
+    return bundle
+
+
+def _rows(bundle: Bundle) -> list[BundleMember]:
+    rows = bundle.members.filter(retired_at=None, server__archived_at=None).select_related("server")
+    return list(rows.order_by("position", "pk"))
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    rows = list(_seen(request).prefetch_related("members__server")[:SHOWN])
+    for row in rows:
+        row.current = [one for one in row.members.all() if one.retired_at is None]
+    context = {
+        "nav": "bundles",
+        "rows": rows,
+        "deleted": Bundle.objects.filter(deleted_at__isnull=False).order_by("-deleted_at")[:HISTORY],
+        "may_change": access.may(request.user, changing.RIGHT),
+        "address": f"{settings.PUBLIC_URL}/mcp/",
+    }
+    return render(request, "agents/bundles.html", context)
+
+
+@require_safe
+def detail(request: HttpRequest, slug: str) -> HttpResponse:
+    """`?client=` is the name under which a client knows the endpoint."""
+    bundle = _bundle(request, slug)
+    contents = weighing.contents(request.user, bundle, _rows(bundle))
+    client = request.GET.get("client", "").strip()[:64] or bundle.slug
+    context = {
+        "nav": "bundles",
+        "bundle": bundle,
+        "url": _url(bundle.slug),
+        "client": client,
+        "contents": contents,
+        "members": [(one, _shown(contents, one, client)) for one in contents.members],
+        "searches": bundle.listing == BundleListing.SEARCH,
+        "history": _history(request, bundle),
+        "may_change": access.may(request.user, changing.RIGHT),
+        "many": weighing.MANY_TOOLS,
+    }
+    return render(request, "agents/bundle.html", context)
+
+
+def _shown(contents: Contents, member: Any, client: str) -> list[dict[str, Any]]:
+    found = []
+    for kind, title in (
+        ("tool", "Tools"),
+        ("resource", "Resources"),
+        ("resource_template", "Templates"),
+        ("prompt", "Prompts"),
+    ):
+        lines = contents.of(member)[kind]
+        for line in lines:
+            is_name = kind in ("tool", "prompt")
+            shown = names.shown_by_claude_code(client, line.exposed) if is_name else line.exposed
+            found.append(
+                {"line": line, "kind": kind, "title": title, "shown": shown, "long": is_name and len(shown) > 64}
+            )
+    return found
+
+
+def _history(request: HttpRequest, bundle: Bundle) -> list[dict[str, Any]] | None:
+    """None for those who may not read the audit log."""
+    if not access.may(request.user, "view_auditevent"):
+        return None
+    rows = AuditEvent.objects.filter(action__startswith="server:bundle:", body__contains=str(bundle.uid))
+    found = []
+    for event in rows.order_by("-seq")[:HISTORY]:
+        details = json.loads(event.body).get("details", {})
+        found.append(
+            {"event": event, "changed": ", ".join(name.replace("_", " ") for name in details.get("changed", {}))}
+        )
+    return found
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def create(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, changing.RIGHT)
+    form = BundleForm(request.user, None, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid() and (made := _saved(request, form, None)) is not None:
+        return redirect("agents:bundle", made.slug)
+    context = {"nav": "bundles", "form": form}
+    return render(request, "agents/bundle_form.html", context, status=422 if form.errors else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit(request: HttpRequest, slug: str) -> HttpResponse:
+    bundle = _bundle(request, slug, changing.RIGHT)
+    form = BundleForm(request.user, bundle, request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid() and (made := _saved(request, form, bundle)) is not None:
+        return redirect("agents:bundle", made.slug)
+    context = {"nav": "bundles", "form": form, "bundle": bundle}
+    return render(request, "agents/bundle_form.html", context, status=422 if form.is_bound else 200)
+
+
+def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bundle | None:
+    """None: the form has the errors."""
+    wanted, actor = form.wanted(), Actor.of(request)
+    weight = _weight(request.user, wanted, bundle)
+    if weight.too_many and not form.cleaned_data["confirm"]:
+        words = f"This would offer {weight.tools} tools, about {weight.after} tokens in each conversation. Offer fewer, use search, or confirm below."
+        form.add_error("confirm", words)
+        return None
+    try:
+        if bundle is None:
+            made = changing.create(actor, request.user, wanted)
+        else:
+            made = changing.change(actor, request.user, bundle, wanted, form.cleaned_data["version"] or 0)
+    except ValidationError as problem:
+        for name, texts in problem.message_dict.items():
+            for text in texts:
+                form.add_error(name if name in form.fields else None, text)
+        return None
+    except Conflict:
+        form.add_error(None, "Somebody else changed this bundle meanwhile. Open it again to see their changes.")
+        return None
+    weighing.assign_names(request.user, made)
+    messages.success(request, "Saved.")
+    if weight.many:
+        messages.warning(
+            request,
+            f"{weight.tools} tools: Cursor uses only the first {weighing.MANY_TOOLS}, and models choose worse among many.",
+        )
+    return made
+
+
+def _weight(user: Any, wanted: Wanted, bundle: Bundle | None) -> weighing.Weight:
+    unsaved = Bundle(pk=bundle.pk if bundle else None, listing=wanted.listing, pinned=list(wanted.pinned))
+    rows = [
+        BundleMember(server=one.server, alias=one.alias, **one.columns())
+        for one in wanted.members
+        if names.ALIAS.match(one.alias)
+    ]
+    return weighing.contents(user, unsaved, rows).weight
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
+    """Which tools, resources and prompts of one member are offered."""
+    bundle = _bundle(request, slug, changing.RIGHT)
+    rows = _rows(bundle)
+    row = next((one for one in rows if one.alias == alias), None)
+    if row is None:
+        raise Http404("This server is not part of the bundle.")
+    contents = weighing.contents(request.user, bundle, rows)
+    member = next(one for one in contents.members if one.alias == alias)
+    lines = contents.of(member)
+    if request.method == "POST":
+        changed = {
+            name: tuple(
+                offers.chosen(
+                    getattr(row, name),
+                    [line.row.key for kind in kinds for line in lines[kind]],
+                    request.POST.getlist(name),
+                )
+            )
+            for name, kinds in (
+                ("tools", ["tool"]),
+                ("resources", ["resource", "resource_template"]),
+                ("prompts", ["prompt"]),
+            )
+        }
+        members = [
+            Membership(
+                one.server, one.alias, **(changed if one is row else {name: getattr(one, name) for name in changed})
+            )
+            for one in rows
+        ]
+        wanted = Wanted(bundle.name, members, bundle.slug, bundle.instructions, bundle.listing, bundle.pinned)
+        try:
+            changing.change(Actor.of(request), request.user, bundle, wanted, int(request.POST.get("version") or 0))
+        except (Conflict, ValueError):
+            messages.error(request, "Somebody else changed this bundle meanwhile. Choose again.")
+            return redirect("agents:bundle_member", bundle.slug, alias)
+        messages.success(request, "Saved.")
+        return redirect("agents:bundle", bundle.slug)
+    groups = [
+        ("tools", "Tools", lines["tool"]),
+        ("resources", "Resources and templates", [*lines["resource"], *lines["resource_template"]]),
+        ("prompts", "Prompts", lines["prompt"]),
+    ]
+    context = {"nav": "bundles", "bundle": bundle, "row": row, "groups": groups}
+    return render(request, "agents/bundle_member.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def delete(request: HttpRequest, slug: str) -> HttpResponse:
+    bundle = _bundle(request, slug, changing.RIGHT)
+    if request.method == "POST":
+        changing.delete(Actor.of(request), request.user, bundle)
+        messages.success(request, f"{bundle.name} is deleted. You can restore it below for 90 days.")
+        return redirect("agents:bundles")
+    return render(request, "agents/bundle_delete.html", {"nav": "bundles", "bundle": bundle, "url": _url(bundle.slug)})
+
+
+@require_POST
+def restore(request: HttpRequest, uid: UUID) -> HttpResponse:
+    access.require(request.user, changing.RIGHT)
+    bundle = Bundle.objects.filter(uid=uid, deleted_at__isnull=False).first()
+    if bundle is None:
+        raise Http404("This bundle does not exist, or is not deleted.")
+    changing.restore(Actor.of(request), request.user, bundle)
+    messages.success(request, f"{bundle.name} is restored.")
+    return redirect("agents:bundle", bundle.slug)
+
+
+@require_POST
+def export(request: HttpRequest, slug: str) -> HttpResponse:
+    bundle = _bundle(request, slug)
+    answer = HttpResponse(files.export(Actor.of(request), bundle), content_type="application/json; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{bundle.slug}.bundle.json"'
+    return answer
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def bring(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, changing.RIGHT)
+    form = ImportForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = changing.create(Actor.of(request), request.user, files.read(request.user, form.cleaned_data["text"]))
+        except ValidationError as problem:
+            for text in problem.messages:
+                form.add_error("text", text)
+        else:
+            weighing.assign_names(request.user, made)
+            messages.success(request, f"{made.name} is imported.")
+            return redirect("agents:bundle", made.slug)
+    return render(
+        request, "agents/bundle_import.html", {"nav": "bundles", "form": form}, status=422 if form.errors else 200
+    )
+
+
+# --- use it from … -----------------------------------------------------------------------------------------------------
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def use(request: HttpRequest, slug: str) -> HttpResponse:
+    """Configurations of each client, for a server or a bundle. POST makes a token for it, which is shown here only."""
+    access.require(request.user, "call_tool")
+    name, servers, back = _endpoint(request, slug)
+    form = EndpointTokenForm(
+        request.POST if request.method == "POST" else None, initial={"name": f"Client of {name}"[:120]}
+    )
+    text = ""
+    if request.method == "POST" and form.is_valid():
+        try:
+            issued = tokens.issue(Actor.of(request), request.user, form.wanted(servers))
+        except ValidationError as problem:
+            form.add_error(None, problem)
+        else:
+            text = issued.text
+    context = {
+        "nav": "agents",
+        "name": name,
+        "back": back,
+        "url": _url(slug),
+        "form": form,
+        "text": text,
+        "configurations": configurations(slug, _url(slug), text or "YOUR_TOKEN"),
+        "plain": settings.PUBLIC_URL.startswith("http:"),
+    }
+    return render(request, "agents/use.html", context, status=422 if form.errors else 200)
+
+
+def _endpoint(request: HttpRequest, slug: str) -> tuple[str, list[Server], str]:
+    """Name, servers that a token must reach, and the address of its page."""
+    server = access.visible_servers(request.user).filter(slug=slug, archived_at=None).first()
+    if server is not None:
+        return server.name, [server], f"/servers/{slug}/"
+    bundle = _bundle(request, slug)
+    return bundle.name, [row.server for row in _rows(bundle)], f"/agents/bundles/{slug}/"
+
+
+def _url(slug: str) -> str:
+    return f"{settings.PUBLIC_URL}/mcp/{slug}"

@@ -1,0 +1,39 @@
+"""A small server on FastMCP with a tool `search`, for bundles of servers that have tools of one name. Runs in the
+environment `fastmcp`: python searching_server.py NAME."""
+
+import sys
+
+from fastmcp import FastMCP
+
+NAME = sys.argv[1]
+server = FastMCP(NAME)
+
+
+@server.tool(title="Search")
+def search(query: str) -> str:
+    """Searches."""
+    return f"{NAME}: {query}"
+
+
+@server.tool(name="odd.name/of a tool")
+def odd() -> str:
+    """A name that models do not accept."""
+    return f"odd of {NAME}"
+
+
+@server.resource("test://page")
+def page() -> str:
+    return f"page of {NAME}"
+
+
+@server.resource("test://pages/{number}")
+def numbered(number: str) -> str:
+    return f"page {number} of {NAME}"
+
+
+@server.prompt
+def ask(topic: str) -> str:
+    return f"{NAME} about {topic}"
+
+
+server.run(show_banner=False)
