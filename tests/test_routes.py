@@ -49,6 +49,7 @@ SAMPLES = {
     "<int:user_id>": "1",
     "<int:group_id>": "1",
     "<slug:kind>": "tool",
+    "<slug:alias>": "orders",
     "<str:stream>": "calls",
     "<int:key>": "987654321",
     "<slug:digest>": "0" * 64,
@@ -272,6 +273,12 @@ LOOKS = {
     ("credentials:detach", "post"): "change_server",
     ("credentials:issuer", "get"): "change_server",
     ("credentials:issuer", "post"): "change_server",
+    **{
+        (f"agents:{name}", method): "change_server"
+        for name in ("add_bundle", "import_bundle")
+        for method in ("get", "post")
+    },
+    ("agents:restore_bundle", "post"): "change_server",
     ("servers:import", "get"): "add_server",
     ("servers:import", "post"): "add_server",
     ("servers:import_preview", "get"): "add_server",
@@ -295,6 +302,8 @@ LOOKS = {
     },
 }
 CALLS_TOO = {
+    ("agents:use", "get"): "call_tool",
+    ("agents:use", "post"): "call_tool",
     ("agents:issue", "get"): "call_tool",
     ("agents:issue", "post"): "call_tool",
     ("servers:call", "post"): "call_tool",
@@ -311,8 +320,14 @@ CALLS_TOO = {
 NAMED = {"servers:call": "?tool=echo", "servers:tool_form": "?tool=echo", "servers:definition": "?key=echo"}
 # Other users' drafts are hidden (404). A tool call has no completion values.
 HIDDEN = {"servers:test_progress", "servers:expand", "calls:values"}
-# No row of the sample's key, no saved view, another person's token.
+# No row of the sample's key, no saved view, another person's token, no bundle of the server's short name.
 MISSING = {("explorer:row", "get"), ("explorer:delete_view", "post"), ("agents:revoke", "post")}
+MISSING |= {("agents:bundle", "get"), ("agents:export_bundle", "post")}
+MISSING |= {
+    (f"agents:{name}", method)
+    for name in ("edit_bundle", "bundle_member", "delete_bundle")
+    for method in ("get", "post")
+}
 # Without the parameters of OAuth, the request matches no sign-in and no client.
 FORGED = {("sign_in_callback", "get"), ("oauth:authorize", "get"), ("oauth:authorize", "post")}
 

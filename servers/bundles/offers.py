@@ -1,7 +1,7 @@
 """Which of a server's tools, resources and prompts a bundle offers: patterns, of which those that begin with ! take away."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -17,24 +17,20 @@ def offers(patterns: Sequence[str], name: str) -> bool:
 def exactly(name: str) -> str:
     """A pattern of this name alone."""
     escaped = _MAGIC.sub(r"[\1]", name)
-    return f"?{escaped[1:]}" if escaped.startswith("!") else escaped  # a leading ! takes away
+    return f"[]!]{escaped[1:]}" if escaped.startswith("!") else escaped  # a leading ! would take away
 
 
-def chosen(patterns: Sequence[str], known: Iterable[str], wanted: Iterable[str]) -> list[str]:
+def chosen(patterns: Sequence[str], known: Collection[str], wanted: Collection[str]) -> list[str]:
     """The patterns after a person ticked `wanted` among `known`. What is not known yet stays as the patterns say."""
-    found, ticked = list(patterns), set(wanted)
+    found = list(patterns)
     for name in known:
-        exact = exactly(name)
-        if offers(found, name) == (name in ticked):
-            continue
-        if name in ticked:
-            found = [one for one in found if one != f"!{exact}"]
+        if name in wanted and not offers(found, name):
+            found = [one for one in found if not (one.startswith("!") and fnmatchcase(name, one[1:]))]
             if not offers(found, name):
-                found = [one for one in found if not (one.startswith("!") and fnmatchcase(name, one[1:]))]
-            if not offers(found, name):
-                found.append(exact)
-        else:
-            found = [one for one in found if one != exact]
+                found.append(exactly(name))
+    for name in known:
+        if name not in wanted and offers(found, name):
+            found = [one for one in found if one != exactly(name)]
             if offers(found, name):
-                found.append(f"!{exact}")
+                found.append(f"!{exactly(name)}")
     return found

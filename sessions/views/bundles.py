@@ -8,6 +8,7 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -30,13 +31,13 @@ SHOWN = 200
 HISTORY = 20
 
 
-def _seen(request: HttpRequest) -> Any:
-    access.require(request.user, "view")
-    return Bundle.objects.filter(deleted_at=None)
+def _seen(request: HttpRequest) -> QuerySet[Bundle]:
+    rows = Bundle.objects.filter(deleted_at=None)
+    return rows if access.may(request.user, "view") else rows.none()
 
 
 def _bundle(request: HttpRequest, slug: str, right: str = "view") -> Bundle:
-    bundle: Bundle | None = _seen(request).filter(slug=slug).first()
+    bundle = _seen(request).filter(slug=slug).first()
     if bundle is None:
         raise Http404("This bundle does not exist.")
     if right != "view":
@@ -51,12 +52,11 @@ def _rows(bundle: Bundle) -> list[BundleMember]:
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
+    access.require(request.user, "view")
     rows = list(_seen(request).prefetch_related("members__server")[:SHOWN])
-    for row in rows:
-        row.current = [one for one in row.members.all() if one.retired_at is None]
     context = {
         "nav": "bundles",
-        "rows": rows,
+        "rows": [(row, [one for one in row.members.all() if one.retired_at is None]) for row in rows],
         "deleted": Bundle.objects.filter(deleted_at__isnull=False).order_by("-deleted_at")[:HISTORY],
         "may_change": access.may(request.user, changing.RIGHT),
         "address": f"{settings.PUBLIC_URL}/mcp/",
@@ -156,7 +156,7 @@ def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bun
                 form.add_error(name if name in form.fields else None, text)
         return None
     except Conflict:
-        form.add_error(None, "Somebody else changed this bundle meanwhile. Open it again to see their changes.")
+        form.add_error(None, "Someone else has changed this bundle. Open it again to see their changes.")
         return None
     weighing.assign_names(request.user, made)
     messages.success(request, "Saved.")
@@ -214,7 +214,7 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
         try:
             changing.change(Actor.of(request), request.user, bundle, wanted, int(request.POST.get("version") or 0))
         except (Conflict, ValueError):
-            messages.error(request, "Somebody else changed this bundle meanwhile. Choose again.")
+            messages.error(request, "Someone else has changed this bundle. Choose again.")
             return redirect("agents:bundle_member", bundle.slug, alias)
         messages.success(request, "Saved.")
         return redirect("agents:bundle", bundle.slug)

@@ -183,7 +183,7 @@ def test_an_alias_that_changes_renames_and_its_old_names_mean_nothing_else(serve
     assert "second__search" in {tool["name"] for tool in agent.ask("tools/list")["result"]["tools"]}
     error = agent.call("first__search", query="x")["error"]
     assert (error["code"], "second__search" in error["message"]) == (-32602, True)
-    with pytest.raises(Exception, match="It belonged to Web"):
+    with pytest.raises(Exception, match="it belonged to Web"):
         bundle(servers, "moving", ("web", "second"), ("wiki", "first"))
 
 

@@ -1,0 +1,206 @@
+"""*Bundles* and *Use it from …*: what the pages show, refuse and record."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from servers.agents.configurations import configurations
+from servers.audit.record import Actor
+from servers.bundles import changing, exposed, files
+from servers.bundles.changing import Membership, Wanted
+from servers.bundles.exposed import Renamed
+from servers.definitions.versions import store_listing
+from servers.enums import AuditAction, DefinitionKind
+from servers.models import AgentToken, AuditEvent, Bundle, ExposedName, Server
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def ann(db: None) -> Any:
+    return person("ann", "view_server", "change_server", "call_tool", "view_auditevent", "add_server")
+
+
+@pytest.fixture
+def page(ann: Any) -> Client:
+    client = Client()
+    client.force_login(ann)
+    return client
+
+
+def server(slug: str, *tools: str) -> Server:
+    session = make_session(slug)
+    listing = [{"name": name, "description": "Does it.", "inputSchema": {"type": "object"}} for name in tools]
+    store_listing(session.server, DefinitionKind.TOOL, listing, session.state_since)
+    return session.server
+
+
+def make(ann: Any, *members: Membership, slug: str = "team", **more: Any) -> Bundle:
+    return changing.create(Actor.of_user(ann), ann, Wanted("Team", members, slug, **more))
+
+
+def edit(bundle: Bundle, *members: tuple[Server, str], **more: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"name": bundle.name, "slug": bundle.slug, "listing": "all", "version": bundle.version}
+    for position, (one, alias) in enumerate(members):
+        fields = {"alias": alias, "position": position, "tools": "*", "resources": "*", "prompts": "*"}
+        given |= {f"member-{one.uid}-{name}": value for name, value in fields.items()}
+    return given | more
+
+
+def errors(answer: Any) -> str:
+    text = re.sub(r"<[^>]+>", " ", answer.content.decode())
+    return re.sub(r"\s+", " ", text)
+
+
+def test_a_bundle_is_made_from_servers_with_aliases_proposed_and_its_changes_are_audited(page: Client) -> None:
+    web, wiki = server("web", "search", "odd.name"), server("wiki", "search")
+    made = page.post("/agents/bundles/add/", {"name": "Team", "listing": "all", "add": [web.uid, wiki.uid]})
+    assert made.headers["location"] == "/agents/bundles/team/"
+    shown = page.get("/agents/bundles/team/?client=work").content.decode()
+    assert "mcp__work__web__search" in shown
+    assert "mcp__work__wiki__search" in shown
+    assert re.search(r"web__odd_name_[a-z2-7]{6}", shown)
+    assert "Has characters that models do not accept." in shown
+    bundle = Bundle.objects.get()
+    assert page.post("/agents/bundles/team/edit/", edit(bundle, (web, "net"), (wiki, "wiki"))).status_code == 302
+    assert exposed.find(bundle.pk, DefinitionKind.TOOL, "web__search") == Renamed("web__search", "net__search")
+    changed = AuditEvent.objects.get(action=AuditAction.BUNDLE_CHANGE)
+    members = json.loads(changed.body)["details"]["changed"]["members"]
+    assert [[one["alias"] for one in members[side]] for side in ("from", "to")] == [["web", "wiki"], ["net", "wiki"]]
+    assert "Bundle changed" in page.get("/agents/bundles/team/").content.decode()
+
+
+def test_conflicts_are_named_and_nothing_is_saved(page: Client, ann: Any) -> None:
+    web, wiki = server("web", "search"), server("wiki", "search")
+    bundle = make(ann, Membership(web, "mail"), Membership(wiki, "wiki"))
+    for members, words in (
+        ([(web, "mail"), (wiki, "mail")], "is also the alias of Web"),
+        ([(web, "mail"), (wiki, "mall")], "looks like mail, the alias of Web"),
+        ([(web, "mail"), (wiki, "Bad_")], "use 2 to 12 lower-case letters"),
+        ([(web, "wiki"), (wiki, "other")], "it belonged to Wiki"),
+    ):
+        answer = page.post("/agents/bundles/team/edit/", edit(bundle, *members))
+        assert answer.status_code == 422
+        assert words in errors(answer)
+    stale = page.post("/agents/bundles/team/edit/", edit(bundle, (web, "mail"), version=bundle.version - 1))
+    assert "Someone else has changed this bundle" in errors(stale)
+    assert [row.alias for row in bundle.members.all()] == ["mail", "wiki"]
+
+
+def test_servers_and_bundles_share_their_short_names(page: Client, ann: Any) -> None:
+    web = server("web", "search")
+    answer = page.post("/agents/bundles/add/", {"name": "X", "slug": "web", "listing": "all", "add": [web.uid]})
+    assert "The server Web has this short name" in errors(answer)
+    make(ann, Membership(web, "web"))
+    form = {"name": "Other", "slug": "team", "transport": "streamable_http", "url": "https://mcp.example.com/mcp"}
+    assert "The bundle Team has this short name" in errors(page.post("/servers/add/", form))
+    web.slug = "team"
+    with pytest.raises(ValidationError, match="short name"):
+        changing.check(Wanted("Y", [Membership(web, "web")]), "team")
+
+
+def test_what_is_not_ticked_is_hidden_and_more_than_128_tools_need_a_confirmation(page: Client, ann: Any) -> None:
+    web = server("web", *(f"t{number}" for number in range(130)))
+    given = {"name": "Large", "listing": "all", "add": [web.uid]}
+    refused = page.post("/agents/bundles/add/", given)
+    assert "This would offer 130 tools" in errors(refused)
+    assert not Bundle.objects.exists()
+    assert page.post("/agents/bundles/add/", given | {"listing": "search"}).status_code == 302
+    assert page.post("/agents/bundles/add/", given | {"name": "Sure", "confirm": "on"}).status_code == 302
+    assert "More than 40 tools" in errors(page.get("/agents/bundles/sure/"))
+    bundle = Bundle.objects.get(slug="sure")
+    ticked = {"version": bundle.version, "tools": [f"t{number}" for number in range(5)]}
+    assert page.post("/agents/bundles/sure/members/web/", ticked).status_code == 302
+    assert "5 tools, about" in errors(page.get("/agents/bundles/sure/"))
+    assert ExposedName.objects.filter(bundle=bundle).count() == 130
+
+
+def test_an_exported_bundle_is_the_same_when_it_is_imported_and_has_no_secret(page: Client, ann: Any) -> None:
+    web = server("web", "search")
+    bundle = make(ann, Membership(web, "web", ("*", "!drop_*")), instructions="Be kind.", pinned=("web__*",))
+    text = page.post("/agents/bundles/team/export/").content.decode()
+    assert text == files.written(bundle)
+    assert str(web.uid) not in text
+    taken = page.post("/agents/bundles/import/", {"text": text})
+    assert "The bundle Team has this short name" in errors(taken)
+    assert page.post("/agents/bundles/import/", {"text": text.replace('"team"', '"copy"')}).status_code == 302
+    assert files.written(Bundle.objects.get(slug="copy")).replace('"copy"', '"team"') == text
+    for wrong, words in (
+        ("{", "not JSON"),
+        ("{}", "not an exported bundle"),
+        (text.replace('"web"', '"gone"'), "not registered here: gone"),
+    ):
+        assert words in errors(page.post("/agents/bundles/import/", {"text": wrong}))
+
+
+def test_a_deleted_bundle_can_be_restored(page: Client, ann: Any) -> None:
+    bundle = make(ann, Membership(server("web", "search"), "web"))
+    assert page.post("/agents/bundles/team/delete/").status_code == 302
+    assert page.get("/agents/bundles/team/").status_code == 404
+    assert "Recently removed" in page.get("/agents/bundles/").content.decode()
+    assert page.post(f"/agents/bundles/{bundle.uid}/restore/").status_code == 302
+    assert page.get("/agents/bundles/team/").status_code == 200
+
+
+def test_who_may_only_look_changes_nothing(ann: Any) -> None:
+    bundle = make(ann, Membership(server("web", "search"), "web"))
+    client = Client()
+    client.force_login(person("vera", "view_server"))
+    assert "Edit" not in errors(client.get("/agents/bundles/team/"))
+    for path in ("add/", "import/", "team/edit/", "team/delete/", "team/members/web/", f"{bundle.uid}/restore/"):
+        assert client.post(f"/agents/bundles/{path}").status_code == 403
+    assert client.get("/agents/use/team/").status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/agents/bundles/", "/agents/bundles/team/"])
+def test_one_server_and_many_cost_the_same_number_of_queries(page: Client, ann: Any, path: str) -> None:
+    def count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert page.get(path).status_code == 200
+        return len(queries)
+
+    bundle = make(ann, Membership(server("one", "a"), "one"))
+    page.get(path)
+    before = count()
+    members = [
+        Membership(Server.objects.get(slug="one"), "one"),
+        *(Membership(server(f"s{n}", "a", "b"), f"m{n}x") for n in "abc"),
+    ]
+    changing.change(Actor.of_user(ann), ann, bundle, Wanted("Team", members, "team"), bundle.version)
+    assert count() == before
+
+
+def test_a_token_is_made_beside_the_configurations_for_this_endpoint_alone(page: Client, ann: Any) -> None:
+    web, other = server("web", "search"), server("other", "search")
+    make(ann, Membership(web, "web"), Membership(other, "other"))
+    assert "YOUR_TOKEN" in page.get("/agents/use/team/").content.decode()
+    shown = page.post("/agents/use/team/", {"name": "laptop", "days": "7"})
+    assert shown.headers["cache-control"].startswith("max-age=0, no-cache, no-store")
+    text = shown.content.decode()
+    (token,) = set(re.findall(r"mca_[a-z0-9]{12}_[A-Za-z0-9_-]{43}", text))
+    assert text.count(token) == 8
+    row = AgentToken.objects.get()
+    assert {one.slug for one in row.servers.all()} == {"web", "other"}
+    assert "mcp:call:destructive" not in row.scopes
+    page.post("/agents/use/web/", {"name": "one", "days": "7"})
+    assert [one.slug for one in AgentToken.objects.order_by("-pk")[0].servers.all()] == ["web"]
+
+
+def test_configurations_are_what_each_client_reads() -> None:
+    found = {one.key: one.text for one in configurations("team", "http://localhost:8000/mcp/team", "mca_x")}
+    assert json.loads(found["cursor"])["mcpServers"]["team"]["headers"] == {"Authorization": "Bearer mca_x"}
+    assert json.loads(found["vscode"])["servers"]["team"]["type"] == "http"
+    assert json.loads(found["windsurf"])["mcpServers"]["team"]["serverUrl"].endswith("/mcp/team")
+    desktop = json.loads(found["claude-desktop"])["mcpServers"]["team"]
+    assert "--allow-http" in desktop["args"]
+    assert "mca_x" not in json.dumps(desktop["args"])
+    assert "Bearer mca_x" in found["codex"]
+    assert found["curl"].startswith("curl ")
