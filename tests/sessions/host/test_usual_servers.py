@@ -7,6 +7,7 @@ registry is a mirror on a private network, as an operator's may be, its hosts ar
 import asyncio
 import functools
 import http.server
+import shlex
 import shutil
 import socket
 import sqlite3
@@ -24,8 +25,10 @@ from asgiref.sync import sync_to_async
 
 from sessions.host.launch import load
 from sessions.mcp.transports.registry import StdioSpec
+from sessions.mcp.transports.stdio import Runtime, Tier, isolation, tiers
 from tests.sessions.host.make import make_session
 from tests.sessions.mcp.transports.making import connected
+from tests.tools import podman
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine")]
 UVX = shutil.which("uvx") or str(Path(sys.executable).with_name("uvx"))
@@ -156,11 +159,34 @@ def port(scene: Path) -> Iterator[int]:
         server.shutdown()
 
 
+@pytest.fixture(params=["", "container"])
+def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The best tier of this machine, or containers."""
+
+    async def found() -> None:
+        await isolation()
+        runtime = Runtime(tuple(shlex.split(podman.command_line())))
+        monkeypatch.setattr(tiers, "_found", await tiers._probed(runtime))
+
+    if request.param:
+        podman.command_line()
+        asyncio.run(found())
+        assert tiers._found is not None
+        assert tiers._found.tier is Tier.CONTAINER, tiers._found.reason
+    return str(request.param)
+
+
 @pytest.mark.deadline(600)
 @pytest.mark.parametrize("name", USUAL)
 @pytest.mark.django_db(transaction=True)
 def test_a_usual_server_does_its_work_in_the_default_profile(
-    name: str, registries: None, scene: Path, port: int, settings: Any, tmp_path_factory: pytest.TempPathFactory
+    name: str,
+    tier: str,
+    registries: None,
+    scene: Path,
+    port: int,
+    settings: Any,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     if name == "browser" and not CHROMIUM:
         pytest.skip("Chromium is not installed")

@@ -97,6 +97,7 @@ async def _output(command: list[str], seconds: float = _QUESTION_SECONDS) -> tup
         env=_environment(),
         cwd="/",
         start_new_session=True,
+        umask=0o022,  # ours is private, and the server's user must pass the mount points that the runtime makes
     )
     try:
         async with asyncio.timeout(seconds):
@@ -145,6 +146,10 @@ class _Place:
         for path, text in files.items():
             os.makedirs(os.path.dirname(self.root + path), exist_ok=True)
             Path(self.root + path).write_text(text)
+        for folder, *_ in os.walk(self.root):  # our umask made all of it private, and this is the server's root
+            os.chmod(folder, 0o755)
+        for path in files:
+            os.chmod(self.root + path, 0o644)
 
     def listening(self) -> socket.socket:
         opened = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)

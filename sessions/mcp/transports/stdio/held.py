@@ -69,15 +69,15 @@ class HeldTransport(BaseSubprocessTransport):
         process: _Process,
         leash: socket.socket,
         waiter: asyncio.Future[None],
-        on_end: Callable[[], None],
+        on_end: Callable[[], object],
     ) -> None:
         self._leash, self._on_end = leash, on_end
         pipe = asyncio.subprocess.PIPE
         super().__init__(loop, protocol, [], False, pipe, pipe, pipe, 0, waiter=waiter, held=process)
         loop.add_reader(leash, self._on_leash)
 
-    def _start(self, *_: Any, held: _Process, **__: Any) -> None:
-        self._proc = held
+    def _start(self, *_: Any, **given: Any) -> None:
+        self._proc = given["held"]
 
     def _on_leash(self) -> None:
         try:
@@ -99,7 +99,7 @@ async def attached(
     pipes: Pipes,
     *,
     pid: int = 0,
-    on_end: Callable[[], None] = lambda: None,
+    on_end: Callable[[], object] = lambda: None,
 ) -> HeldTransport:
     """The transport of a server whose keeper has been given its descriptors, which owns leash and pipes from here on.
     `pid`: as we see the keeper, if it does not see that itself. ConnectionError if the keeper has ended."""

@@ -174,7 +174,7 @@ async def in_containers(monkeypatch: pytest.MonkeyPatch, words: str = "", image:
         ("echo 'nonsense' >&2; exit 3", "`runtime run --help` failed: nonsense."),
         ("echo usage", "runtime runs images only. Name one with MCPADMIN_CONTAINER_IMAGE."),
         ('[ "$2" = --help ] && echo --rootfs --userns || { echo "Error: no cgroups" >&2; exit 126; }', "no cgroups."),
-        ('[ "$2" = --help ] && echo --rootfs --userns', "no process of mcpadmin runs in it."),
+        ('[ "$2" = --help ] && echo --rootfs --userns; true', "no process of mcpadmin runs in it."),
     ],
 )
 async def test_a_runtime_that_does_not_work_is_named_with_the_reason_and_the_next_tier_is_used(
