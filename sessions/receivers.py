@@ -21,8 +21,8 @@ from servers.models import AgentToken, Server
 from servers.signals import (
     audit_recorded,
     belongings_asked,
-    client_document_asked,
     bundle_changed,
+    client_document_asked,
     draft_changed,
     identity_ended,
     job_changed,

@@ -27,7 +27,7 @@ from servers.agents.oauth.forms import ClientForm, ConsentForm
 from servers.agents.oauth.grants import Consent
 from servers.audit.record import Actor
 from servers.enums import DocumentState
-from servers.models import OAuthClient, Server
+from servers.models import OAuthClient
 from servers.requests import WebRequest
 
 _READING = (DocumentState.REQUESTED, DocumentState.READING)
@@ -68,18 +68,18 @@ def authorize(request: WebRequest) -> HttpResponse:
 
 def _asked(request: WebRequest, asked: Asked) -> HttpResponse:
     posted = request.method == "POST"
-    server = _server(request, asked)
+    endpoint = grants.endpoint_of(request.user, asked.slug) if asked.slug else None
     actor = Actor.of(request)
     if posted and "deny" in request.POST:
-        grants.decline(actor, asked.client, server, asked.redirect_uri)
+        grants.decline(actor, asked.client, endpoint, asked.redirect_uri)
         return _to_program(asked.url(error="access_denied"))
-    if asked.slug and server is None:
-        return _problem(request, f"You can't use a server with the short name {asked.slug}.", asked)
+    if asked.slug and endpoint is None:
+        return _problem(request, f"You can't use a server or bundle with the short name {asked.slug}.", asked)
     if not access.may(request.user, "call_tool"):
         return _problem(request, "You don't have permission to call tools, so no program can act as you.", asked)
-    form = ConsentForm(request.user, asked.scopes, server, request.POST if posted else None)
+    form = ConsentForm(request.user, asked.scopes, request.POST if posted else None, choose=endpoint is None)
     if posted and form.is_valid():
-        chosen, given = form.chosen_server(), form.cleaned_data
+        chosen, given = endpoint or grants.Endpoint.of(form.chosen_server()), form.cleaned_data
         consent = Consent(asked.client, chosen, given["scopes"], given["days"], asked.redirect_uri, asked.challenge)
         try:
             return _to_program(asked.url(code=grants.consent(actor, request.user, consent)))
@@ -89,18 +89,12 @@ def _asked(request: WebRequest, asked: Asked) -> HttpResponse:
         "nav": "agents",
         "asked": asked,
         "form": form,
-        "server": server,
+        "endpoint": endpoint,
         "back": _host(asked.redirect_uri),
         "local": clients.is_local(asked.redirect_uri),
     }
     response = render(request, "oauth/consent.html", context, status=422 if form.errors else 200)
     return _with_redirect(response, asked)
-
-
-def _server(request: WebRequest, asked: Asked) -> Server | None:
-    if not asked.slug:
-        return None
-    return access.visible_servers(request.user).filter(slug=asked.slug, archived_at=None).first()
 
 
 def _document(request: WebRequest, client: OAuthClient) -> HttpResponse:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from django.utils.crypto import salted_hmac
 
 from servers import access
+from servers.agents.addresses import slug_of
 from servers.agents.oauth import metadata
 from servers.enums import AgentScope, DefinitionKind
 from servers.schemas import jsontext
@@ -66,7 +67,8 @@ def require_scope(exchange: Exchange, scope: AgentScope) -> None:
     token = exchange.entry.principal.token
     if not exchange.entry.principal.has(scope.value):
         wanted = " ".join([*token.scopes, scope.value])  # all that it needs from now on: clients ask for just this
-        challenge = metadata.challenge(exchange.entry.endpoint.server.slug, "insufficient_scope", wanted)
+        slug = slug_of(token.resource) or exchange.entry.place.slug
+        challenge = metadata.challenge(slug, "insufficient_scope", wanted)
         words = f"This token does not have the scope {scope.value}. Its owner can issue one that has it, on the page Agents."
         raise Refusal(
             403, FORBIDDEN, words, {"requiredScope": scope.value}, headers={"WWW-Authenticate": challenge}

@@ -15,7 +15,7 @@ _MOST_OFFERED = 500
 
 
 class ConsentForm(forms.Form):
-    """`asked`: the scopes of the request. `server` None: the client names no endpoint, so the person chooses one."""
+    """`asked`: the scopes of the request. `choose`: the client names no endpoint, so the person chooses a server."""
 
     server = forms.ChoiceField(
         label="Server", widget=forms.Select(attrs={"class": "form-select"}), help_text="The only one that it may use."
@@ -29,24 +29,22 @@ class ConsentForm(forms.Form):
         label="Ends after", coerce=int, choices=DAYS, initial=90, widget=forms.Select(attrs={"class": "form-select"})
     )
 
-    def __init__(self, user: Any, asked: list[str], server: Server | None, data: Any = None) -> None:
+    def __init__(self, user: Any, asked: list[str], data: Any = None, *, choose: bool) -> None:
         super().__init__(data)
-        offered = [server] if server else list(_of(user)[:_MOST_OFFERED])
-        self._servers = {str(found.uid): found for found in offered}
-        if server:
-            del self.fields["server"]
-            self._only = server
-        else:
+        if choose:
+            self._servers = {str(found.uid): found for found in _of(user)[:_MOST_OFFERED]}
             field = cast("forms.ChoiceField", self.fields["server"])
             field.choices = [("", "Choose a server"), *((uid, found.name) for uid, found in self._servers.items())]
+        else:
+            del self.fields["server"]
         scopes = cast("forms.MultipleChoiceField", self.fields["scopes"])
         chosen = [scope for scope in AgentScope if scope.value in asked]
         scopes.choices = [(scope.value, f"{scope.label}: {SCOPE_HELP[scope]}") for scope in chosen]
         scopes.initial = [scope.value for scope in chosen]
 
     def chosen_server(self) -> Server:
-        """After is_valid()."""
-        return self._servers[self.cleaned_data["server"]] if "server" in self.fields else self._only
+        """With `choose`, after is_valid()."""
+        return self._servers[self.cleaned_data["server"]]
 
 
 def _of(user: Any) -> Any:

@@ -5,7 +5,7 @@ last an hour. A refresh token is good for one use; a second use means that someo
 """
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -13,14 +13,14 @@ from typing import Any, Final
 from django.db.models import Q
 from django.utils import timezone
 
-from servers import rights
+from servers import access, rights
 from servers.agents import tokens
 from servers.agents.addresses import address_of
 from servers.agents.tokens import ACCESS_PREFIX, MOST_DAYS
 from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
 from servers.enums import AgentScope, AuditAction, Way
-from servers.models import AgentToken, OAuthClient, OAuthCode, OAuthToken, Server
+from servers.models import AgentToken, Bundle, OAuthClient, OAuthCode, OAuthToken, Server
 
 CODE_SECONDS: Final = 60
 ACCESS_SECONDS: Final = 3_600
@@ -30,11 +30,42 @@ SECOND_USE: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
+class Endpoint:
+    """A server's own, or that of a bundle with those of its servers that the person sees."""
+
+    slug: str
+    name: str
+    servers: Sequence[Server]
+
+    @classmethod
+    def of(cls, server: Server) -> "Endpoint":
+        return cls(server.slug, server.name, [server])
+
+    @property
+    def ref(self) -> ServerRef | None:
+        """For the audit log: events of a bundle name no server."""
+        return ServerRef.of(self.servers[0]) if [one.slug for one in self.servers] == [self.slug] else None
+
+
+def endpoint_of(user: Any, slug: str) -> Endpoint | None:
+    """None if there is none that this person sees."""
+    visible = access.visible_servers(user).filter(archived_at=None)
+    server = visible.filter(slug=slug).first()
+    if server is not None:
+        return Endpoint.of(server)
+    bundle = Bundle.objects.filter(slug=slug, deleted_at=None).first()
+    if bundle is None:
+        return None
+    mine = visible.filter(bundle_members__bundle=bundle, bundle_members__retired_at=None).order_by("name")
+    return Endpoint(bundle.slug, bundle.name, list(mine)) if mine else None
+
+
+@dataclass(frozen=True)
 class Consent:
     """What a person agreed to."""
 
     client: OAuthClient
-    server: Server
+    endpoint: Endpoint
     scopes: Collection[str]
     days: int
     redirect_uri: str
@@ -56,7 +87,7 @@ def facts(client: OAuthClient, redirect_uri: str) -> dict[str, Any]:
 def consent(actor: Actor, user: Any, given: Consent) -> str:
     """A new grant, and the code that fetches it. Until then it counts for no longer than the code. Raises access.Denied
     (recorded) and ValidationError."""
-    rights.require(user, actor, "call_tool", given.server, subject=given.client.label)
+    rights.require(user, actor, "call_tool", subject=given.client.label)
     tokens.require_room(user)
     now, code = timezone.now(), secrets.token_urlsafe(32)
     end = now + timedelta(days=max(1, min(given.days, MOST_DAYS)))
@@ -67,11 +98,11 @@ def consent(actor: Actor, user: Any, given: Consent) -> str:
             user_id=user.pk,
             name=given.client.label[:120],
             client=given.client,
-            resource=address_of(given.server.slug),
+            resource=address_of(given.endpoint.slug),
             scopes=[scope.value for scope in AgentScope if scope.value in given.scopes],
             expires_at=now + timedelta(seconds=CODE_SECONDS),
         )
-        grant.servers.set([given.server])
+        grant.servers.set(given.endpoint.servers)
         OAuthCode.objects.create(
             digest=tokens.digest(code),
             grant=grant,
@@ -82,16 +113,17 @@ def consent(actor: Actor, user: Any, given: Consent) -> str:
         )
         details = facts(given.client, given.redirect_uri) | {
             "token": str(grant.uid),
+            "endpoint": given.endpoint.slug,
             "scopes": grant.scopes,
             "expires": end.isoformat(timespec="seconds"),
         }
-        trail.note(AuditAction.AGENT_TOKEN_ISSUE, ServerRef.of(given.server), grant.name, details)
+        trail.note(AuditAction.AGENT_TOKEN_ISSUE, given.endpoint.ref, grant.name, details)
     return code
 
 
-def decline(actor: Actor, client: OAuthClient, server: Server | None, redirect_uri: str) -> None:
+def decline(actor: Actor, client: OAuthClient, endpoint: Endpoint | None, redirect_uri: str) -> None:
     with audited(actor) as trail:
-        ref = ServerRef.of(server) if server is not None else None
+        ref = endpoint.ref if endpoint is not None else None
         trail.note(AuditAction.AGENT_TOKEN_DECLINE, ref, client.label, facts(client, redirect_uri))
 
 

@@ -23,7 +23,7 @@ from servers.agents.oauth.clients import BadClient
 from servers.agents.tokens import Unknown
 from servers.audit.record import Actor
 from servers.enums import AuditAction, DocumentState, OAuthClientKind
-from servers.models import AgentToken, AuditEvent, Instance, OAuthClient, OAuthCode, OAuthToken, Server
+from servers.models import AgentToken, AuditEvent, Bundle, Instance, OAuthClient, OAuthCode, OAuthToken, Server
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 
@@ -168,6 +168,26 @@ def test_a_program_that_names_no_endpoint_gets_the_one_that_the_person_chooses(
     assert signed_in.post(url, {"scopes": ["mcp:list"], "days": "7"}).status_code == 422
     found = exchange(allow(signed_in, url, server=str(files.uid)), resource=None).json()
     assert tokens.principal_of(found["access_token"], "").token.resource == address_of("files")
+
+
+def test_a_grant_for_a_bundle_reaches_the_members_that_its_person_sees(
+    signed_in: Client, files: Server, program: OAuthClient, ann: Any
+) -> None:
+    other, outside = make_session("other").server, make_session("outside").server
+    bundle = Bundle.objects.create(slug="work", name="Work")
+    for position, server in enumerate((files, other)):
+        bundle.members.create(server=server, alias=server.slug, position=position)
+    url = query(resource=address_of("work"))
+    page = signed_in.get(url).content
+    assert b"Work" in page
+    assert b"other" in page
+    found = exchange(allow(signed_in, url), resource=address_of("work")).json()
+    principal = tokens.principal_of(found["access_token"], "")
+    assert principal.token.resource == address_of("work")
+    assert [principal.reaches(server.pk) for server in (files, other, outside)] == [True, True, False]
+    bundle.deleted_at = timezone.now()
+    bundle.save()
+    assert signed_in.get(url).status_code == 403
 
 
 def test_scopes_are_those_that_were_asked_for_and_left_ticked(
