@@ -62,8 +62,9 @@ def assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -
 
 
 def preview(bundle_id: int | None, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
-    """The names that `assign` would give. Writes nothing."""
-    return _plan(list(ExposedName.objects.filter(bundle_id=bundle_id, kind=kind)), wanted)
+    """The names that `assign` would give; None: to a new bundle. Writes nothing."""
+    rows = [] if bundle_id is None else list(ExposedName.objects.filter(bundle_id=bundle_id, kind=kind))
+    return _plan(rows, wanted)
 
 
 def _plan(rows: Collection[ExposedName], wanted: Mapping[Target, str]) -> dict[Target, str]:

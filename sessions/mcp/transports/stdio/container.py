@@ -277,9 +277,9 @@ async def _started(
             async with asyncio.timeout(_CONNECT_SECONDS):
                 leash, _ = await connecting
         except TimeoutError:
-            words = f"{runtime.name} started a container, but no process of mcpadmin runs in it."
+            silent = f"{runtime.name} started a container, but no process of mcpadmin runs in it."
             hint = f" Check that the image {runtime.image} has python3, version 3.8 or newer." if runtime.image else ""
-            raise _problem(words + hint) from None
+            raise _problem(silent + hint) from None
         finally:
             connecting.cancel()
             running.cancel()

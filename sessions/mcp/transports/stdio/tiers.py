@@ -144,8 +144,8 @@ async def _in_containers(runtime: Runtime) -> tuple[Confines | None, str]:
         return None, "only Linux has it."
     try:
         abilities = await container.abilities(runtime)
-    except LaunchError as problem:
-        return None, problem.detail
+    except LaunchError as unusable:
+        return None, unusable.detail
     _containers = runtime, abilities
     tried = Confines(
         Tier.CONTAINER,
