@@ -25,7 +25,7 @@ def test_a_bundle_is_made_used_by_a_program_and_cut_off_when_its_token_is_revoke
         ada.open("/agents/bundles/")
         ada.page.get_by_role("link", name="New bundle").click()
         ada.page.get_by_role("textbox", name="Name", exact=True).fill("Team")
-        ada.page.get_by_label("Servers").select_option(label=["Tools", "Web", "Wiki"])
+        ada.page.get_by_label("Servers", exact=True).select_option(label=["Tools", "Web", "Wiki"])
         ada.page.get_by_role("button", name="Create bundle").click()
         expect(ada.page.get_by_role("heading", name="Team")).to_be_visible()
         expect(ada.page.get_by_text("mcp__team__tools__echo", exact=True)).to_be_visible()

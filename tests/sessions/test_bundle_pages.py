@@ -30,7 +30,7 @@ def ann(db: None) -> Any:
 
 
 @pytest.fixture
-def page(ann: Any) -> Client:
+def signed_in(ann: Any) -> Client:
     client = Client()
     client.force_login(ann)
     return client
@@ -60,25 +60,25 @@ def errors(answer: Any) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def test_a_bundle_is_made_from_servers_with_aliases_proposed_and_its_changes_are_audited(page: Client) -> None:
+def test_a_bundle_is_made_from_servers_with_aliases_proposed_and_its_changes_are_audited(signed_in: Client) -> None:
     web, wiki = server("web", "search", "odd.name"), server("wiki", "search")
-    made = page.post("/agents/bundles/add/", {"name": "Team", "listing": "all", "add": [web.uid, wiki.uid]})
+    made = signed_in.post("/agents/bundles/add/", {"name": "Team", "listing": "all", "add": [web.uid, wiki.uid]})
     assert made.headers["location"] == "/agents/bundles/team/"
-    shown = page.get("/agents/bundles/team/?client=work").content.decode()
+    shown = signed_in.get("/agents/bundles/team/?client=work").content.decode()
     assert "mcp__work__web__search" in shown
     assert "mcp__work__wiki__search" in shown
     assert re.search(r"web__odd_name_[a-z2-7]{6}", shown)
     assert "Has characters that models do not accept." in shown
     bundle = Bundle.objects.get()
-    assert page.post("/agents/bundles/team/edit/", edit(bundle, (web, "net"), (wiki, "wiki"))).status_code == 302
+    assert signed_in.post("/agents/bundles/team/edit/", edit(bundle, (web, "net"), (wiki, "wiki"))).status_code == 302
     assert exposed.find(bundle.pk, DefinitionKind.TOOL, "web__search") == Renamed("web__search", "net__search")
     changed = AuditEvent.objects.get(action=AuditAction.BUNDLE_CHANGE)
     members = json.loads(changed.body)["details"]["changed"]["members"]
     assert [[one["alias"] for one in members[side]] for side in ("from", "to")] == [["web", "wiki"], ["net", "wiki"]]
-    assert "Bundle changed" in page.get("/agents/bundles/team/").content.decode()
+    assert "Bundle changed" in signed_in.get("/agents/bundles/team/").content.decode()
 
 
-def test_conflicts_are_named_and_nothing_is_saved(page: Client, ann: Any) -> None:
+def test_conflicts_are_named_and_nothing_is_saved(signed_in: Client, ann: Any) -> None:
     web, wiki = server("web", "search"), server("wiki", "search")
     bundle = make(ann, Membership(web, "mail"), Membership(wiki, "wiki"))
     for members, words in (
@@ -87,67 +87,69 @@ def test_conflicts_are_named_and_nothing_is_saved(page: Client, ann: Any) -> Non
         ([(web, "mail"), (wiki, "Bad_")], "use 2 to 12 lower-case letters"),
         ([(web, "wiki"), (wiki, "other")], "it belonged to Wiki"),
     ):
-        answer = page.post("/agents/bundles/team/edit/", edit(bundle, *members))
+        answer = signed_in.post("/agents/bundles/team/edit/", edit(bundle, *members))
         assert answer.status_code == 422
         assert words in errors(answer)
-    stale = page.post("/agents/bundles/team/edit/", edit(bundle, (web, "mail"), version=bundle.version - 1))
+    stale = signed_in.post(
+        "/agents/bundles/team/edit/", edit(bundle, (web, "mail"), (wiki, "wiki"), version=bundle.version - 1)
+    )
     assert "Someone else has changed this bundle" in errors(stale)
     assert [row.alias for row in bundle.members.all()] == ["mail", "wiki"]
 
 
-def test_servers_and_bundles_share_their_short_names(page: Client, ann: Any) -> None:
+def test_servers_and_bundles_share_their_short_names(signed_in: Client, ann: Any) -> None:
     web = server("web", "search")
-    answer = page.post("/agents/bundles/add/", {"name": "X", "slug": "web", "listing": "all", "add": [web.uid]})
+    answer = signed_in.post("/agents/bundles/add/", {"name": "X", "slug": "web", "listing": "all", "add": [web.uid]})
     assert "The server Web has this short name" in errors(answer)
     make(ann, Membership(web, "web"))
     form = {"name": "Other", "slug": "team", "transport": "streamable_http", "url": "https://mcp.example.com/mcp"}
-    assert "The bundle Team has this short name" in errors(page.post("/servers/add/", form))
+    assert "The bundle Team has this short name" in errors(signed_in.post("/servers/add/", form))
     web.slug = "team"
     with pytest.raises(ValidationError, match="short name"):
         changing.check(Wanted("Y", [Membership(web, "web")]), "team")
 
 
-def test_what_is_not_ticked_is_hidden_and_more_than_128_tools_need_a_confirmation(page: Client, ann: Any) -> None:
+def test_what_is_not_ticked_is_hidden_and_more_than_128_tools_need_a_confirmation(signed_in: Client, ann: Any) -> None:
     web = server("web", *(f"t{number}" for number in range(130)))
     given = {"name": "Large", "listing": "all", "add": [web.uid]}
-    refused = page.post("/agents/bundles/add/", given)
+    refused = signed_in.post("/agents/bundles/add/", given)
     assert "This would offer 130 tools" in errors(refused)
     assert not Bundle.objects.exists()
-    assert page.post("/agents/bundles/add/", given | {"listing": "search"}).status_code == 302
-    assert page.post("/agents/bundles/add/", given | {"name": "Sure", "confirm": "on"}).status_code == 302
-    assert "More than 40 tools" in errors(page.get("/agents/bundles/sure/"))
+    assert signed_in.post("/agents/bundles/add/", given | {"listing": "search"}).status_code == 302
+    assert signed_in.post("/agents/bundles/add/", given | {"name": "Sure", "confirm": "on"}).status_code == 302
+    assert "More than 40 tools" in errors(signed_in.get("/agents/bundles/sure/"))
     bundle = Bundle.objects.get(slug="sure")
     ticked = {"version": bundle.version, "tools": [f"t{number}" for number in range(5)]}
-    assert page.post("/agents/bundles/sure/members/web/", ticked).status_code == 302
-    assert "5 tools, about" in errors(page.get("/agents/bundles/sure/"))
+    assert signed_in.post("/agents/bundles/sure/members/web/", ticked).status_code == 302
+    assert "5 tools, about" in errors(signed_in.get("/agents/bundles/sure/"))
     assert ExposedName.objects.filter(bundle=bundle).count() == 130
 
 
-def test_an_exported_bundle_is_the_same_when_it_is_imported_and_has_no_secret(page: Client, ann: Any) -> None:
+def test_an_exported_bundle_is_the_same_when_it_is_imported_and_has_no_secret(signed_in: Client, ann: Any) -> None:
     web = server("web", "search")
     bundle = make(ann, Membership(web, "web", ("*", "!drop_*")), instructions="Be kind.", pinned=("web__*",))
-    text = page.post("/agents/bundles/team/export/").content.decode()
+    text = signed_in.post("/agents/bundles/team/export/").content.decode()
     assert text == files.written(bundle)
     assert str(web.uid) not in text
-    taken = page.post("/agents/bundles/import/", {"text": text})
+    taken = signed_in.post("/agents/bundles/import/", {"text": text})
     assert "The bundle Team has this short name" in errors(taken)
-    assert page.post("/agents/bundles/import/", {"text": text.replace('"team"', '"copy"')}).status_code == 302
+    assert signed_in.post("/agents/bundles/import/", {"text": text.replace('"team"', '"copy"')}).status_code == 302
     assert files.written(Bundle.objects.get(slug="copy")).replace('"copy"', '"team"') == text
     for wrong, words in (
         ("{", "not JSON"),
         ("{}", "not an exported bundle"),
         (text.replace('"web"', '"gone"'), "not registered here: gone"),
     ):
-        assert words in errors(page.post("/agents/bundles/import/", {"text": wrong}))
+        assert words in errors(signed_in.post("/agents/bundles/import/", {"text": wrong}))
 
 
-def test_a_deleted_bundle_can_be_restored(page: Client, ann: Any) -> None:
+def test_a_deleted_bundle_can_be_restored(signed_in: Client, ann: Any) -> None:
     bundle = make(ann, Membership(server("web", "search"), "web"))
-    assert page.post("/agents/bundles/team/delete/").status_code == 302
-    assert page.get("/agents/bundles/team/").status_code == 404
-    assert "Recently removed" in page.get("/agents/bundles/").content.decode()
-    assert page.post(f"/agents/bundles/{bundle.uid}/restore/").status_code == 302
-    assert page.get("/agents/bundles/team/").status_code == 200
+    assert signed_in.post("/agents/bundles/team/delete/").status_code == 302
+    assert signed_in.get("/agents/bundles/team/").status_code == 404
+    assert "Recently removed" in signed_in.get("/agents/bundles/").content.decode()
+    assert signed_in.post(f"/agents/bundles/{bundle.uid}/restore/").status_code == 302
+    assert signed_in.get("/agents/bundles/team/").status_code == 200
 
 
 def test_who_may_only_look_changes_nothing(ann: Any) -> None:
@@ -161,14 +163,14 @@ def test_who_may_only_look_changes_nothing(ann: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["/agents/bundles/", "/agents/bundles/team/"])
-def test_one_server_and_many_cost_the_same_number_of_queries(page: Client, ann: Any, path: str) -> None:
+def test_one_server_and_many_cost_the_same_number_of_queries(signed_in: Client, ann: Any, path: str) -> None:
     def count() -> int:
         with CaptureQueriesContext(connection) as queries:
-            assert page.get(path).status_code == 200
+            assert signed_in.get(path).status_code == 200
         return len(queries)
 
     bundle = make(ann, Membership(server("one", "a"), "one"))
-    page.get(path)
+    signed_in.get(path)
     before = count()
     members = [
         Membership(Server.objects.get(slug="one"), "one"),
@@ -178,11 +180,11 @@ def test_one_server_and_many_cost_the_same_number_of_queries(page: Client, ann: 
     assert count() == before
 
 
-def test_a_token_is_made_beside_the_configurations_for_this_endpoint_alone(page: Client, ann: Any) -> None:
+def test_a_token_is_made_beside_the_configurations_for_this_endpoint_alone(signed_in: Client, ann: Any) -> None:
     web, other = server("web", "search"), server("other", "search")
     make(ann, Membership(web, "web"), Membership(other, "other"))
-    assert "YOUR_TOKEN" in page.get("/agents/use/team/").content.decode()
-    shown = page.post("/agents/use/team/", {"name": "laptop", "days": "7"})
+    assert "YOUR_TOKEN" in signed_in.get("/agents/use/team/").content.decode()
+    shown = signed_in.post("/agents/use/team/", {"name": "laptop", "days": "7"})
     assert shown.headers["cache-control"].startswith("max-age=0, no-cache, no-store")
     text = shown.content.decode()
     (token,) = set(re.findall(r"mca_[a-z0-9]{12}_[A-Za-z0-9_-]{43}", text))
@@ -190,7 +192,7 @@ def test_a_token_is_made_beside_the_configurations_for_this_endpoint_alone(page:
     row = AgentToken.objects.get()
     assert {one.slug for one in row.servers.all()} == {"web", "other"}
     assert "mcp:call:destructive" not in row.scopes
-    page.post("/agents/use/web/", {"name": "one", "days": "7"})
+    signed_in.post("/agents/use/web/", {"name": "one", "days": "7"})
     assert [one.slug for one in AgentToken.objects.order_by("-pk")[0].servers.all()] == ["web"]
 
 

@@ -77,7 +77,7 @@ class Both:
             return response_of(self.agent.ask_modern(method, params))
         return self.agent.ask(method, params)
 
-    def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+    def call(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         return self.ask("tools/call", {"name": name, "arguments": arguments})
 
 
