@@ -38,7 +38,9 @@ def bob_exists(stack: Stack) -> None:
 @pytest.fixture
 def two(stack: Stack, walker: Callable[..., Walk], bob_exists: None) -> tuple[Walk, Walk]:
     """Ada, who has all rights, and bob, who may answer, in separate browsers."""
-    return walker(stack, signed_in=True), walker(stack, signed_in=True, account=("bob", PASSWORD))
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True, account=("bob", PASSWORD))
+    bob.open("/")  # where a toast reaches him
+    return ada, bob
 
 
 def start(stack: Stack, person: Walk, slug: str, tool: str) -> Locator:

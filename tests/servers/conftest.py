@@ -49,10 +49,6 @@ def actor(admin: Any) -> Actor:
     return Actor.of_user(admin, "192.0.2.7", "request-0001")
 
 
-#: clusters with our tables: to find that nothing is left to migrate takes longer than most tests
-_migrated: set[str] = set()
-
-
 @pytest.fixture
 def on_postgres(postgres_url: str, django_db_blocker: Any) -> Iterator[None]:
     """Make `default` a fresh PostgreSQL database with our tables, in every thread."""
@@ -62,9 +58,6 @@ def on_postgres(postgres_url: str, django_db_blocker: Any) -> Iterator[None]:
         connections.settings["default"] = sqlite | {"OPTIONS": {}, "TEST": sqlite["TEST"]} | _postgres(postgres_url)
         del connections["default"]
         try:
-            if postgres_url not in _migrated:
-                call_command("migrate", verbosity=0, interactive=False)
-                _migrated.add(postgres_url)
             call_command("flush", verbosity=0, interactive=False)  # other tests use this database too
             yield
         finally:

@@ -1,5 +1,6 @@
 """What every first start derives from the same code, built once and kept in tests/.prepared/: the migrated database,
-the same with the first administrator, and the collected static files. A change of their sources triggers a new build.
+the same with the first administrator, and the collected static files; tests/tools/postgres.py adds a cluster. A change
+of their sources triggers a new build.
 
 The installation's identity and its keys are not included: each product creates its own.
 """
@@ -11,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,18 +51,19 @@ def prepare(data_dir: Path, *, database: bool = True, administrator: bool = Fals
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     if database:  # the product migrates PostgreSQL itself
         copy_database(data_dir / DATABASE, administrator=administrator)
-    shutil.copytree(_made("static", _sources_of_static(), COLLECT) / "static", data_dir / "static")
+    made = prepared("static", _sources_of_static(), partial(run_in_shell, COLLECT))
+    shutil.copytree(made / "static", data_dir / "static")
     return data_dir
 
 
 def copy_database(target: Path, *, administrator: bool = False) -> None:
     """Copy a migrated SQLite database, optionally with the user ADMIN."""
-    made = _made("database", _sources_of_database(), MIGRATE)
+    made = prepared("database", sources_of_database(), partial(run_in_shell, MIGRATE))
     shutil.copyfile(made / ("administrator.sqlite3" if administrator else "empty.sqlite3"), target)
     target.chmod(0o600)
 
 
-def _sources_of_database() -> Iterable[bytes]:
+def sources_of_database() -> Iterable[bytes]:
     yield (ROOT / "requirements-dev.lock").read_bytes()
     yield MIGRATE.encode()
     for app in ("mcpadmin", "servers", "sessions"):
@@ -77,8 +80,8 @@ def _sources_of_static() -> Iterable[bytes]:
         yield repr((str(path.relative_to(ROOT)), path.stat().st_size, path.stat().st_mtime_ns)).encode()
 
 
-def _made(kind: str, sources: Iterable[bytes], code: str) -> Path:
-    """The directory that `code` filled. Test processes run in parallel; the first one to get the lock builds it."""
+def prepared(kind: str, sources: Iterable[bytes], fill: Callable[[Path], None]) -> Path:
+    """The directory that `fill` filled. Test processes run in parallel; the first one to get the lock builds it."""
     seen = hashlib.sha256()
     for source in sources:
         seen.update(hashlib.sha256(source).digest())
@@ -93,18 +96,18 @@ def _made(kind: str, sources: Iterable[bytes], code: str) -> Path:
                 shutil.rmtree(old, ignore_errors=True)
             draft = Path(tempfile.mkdtemp(prefix="draft-", dir=KEPT))
             try:
-                _run(code, draft)
+                fill(draft)
                 draft.rename(found)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
     return found
 
 
-def _run(code: str, data_dir: Path) -> None:
+def run_in_shell(code: str, data_dir: Path, **environment: str) -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
         cwd=ROOT, capture_output=True, text=True, timeout=120,
-        env=clean_environment(MCPADMIN_DATA_DIR=str(data_dir), DJANGO_SUPERUSER_PASSWORD=ADMIN[1]),
+        env=clean_environment(MCPADMIN_DATA_DIR=str(data_dir), DJANGO_SUPERUSER_PASSWORD=ADMIN[1], **environment),
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"nothing could be prepared:\n{done.stdout}{done.stderr}")

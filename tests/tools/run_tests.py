@@ -76,8 +76,9 @@ PHASES = {
 def set_up() -> int:
     system = subprocess.Popen(["/bin/sh", str(TOOLS / "setup_system.sh")], cwd=ROOT)
     peers = subprocess.Popen([sys.executable, str(TOOLS / "setup_peers.py")], cwd=ROOT)
-    system.wait()
-    return peers.wait()
+    system.wait()  # it installs PostgreSQL
+    prepared = subprocess.Popen([sys.executable, "-m", "tests.tools.setup_prepared"], cwd=ROOT)
+    return peers.wait() or prepared.wait()
 
 
 def selection(name: str, *, everything: bool) -> str:

@@ -41,8 +41,11 @@ def test_a_prepared_database_has_every_migration_and_belongs_to_no_installation(
 
 def test_what_was_made_from_other_sources_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepared, "KEPT", tmp_path)
-    write = "from django.conf import settings; (settings.DATA_DIR / 'made').write_text({!r})"
-    found = [prepared._made("note", [text], write.format(text.decode())) for text in (b"one", b"one", b"two")]
+
+    def kept(text: bytes) -> Path:
+        return prepared.prepared("note", [text], lambda draft: (draft / "made").write_bytes(text))
+
+    found = [kept(text) for text in (b"one", b"one", b"two")]
     assert found[0] == found[1]
     assert (found[2] / "made").read_text() == "two"
     assert not found[0].exists()
