@@ -32,6 +32,7 @@ from servers.secret import Secret
 from servers.validators.commands import validate_arguments
 from servers.validators.roots import validate_roots
 from servers.validators.values import validate_header_value
+from servers.views import oauth
 from sessions.agents import gate
 from sessions.connections import refusals
 from sessions.connections.diagnosis import LIMITS_OF, explain
@@ -140,6 +141,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "open_exports": lambda: str(exports.TooMany()),
     "stdio_file_mib": lambda: refused_by_the_kernel("OSError: [Errno 27] File too large: 'dump.bin'"),
     "stdio_open_files": lambda: refused_by_the_kernel("Error: EMFILE: too many open files, open '/srv/x'"),
+    "oauth_token_requests": lambda: json.loads(oauth.too_many("oauth_token_requests").content)["error_description"],
     "agent_body_bytes": lambda: pages.too_large("agent_body_bytes").text,
     **{
         name: lambda name=name: gate.too_many(name, 1.0).message
@@ -151,6 +153,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
 #: refused by tests that need a worker, a socket or a second user: (file, what it expects there)
 ELSEWHERE = {
     "agent_tokens": ("tests/servers/agents/test_tokens.py", 'stated("agent_tokens")'),
+    "oauth_registrations": ("tests/servers/agents/test_oauth.py", 'stated("oauth_registrations")'),
     "own_credentials": ("tests/servers/credentials/test_identities.py", 'stated("own_credentials")'),
     "subscriptions": ("tests/sessions/subscriptions/test_orders.py", "Limit: 1 subscriptions per server and identity"),
     "socket_topics": ("tests/sessions/live/test_door.py", '"socket_topics"'),

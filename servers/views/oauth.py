@@ -150,7 +150,7 @@ def _host(uri: str) -> str:
 @sensitive_variables()
 def token(request: WebRequest) -> HttpResponse:
     if attempts.count("oauth-token", request.client_ip, "oauth_token_requests") is attempts.Refusal.LIMITED:
-        return _too_many("oauth_token_requests")
+        return too_many("oauth_token_requests")
     return _replied(authorization_server.token_response(_headers(request), request.POST.urlencode()))
 
 
@@ -161,7 +161,7 @@ def token(request: WebRequest) -> HttpResponse:
 @sensitive_variables()
 def revoke(request: WebRequest) -> HttpResponse:
     if attempts.count("oauth-token", request.client_ip, "oauth_token_requests") is attempts.Refusal.LIMITED:
-        return _too_many("oauth_token_requests")
+        return too_many("oauth_token_requests")
     return _replied(authorization_server.revocation_response(_headers(request), request.POST.urlencode()))
 
 
@@ -174,7 +174,7 @@ def register(request: WebRequest) -> HttpResponse:
     if not registration.is_open():
         raise Http404("Clients do not register themselves here.")
     if attempts.count("oauth-register", request.client_ip, "oauth_registrations"):
-        return _too_many("oauth_registrations")
+        return too_many("oauth_registrations")
     try:
         client, secret = registration.register(Actor.of(request), json.loads(request.body))
     except ValueError:
@@ -199,7 +199,7 @@ def _error(code: str, words: str, status: int = 400) -> JsonResponse:
     return JsonResponse({"error": code, "error_description": words}, status=status)
 
 
-def _too_many(limit: str) -> HttpResponse:
+def too_many(limit: str) -> HttpResponse:
     response = _error("temporarily_unavailable", f"Too many requests. {limits.stated(limit)} Try again later.", 429)
     response.headers["Retry-After"] = "60"
     return response

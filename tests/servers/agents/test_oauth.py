@@ -15,7 +15,7 @@ from django.db import connection, connections
 from django.test import Client
 from django.utils import timezone
 
-from servers import access
+from servers import access, limits
 from servers.agents import tokens
 from servers.agents.addresses import address_of, slug_of
 from servers.agents.oauth import authorization_server, clients, grants, registration
@@ -493,7 +493,9 @@ def test_registrations_of_one_address_are_bounded_and_unused_ones_forgotten(db: 
         content_type="application/json",
         REMOTE_ADDR="198.51.100.9",
     )
-    assert [post().status_code for _ in range(11)] == [201] * 10 + [429]
+    answers = [post() for _ in range(11)]
+    assert [answer.status_code for answer in answers] == [201] * 10 + [429]
+    assert limits.stated("oauth_registrations") in answers[-1].json()["error_description"]
     OAuthClient.objects.update(created_at=timezone.now() - timedelta(days=31))
     assert clients.forget_unused() == 10
 

@@ -25,6 +25,7 @@ SAMPLES = {
     "sk-proj-" + LETTERS[:48]: "OpenAI key",
     "sk-" + LETTERS[:20] + "T3BlbkFJ" + LETTERS[:20]: "OpenAI key",
     "hf_" + LETTERS[:34]: "Hugging Face token",
+    "mco_" + LETTERS[:12].lower() + "_" + LETTERS[:43]: "mcpadmin token",
     "npm_" + LETTERS[:36]: "npm token",
     "pypi-AgE" + LETTERS[:80]: "PyPI token",
     "SG." + LETTERS[:22] + "." + LETTERS[:43]: "SendGrid key",
