@@ -49,8 +49,14 @@ def prepare(data_dir: Path, *, database: bool = True, administrator: bool = Fals
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     if database:  # the product migrates PostgreSQL itself
         copy_database(data_dir / DATABASE, administrator=administrator)
-    shutil.copytree(_made("static", _sources_of_static(), COLLECT) / "static", data_dir / "static")
+    copy_static_files(data_dir)
     return data_dir
+
+
+def copy_static_files(data_dir: Path) -> None:
+    """Also over those of older code."""
+    shutil.rmtree(data_dir / "static", ignore_errors=True)
+    shutil.copytree(_made("static", _sources_of_static(), COLLECT) / "static", data_dir / "static")
 
 
 def copy_database(target: Path, *, administrator: bool = False) -> None:
