@@ -59,6 +59,19 @@ def _url_parts(name: str) -> tuple[str, str]:
 
 
 @register.simple_tag
+def slug_url(name: str, slug: str) -> SafeString:
+    """As `uuid_url`, for a page of one server: a list has several of each."""
+    before, after = _slug_url_parts(name)
+    return mark_safe(f"{before}{slug}{after}")  # noqa: S308  # letters, digits and dashes in a URL of our own
+
+
+@cache
+def _slug_url_parts(name: str) -> tuple[str, str]:
+    before, _, after = reverse(name, args=["any-server"]).partition("any-server")
+    return before, after
+
+
+@register.simple_tag
 def timestamp(moment: datetime | str | None, form: str = "relative") -> SafeString:
     """UTC from the server; time.js rewrites it in the reader's zone. `form`: relative, exact, time or date."""
     at = parse_datetime(moment) if isinstance(moment, str) else moment
