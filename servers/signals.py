@@ -17,3 +17,4 @@ work_handed_over = Signal()  # user: User, to: User; in the transaction, each an
 payload_erased = Signal()  # payload_ids: list[int], everywhere: bool (see payloads.erase_all); in the transaction
 rows_removed = Signal()  # ids: list[int], of the model that is the sender; in the transaction of the retention's batch
 sink_asked = Signal()  # sink_uid: UUID, of the sink that a worker must look at now; after commit
+agent_policy_changed = Signal()  # of an endpoint or a token; after commit

@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from servers import access, limits, rights
+from servers.agents.policies import Policy, policy_of_token
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.enums import AgentScope, AuditAction
@@ -70,6 +71,7 @@ class Principal:
     token: AgentToken
     user: Any = field(repr=False)
     server_ids: frozenset[int] | None
+    policy: Policy
 
     def has(self, scope: str) -> bool:
         return scope in self.token.scopes
@@ -173,7 +175,7 @@ def _valid(token: AgentToken, address: str) -> Principal:
         raise Unknown(f"used from {address}", token)
     token.user.get_all_permissions()  # fills the cache of this object, so that no later check reads the database
     servers = None if token.every_server else frozenset(token.servers.values_list("pk", flat=True))
-    return Principal(token, token.user, servers)
+    return Principal(token, token.user, servers, policy_of_token(token))
 
 
 def used(token_pk: int, address: str, program: str) -> None:

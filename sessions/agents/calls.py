@@ -19,12 +19,12 @@ from django.utils import timezone
 
 from servers.audit.writer import WriterBusy
 from servers.crypto import SealError
-from servers.enums import AgentScope
-from sessions.agents import ledger, outcomes, questions
+from sessions.agents import held, ledger, outcomes, questions
 from sessions.agents.answer import Answer, TooSlow
 from sessions.agents.asked import FORBIDDEN, Asked, asked_of, unknown_tool
 from sessions.agents.connection import Connection
 from sessions.agents.exchange import Exchange
+from sessions.agents.judging import Forbidden, Judge
 from sessions.agents.outcomes import Ended, ended
 from sessions.agents.questions import Continuation
 from sessions.calls import placing, statements
@@ -35,7 +35,7 @@ from sessions.live.reader import Together
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import streams
-from sessions.mcp.server.refusals import NOT_SENT, Refusal, invalid_params, invalid_request
+from sessions.mcp.server.refusals import NOT_SENT, QUOTA, Refusal, invalid_params, invalid_request
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import AgentCall, Call
 
@@ -58,8 +58,8 @@ class Gone(Exception):
 class Calls:
     """`view` is what a request and a resumed stream have in common."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, hub: Hub, judge: Judge) -> None:
+        self._hub, self._judge = hub, judge
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
 
     async def perform(self, exchange: Exchange, answer: Answer | None, connection: Connection) -> bytes | None:
@@ -73,7 +73,7 @@ class Calls:
             if isinstance(found, UUID):
                 placed, late = found, True
             else:
-                placed = await self._place(exchange, asked, found)
+                placed = await self._placed(exchange, asked, found)
         except ledger.SameRequest as earlier:
             if not earlier.equal:
                 raise invalid_request("This id or key was already used for another request.", 200) from None
@@ -111,23 +111,37 @@ class Calls:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
 
     # --- placing -------------------------------------------------------------------------------------------------
-    async def _place(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> UUID | bytes:
-        """The call, or the answer where there is none."""
+    async def _placed(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> UUID | bytes:
+        """The call, or the answer where there is none. Equal calls that come too often wait for a person."""
+        try:
+            try:
+                return await self._place(exchange, asked, continuation, repeated=False)
+            except ledger.Repeated:
+                return await self._place(exchange, asked, continuation, repeated=True)
+        except ledger.TooManyHeld:
+            words = held.too_many()
+            if asked.method == methods.TOOLS_CALL:
+                return outcomes.tool_error(exchange, f"{asked.target} was not called. {words}")
+            raise Refusal(200, QUOTA, words, {"reason": "agent_approvals", "retryAfterMs": 60_000}) from None
+
+    async def _place(
+        self, exchange: Exchange, asked: Asked, continuation: Continuation | None, *, repeated: bool
+    ) -> UUID | bytes:
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
         reader = self._hub.reader
-        # Confirmed by the token's scope, which its owner chose. What cannot be checked is passed on to the server.
-        confirm: str | bool = asked.target if principal.has(AgentScope.DESTRUCTIVE.value) else True
+        judge = partial(self._judge.judge, exchange, asked, repeated=repeated)
+        most = partial(self._judge.most_equal, exchange, asked, repeated=repeated)
         try:
             call = await placing.aplace(
                 exchange.actor,
                 principal.user,
                 server.uid,
                 asked.target,
-                Given(value=asked.arguments, confirm=confirm),
+                Given(value=asked.arguments),
                 run=reader.run,
                 run_slow=reader.work,
                 method=asked.method,
-                companion=ledger.companion(exchange, asked, continuation),
+                companion=ledger.companion(exchange, asked, judge, continuation=continuation, most_equal=most),
             )
         except NotListed as problem:
             raise (
@@ -179,12 +193,17 @@ class Calls:
                 if connection.closed:
                     raise Gone
                 await viewer.tell()
+                if viewer.waited_long_enough:
+                    return await self._parked(exchange, uid)
                 if not viewer.take_dirty():
                     continue
                 row = await self._rows.get(uid)
                 if isinstance(row, Ended):
                     await viewer.tell_last(row.call)
                     return await self._response(exchange, row)
+                viewer.held = row is not None and row.state == CallState.HELD
+                if viewer.held and (offer := await self._offered(exchange, asked, uid, viewer)) is not None:
+                    return offer
                 if row is not None and row.open_questions and (answer is None or answer.may_stream):
                     relayed = await self._hub.reader.run(partial(questions.open_of, exchange, row.pk))
                     if relayed and asked is not None and exchange.era is Era.MODERN:
@@ -198,6 +217,34 @@ class Calls:
             raise
         finally:
             stop()
+
+    # --- approval ------------------------------------------------------------------------------------------------
+    async def _offered(self, exchange: Exchange, asked: Asked | None, uid: UUID, viewer: "_Viewer") -> bytes | None:
+        """A program that opens addresses for its person is led to the page where the call is approved: a modern one with
+        the response, whose retry waits here."""
+        if viewer.offered or asked is None or "requestState" in exchange.params:
+            return None
+        viewer.offered = True
+        request = await self._hub.reader.run(partial(held.visit, exchange, uid))
+        if request is None:
+            return None
+        if exchange.era is Era.MODERN:
+            await self._hub.reader.work(partial(ledger.parked, uid))
+            return questions.input_required(exchange, asked, uid, questions.inputs_of([request]))
+        await viewer.ask([request])
+        return None
+
+    async def _parked(self, exchange: Exchange, uid: UUID) -> bytes:
+        """The program does not wait longer. The same call again leads to this one."""
+        await self._hub.reader.work(partial(ledger.parked, uid))
+        row = await self._rows.get(uid)
+        if isinstance(row, Ended):
+            ledger.heard(uid)
+            return outcomes.message(exchange, row)
+        words, meta = await self._hub.reader.run(partial(held.words, uid))
+        if exchange.method == methods.TOOLS_CALL:
+            return outcomes.tool_error(exchange, words, row, meta)
+        raise Refusal(200, held.WAITS, words, {**meta, "call": str(uid), "retryAfterMs": held.COME_BACK_MS})
 
     async def _response(self, exchange: Exchange, row: Ended) -> bytes | None:
         """None for a call that the program itself cancelled: nothing may follow."""
@@ -227,6 +274,9 @@ class _Viewer:
         connection.on_close(self._wake.set)
         #: progress, and log lines ready to be sent, in the order in which they came
         self._waiting: list[Progress | bytes] = []
+        #: the call waits for approval; how long the program waits with it; it was led to the page
+        self.held = self.offered = False
+        self._held_until = time.monotonic() + held.WAIT_SECONDS
         token = exchange.progress_token
         may_stream = answer is not None and answer.may_stream
         self._logs = bool(exchange.log_level) and may_stream
@@ -276,10 +326,14 @@ class _Viewer:
         dirty, self._dirty = self._dirty, False
         return dirty
 
+    @property
+    def waited_long_enough(self) -> bool:
+        return self.held and time.monotonic() >= self._held_until
+
     async def wait(self) -> None:
         if self._dirty or self._waiting or self._connection.closed:
             return
-        until = self._next_beat - time.monotonic()
+        until = (min(self._next_beat, self._held_until) if self.held else self._next_beat) - time.monotonic()
         if self.relay is not None and self.relay.waits:
             until = min(until, PROGRESS_SECONDS)
         with suppress(TimeoutError):
@@ -348,14 +402,10 @@ def _read(uids: list[UUID]) -> dict[UUID, Call | Ended]:
 
 def _rejected(exchange: Exchange, asked: Asked, problem: Rejected) -> bytes:
     """Nothing was sent. A model can mend its arguments, so it reads which of them are wrong."""
-    if problem.confirm == "name":
-        words = (
-            f"{asked.target} is marked destructive by its server, and this token does not have the scope "
-            f"{AgentScope.DESTRUCTIVE.value}. It was not called. Ask the owner of the token, or a person who runs it on the page of the server."
-        )
-    else:
-        errors = [f"{where or '/'}: {' '.join(words)}" for where, words in problem.errors.items()]
-        words = "\n".join([problem.message, *errors])
+    if isinstance(problem, Forbidden) and asked.method != methods.TOOLS_CALL:
+        raise Refusal(200, FORBIDDEN, problem.message, {"reason": "policy"})
+    errors = [f"{where or '/'}: {' '.join(words)}" for where, words in problem.errors.items()]
+    words = "\n".join([problem.message, *errors])
     if asked.method != methods.TOOLS_CALL:
         raise invalid_params(words, {"retrySafe": True})
     return outcomes.tool_error(exchange, words)

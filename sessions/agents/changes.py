@@ -68,6 +68,7 @@ class Changes:
         """Watch first, then note what is known: nothing may change unseen in between."""
         self._watch(self._entry.endpoint.topic, self._on_server)
         self._watch(hints.USERS, self._on_users)
+        self._watch(hints.POLICIES, self._on_policies)
         self._stops.append(self._gate.on_drain(self._wake.set))
         if self._entry.session is not None:
             self._watch(f"agent.{self._entry.session.uid}", self._on_session)
@@ -102,6 +103,10 @@ class Changes:
 
     def _on_users(self, hint: dict[str, Any] | None) -> None:
         self._rights_dirty = True
+        self._wake.set()
+
+    def _on_policies(self, hint: dict[str, Any] | None) -> None:
+        self._lists_dirty = bool(self._granted)
         self._wake.set()
 
     def _on_session(self, hint: dict[str, Any] | None) -> None:
@@ -200,7 +205,8 @@ class Changes:
         if not due:
             return
         self._follows_dirty -= set(due)
-        found = await self._hub.reader.run(partial(follows.counts, due))
+        asked = [self._followed[one] for one in due]
+        found = await self._hub.reader.run(partial(follows.counts, self._entry, asked))
         for subscription in due:
             before = self._followed[subscription]
             events = found.get(subscription, before.events)

@@ -7,7 +7,7 @@ server's side, before this), size, token, rate, JSON, session or metadata, versi
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -22,7 +22,7 @@ from django.utils import timezone
 from servers import limits
 from servers.agents.tokens import Principal
 from servers.audit.record import Actor
-from servers.enums import AgentScope, Way
+from servers.enums import AgentScope, PolicyKind, Way
 from sessions.agents import agent_sessions, changes, endpoints, follows, ledger, lists, questions
 from sessions.agents.answer import Answer, Send, TooSlow
 from sessions.agents.asked import require_scope
@@ -32,8 +32,9 @@ from sessions.agents.connection import Connection, Disconnected, Receive, Scope
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
 from sessions.agents.gate import Gate, stopping
+from sessions.agents.judging import Judge
 from sessions.connections import commands
-from sessions.hints import USERS
+from sessions.hints import POLICIES, USERS
 from sessions.live.hub import Hub, hub
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.capabilities import Implementation
@@ -53,6 +54,12 @@ INSTRUCTIONS_CHARS: Final = 8_000
 #: after which a stream that ends with this process may be opened again
 RETRY_MS: Final = 1_000
 _LISTED_BY: Final = {methods.TOOLS_CALL: methods.TOOLS_LIST, methods.PROMPTS_GET: methods.PROMPTS_LIST}
+#: what a rule may limit, and the member of `params` that names it
+_KINDS: Final = {
+    methods.TOOLS_CALL: (PolicyKind.TOOL, "name"),
+    methods.RESOURCES_READ: (PolicyKind.RESOURCE, "uri"),
+    methods.PROMPTS_GET: (PolicyKind.PROMPT, "name"),
+}
 _ALLOWED: Final = {"Allow": "POST, GET, DELETE"}
 log = structlog.get_logger(__name__)
 
@@ -85,8 +92,9 @@ class Desk:
 
     def __init__(self, hub: Hub) -> None:
         self._hub, self._reader = hub, hub.reader
-        self._gate, self._calls = Gate(hub), Calls(hub)
+        self._gate, self._calls = Gate(hub), Calls(hub, Judge(hub))
         hub.watch(USERS, lambda _: self._gate.forget())
+        hub.watch(POLICIES, lambda _: self._gate.forget())
         self._running: set[asyncio.Task[Any]] = set()
 
     async def drain(self, seconds: float) -> None:
@@ -148,15 +156,18 @@ class Desk:
     # --- POST ----------------------------------------------------------------------------------------------------
     async def _post(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         posted.check_media_types(connection.headers)
-        self._gate.admit(principal)
+        await self._gate.admit(principal)
         body = await connection.body()
         found = posted.parse(body, _limits())
-        with self._gate.flight(principal):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._gate.flight(principal))
             watching = asyncio.create_task(connection.watch())
             try:
                 era = posted.era_of(found, connection.headers)
                 opens = era is Era.LEGACY and legacy.opens(found)
                 entry = await self._entry(principal, connection, session=era is Era.LEGACY and not opens)
+                await self._gate.admit_at(entry)
+                await stack.enter_async_context(self._gate.flight_at(entry))
                 if era is Era.MODERN:
                     await self._modern(entry, connection, answer, found)
                 elif opens:
@@ -312,6 +323,9 @@ class Desk:
             exchange = replace(exchange, entry=await self._known(exchange.entry, listed))
         if method == methods.TOOLS_CALL and exchange.era is Era.MODERN:
             await self._check_mirrored(exchange)
+        if method in _KINDS:
+            kind, name = _KINDS[method]
+            await self._gate.admit_call(exchange.entry, kind, str(exchange.params.get(name)))
         return await self._calls.perform(exchange, answer, connection)
 
     async def _discover(self, exchange: Exchange) -> bytes:
@@ -412,9 +426,9 @@ class Desk:
             raise endpoints.NoSession
         legacy.check_version(connection.headers, entry.session.revision)
         await connection.body()
-        self._gate.admit(principal)
-        with ExitStack() as stack:
-            stack.enter_context(self._gate.stream(principal))
+        await self._gate.admit(principal)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._gate.stream(principal))
             watching = asyncio.create_task(connection.watch())
             stack.callback(watching.cancel)
             if last := connection.headers.get("last-event-id", ""):
@@ -460,7 +474,7 @@ class Desk:
         offered = answers.offered(entry.endpoint.capabilities, Era.MODERN)
         may_follow = principal.has(AgentScope.READ.value) and "subscribe" in offered.get("resources", {})
         granted = modern.Listen(asked.lists & set(offered), asked.resources if may_follow else ())
-        with self._gate.stream(principal):
+        async with self._gate.stream(principal):
             mark = partial(modern.of_listen, exchange.id)
             stream = Changes(self._hub, self._gate, entry, connection, granted=granted.lists, mark=mark)
             try:

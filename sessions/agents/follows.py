@@ -14,6 +14,7 @@ from django.utils import timezone
 from servers import access
 from servers.audit.record import Actor
 from sessions.agents.endpoints import Entry
+from sessions.agents.judging import may_follow, policies_of, require_followable
 from sessions.mcp.server.refusals import Refusal, invalid_params
 from sessions.models import AgentFollow, AgentSession, Subscription
 from sessions.subscriptions import subscribing
@@ -36,6 +37,7 @@ class Followed:
 
 def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None) -> Followed:
     """For the entry's session, or for a modern stream. Raises Refusal. Waits for the writer: for a work thread."""
+    require_followable(entry, uri)
     server = entry.endpoint.server
     known = Subscription.objects.filter(server_id=server.pk, active=True, uri=uri, **entry.endpoint.identity).exists()
     try:
@@ -90,9 +92,11 @@ def _followed(rows: QuerySet[AgentFollow]) -> list[Followed]:
     return [Followed(row.subscription.uid, row.uri, row.subscription.event_count) for row in rows]
 
 
-def counts(subscriptions: Sequence[UUID]) -> dict[UUID, int]:
-    """The number of notifications of each. One query."""
-    return dict(Subscription.objects.filter(uid__in=subscriptions).values_list("uid", "event_count"))
+def counts(entry: Entry, followed: Sequence[Followed]) -> dict[UUID, int]:
+    """The number of notifications of each that the program may still follow. One query."""
+    known = policies_of(entry)
+    allowed = [one.subscription for one in followed if may_follow(known, one.uri)]
+    return dict(Subscription.objects.filter(uid__in=allowed).values_list("uid", "event_count"))
 
 
 def renew(stream: UUID) -> None:

@@ -1,31 +1,35 @@
-"""Who may come in, and how much: tokens, and the limits of each. State of this process only."""
+"""Who may come in, and how much: tokens, and the limits of each."""
 
 import hashlib
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from typing import Any, Final
 
 import structlog
 
 from servers import limits
 from servers.agents import tokens
+from servers.agents.policies import Policies
 from servers.agents.tokens import Principal, Unknown
 from servers.audit.record import Actor, Event
 from servers.audit.writer import WriterBusy, writer
-from servers.enums import AuditAction, AuditOutcome, Way
+from servers.enums import AuditAction, AuditOutcome, PolicyKind, Way
+from sessions.agents import quotas
+from sessions.agents.counting import Counting, Exceeded
+from sessions.agents.endpoints import Entry
+from sessions.agents.judging import known_policies, policies_of
 from sessions.live.hub import Hub
-from sessions.mcp.core.flow import TokenBucket
 from sessions.mcp.server.refusals import QUOTA, Refusal
 
 #: our own code of a missing or worthless token
 UNAUTHORIZED: Final = 4010
 KNOWN_SECONDS: Final = 5.0
 _MOST_KNOWN: Final = 10_000
-_BURST: Final = 40
 _NOTED_SECONDS: Final = 60.0
 _SOON: Final = {"Retry-After": "1", "Connection": "close"}
 log = structlog.get_logger(__name__)
@@ -43,9 +47,8 @@ class Gate:
     def __init__(self, hub: Hub) -> None:
         self._reader = hub.reader
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._buckets: OrderedDict[int, TokenBucket] = OrderedDict()
-        self._in_flight: Counter[int] = Counter()
-        self._streams: Counter[int] = Counter()
+        self._streams = 0
+        self.counting = Counting()
         self._used: OrderedDict[int, float] = OrderedDict()
         self._refused: OrderedDict[int, float] = OrderedDict()
         #: this process stops: streams end in an orderly way, and no request is taken on
@@ -104,29 +107,48 @@ class Gate:
                 writer().submit(partial(tokens.used, principal.token.pk, address, program), spare=True)
 
     # --- limits --------------------------------------------------------------------------------------------------
-    def admit(self, principal: Principal) -> None:
-        """Count one request. Raises Refusal (429)."""
-        pk = principal.token.pk
-        bucket = self._buckets.get(pk)
-        if bucket is None:
-            bucket = self._buckets[pk] = TokenBucket(limits.number("agent_requests_per_second"), _BURST)
-            _bound(self._buckets)
-        if not bucket.allow(time.monotonic()):
-            raise too_many("agent_requests_per_second", 1.0)
+    async def admit(self, principal: Principal) -> None:
+        """Count one request of a token and of its person. Raises Refusal (429)."""
+        _require(await self.counting.admit(quotas.rates_of(principal)))
 
-    @contextmanager
-    def flight(self, principal: Principal) -> Iterator[None]:
+    async def admit_at(self, entry: Entry) -> None:
+        """And at an endpoint that has a limit. Raises Refusal (429)."""
+        _require(await self.counting.admit(quotas.rates_at(entry, await self._policies(entry))))
+
+    async def admit_call(self, entry: Entry, kind: PolicyKind, key: str) -> None:
+        """And of what a rule limits by its name or URI. Raises Refusal (429)."""
+        _require(await self.counting.admit(quotas.rates_of_target(entry, await self._policies(entry), kind, key)))
+
+    @asynccontextmanager
+    async def flight(self, principal: Principal) -> AsyncIterator[None]:
         """Raises Refusal (429)."""
-        with _counted(self._in_flight, principal, "agent_calls_in_flight"):
+        async with self.counting.flight(quotas.flights_of(principal)) as exceeded:
+            _require(exceeded)
             yield
 
-    @contextmanager
-    def stream(self, principal: Principal) -> Iterator[None]:
-        """Raises Refusal (429, 503)."""
-        if self._streams.total() >= limits.number("agent_streams_in_all"):
-            raise full()
-        with _counted(self._streams, principal, "agent_streams"):
+    @asynccontextmanager
+    async def flight_at(self, entry: Entry) -> AsyncIterator[None]:
+        """Raises Refusal (429)."""
+        async with self.counting.flight(quotas.flights_at(entry, await self._policies(entry))) as exceeded:
+            _require(exceeded)
             yield
+
+    @asynccontextmanager
+    async def stream(self, principal: Principal) -> AsyncIterator[None]:
+        """Raises Refusal (429, 503)."""
+        if self._streams >= limits.number("agent_streams_in_all"):
+            raise full()
+        self._streams += 1
+        try:
+            async with self.counting.flight(quotas.streams_of(principal)) as exceeded:
+                _require(exceeded)
+                yield
+        finally:
+            self._streams -= 1
+
+    async def _policies(self, entry: Entry) -> Policies:
+        known = known_policies(entry)
+        return known if known is not None else await self._reader.run(partial(policies_of, entry))
 
     async def still_valid(self, principal: Principal, address: str) -> Principal | None:
         """For a stream: the same token with the rights of now. None when it counts no more."""
@@ -136,28 +158,21 @@ class Gate:
             return None
 
 
-@contextmanager
-def _counted(counts: "Counter[int]", principal: Principal, limit: str) -> Iterator[None]:
-    pk = principal.token.pk
-    if counts[pk] >= limits.number(limit):
-        raise too_many(limit, 1.0)
-    counts[pk] += 1
-    try:
-        yield
-    finally:
-        counts[pk] -= 1
-        if counts[pk] <= 0:
-            del counts[pk]
+def _require(exceeded: Exceeded | None) -> None:
+    if exceeded is not None:
+        raise too_many(exceeded)
 
 
-def too_many(limit: str, seconds: float) -> Refusal:
-    data = {"reason": limit, "retryAfterMs": int(seconds * 1000)}
+def too_many(exceeded: Exceeded) -> Refusal:
+    """HTTP status, header and body say when to come back: many programs lose the header."""
+    data = {"reason": exceeded.name, "retryAfterMs": ceil(exceeded.retry_seconds * 1000)}
+    alone = " Redis is away, so each web process counts alone." if exceeded.alone else ""
     return Refusal(
         429,
         QUOTA,
-        f"Too many requests. {limits.stated(limit)} Try again in a moment.",
+        f"Too many requests. {exceeded.words}{alone} Try again in {ceil(exceeded.retry_seconds)} s.",
         data,
-        headers={"Retry-After": str(max(1, round(seconds)))},
+        headers={"Retry-After": str(max(1, ceil(exceeded.retry_seconds)))},
     )
 
 

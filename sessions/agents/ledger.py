@@ -5,8 +5,10 @@ a call whose answer never reached the program is not sent either: the program is
 """
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,23 +16,27 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from servers import limits
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.crypto import SealError
 from servers.enums import AgentScope
+from sessions import hints
 from sessions.agents.asked import Asked, answerable
 from sessions.agents.exchange import Exchange
 from sessions.agents.questions import Continuation, one_exchange
 from sessions.calls import programs
-from sessions.calls.intents import Companion
-from sessions.enums import CallState
+from sessions.calls.intents import Companion, Hold
+from sessions.calls.targets import Target
+from sessions.enums import ApprovalState, CallState
 from sessions.mcp.core import methods
 from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.server.refusals import invalid_params
-from sessions.models import AgentCall, AgentRound, Call
+from sessions.models import AgentCall, AgentRound, Approval, Call
 
 KEY_HEADER: Final = "idempotency-key"
 KEY_CHARS: Final = 128
 UNHEARD_AGE: Final = timedelta(minutes=10)
+EQUAL_WITHIN: Final = timedelta(minutes=1)
 #: an earlier call in one of these states may have had an effect that its program does not know of
 _OPEN: Final = (CallState.REQUESTED, CallState.SENT)
 _UNSURE: Final = Q(call__state=CallState.OUTCOME_UNKNOWN) | Q(
@@ -45,6 +51,14 @@ class SameRequest(Exception):
         super().__init__(str(call))
         self.call = call
         self.equal = equal
+
+
+class Repeated(Exception):
+    """So many equal calls came in a short time that a person has to look: an agent may be in a loop."""
+
+
+class TooManyHeld(Exception):
+    """The token has as many calls waiting for approval as it may."""
 
 
 class Unheard(Exception):
@@ -63,9 +77,17 @@ def key_of(exchange: Exchange) -> str:
     return key
 
 
-def companion(exchange: Exchange, asked: Asked, continuation: Continuation | None = None) -> Companion:
-    """The program's part of a new call. Writing it raises SameRequest and Unheard: then nothing is placed. Raises
-    AuditUnavailable without a key for the answers that go up."""
+def companion(
+    exchange: Exchange,
+    asked: Asked,
+    judge: Callable[[Target], Hold | None],
+    *,
+    most_equal: Callable[[], int],
+    continuation: Continuation | None = None,
+) -> Companion:
+    """The program's part of a new call. Writing it raises SameRequest, Unheard, and Repeated after `most_equal()` equal
+    calls in a minute (0: any number): then nothing is placed. Raises AuditUnavailable without a key for the answers that go
+    up."""
     token, session = exchange.entry.principal.token, exchange.session
     row: dict[str, Any] = {
         "token_id": token.pk,
@@ -82,12 +104,16 @@ def companion(exchange: Exchange, asked: Asked, continuation: Continuation | Non
     }
     added = _sealed(continuation)
 
-    def write(call: Call) -> None:
+    def write(call: Call, hold: Hold | None) -> None:
         _check(row, tool=asked.method == methods.TOOLS_CALL)
+        if hold is None and (most := most_equal()) and _equal_calls(row, most):
+            raise Repeated
         try:
             with transaction.atomic():
                 AgentCall.objects.create(call=call, capabilities=answerable(exchange), **row)
-        except IntegrityError:  # another web process was faster, with the same id, key or state
+                if hold is not None:
+                    _ask(call, row, hold)
+        except IntegrityError:  # another web process was faster, with the same id, key, state or request for approval
             _check(row, tool=False)
             raise
         if added is not None:
@@ -97,7 +123,31 @@ def companion(exchange: Exchange, asked: Asked, continuation: Continuation | Non
     details = {"token": str(token.uid), "token_name": token.name, "program": exchange.program}
     if continuation is not None:
         details |= {"answers": ", ".join(sorted(continuation.added.get("inputResponses", {})))[:500]}
-    return Companion(write, details)
+    return Companion(write, details, judge)
+
+
+def _ask(call: Call, row: dict[str, Any], hold: Hold) -> None:
+    if Approval.objects.filter(token_id=row["token_id"], state=ApprovalState.OPEN).count() >= limits.number(
+        "agent_approvals"
+    ):
+        raise TooManyHeld
+    approval = Approval.objects.create(
+        call=call,
+        token_id=row["token_id"],
+        same=row["same"],
+        destructive=hold.destructive,
+        why=hold.why[:500],
+        created_at=call.created_at,
+        expires_at=call.deadline,
+    )
+    transaction.on_commit(partial(hints.approval_changed, approval.uid, call.uid), robust=True)
+
+
+def _equal_calls(row: dict[str, Any], most: int) -> bool:
+    """Whether `most` equal calls were placed in the last minute. Reads as many entries of an index."""
+    mine = AgentCall.objects.filter(token_id=row["token_id"], same=row["same"]).order_by("-id")
+    created = list(mine.values_list("call__created_at", flat=True)[most - 1 : most])
+    return bool(created) and created[0] > timezone.now() - EQUAL_WITHIN
 
 
 def _sealed(continuation: Continuation | None) -> AgentRound | None:
@@ -120,6 +170,8 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
         earlier = mine.filter(token_id=row["token_id"], key=row["key"]).first()
     if earlier is not None:
         raise SameRequest(earlier.call.uid, equal=earlier.same == row["same"])
+    if (asked := _asked_before(row, now)) is not None:
+        raise SameRequest(asked, equal=True)
     if not tool:
         return
     unheard = mine.filter(token_id=row["token_id"], same=row["same"], unheard_at__isnull=False)
@@ -131,10 +183,24 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
         raise Unheard(lost.call.uid)
 
 
+def _asked_before(row: dict[str, Any], now: datetime) -> UUID | None:
+    """An equal call that waits for approval, or whose outcome after it the program has not heard: the same call again leads
+    to it. Once heard, a further one needs a yes of its own."""
+    mine = Approval.objects.filter(token_id=row["token_id"], same=row["same"])
+    unheard = Q(call__agent__unheard_at__isnull=False, expires_at__gt=now - UNHEARD_AGE)
+    return mine.filter(Q(state=ApprovalState.OPEN) | unheard).values_list("call__uid", flat=True).last()
+
+
 # --- what a program has heard ------------------------------------------------------------------------------------------
 def left(call: UUID) -> None:
     """The program went away without the answer. Never waits."""
     _later(AgentCall.objects.filter(call__uid=call, unheard_at=None), unheard_at=timezone.now())
+
+
+def parked(call: UUID) -> None:
+    """The program was told that the call waits for approval. Durable before it is told. For a work thread."""
+    rows = AgentCall.objects.filter(call__uid=call, unheard_at=None)
+    writer().submit_and_wait(lambda: rows.update(unheard_at=timezone.now()))
 
 
 def heard(call: UUID) -> None:

@@ -2,15 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from django.core import signing
 from django.db.models import QuerySet
 
+from servers.agents.policies import KIND_OF
 from servers.enums import DefinitionKind
 from servers.models import Definition
 from sessions.agents.endpoints import Entry
+from sessions.agents.judging import policies_of
 from sessions.catalog import reading
 from sessions.mcp.core import methods
 from sessions.mcp.core.headers import BadAnnotation, Mirrored, mirrored_arguments
@@ -50,9 +52,10 @@ def problem(entry: Entry, method: str) -> str:
 
 def page(entry: Entry, method: str, params: Mapping[str, Any], era: Era) -> str:
     """A page as JSON text. Raises Refusal for a cursor that is not ours, or of a list that changed since."""
-    rows = list(_offered(entry, KINDS[method]).values_list("key", "digest", "body"))
-    if method == methods.TOOLS_LIST:
-        rows = [row for row in rows if entry.principal.may_use(row[0])]
+    kind = KINDS[method]
+    rows = list(_offered(entry, kind).values_list("key", "digest", "body"))
+    shown = _shown(entry)
+    rows = [row for row in rows if shown(kind, row[0])]
     generation = _digest(rows)
     start = _start(entry, method, generation, params.get("cursor"))
     items = [_item(body, era) for _, _, body in rows[start : start + PAGE]]
@@ -64,8 +67,21 @@ def page(entry: Entry, method: str, params: Mapping[str, Any], era: Era) -> str:
 def _offered(entry: Entry, kind: DefinitionKind) -> QuerySet[Definition]:
     server = entry.endpoint.server
     return Definition.objects.filter(
-        server_id=server.pk, kind=kind, removed_at=None, **entry.endpoint.identity
+        server_id=server.pk, kind=kind, removed_at=None, approved_digest="", **entry.endpoint.identity
     ).order_by("position", "pk")
+
+
+def _shown(entry: Entry) -> Callable[[DefinitionKind, str], bool]:
+    """Whether a list names a definition: what may never be used only costs a model its attention."""
+    known, principal = policies_of(entry), entry.principal
+    filters = known.deny_anything
+
+    def shown(kind: DefinitionKind, key: str) -> bool:
+        if kind == DefinitionKind.TOOL and not principal.may_use(key):
+            return False
+        return not filters or not known.denies(KIND_OF[kind], key)
+
+    return shown
 
 
 def _digest(rows: list[Any]) -> str:
@@ -101,14 +117,13 @@ def _start(entry: Entry, method: str, generation: str, cursor: Any) -> int:
 def fingerprints(entry: Entry) -> dict[str, str]:
     """Of what this principal may see of each list, to find out which one changed. One query."""
     server, found = entry.endpoint.server, {}
-    rows = Definition.objects.filter(server_id=server.pk, removed_at=None, **entry.endpoint.identity)
+    rows = Definition.objects.filter(
+        server_id=server.pk, removed_at=None, approved_digest="", **entry.endpoint.identity
+    )
     known = list(rows.order_by("kind", "position", "pk").values_list("kind", "key", "digest"))
+    shown = _shown(entry)
     for word, kinds in CHANGED.items():
-        mine = [
-            (key, digest)
-            for kind, key, digest in known
-            if kind in kinds and (kind != DefinitionKind.TOOL or entry.principal.may_use(key))
-        ]
+        mine = [(key, digest) for kind, key, digest in known if kind in kinds and shown(DefinitionKind(kind), key)]
         found[word] = _digest(mine)
     return found
 

@@ -64,7 +64,8 @@ class AgentCall(models.Model):
             models.UniqueConstraint(fields=["token", "key"], condition=~Q(key=""), name="agent_key_once"),
         ]
         indexes = [
-            models.Index(fields=["token", "same"], name="agent_calls_unheard", condition=Q(unheard_at__isnull=False))
+            models.Index(fields=["token", "same"], name="agent_calls_unheard", condition=Q(unheard_at__isnull=False)),
+            models.Index(fields=["token", "same", "-id"], name="agent_calls_equal"),
         ]
 
     def __str__(self) -> str:
