@@ -159,6 +159,7 @@ class Door:
         self._peer = start_peer("conformance")
         self.product.register_url("Legacy", self._peer.url, "--era", "legacy")
         self.product.register("Modern", peer_command("conformance"), "--era", "modern")
+        self.product.allow_equal_calls()
         return self
 
     def __exit__(self, *_: object) -> None:
