@@ -120,7 +120,7 @@ agent_patterns = [
     path("tokens/<uuid:uid>/policy/", agent_policies.of_token, name="policy"),
     path("tokens/<uuid:uid>/policy/change/", agent_policies.change_token, name="change_policy"),
     path("tokens/<uuid:uid>/policy/rules/", agent_policies.add_token_rule, name="add_rule"),
-    path("tokens/<uuid:uid>/policy/rules/<uuid:rule>/remove/", agent_policies.remove_token_rule, name="remove_rule"),
+    path("rules/<uuid:uid>/remove/", agent_policies.remove_token_rule, name="remove_rule"),
 ]
 
 inbox_patterns = [

@@ -60,6 +60,7 @@ def _server_page(request: HttpRequest, server: Server, *, rule: Any = None, form
         "preview": preview(server, chosen),
         "actions": {
             "add": reverse("servers:add_agent_rule", args=[server.slug]),
+            "rules": reverse("servers:add_agent_rule", args=[server.slug]),
             "change": reverse("servers:change_agent_policy", args=[server.slug]),
         },
         **_policy(request, server, row, rule, form or EndpointPolicyForm(initial=_initial(row))),
@@ -87,9 +88,12 @@ def change_token(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 
 @require_POST
-def remove_token_rule(request: HttpRequest, uid: UUID, rule: UUID) -> HttpResponse:
-    token = _token(request, uid)
-    return _removed(request, token, AgentRule.objects.filter(policy__token=token, uid=rule).first())
+def remove_token_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
+    mine = AgentRule.objects.filter(policy__token__in=tokens.seen_by(request.user), uid=uid)
+    rule = mine.select_related("policy__token").first()
+    if rule is None or rule.policy.token is None:
+        raise Http404("This rule does not exist any more.")
+    return _removed(request, rule.policy.token, rule)
 
 
 def _token_page(request: HttpRequest, token: AgentToken, *, rule: Any = None, form: Any = None) -> HttpResponse:
@@ -108,6 +112,7 @@ def _token_page(request: HttpRequest, token: AgentToken, *, rule: Any = None, fo
         "preview": preview(access.seen_by(request.user, chosen), token) if chosen is not None else None,
         "actions": {
             "add": reverse("agents:add_rule", args=[token.uid]),
+            "rules": f"{reverse('agents:list')}rules/",
             "change": reverse("agents:change_policy", args=[token.uid]),
         },
         **_policy(request, token, row, rule, form or TokenPolicyForm(initial=_initial(row))),
