@@ -19,7 +19,8 @@ from servers.audit.record import SYSTEM, Actor, Event
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Instance
 
-_KEY = 1
+#: of the one row
+KEY = 1
 _MACHINE_ID = Path("/etc/machine-id")
 _CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 #: file systems whose inode numbers are made up at each mount
@@ -29,18 +30,18 @@ InstancePlace = dict[str, Any]
 
 def held() -> Instance | None:
     """The row while no session may be opened."""
-    return Instance.objects.filter(pk=_KEY).exclude(held_at=None).first()
+    return Instance.objects.filter(pk=KEY).exclude(held_at=None).first()
 
 
 def is_held() -> bool:
-    return Instance.objects.filter(pk=_KEY).exclude(held_at=None).exists()
+    return Instance.objects.filter(pk=KEY).exclude(held_at=None).exists()
 
 
 def check() -> list[Event]:
     """At each start, in a transaction: hold the instance when its database was moved or copied, and take that back when
     it is again where it was. Returns what is to be recorded."""
     here = place()
-    row, made = Instance.objects.select_for_update().get_or_create(pk=_KEY, defaults={"place": here})
+    row, made = Instance.objects.select_for_update().get_or_create(pk=KEY, defaults={"place": here})
     if made or not here:
         return []
     same = _same(row.place, here)
@@ -59,7 +60,7 @@ def check() -> list[Event]:
 
 def release(actor: Actor) -> list[Event]:
     """This is the installation from now on. In a transaction; empty when it was not held."""
-    if not Instance.objects.filter(pk=_KEY).exclude(held_at=None).update(held_at=None, found={}, place=place()):
+    if not Instance.objects.filter(pk=KEY).exclude(held_at=None).update(held_at=None, found={}, place=place()):
         return []
     return [_event(AuditAction.INSTANCE_RELEASE, actor, "released")]
 
@@ -78,7 +79,7 @@ def reason(before: InstancePlace, here: InstancePlace) -> str:
 
 
 def _write(**fields: Any) -> None:
-    Instance.objects.filter(pk=_KEY).update(**fields)
+    Instance.objects.filter(pk=KEY).update(**fields)
 
 
 def _event(action: AuditAction, actor: Actor, words: str) -> Event:

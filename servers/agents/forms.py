@@ -127,7 +127,7 @@ class EndpointTokenForm(forms.Form):
     days = forms.TypedChoiceField(
         label="Expires after",
         coerce=int,
-        choices=[(1, "1 day"), (7, "7 days"), (30, "30 days"), (90, "90 days"), (MOST_DAYS, "1 year")],
+        choices=DAYS,
         initial=90,
         widget=forms.Select(attrs={"class": "form-select"}),
     )

@@ -1,6 +1,7 @@
 """Creating, changing and deleting bundles: each an audit event with what it changed."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -28,7 +29,7 @@ _GRAMMAR: Final = "2 to 12 lower-case letters, digits and single hyphens, beginn
 
 
 class Conflict(Exception):
-    """Somebody else changed the bundle meanwhile."""
+    """Another person has changed the bundle since it was read."""
 
 
 @dataclass(frozen=True)
@@ -255,12 +256,12 @@ def _free_slug(name: str) -> str:
     return slug
 
 
-class _taken_in_words:
+@contextmanager
+def _taken_in_words() -> Iterator[None]:
     """Two people who choose the same short name at once: the second gets an error."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, exc: BaseException | None, trace: Any) -> None:
-        if isinstance(exc, IntegrityError) and "slug" in str(exc):
-            raise ValidationError({"slug": "This short name is already in use. Choose another one."}) from exc
+    try:
+        yield
+    except IntegrityError as problem:
+        if "slug" not in str(problem):
+            raise
+        raise ValidationError({"slug": "This short name is already in use. Choose another one."}) from problem

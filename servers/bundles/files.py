@@ -11,6 +11,7 @@ from servers.audit.record import Actor
 from servers.bundles.changing import Membership, Wanted
 from servers.enums import AuditAction, BundleListing
 from servers.models import Bundle
+from servers.schemas import jsontext
 
 FORMAT: Final = "mcpadmin-bundle"
 VERSION: Final = 1
@@ -49,9 +50,9 @@ def read(user: Any, text: str) -> Wanted:
     if len(text) > MOST_CHARS:
         raise ValidationError(f"The file has more than {MOST_CHARS:,} characters.")
     try:
-        value = json.loads(text)
-    except ValueError as problem:
-        raise ValidationError(f"This is not JSON: {problem}") from problem
+        value: Any = jsontext.loads(text)
+    except jsontext.JsonProblem as problem:
+        raise ValidationError(f"This is not JSON. {problem}") from problem
     if not isinstance(value, dict) or value.get("format") != FORMAT or value.get("version") != VERSION:
         raise ValidationError(f"This is not an exported bundle: format must be {FORMAT} and version {VERSION}.")
     members = value.get("members")

@@ -3,7 +3,7 @@
 Consent is a page of the person who is signed in. All else is asked by programs, without a sign-in and without a cookie.
 """
 
-import json
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -29,6 +29,7 @@ from servers.audit.record import Actor
 from servers.enums import DocumentState
 from servers.models import OAuthClient
 from servers.requests import WebRequest
+from servers.schemas import jsontext
 
 _READING = (DocumentState.REQUESTED, DocumentState.READING)
 
@@ -125,7 +126,7 @@ def _with_redirect(response: HttpResponse, asked: Asked) -> HttpResponse:
     """Chromium applies form-action to where a form's answer redirects, too."""
     parts = urlsplit(asked.redirect_uri)
     target = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") else f"{parts.scheme}:"
-    response._csp_update = {"form-action": [target]}  # type: ignore[attr-defined]
+    response._csp_update = {"form-action": [target]}  # type: ignore[attr-defined]  # what django-csp's decorator sets
     return response
 
 
@@ -149,9 +150,7 @@ def _host(uri: str) -> str:
 @sensitive_post_parameters()
 @sensitive_variables()
 def token(request: WebRequest) -> HttpResponse:
-    if attempts.count("oauth-token", request.client_ip, "oauth_token_requests") is attempts.Refusal.LIMITED:
-        return too_many("oauth_token_requests")
-    return _replied(authorization_server.token_response(_headers(request), request.POST.urlencode()))
+    return _answered(request, authorization_server.token_response)
 
 
 @csrf_exempt
@@ -160,9 +159,20 @@ def token(request: WebRequest) -> HttpResponse:
 @sensitive_post_parameters()
 @sensitive_variables()
 def revoke(request: WebRequest) -> HttpResponse:
+    return _answered(request, authorization_server.revocation_response)
+
+
+@sensitive_variables()
+def _answered(request: WebRequest, respond: Callable[[Mapping[str, str], str], Reply]) -> HttpResponse:
+    """Also while nothing can be counted: programs with a grant go on when Redis is away."""
     if attempts.count("oauth-token", request.client_ip, "oauth_token_requests") is attempts.Refusal.LIMITED:
         return too_many("oauth_token_requests")
-    return _replied(authorization_server.revocation_response(_headers(request), request.POST.urlencode()))
+    given = request.headers.get("Authorization")
+    reply = respond({} if given is None else {"Authorization": given}, request.POST.urlencode())
+    response = HttpResponse(reply.body, status=reply.status)
+    for name, value in reply.headers.items():
+        response.headers[name] = value
+    return response
 
 
 @csrf_exempt
@@ -173,26 +183,19 @@ def register(request: WebRequest) -> HttpResponse:
     """RFC 7591, where an administrator allows it."""
     if not registration.is_open():
         raise Http404("Clients do not register themselves here.")
-    if attempts.count("oauth-register", request.client_ip, "oauth_registrations"):
+    refusal = attempts.count("oauth-register", request.client_ip, "oauth_registrations")
+    if refusal is attempts.Refusal.LIMITED:
         return too_many("oauth_registrations")
+    if refusal is not None:
+        return _error("temporarily_unavailable", "Registrations cannot be counted now. Try again later.", 503)
     try:
-        client, secret = registration.register(Actor.of(request), json.loads(request.body))
+        found: Any = jsontext.loads(request.body.decode())
+        client, secret = registration.register(Actor.of(request), found)
     except ValueError:
         return _error("invalid_client_metadata", "The body is not JSON.")
     except BadClient as problem:
         return _error(problem.error, str(problem))
     return JsonResponse(registration.answer(client, secret), status=201)
-
-
-def _headers(request: WebRequest) -> dict[str, str]:
-    return {"Authorization": request.headers["Authorization"]} if "Authorization" in request.headers else {}
-
-
-def _replied(reply: Reply) -> HttpResponse:
-    response = HttpResponse(reply.body, status=reply.status)
-    for name, value in reply.headers.items():
-        response.headers[name] = value
-    return response
 
 
 def _error(code: str, words: str, status: int = 400) -> JsonResponse:

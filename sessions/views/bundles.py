@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -22,13 +23,20 @@ from servers.audit.record import Actor
 from servers.bundles import changing, files, names, offers
 from servers.bundles.changing import Conflict, Membership, Wanted
 from servers.bundles.forms import BundleForm, ImportForm
-from servers.enums import BundleListing
+from servers.enums import AuditAction, BundleListing
 from servers.models import AuditEvent, Bundle, BundleMember, Server
 from sessions.agents import weighing
 from sessions.agents.weighing import Contents
 
 SHOWN = 200
 HISTORY = 20
+_CHANGES = (
+    AuditAction.BUNDLE_CREATE,
+    AuditAction.BUNDLE_CHANGE,
+    AuditAction.BUNDLE_DELETE,
+    AuditAction.BUNDLE_RESTORE,
+    AuditAction.BUNDLE_EXPORT,
+)
 
 
 def _seen(request: HttpRequest) -> QuerySet[Bundle]:
@@ -107,7 +115,7 @@ def _history(request: HttpRequest, bundle: Bundle) -> list[dict[str, Any]] | Non
     """None for those who may not read the audit log."""
     if not access.may(request.user, "view_auditevent"):
         return None
-    rows = AuditEvent.objects.filter(action__startswith="server:bundle:", body__contains=str(bundle.uid))
+    rows = AuditEvent.objects.filter(action__in=_CHANGES, body__contains=str(bundle.uid))
     found = []
     for event in rows.order_by("-seq")[:HISTORY]:
         details = json.loads(event.body).get("details", {})
@@ -310,9 +318,9 @@ def _endpoint(request: HttpRequest, slug: str) -> tuple[str, list[Server], str]:
     """Name, servers that a token must reach, and the address of its page."""
     server = access.visible_servers(request.user).filter(slug=slug, archived_at=None).first()
     if server is not None:
-        return server.name, [server], f"/servers/{slug}/"
+        return server.name, [server], reverse("servers:detail", args=[slug])
     bundle = _bundle(request, slug)
-    return bundle.name, [row.server for row in _rows(bundle)], f"/agents/bundles/{slug}/"
+    return bundle.name, [row.server for row in _rows(bundle)], reverse("agents:bundle", args=[slug])
 
 
 def _url(slug: str) -> str:

@@ -26,6 +26,7 @@ from oauthlib.oauth2 import (
     RevocationEndpoint,
     TokenEndpoint,
 )
+from oauthlib.oauth2.rfc6749.errors import UnsupportedCodeChallengeMethodError
 
 from servers.agents.addresses import address_of, slug_of
 from servers.agents.oauth import clients, grants
@@ -249,13 +250,16 @@ def _words(error: OAuth2Error) -> str:
     return error.description or "The request is not valid."
 
 
-class _CodeGrant(AuthorizationCodeGrant):
-    _code_challenge_methods: Final = {"S256": AuthorizationCodeGrant._code_challenge_methods["S256"]}
+def _require_s256(request: Request) -> dict[str, Any]:
+    """oauthlib also takes `plain`, and takes it for the default."""
+    if request.code_challenge is not None and request.code_challenge_method != "S256":
+        raise UnsupportedCodeChallengeMethodError(request=request)
+    return {}
 
 
 _rows = _Rows()
 _bearer = BearerToken(_rows, expires_in=grants.ACCESS_SECONDS)
-_code_grant = _CodeGrant(_rows)
+_code_grant = AuthorizationCodeGrant(_rows, pre_auth=[_require_s256])
 _authorization = AuthorizationEndpoint(CODE, _bearer, {CODE: _code_grant})
 _token = TokenEndpoint(
     "authorization_code",

@@ -1,10 +1,9 @@
 """The programs that may ask for grants: which there are, and where answers to them may go.
 
-A client's name proves nothing, whoever gave it. What holds is where its metadata document came from and the redirect
+A client's name proves nothing. What holds is where its metadata document came from and the redirect
 URIs that it named beforehand.
 """
 
-import json
 import posixpath
 import re
 import secrets
@@ -25,6 +24,7 @@ from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.enums import AuditAction, DocumentState, OAuthClientKind
 from servers.models import AgentToken, OAuthClient
+from servers.schemas import jsontext
 from servers.signals import client_document_asked
 
 #: how long a document that was read counts; a failure is tried again sooner
@@ -192,9 +192,9 @@ def take(client_uid: Any) -> OAuthClient | None:
 def read(client: OAuthClient, body: bytes) -> None:
     """Keep what its document says. Raises BadClient."""
     try:
-        found = json.loads(body)
-    except ValueError:
-        raise BadClient("The document is not JSON.") from None
+        found: Any = jsontext.loads(body.decode())
+    except ValueError as problem:
+        raise BadClient("The document is not JSON.") from problem
     if not isinstance(found, dict) or found.get("client_id") != client.client_id:
         raise BadClient("The document does not name its own address as client_id.")
     method = found.get("token_endpoint_auth_method", _PUBLIC)

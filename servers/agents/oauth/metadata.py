@@ -1,6 +1,7 @@
 """The documents by which a client finds its way: RFC 9728 of each endpoint, RFC 8414 of this authorization server."""
 
 from typing import Any, Final
+from urllib.parse import quote
 
 from django.conf import settings
 from django.urls import reverse
@@ -58,11 +59,11 @@ def authorization_server(*, registration: bool) -> dict[str, Any]:
 
 
 def challenge(slug: str, error: str = "", scopes: str = "") -> str:
-    """The value of WWW-Authenticate (RFC 6750 section 3, RFC 9728 section 5.1)."""
+    """The value of WWW-Authenticate (RFC 6750 section 3, RFC 9728 section 5.1). `slug` may be anything that a path has."""
     parts = ['Bearer realm="mcpadmin"']
     if error:
         parts.append(f'error="{error}"')
     if scopes:
         parts.append(f'scope="{scopes}"')
-    parts.append(f'resource_metadata="{issuer()}{RESOURCE_PATH}{PREFIX}{slug}"')
+    parts.append(f'resource_metadata="{issuer()}{RESOURCE_PATH}{PREFIX}{quote(slug, safe="")}"')
     return ", ".join(parts)

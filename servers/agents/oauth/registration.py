@@ -4,7 +4,7 @@ default: anyone who reaches this address may register, and a name that is regist
 import secrets
 from typing import Any, Final
 
-from servers import rights
+from servers import instance, rights
 from servers.agents import tokens
 from servers.agents.oauth import clients
 from servers.agents.oauth.clients import MOST_CLIENTS, BadClient
@@ -25,7 +25,10 @@ def switch(actor: Actor, user: Any, *, is_open: bool) -> None:
     """Raises access.Denied (recorded)."""
     rights.require(user, actor, "administer", subject="client registration")
     with audited(actor) as trail:
-        if Instance.objects.exclude(oauth_registration=is_open).update(oauth_registration=is_open):
+        row, _ = Instance.objects.select_for_update().get_or_create(pk=instance.KEY)
+        if row.oauth_registration != is_open:
+            row.oauth_registration = is_open
+            row.save(update_fields=["oauth_registration"])
             trail.note(AuditAction.OAUTH_REGISTRATION_CHANGE, None, "client registration", {"open": is_open})
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 from servers import access, limits
 from servers.agents import tokens
 from servers.agents.addresses import address_of, slug_of
-from servers.agents.oauth import authorization_server, clients, grants, registration
+from servers.agents.oauth import authorization_server, clients, grants, metadata, registration
 from servers.agents.oauth.clients import BadClient
 from servers.agents.tokens import Unknown
 from servers.audit.record import Actor
@@ -468,10 +468,12 @@ def test_redirect_uris_that_lead_astray_are_not_registered(uri: str) -> None:
 
 def test_programs_register_themselves_only_where_an_administrator_allows_it(admin: Any) -> None:
     sent = {"redirect_uris": [BACK], "client_name": "A\nprogram", "token_endpoint_auth_method": "none"}
-    post = lambda body: Client().post("/oauth/register", json.dumps(body), content_type="application/json")  # noqa: E731
+
+    def post(body: Any) -> Any:
+        return Client().post("/oauth/register", json.dumps(body), content_type="application/json")
+
     assert post(sent).status_code == 404
     assert "registration_endpoint" not in Client().get("/.well-known/oauth-authorization-server").json()
-    Instance.objects.get_or_create(pk=1)
     with pytest.raises(access.Denied):
         registration.switch(Actor.of_user(None), person("bob", "manage_users"), is_open=True)
     registration.switch(Actor.of_user(admin), admin, is_open=True)
@@ -480,6 +482,8 @@ def test_programs_register_themselves_only_where_an_administrator_allows_it(admi
     assert made.status_code == 201
     assert (made.json()["client_name"], "client_secret" in made.json()) == ("A program", False)
     assert post({"redirect_uris": [BACK]}).json()["client_secret"]
+    deep = Client().post("/oauth/register", "[" * 15_000, content_type="application/json")
+    assert deep.json()["error"] == "invalid_client_metadata"
     for bad in ([], {}, {"redirect_uris": ["javascript:x"]}, sent | {"token_endpoint_auth_method": "private_key_jwt"}):
         assert post(bad).status_code == 400
     assert AuditEvent.objects.filter(action=AuditAction.OAUTH_CLIENT_REGISTER).count() == 2
@@ -487,12 +491,11 @@ def test_programs_register_themselves_only_where_an_administrator_allows_it(admi
 
 def test_registrations_of_one_address_are_bounded_and_unused_ones_forgotten(db: None) -> None:
     Instance.objects.update_or_create(pk=1, defaults={"oauth_registration": True})
-    post = lambda: Client().post(  # noqa: E731
-        "/oauth/register",
-        json.dumps({"redirect_uris": [BACK], "token_endpoint_auth_method": "none"}),
-        content_type="application/json",
-        REMOTE_ADDR="198.51.100.9",
-    )
+
+    def post(address: str = "198.51.100.9") -> Any:
+        body = json.dumps({"redirect_uris": [BACK], "token_endpoint_auth_method": "none"})
+        return Client().post("/oauth/register", body, content_type="application/json", REMOTE_ADDR=address)
+
     answers = [post() for _ in range(11)]
     assert [answer.status_code for answer in answers] == [201] * 10 + [429]
     assert limits.stated("oauth_registrations") in answers[-1].json()["error_description"]
@@ -527,6 +530,7 @@ def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(signed_i
     ("document", "says"),
     [
         (b"{", "not JSON"),
+        (b"[" * 15_000, "not JSON"),
         (b"[]", "its own address"),
         (json.dumps({"client_id": "https://other.example/x", "redirect_uris": [BACK]}).encode(), "its own address"),
         (json.dumps({"client_id": DOCUMENT}).encode(), "redirect_uris"),
@@ -608,6 +612,12 @@ def test_the_documents_lead_from_an_endpoint_to_the_token(files: Server) -> None
     assert server["issuer"] == settings.PUBLIC_URL
     assert server["code_challenge_methods_supported"] == ["S256"]
     assert server["authorization_endpoint"] == f"{settings.PUBLIC_URL}/oauth/authorize"
+
+
+def test_a_path_of_a_stranger_does_not_end_a_value_of_the_challenge() -> None:
+    challenge = metadata.challenge('x", scope="all\r\nSet-Cookie: a', "invalid_token")
+    assert challenge.count('"') == 6
+    assert "\r" not in challenge
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ async def _output(command: list[str], seconds: float = _QUESTION_SECONDS) -> tup
     try:
         async with asyncio.timeout(seconds):
             output, errors = await process.communicate()
-    except BaseException as problem:
+    except BaseException as problem:  # also when cancelled: the client must not stay behind
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
@@ -157,7 +157,7 @@ class _Place:
         try:  # a path by its descriptor: those of sockets have at most 107 characters
             opened.bind(f"/proc/self/fd/{folder}/{_SOCKET}")
             opened.listen(1)
-        except BaseException:
+        except BaseException:  # whatever it is, the socket has no other owner
             opened.close()
             raise
         finally:

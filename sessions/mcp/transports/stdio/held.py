@@ -41,8 +41,8 @@ class _Process:
     def __init__(self, pid: int, pipes: Pipes, leash: socket.socket) -> None:
         self.pid, self._leash = pid, leash
         self.stdin = open(pipes.stdin, "wb", 0)  # noqa: SIM115  # the transport closes it, like the next two
-        self.stdout = open(pipes.stdout, "rb", 0)  # noqa: SIM115
-        self.stderr = open(pipes.stderr, "rb", 0)  # noqa: SIM115
+        self.stdout = open(pipes.stdout, "rb", 0)  # noqa: SIM115  # as above
+        self.stderr = open(pipes.stderr, "rb", 0)  # noqa: SIM115  # as above
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -89,7 +89,7 @@ class HeldTransport(BaseSubprocessTransport):
         self._loop.remove_reader(self._leash)
         self._leash.close()
         self._on_end()
-        # Without a report somebody killed the keeper.
+        # Without a report, the keeper was killed.
         self._process_exited(_NUMBER.unpack(report)[0] if len(report) == _NUMBER.size else -signal.SIGKILL)
 
 
@@ -194,7 +194,7 @@ async def start(factory: Callable[[], asyncio.SubprocessProtocol], control: int,
             await asyncio.wait([forking])  # also when cancelled: it uses the descriptors
             theirs.close()
             pipes.close_theirs()
-    except BaseException:
+    except BaseException:  # also when cancelled
         leash.close()
         pipes.close_ours()
         raise
