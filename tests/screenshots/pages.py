@@ -41,6 +41,10 @@ from tests.screenshots.importing import apply_import, preview_import, refuse_imp
 from tests.screenshots.keeping import add_bad_rule, keep_nothing, open_erasing, try_path
 from tests.screenshots.shot import Shot, Stage, at, on_server, question
 
+CONSENT = (
+    "/oauth/authorize?response_type=code&redirect_uri=http://127.0.0.1:33418/callback&code_challenge_method=S256"
+    f"&code_challenge={'a' * 43}&scope=mcp:list%20mcp:read%20mcp:call"
+)
 SHOTS = [
     Shot("setup", lambda world: world.setup_link, Stage.FRESH, signed_in=False),
     Shot("sign-in", at("/accounts/login/"), Stage.EMPTY, signed_in=False),
@@ -149,6 +153,21 @@ SHOTS = [
     Shot("agent-token-form", at("/agents/tokens/new/")),
     Shot("agent-token-refused", at("/agents/tokens/new/"), prepare=issue_badly, allow=("422",)),
     Shot("agent-token", at("/agents/tokens/new/"), prepare=issue_token),
+    Shot("bundles-empty", at("/agents/bundles/"), Stage.EMPTY),
+    Shot("bundles", at("/agents/bundles/")),
+    Shot("bundle", at("/agents/bundles/team-tools/")),
+    Shot("bundle-guest", at("/agents/bundles/team-tools/"), guest=True),
+    Shot("bundle-form", at("/agents/bundles/team-tools/edit/")),
+    Shot("bundle-member", at("/agents/bundles/team-tools/members/work/")),
+    Shot("bundle-import", at("/agents/bundles/import/")),
+    Shot("bundle-delete", at("/agents/bundles/team-tools/delete/")),
+    Shot("use-bundle", at("/agents/use/team-tools/")),
+    Shot("oauth-consent", at(f"{CONSENT}&client_id=pictured")),
+    Shot("oauth-unknown", at(f"{CONSENT}&client_id=nobody"), allow=("400",)),
+    Shot("oauth-clients-empty", at("/oauth/clients/"), Stage.EMPTY),
+    Shot("oauth-clients", at("/oauth/clients/")),
+    Shot("oauth-client-form", at("/oauth/clients/add/")),
+    Shot("service-account-form", at("/users/service-accounts/add/")),
     Shot("references-empty", at("/credentials/references/"), Stage.EMPTY),
     Shot("references", at("/credentials/references/")),
     Shot("identity", at("/servers/calendar/identity/")),

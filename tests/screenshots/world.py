@@ -78,10 +78,12 @@ AGENTS = """
 from datetime import timedelta
 from django.contrib.auth.models import User
 from django.utils import timezone
+from servers.accounts import service_accounts
 from servers.agents import tokens
 from servers.agents.tokens import Wanted
 from servers.audit.record import Actor
-from servers.models import AgentToken, Server
+from servers.bundles import changing as bundles
+from servers.models import AgentToken, OAuthClient, Server
 from sessions.models import AgentSession
 ada, now = User.objects.get(username="{admin}"), timezone.now()
 actor, server = Actor.of_user(ada), Server.objects.get(slug="{slug}")
@@ -94,6 +96,15 @@ AgentSession.objects.create(key="k" * 43, token=cursor, server=server, revision=
 tokens.revoke(actor, ada, issue("Lost laptop"))
 expired = issue("Nightly pipeline")
 AgentToken.objects.filter(pk=expired.pk).update(expires_at=now - timedelta(days=2))
+client = lambda kind, key, name, uri, **more: OAuthClient.objects.create(
+    kind=kind, client_id=key, name=name, redirect_uris=[uri], **more)
+client("registered", "pictured", "Cursor", "http://127.0.0.1:33418/callback")
+client("document", "https://program.invalid/client.json", "", "", document="failed", document_at=now,
+    document_problem="The name program.invalid was not found.")
+client("added", "blocked", "Old script", "https://old.example/callback", added_by="{admin}", blocked_at=now)
+bundles.create(actor, ada, bundles.Wanted("Team tools", [bundles.Membership(server, "work")]))
+service_accounts.add(actor, ada, service_accounts.Wanted(
+    "nightly", "The nightly report. Ask {admin}.", rights=("view_server", "call_tool")))
 """
 
 

@@ -41,7 +41,7 @@ AGAIN = ["--record"]
 #: The folders of tests/ whose tests start a product or a browser; tests/conftest.py checks it. Each process of a phase
 #: collects all tests of that phase, so a phase leaves out the folders that hold none.
 WITH_PRODUCT = ("benchmarks", "canary", "e2e", "faults", "mcpadmin", "sessions/agents", "tools")
-WITH_BROWSER = ("e2e", "kit", "tools")
+WITH_BROWSER = ("e2e", "kit", "screenshots", "tools")
 #: Half of all tests. In a phase of its own, neither half is collected by the processes of the other.
 OF_PROTOCOL = ("sessions/host", "sessions/mcp")
 
