@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.screenshots.judge import overflow
-from tests.screenshots.pages import SHOTS, SIZES
+from tests.screenshots.pages import CALLBACK, SHOTS, SIZES
 from tests.screenshots.shot import Shot, Stage, World
 from tests.tools.browser import sign_in, watched_context
 from tests.tools.stack import ADMIN, Stack
@@ -21,11 +21,12 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from servers.audit import payloads
 from servers.audit.record import SYSTEM
+from servers.bundles import changing as bundles
 from servers.credentials import vault
 from servers.definitions.versions import store_listing
 from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, PayloadKind
-from servers.models import AuditEvent, Server
+from servers.models import AuditEvent, OAuthClient, Server
 from servers.secret import Secret
 from sessions.connections.commands import shared_session
 from sessions.enums import CallState
@@ -89,6 +90,11 @@ questions = {{
 ada = User.objects.get(username={admin!r})
 token = Parts(CredentialKind.BEARER, dict(), dict(token=Secret("token-of-a-picture")))
 credential = vault.create(SYSTEM, ada, "c" * 120, token, "https://" + "h" * 60 + ".example/" + "p" * 300)
+joined = [bundles.Membership(server, "work")]
+bundles.create(SYSTEM, ada, bundles.Wanted("B" * 120, joined, slug="team-tools", instructions=uri))
+OAuthClient.objects.create(kind="registered", client_id="pictured", name="p" * 120, redirect_uris=[{callback!r}])
+OAuthClient.objects.create(
+    kind="document", client_id="https://program.invalid/" + "c" * 300, document="failed", document_problem=uri)
 found = {{
     "person": User.objects.create_user("w" * 40).pk,
     "server": server.slug, "websocket": server.slug, "archived": server.slug, "failing": server.slug,
@@ -139,7 +145,7 @@ def too_wide(page: Page, world: World) -> list[str]:
 def world(own_stack: Stack) -> World:
     common = ("register_server", "--user", ADMIN[0], "--disabled", "--name", "Long")
     own_stack.manage(*common, "--url", "https://" + "h" * 60 + ".example/" + "p" * 300)
-    printed = own_stack.shell(LONG.format(admin=ADMIN[0]))
+    printed = own_stack.shell(LONG.format(admin=ADMIN[0], callback=CALLBACK))
     return World(**json.loads(printed.split("WORLD ", 1)[1]))
 
 

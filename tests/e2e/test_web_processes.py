@@ -15,28 +15,23 @@ import pytest
 import websockets
 
 from tests.e2e.sockets import Visitor, answer, greeted
-from tests.tools.stack import ADMIN, ROOT, Stack
+from tests.tools.stack import ADMIN, ROOT, Stack, started_stack
 
 pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.integration]
 DEMO = ROOT / "mcpadmin" / "demo_server"
 
 
 @pytest.fixture(scope="module")
-def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def product() -> Iterator[Stack]:
     """Limits a person to two sockets."""
     environment = {"MCPADMIN_SOCKETS_PER_USER": "2"}
-    made = Stack(tmp_path_factory.mktemp("two"), "--port", "0", "--web-processes", "2", env=environment)
-    try:
-        made.start()
-        made.create_admin()
+    with started_stack("--port", "0", "--web-processes", "2", administrator=True, env=environment) as made:
         made.manage("register_server", "--user", ADMIN[0], "--name", "Demo", "--", sys.executable, str(DEMO))
         deadline = time.monotonic() + 90
         while not made.rows("SELECT 1 FROM servers_definition WHERE key = 'greet'"):
             assert time.monotonic() < deadline, made.output[-3000:]
             time.sleep(0.2)  # no event reports rows of another process
         yield made
-    finally:
-        made.stop()
 
 
 @contextmanager

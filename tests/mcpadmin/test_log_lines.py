@@ -65,6 +65,7 @@ def test_a_connection_that_is_found_lost_after_an_outage_is_no_outage_of_its_own
     valkey: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = import_module("sessions.hints.outage")  # the package has an object of that name
+    monkeypatch.setattr(module, "ATTEMPT_SECONDS", 20)  # a busy machine is no outage
     found, over = module.Outage(), threading.Semaphore(0)
     found.watch(over.release)
     with capture_logs() as lines:

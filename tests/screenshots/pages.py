@@ -41,8 +41,9 @@ from tests.screenshots.importing import apply_import, preview_import, refuse_imp
 from tests.screenshots.keeping import add_bad_rule, keep_nothing, open_erasing, try_path
 from tests.screenshots.shot import Shot, Stage, at, on_server, question
 
+CALLBACK = "http://127.0.0.1:33418/callback"
 CONSENT = (
-    "/oauth/authorize?response_type=code&redirect_uri=http://127.0.0.1:33418/callback&code_challenge_method=S256"
+    f"/oauth/authorize?response_type=code&redirect_uri={CALLBACK}&code_challenge_method=S256"
     f"&code_challenge={'a' * 43}&scope=mcp:list%20mcp:read%20mcp:call"
 )
 SHOTS = [

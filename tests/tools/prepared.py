@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -88,9 +89,7 @@ def prepared(kind: str, sources: Iterable[bytes], fill: Callable[[Path], None]) 
     found = KEPT / f"{kind}-{seen.hexdigest()[:24]}"
     if found.exists():
         return found
-    KEPT.mkdir(exist_ok=True)
-    with (KEPT / f".{kind}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(kind):
         if not found.exists():
             for old in KEPT.glob(f"{kind}-*"):
                 shutil.rmtree(old, ignore_errors=True)
@@ -101,6 +100,16 @@ def prepared(kind: str, sources: Iterable[bytes], fill: Callable[[Path], None]) 
             finally:
                 shutil.rmtree(draft, ignore_errors=True)
     return found
+
+
+@contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """Among all test processes of this checkout. Each start of a product keeps two processors busy: several at once
+    take as long, and each of them longer than a test allows."""
+    KEPT.mkdir(exist_ok=True)
+    with (KEPT / f".{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def run_in_shell(code: str, data_dir: Path, **environment: str) -> None:

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.tools import postgres
-from tests.tools.prepared import ADMIN, ROOT, clean_environment, prepare
+from tests.tools.prepared import ADMIN, ROOT, clean_environment, one_at_a_time, prepare
 from tests.tools.warm import Commands, Done
 
 READY = re.compile(r"mcpadmin is ready after ([\d.]+) s: (http[^\s\"]+)")
@@ -55,8 +55,9 @@ class Stack:
         self._commands = Commands(self.environment)
 
     def start(self) -> "Stack":
-        self.launch()
-        match = self.wait_for(READY, READY_SECONDS)
+        with one_at_a_time("start"):
+            self.launch()
+            match = self.wait_for(READY, READY_SECONDS)
         self.base_url = match[2]
         return self
 

@@ -21,3 +21,11 @@ def test_what_only_some_calls_did_is_not_counted() -> None:
     first = {"entered": [["main", "a.py", "f"], ["clock", "a.py", "tick"]], "statements": [["main", "SELECT 1"]]}
     second = {"entered": [["main", "a.py", "f"]], "statements": [["main", "SELECT 1"], ["main", "COMMIT"]]}
     assert of_every_call([first, second]) == Part({"main": frozenset({("a.py", "f")})}, 1, 0)
+
+
+def test_a_transaction_that_is_not_in_every_window_is_not_counted() -> None:
+    beat = [["main", "BEGIN"], ["main", "UPDATE worker SET seen = '12:00'"], ["main", "COMMIT"]]
+    call = [["main", "BEGIN"], ["main", "INSERT INTO event VALUES (7, 'it''s')"], ["main", "COMMIT"]]
+    same = [["main", "BEGIN"], ["main", "INSERT INTO event VALUES (8, 'x')"], ["main", "COMMIT"]]
+    windows = [{"entered": [], "statements": statements} for statements in (beat + call, same + call)]
+    assert of_every_call(windows) == Part({}, 1, 1)

@@ -15,11 +15,14 @@ import re
 import shutil
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.product import accounts, callers, echo_servers
+from tests.tools.prepared import prepare
 from tests.tools.stack import Stack
 from tests.tools.tracing.sitecustomize import SIGNAL
 
@@ -29,7 +32,8 @@ SETTLING_SECONDS = 0.4
 SECONDS = 60.0
 #: copies SQLite's log two seconds after a commit, which on a slow machine is within every window
 PERIODIC = frozenset({"log-copier"})
-_TRANSACTION = re.compile(r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|PRAGMA)\b", re.IGNORECASE)
+_TRANSACTION = re.compile(r"(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|PRAGMA)\b", re.IGNORECASE)
+_VALUE = re.compile(r"'(?:[^']|'')*'|\b\d+(?:\.\d+)?\b")
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,32 @@ def of_every_call(windows: list[dict[str, Any]]) -> Part:
         if number == 0:
             threads = {name: frozenset(functions) for name, functions in seen.items()}
         threads = {name: functions & seen.get(name, set()) for name, functions in threads.items()}
-    texts = [[statement for _, statement in window["statements"]] for window in windows]
+    common = [Counter(steps(window["statements"])) for window in windows]
+    for other in common[1:]:
+        common[0] &= other
+    texts = [text for step in common[0].elements() for text in step]
     return Part(
         {name: functions for name, functions in threads.items() if functions},
-        min(sum(not _TRANSACTION.match(text) for text in one) for one in texts),
-        min(sum(text.strip().upper().startswith("COMMIT") for text in one) for one in texts),
+        sum(not _TRANSACTION.match(text) for text in texts),
+        sum(text.upper().startswith("COMMIT") for text in texts),
     )
+
+
+def steps(statements: list[list[str]]) -> Iterator[tuple[str, ...]]:
+    """Each transaction, and each statement outside of one, with its values left out: a periodic one that falls into a
+    window differs from the ones of a call."""
+    open_ones: dict[str, list[str]] = {}
+    for thread, statement in statements:
+        text = _VALUE.sub("?", statement.strip())
+        word = text.upper()
+        if word.startswith("BEGIN"):
+            open_ones[thread] = []
+        if thread in open_ones:
+            open_ones[thread].append(text)
+            if word.startswith(("COMMIT", "ROLLBACK")):
+                yield tuple(open_ones.pop(thread))
+        else:
+            yield (text,)
 
 
 class Trace:
@@ -72,11 +96,10 @@ class Trace:
         (self._folder / "records").mkdir()
         path = os.pathsep.join(filter(None, (str(TRACING), os.environ.get("PYTHONPATH"))))
         env = {"MCPADMIN_TRACE_DIR": str(self._folder / "records"), "PYTHONPATH": path}
-        self.product = Stack(self._folder / "data", env=env)
+        self.product = Stack(prepare(self._folder / "data", administrator=True), env=env)
 
     def __enter__(self) -> "Trace":
         self.product.start()
-        self.product.create_admin()
         return self
 
     def __exit__(self, *_: object) -> None:

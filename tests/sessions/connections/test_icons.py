@@ -14,7 +14,7 @@ from servers.enums import DefinitionKind
 from servers.models import Icon
 from sessions.connections import icons
 from sessions.connections.icons import Fetched
-from sessions.host.catalog.icons import fetch
+from sessions.host.fetching import fetch
 from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_hold, make_session
@@ -108,7 +108,7 @@ def test_no_icon_is_fetched_from_a_private_address(host: str, settings: Any) -> 
     settings.ALLOW_LOOPBACK, settings.ALLOWED_NETWORKS, settings.OUTBOUND_PROXY = False, [], ""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
-        fetched = asyncio.run(fetch(f"https://{host}:{listening.getsockname()[1]}/icon.png"))
+        fetched = asyncio.run(fetch(f"https://{host}:{listening.getsockname()[1]}/icon.png", "image/png", 1_000))
         with pytest.raises(BlockingIOError):
             listening.accept()
     assert fetched.data == b""
