@@ -68,12 +68,24 @@ async def with_sessions(spec: Spec, count: int) -> dict[str, Any]:
         made = await in_groups([lambda: stack.enter_async_context(connected(spec))] * count)
         await in_groups([lambda one=one: echo(one.client) for one in made])
         await asyncio.sleep(IDLE_SECONDS if count > FEW else 0)
+        await _settled()
         idle = {"kib": kib_resident(), **held()}
         await in_groups([lambda one=one: echo(one.client) for one in made])
         closing = stack.pop_all()
         await in_groups([one.client.close for one in made])
         await closing.aclose()
     return idle
+
+
+async def _settled() -> None:
+    """Returns when nothing has ended for a second, which on a busy machine is later than the times above."""
+    seen, since = held(), 0
+    for _ in range(600):
+        if since == 10:
+            return
+        await asyncio.sleep(0.1)
+        now = held()
+        seen, since = now, since + 1 if now == seen else 0
 
 
 async def main(count: int, url: str) -> None:
@@ -84,7 +96,7 @@ async def main(count: int, url: str) -> None:
     await asyncio.sleep(0.2)
     before = {"kib": kib_resident(), **held()}
     idle = await with_sessions(spec, count)
-    await asyncio.sleep(0.5)
+    await _settled()
     print(json.dumps({"before": before, "idle": idle, "after": held()}))
 
 

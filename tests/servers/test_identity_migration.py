@@ -3,21 +3,15 @@
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from servers.enums import IdentityKind, SignsInAs
 from servers.models import Credential, Definition, Server
 from sessions.models import Call, LogLine
+from tests.tools.releases import migrate_to, upgrade
 
+pytestmark = [pytest.mark.long, pytest.mark.deadline(600)]  # no later migration changes what they prove
 BEFORE = [("servers", "0004_vault"), ("mcp_sessions", "0003_live_sessions")]
-
-
-def migrate(targets: list[tuple[str, str]]) -> Any:
-    executor = MigrationExecutor(connection)
-    executor.migrate(targets)
-    return executor.loader.project_state(targets).apps
 
 
 def store(apps: Any) -> None:
@@ -39,9 +33,8 @@ def store(apps: Any) -> None:
 
 
 def moved() -> None:
-    newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
-    store(migrate(BEFORE))
-    migrate(newest)
+    store(migrate_to(BEFORE))
+    upgrade()
     assert list(Definition.objects.filter(kind="resource").values_list("title", flat=True)) == ["B\ufffd"] * 2
     rows = Definition.objects.filter(kind="tool").select_related("identity")
     assert sorted((row.server.slug, row.identity.kind, row.identity.server_id) for row in rows) == [

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from servers import crypto
@@ -18,20 +16,11 @@ from servers.registration.resolved_values import NotLaunchable, launch_values
 from servers.secret import Secret
 from tests.servers.cast import header, over_http
 from tests.servers.conftest import person
+from tests.tools.releases import migrate_to, upgrade
 
+pytestmark = [pytest.mark.long, pytest.mark.deadline(600)]  # no later migration changes what they prove
 BEFORE = [("servers", "0013_background_job")]
 VALUE = "canary-of-an-older-release"
-
-
-def before() -> Any:
-    executor = MigrationExecutor(connection)
-    executor.migrate(BEFORE)
-    return executor.loader.project_state(BEFORE).apps
-
-
-def upgrade() -> None:
-    executor = MigrationExecutor(connection)
-    executor.migrate(executor.loader.graph.leaf_nodes())
 
 
 def server(apps: Any, slug: str, **fields: Any) -> Any:
@@ -58,7 +47,7 @@ def test_references_in_use_are_granted_to_their_server_alone_and_variables_in_us
 ) -> None:
     monkeypatch.setenv("MCP_TOKEN", VALUE)
     monkeypatch.setenv("MCP_OTHER", "another")
-    apps = before()
+    apps = migrate_to(BEFORE)
     http = server(apps, "http", transport="streamable_http", url="https://mcp.example.com/mcp?a=${MCP_TOKEN}")
     row = http.values.create(kind="header", name="A", secret=True)
     place = {"table": "servers_servervalue", "uid": row.uid, "field": "sealed"}

@@ -115,7 +115,7 @@ def one_at_a_time(what: str) -> Iterator[None]:
 def run_in_shell(code: str, data_dir: Path, **environment: str) -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
         env=clean_environment(MCPADMIN_DATA_DIR=str(data_dir), DJANGO_SUPERUSER_PASSWORD=ADMIN[1], **environment),
     )  # fmt: skip
     if done.returncode:

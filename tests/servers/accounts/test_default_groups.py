@@ -11,14 +11,12 @@ from django.db import connection
 from servers.accounts import catalog
 
 pytestmark = pytest.mark.django_db
-MIGRATION = import_module("servers.migrations.0015_people")
-KEEPING = import_module("servers.migrations.0021_keeping")
+MIGRATION = import_module("servers.migrations.0001_squashed_0027_oauth_and_service_accounts")
 
 
 def create() -> None:
     """As the migration runs it; of the schema editor it uses only the connection."""
     MIGRATION.create_groups(apps, SimpleNamespace(connection=connection))
-    KEEPING.give_to_administrators(apps, SimpleNamespace(connection=connection))
 
 
 def test_a_new_installation_has_four_groups_whose_rights_have_an_effect() -> None:

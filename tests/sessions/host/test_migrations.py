@@ -3,29 +3,22 @@
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from servers.models import Server
 from sessions.host.launch import load
 from sessions.mcp.transports.registry import HttpSpec
 from sessions.models import McpSession
+from tests.tools.releases import migrate_to, upgrade
 
+pytestmark = [pytest.mark.long, pytest.mark.deadline(600)]  # no later migration changes what they prove
 BEFORE = [("servers", "0001_initial"), ("mcp_sessions", "0001_initial")]
-
-
-def migrate(targets: list[tuple[str, str]]) -> Any:
-    executor = MigrationExecutor(connection)
-    executor.migrate(targets)
-    return executor.loader.project_state(targets).apps
 
 
 @pytest.fixture
 def old_row(transactional_db: None) -> Any:
     """The key of a session stored by the first release and migrated to the newest."""
-    newest = MigrationExecutor(connection).loader.graph.leaf_nodes()
-    apps = migrate(BEFORE)
+    apps = migrate_to(BEFORE)
     url = "https://mcp.example.com/mcp"
     server = apps.get_model("servers", "Server").objects.create(
         slug="orders", name="Orders", transport="streamable_http", url=url, tags=["a"]
@@ -34,7 +27,7 @@ def old_row(transactional_db: None) -> Any:
     session = apps.get_model("mcp_sessions", "McpSession").objects.create(
         server=server, identity=identity, desired="open", state_since=timezone.now(), revision="2025-11-25"
     )
-    migrate(newest)
+    upgrade()
     return session.pk
 
 

@@ -16,7 +16,7 @@ WRITTEN = {
     "mcpadmin/up/preflight.py": "listens",
     "mcpadmin/up/supervisor.py": "listens, asks for the name of this machine",
     "servers/accounts/mail.py": "sends links through the operator's mail server",
-    "sessions/host/catalog/icons.py": "asks the guarded engine",
+    "sessions/host/fetching.py": "asks the guarded engine",
     "sessions/housekeeping/machine.py": "asks for the name of this machine",
     "sessions/host/subscriptions/webhook_sender.py": "writes the request that the guarded engine sends",
     "sessions/host/sending/http.py": "writes the request that the guarded engine sends",

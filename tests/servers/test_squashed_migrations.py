@@ -1,0 +1,61 @@
+"""A new database, made in one step, is the one that all migrations of an older installation lead to."""
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+
+from tests.tools.releases import remove_everything, upgrade
+
+
+def structure() -> dict[str, Any]:
+    """Columns, indexes and constraints by table. Generated names differ in nothing but their hash."""
+    found: dict[str, Any] = {}
+    with connection.cursor() as cursor:
+        tables = [table.name for table in connection.introspection.get_table_list(cursor)]
+        for table in tables:
+            if not table.startswith(("servers_", "mcp_sessions_", "explorer_")):
+                continue
+            columns = connection.introspection.get_table_description(cursor, table)
+            constraints = connection.introspection.get_constraints(cursor, table)
+            found[table] = (
+                sorted(tuple(column[:8]) for column in columns),
+                sorted(repr(sorted(one.items(), key=str)) for one in constraints.values()),
+                _statements(cursor, table),
+            )
+    return found
+
+
+def _statements(cursor: Any, table: str) -> list[str]:
+    """What introspection does not tell: conditions, expressions, checks."""
+    if connection.vendor == "sqlite":
+        cursor.execute("SELECT sql FROM sqlite_master WHERE tbl_name = %s AND sql IS NOT NULL", [table])
+        rows = [re.sub(r'\s+|"', "", row[0]) for row in cursor.fetchall()]
+        # Columns may stand in another order, and a table that was made again has its name in quotes.
+        return sorted("".join(sorted(row)) if row.startswith("CREATETABLE") else row for row in rows)
+    cursor.execute("SELECT indexdef FROM pg_indexes WHERE tablename = %s", [table])
+    indexes = [row[0] for row in cursor.fetchall()]
+    cursor.execute("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass", [table])
+    return sorted([*indexes, *(row[0] for row in cursor.fetchall())])
+
+
+def groups() -> dict[str, set[str]]:
+    rows = Group.objects.prefetch_related("permissions")
+    return {group.name: {right.codename for right in group.permissions.all()} for group in rows}
+
+
+@pytest.mark.long
+@pytest.mark.deadline(600)
+def test_a_new_database_equals_one_that_ran_every_migration(transactional_db: None) -> None:
+    new, first_groups = structure(), groups()
+    Group.objects.all().delete()
+    remove_everything()
+    assert structure() == {}
+    upgrade()
+    upgraded = structure()
+    assert new.keys() == upgraded.keys()
+    for table, expected in upgraded.items():
+        assert new[table] == expected, table
+    assert groups() == first_groups
