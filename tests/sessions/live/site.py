@@ -18,7 +18,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from tests.tools import valkey
-from tests.tools.prepared import DATABASE, copy_database
+from tests.tools.prepared import DATABASE, copy_database, one_at_a_time
 
 ROOT = Path(__file__).resolve().parents[3]
 CSRF = "a" * 32
@@ -57,10 +57,14 @@ class Site:
             return subprocess.Popen([sys.executable, *words], cwd=ROOT, env=self.env, text=True, stderr=log, **options)
 
     def _start_web(self) -> "subprocess.Popen[str]":
+        with one_at_a_time("start"):
+            return self._started_web()
+
+    def _started_web(self) -> "subprocess.Popen[str]":
         fd = self.listener.fileno()
         words = ("-m", "mcpadmin.web.daphne", "--fd", str(fd), "-v", "0", "mcpadmin.asgi:application")
         process = self._process(*words, pass_fds=[fd], stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             with contextlib.suppress(httpx.HTTPError):
                 if httpx.get(f"{self.origin}/healthz", timeout=2).status_code == 200:
