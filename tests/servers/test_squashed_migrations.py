@@ -29,9 +29,11 @@ def structure() -> dict[str, Any]:
 
 
 def _statements(cursor: Any, table: str) -> list[str]:
-    """What introspection does not tell: conditions, expressions, checks."""
+    """What introspection does not tell: conditions, expressions, checks. Triggers are made anew after each migration."""
     if connection.vendor == "sqlite":
-        cursor.execute("SELECT sql FROM sqlite_master WHERE tbl_name = %s AND sql IS NOT NULL", [table])
+        cursor.execute(
+            "SELECT sql FROM sqlite_master WHERE tbl_name = %s AND sql IS NOT NULL AND type <> 'trigger'", [table]
+        )
         rows = [re.sub(r'\s+|"', "", row[0]) for row in cursor.fetchall()]
         # Columns may stand in another order, and a table that was made again has its name in quotes.
         return sorted("".join(sorted(row)) if row.startswith("CREATETABLE") else row for row in rows)
