@@ -18,6 +18,7 @@ from sessions.views import (
     importing,
     inbox,
     live,
+    model_lists,
     overview,
     packages,
     palette,
@@ -112,6 +113,7 @@ agent_patterns = [
     path("tokens/new/", agents.issue, name="issue"),
     path("tokens/<uuid:uid>/revoke/", agents.revoke, name="revoke"),
     path("use/<slug:slug>/", bundles.use, name="use"),
+    path("model/<slug:slug>/", model_lists.detail, name="model"),
     path("bundles/", bundles.index, name="bundles"),
     path("bundles/add/", bundles.create, name="add_bundle"),
     path("bundles/import/", bundles.bring, name="import_bundle"),
@@ -119,6 +121,7 @@ agent_patterns = [
     path("bundles/<slug:slug>/", bundles.detail, name="bundle"),
     path("bundles/<slug:slug>/edit/", bundles.edit, name="edit_bundle"),
     path("bundles/<slug:slug>/members/<slug:alias>/", bundles.choose, name="bundle_member"),
+    path("bundles/<slug:slug>/members/<slug:alias>/tool/", model_lists.override, name="bundle_tool"),
     path("bundles/<slug:slug>/export/", bundles.export, name="export_bundle"),
     path("bundles/<slug:slug>/delete/", bundles.delete, name="delete_bundle"),
 ]

@@ -325,7 +325,7 @@ MISSING = {("explorer:row", "get"), ("explorer:delete_view", "post"), ("agents:r
 MISSING |= {("agents:bundle", "get"), ("agents:export_bundle", "post")}
 MISSING |= {
     (f"agents:{name}", method)
-    for name in ("edit_bundle", "bundle_member", "delete_bundle")
+    for name in ("edit_bundle", "bundle_member", "bundle_tool", "delete_bundle")
     for method in ("get", "post")
 }
 # Without the parameters of OAuth, the request matches no sign-in and no client.

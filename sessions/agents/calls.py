@@ -113,6 +113,9 @@ class Calls:
     # --- placing -------------------------------------------------------------------------------------------------
     async def _place(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> UUID | bytes:
         """The call, or the answer where there is none."""
+        if unknown := _hidden_arguments(exchange):
+            words = f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called."
+            return outcomes.tool_error(exchange, words)
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
         reader = self._hub.reader
         # Confirmed by the token's scope, which its owner chose. What cannot be checked is passed on to the server.
@@ -346,6 +349,11 @@ def _passing(hint: dict[str, Any]) -> bool:
 
 def _read(uids: list[UUID]) -> dict[UUID, Call | Ended]:
     return {call.uid: ended(call) if CallState(call.state).final else call for call in statements.shown(uids)}
+
+
+def _hidden_arguments(exchange: Exchange) -> list[str]:
+    given = exchange.params.get("arguments")
+    return sorted(exchange.via.hidden & given.keys()) if exchange.via is not None and isinstance(given, dict) else []
 
 
 def _rejected(exchange: Exchange, asked: Asked, problem: Rejected) -> bytes:
