@@ -78,7 +78,10 @@ def read(user: Any, text: str) -> Wanted:
         _text(value, "name")[:120],
         [
             Membership(
-                known[slug], _text(one, "alias"), *(_patterns(one, name, ["*"]) for name in _LISTS), _overrides(one)
+                known[slug],
+                _text(one, "alias"),
+                **{name: _patterns(one, name, ["*"]) for name in _LISTS},
+                overrides=_overrides(one),
             )
             for slug, one in zip(slugs, members, strict=True)
         ],

@@ -132,10 +132,8 @@ def routed(exchange: Exchange) -> Exchange:
         exchange, name = search.inner(exchange)
     kind = DefinitionKind.TOOL if exchange.method == methods.TOOLS_CALL else DefinitionKind.PROMPT
     member, original = _target(exchange.entry, place, kind, name)
-    found = at(exchange, member, name, name=original)
-    if kind == DefinitionKind.TOOL and (hidden := _hidden(member, original)):
-        found = replace(found, via=replace(found.via, hidden=hidden))
-    return found
+    hidden = _hidden(member, original) if kind == DefinitionKind.TOOL else frozenset()
+    return at(exchange, member, name, hidden, name=original)
 
 
 def _hidden(member: Member, tool: str) -> frozenset[str]:
@@ -154,9 +152,9 @@ def _hidden(member: Member, tool: str) -> frozenset[str]:
     return overrides.left_out(json.loads(body), override) if body else frozenset()
 
 
-def at(exchange: Exchange, member: Member, shown: str, **params: Any) -> Exchange:
+def at(exchange: Exchange, member: Member, shown: str, hidden: frozenset[str] = frozenset(), **params: Any) -> Exchange:
     entry = replace(exchange.entry, place=member.endpoint)
-    via = Via(exchange.entry.place.name, shown, member.outward)
+    via = Via(exchange.entry.place.name, shown, member.outward, hidden)
     return replace(exchange, entry=entry, params={**exchange.params, **params}, via=via)
 
 

@@ -339,14 +339,23 @@ async function refresh() {
   }
 }
 
+// One look at a time: a second one that counted before the first showed its rows would show them again, no longer as new.
+let looking = false;
 async function look() {
   [timer, last] = [0, Date.now()];
   if (!followable() || document.hidden) return;
+  if (looking) {
+    lookSoon();
+    return;
+  }
+  looking = true;
   try {
     if (!following || !atTop()) await count();
     else if ((await count()) || page.querySelector('[data-running]')) await refresh();
   } catch {
     /* offline or signed out: the live pill says so, and the next hint tries again */
+  } finally {
+    looking = false;
   }
 }
 

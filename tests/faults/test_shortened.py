@@ -27,8 +27,12 @@ async def test_a_worker_that_stood_still_and_was_overtaken_sends_nothing_any_mor
 
 
 async def test_the_checkers_report_an_overtaken_owner_when_the_epoch_is_ignored() -> None:
-    found = {line.partition(":")[0] for line in await without_fence(SHORT)}
-    assert {"sends_under_an_overtaken_epoch", "stdio servers alive"} <= found
+    expected, found = {"sends_under_an_overtaken_epoch", "stdio servers alive"}, set[str]()
+    for _ in range(3):  # whether the worker wakes while it still has something to send is a matter of moments
+        found |= {line.partition(":")[0] for line in await without_fence(SHORT)}
+        if expected <= found:
+            return
+    assert expected <= found
 
 
 async def test_redis_killed_wiped_and_away_loses_no_call() -> None:

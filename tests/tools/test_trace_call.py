@@ -29,3 +29,12 @@ def test_a_transaction_that_is_not_in_every_window_is_not_counted() -> None:
     same = [["main", "BEGIN"], ["main", "INSERT INTO event VALUES (8, 'x')"], ["main", "COMMIT"]]
     windows = [{"entered": [], "statements": statements} for statements in (beat + call, same + call)]
     assert of_every_call(windows) == Part({}, 1, 1)
+
+
+def test_what_also_happens_without_a_call_is_not_counted() -> None:
+    call = {
+        "entered": [["main", "a.py", "f"], ["clock", "a.py", "tick"]],
+        "statements": [["main", "SELECT 1"], ["main", "SELECT 2 FROM x"]],
+    }
+    idle = {"entered": [["clock", "a.py", "tick"]], "statements": [["main", "SELECT 3 FROM x"]]}
+    assert of_every_call([call, call], idle) == Part({"main": frozenset({("a.py", "f")})}, 1, 0)

@@ -49,12 +49,14 @@ class Part:
         return frozenset().union(*self.threads.values())
 
 
-def of_every_call(windows: list[dict[str, Any]]) -> Part:
+def of_every_call(windows: list[dict[str, Any]], idle: dict[str, Any] | None = None) -> Part:
+    """What all windows have in common, without what is done without a call, in the window `idle`, too."""
+    periodic = {(thread, file, function) for thread, file, function in idle["entered"]} if idle else set()
     threads: dict[str, frozenset[tuple[str, str]]] = {}
     for number, window in enumerate(windows):
         seen: dict[str, set[tuple[str, str]]] = {}
         for thread, file, function in window["entered"]:
-            if thread in PERIODIC:
+            if thread in PERIODIC or (thread, file, function) in periodic:
                 continue
             seen.setdefault(thread, set()).add((file, function))
         if number == 0:
@@ -63,6 +65,8 @@ def of_every_call(windows: list[dict[str, Any]]) -> Part:
     common = [Counter(steps(window["statements"])) for window in windows]
     for other in common[1:]:
         common[0] &= other
+    for step in steps(idle["statements"]) if idle else ():
+        common[0].pop(step, None)
     texts = [text for step in common[0].elements() for text in step]
     return Part(
         {name: functions for name, functions in threads.items() if functions},
@@ -124,22 +128,29 @@ class Trace:
         return {role: json.loads(path.read_text()) for role, path in paths.items()}
 
     async def _record(self, transport: str, calls: int) -> list[dict[str, dict[str, Any]]]:
+        """One window for each call, and one as long as the longest of them without a call."""
         windows = []
         with echo_servers(self.product) as servers:
             async with callers(self.product, accounts(self.product, 1)) as sockets:
                 for _ in range(10):  # fill caches and pools
                     assert await sockets[0].call(servers[transport]), sockets[0].refused
+                longest = 0.0
                 for number in range(calls):
+                    began = time.monotonic()
                     await self._signal(f"begun-{number}")
                     assert await sockets[0].call(servers[transport]), sockets[0].refused
                     await asyncio.sleep(SETTLING_SECONDS)
                     windows.append(await self._signal(str(number)))
+                    longest = max(longest, time.monotonic() - began)
+                await self._signal(f"begun-{calls}")
+                await asyncio.sleep(longest)
+                windows.append(await self._signal(str(calls)))
         return windows
 
     def parts(self, transport: str = "stdio", calls: int = 8) -> dict[str, Part]:
         """What every call did, by role."""
-        windows = asyncio.run(self._record(transport, calls))
-        return {role: of_every_call([window[role] for window in windows]) for role in windows[0]}
+        *windows, idle = asyncio.run(self._record(transport, calls))
+        return {role: of_every_call([window[role] for window in windows], idle[role]) for role in windows[0]}
 
 
 def main() -> None:
