@@ -140,7 +140,7 @@ class OverrideForm(forms.Form):
         label="Description for models",
         required=False,
         max_length=overrides.DESCRIPTION_CHARS,
-        help_text="Leave it empty to use the server's own.",
+        help_text="Leave it empty to use the server's description.",
         widget=forms.Textarea(attrs={"class": "form-control", "rows": 6}),
     )
     hidden = forms.MultipleChoiceField(label="Hide parameters", required=False, widget=forms.CheckboxSelectMultiple)
