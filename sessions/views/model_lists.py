@@ -29,7 +29,6 @@ PAGE = 50
 @require_safe
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
     """`?advice=1`: only tools of which something could be better."""
-    access.require(request.user, "view")
     server = access.visible_servers(request.user).filter(slug=slug, archived_at=None).first()
     bundle = None if server is not None else bundles.seen(request, slug)
     if server is not None:
