@@ -31,6 +31,7 @@ def test_a_bundle_is_made_used_by_a_program_and_cut_off_when_its_token_is_revoke
         expect(ada.page.get_by_text("mcp__team__tools__echo", exact=True)).to_be_visible()
         ada.page.get_by_role("link", name="Use it from").click()
         ada.page.get_by_role("button", name="Create token").click()
+        expect(ada.page.locator("#agent-token")).to_be_visible()  # otherwise it reads the page before the token
         configuration = json.loads(ada.page.locator("#use-cursor").inner_text())["mcpServers"]["team"]
         ada.page.get_by_role("button", name="Copy for Cursor").click()
         endpoint, token = configuration["url"], configuration["headers"]["Authorization"].removeprefix("Bearer ")
