@@ -13,6 +13,8 @@ from servers.models import AuditEvent, Export
 WINDOW = 2_000
 #: (user, query text) -> the events that it finds among those that the user may see
 QueryEvents = Callable[[access.User, str], "QuerySet[AuditEvent]"]
+#: (query text, number of an event, called after each batch): until the query finds all up to this event
+Reach = Callable[[str, int, Callable[[], None]], None]
 
 
 class QueryField(Protocol):
@@ -27,6 +29,7 @@ class QueryField(Protocol):
 @dataclass(frozen=True)
 class QueryLanguage:
     events_of: QueryEvents
+    reach: Reach
     fields: Sequence[QueryField]
 
 
@@ -55,6 +58,12 @@ def events_of(user: access.User, query: str) -> "QuerySet[AuditEvent]":
     if _language is None:
         raise QueryNotUnderstood("Queries cannot be exported in this installation.")
     return _language.events_of(user, query)
+
+
+def reach(query: str, seq: int, on_batch: Callable[[], None]) -> None:
+    """Before the events of a query are read: until nothing up to the event `seq` is missed."""
+    if query and _language is not None:
+        _language.reach(query, seq, on_batch)
 
 
 def windows(events: "QuerySet[AuditEvent]", first: int, last: int) -> Iterator[tuple[int, list[AuditEvent]]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from django.conf import settings
@@ -61,6 +62,7 @@ def _write(export: Export, progress: JobProgress) -> None:
         writer = _Lines(export, first, output) if export.format == ExportFormat.JSONL else _Rows(output)
         export.last_seq = writer.last_seq
         total = max(0, export.last_seq - first + 1)
+        selection.reach(export.query, export.last_seq, partial(progress, 0, total))
         done, beat = 0, time.monotonic()
         for reached, found in selection.windows(events, first, export.last_seq):
             for _ in writer.write(found):

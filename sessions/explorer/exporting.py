@@ -1,5 +1,7 @@
 """The audit events that a query selects, for exports: all steps of the calls that it finds, and the other events."""
 
+from collections.abc import Callable
+
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -7,8 +9,8 @@ from servers import access
 from servers.exporting import selection
 from servers.models import AuditEvent
 from servers.models.audit import CALL_STEPS
-from sessions.explorer import search, streams
-from sessions.explorer.language import FIELDS, QueryError, parse
+from sessions.explorer import indexing, search, streams
+from sessions.explorer.language import FIELDS, FREE_TEXT, Query, QueryError, parse
 from sessions.explorer.streams import any_of
 
 #: how a row of a stream is found from an event
@@ -17,10 +19,7 @@ _EVENT = {"calls": Q(action__in=CALL_STEPS), "events": ~Q(action__in=CALL_STEPS)
 
 def events_of(user: access.User, text: str) -> QuerySet[AuditEvent]:
     """Log lines and messages are no audit events: what a query says of them does not count. Raises QueryNotUnderstood."""
-    try:
-        query = parse(text, timezone.now())
-    except QueryError as problem:
-        raise selection.QueryNotUnderstood(problem.message) from problem
+    query = _query(text)
     found = []
     for stream in streams.chosen(user, query):
         if stream.name not in _EVENT or (selected := search.select(user, query, stream, by_arms=False)) is None:
@@ -30,5 +29,18 @@ def events_of(user: access.User, text: str) -> QuerySet[AuditEvent]:
     return access.audit_events(user).filter(any_of(found))
 
 
+def reach(text: str, seq: int, on_batch: Callable[[], None]) -> None:
+    """Free text finds what is indexed. What an export misses, no later one of its schedule would have."""
+    if _query(text).of(FREE_TEXT):
+        indexing.reach(seq, on_batch)
+
+
+def _query(text: str) -> Query:
+    try:
+        return parse(text, timezone.now())
+    except QueryError as problem:
+        raise selection.QueryNotUnderstood(problem.message) from problem
+
+
 def register() -> None:
-    selection.understands(selection.QueryLanguage(events_of, tuple(FIELDS.values())))
+    selection.understands(selection.QueryLanguage(events_of, reach, tuple(FIELDS.values())))

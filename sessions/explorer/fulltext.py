@@ -16,6 +16,8 @@ from django.db.models.expressions import RawSQL
 from servers.audit.statements import database
 from sessions.explorer.language import Value
 
+#: those whose words are in the index
+STREAMS = ("calls", "events")
 #: characters of each payload that are indexed
 WORDS_CHARS = 64 * 1024
 #: rows that one search takes from the index, newest first

@@ -8,20 +8,23 @@ may try.
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Min, Q, QuerySet
+from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit import query as audit
-from servers.audit.spare import Batches
+from servers.audit.spare import Batches, in_turn
 from servers.audit.statements import database
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Payload
 from sessions.explorer import fulltext
 from sessions.explorer.fulltext import Document, words_of
+from sessions.explorer.rows import Unindexed
 from sessions.explorer.streams import tag
 from sessions.models import Call, IndexCursor
 
@@ -29,6 +32,8 @@ NAME = "search"
 BATCH = 300
 #: characters that one transaction writes: other writers wait as long as it takes
 BATCH_CHARS = 128 * 1024
+#: a worker looks for new events every few seconds: what is younger is no backlog
+USUAL_LAG = timedelta(seconds=10)
 _LINKS = ("arguments", "result", "late_result")
 
 
@@ -45,7 +50,7 @@ class Batch:
 
 def next_batch() -> Batch | None:
     """None when the index is up to date. Only reads."""
-    before = IndexCursor.objects.filter(name=NAME).values_list("seq", flat=True).first() or 0
+    before = _cursor()
     steps = list(
         AuditEvent.objects.filter(seq__gt=before).order_by("seq").values_list("seq", "action", "call_uid")[:BATCH]
     )
@@ -85,18 +90,32 @@ def write(batch: Batch) -> bool:
     return True
 
 
-def advance() -> bool:
-    """One batch in a transaction of its own. Returns whether there may be more."""
-    batch = next_batch()
-    if batch is None:
-        return False
-    with transaction.atomic():
-        return write(batch)
-
-
 def catch_up() -> None:
-    while advance():
-        pass
+    """In the caller's connection, until nothing is left, also while workers write batches."""
+    while (batch := next_batch()) is not None:
+        with transaction.atomic():
+            write(batch)
+
+
+def reach(seq: int, on_batch: Callable[[], None]) -> None:
+    """Until the index covers the audit log up to the event `seq`, in turn with calls and with workers that do the same."""
+    while (batch := next_batch()) is not None and batch.before < seq:
+        in_turn(partial(write, batch))
+        on_batch()
+
+
+def unindexed() -> Unindexed | None:
+    """What searches miss until it is indexed; None if that is no more than usual."""
+    before = _cursor()
+    first = AuditEvent.objects.filter(seq__gt=before).order_by("seq").values_list("at", flat=True).first()
+    if first is None or first > timezone.now() - USUAL_LAG:
+        return None
+    return Unindexed(audit.head_seq() - before, first)
+
+
+def _cursor() -> int:
+    """The number of the last event that is indexed."""
+    return IndexCursor.objects.filter(name=NAME).values_list("seq", flat=True).first() or 0
 
 
 def _calls(which: Q) -> QuerySet[Call]:

@@ -41,11 +41,19 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Unindexed:
+    """The newest events, which free text does not find yet: how many, and when the first of them was recorded."""
+
+    events: int
+    since: datetime
+
+
+@dataclass(frozen=True)
 class ResultPage:
     """Newest first. `older` and `newer` are cursors, empty where nothing more is. `newest` is for `newer_count`.
 
     `searched_to`: the search of this page ended at its limit of work and found nothing older down to this time; `older`
-    continues it. `hidden`: streams that this person may not see.
+    continues it. `hidden`: streams that this person may not see. `unindexed`: of a search by free text, what it missed.
     """
 
     rows: list[Row]
@@ -54,6 +62,7 @@ class ResultPage:
     newest: str
     searched_to: datetime | None = None
     hidden: list[str] = field(default_factory=list)
+    unindexed: Unindexed | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from django.db.models import Case, Q, QuerySet, Value, When
 from servers import access
 from servers.audit.statements import param
 from servers.numbers import whole_number
-from sessions.explorer import fulltext, streams
+from sessions.explorer import fulltext, indexing, streams
 from sessions.explorer.fulltext import Match
 from sessions.explorer.language import FREE_TEXT, Query, Term
 from sessions.explorer.rows import Facet, Histogram, ResultPage, Row
@@ -216,8 +216,11 @@ def _selected(user: access.User, query: Query) -> tuple[list[Selection], list[st
 # --- pages -----------------------------------------------------------------------------------------------------------
 def page(user: access.User, query: Query, cursor: str = "", limit: int = PAGE_SIZE) -> ResultPage:
     boundary = Boundary.read(cursor)
+    by_words = bool(query.of(FREE_TEXT)) and any(one.name in fulltext.STREAMS for one in streams.chosen(user, query))
+    unindexed = indexing.unindexed() if by_words else None  # before the rows: then it never says too little
     selected, hidden = _selected(user, query)
-    return (_newer_page if boundary.newer else _older_page)(user, selected, boundary, limit, hidden)
+    found = (_newer_page if boundary.newer else _older_page)(user, selected, boundary, limit, hidden)
+    return replace(found, unindexed=unindexed)
 
 
 def _older_page(

@@ -20,6 +20,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.audit.verify import verify
 from servers.jobs import board
+from servers.jobs.lifecycle import counted
 from servers.models import AuditEvent
 from servers.numbers import whole_number
 from servers.requests import WebRequest
@@ -217,6 +218,7 @@ def _list(request: WebRequest, asked: Asked, found: search.ResultPage, cursor: s
         "sel": request.GET.get("sel", ""),
         "slowest": max((row.duration_ms or 0 for row in found.rows), default=0),
         "wider": _wider(asked) if not found.rows else [],
+        "unindexed": counted(found.unindexed.events, "event") if found.unindexed else "",
         "hidden_streams": [streams.STREAMS[name].label.lower() for name in found.hidden],
     }
 

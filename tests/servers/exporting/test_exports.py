@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from servers import access
@@ -242,3 +243,10 @@ def test_a_query_that_cannot_be_read_is_refused_and_another_one_chooses_the_even
     export = exported(admin, actor, ExportFormat.JSONL, query="tool:x")
     assert (export.events, export.query) == (1, "tool:x")
     assert verified(files.path_of(export)).returncode == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_free_text_also_exports_what_was_not_indexed_when_the_job_began(admin: Any, actor: Actor) -> None:
+    with transaction.atomic():
+        record_many([Event(AuditAction.SIGN_IN, AuditOutcome.OK, SYSTEM, subject=name) for name in ("acme", "other")])
+    assert exported(admin, actor, query="acme -other").events == 1

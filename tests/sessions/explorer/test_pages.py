@@ -17,6 +17,7 @@ from django.utils import timezone
 from servers.audit import writer as writing
 from servers.enums import AuditAction
 from sessions.enums import CallState
+from sessions.explorer import indexing
 from sessions.models import McpSession, SavedView
 from sessions.statistics import counting
 from tests.servers.conftest import person
@@ -126,6 +127,25 @@ def test_an_empty_range_offers_longer_ones(ada: Client) -> None:
     page = markup(ada, "last:1h in:calls tool:none")
     assert "Nothing found" in page
     assert re.search(r'<a class="btn btn-d" href="\?q=last%3A6h\+in%3Acalls\+tool%3Anone"', page)
+
+
+def test_a_search_by_words_says_what_is_not_indexed_yet(
+    ada: Client, session: McpSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_call(session, "pay", arguments={"customer": "acme"})
+    words = "Still indexing: free text does not find the newest"
+    assert words not in markup(ada, "in:calls acme")  # no more than usual
+    monkeypatch.setattr(indexing, "USUAL_LAG", timedelta(0))
+    page = markup(ada, "in:calls acme")
+    assert words in page
+    assert "Nothing that is indexed matches the query" in page
+    assert words in markup(ada, "in:calls -acme", path="/explorer/rows/")
+    for without_index in ("in:calls tool:pay", "in:logs acme"):
+        assert "Still indexing" not in markup(ada, without_index)
+    indexing.catch_up()
+    page = markup(ada, "in:calls acme")
+    assert "Still indexing" not in page
+    assert len(sels(page)) == 1
 
 
 # --- one row ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Free text finds the words of names, arguments, results and errors, for whom they are to be read, on both databases."""
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -142,6 +143,19 @@ def test_a_batch_is_written_once_and_in_bounded_pieces() -> None:
     second = indexing.next_batch()
     assert second is not None
     assert len(second.calls) == 1
+
+
+@pytest.mark.django_db
+def test_catching_up_goes_on_when_a_worker_was_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = make_session()
+    ended_call(session, "first")
+    read_before = indexing.next_batch()
+    indexing.catch_up()
+    ended_call(session, "second")
+    batches = chain([read_before], iter(indexing.next_batch, None))
+    monkeypatch.setattr(indexing, "next_batch", lambda: next(batches, None))
+    indexing.catch_up()
+    assert documents() == 2
 
 
 @pytest.mark.django_db(transaction=True)
