@@ -36,6 +36,7 @@ _CHANGES = (
     AuditAction.BUNDLE_DELETE,
     AuditAction.BUNDLE_RESTORE,
     AuditAction.BUNDLE_EXPORT,
+    AuditAction.AGENT_POLICY_CHANGE,
 )
 
 
@@ -44,7 +45,7 @@ def _seen(request: HttpRequest) -> QuerySet[Bundle]:
     return rows if access.may(request.user, "view") else rows.none()
 
 
-def _bundle(request: HttpRequest, slug: str, right: str = "view") -> Bundle:
+def shown_bundle(request: HttpRequest, slug: str, right: str = "view") -> Bundle:
     bundle = _seen(request).filter(slug=slug).first()
     if bundle is None:
         raise Http404("This bundle does not exist.")
@@ -56,6 +57,10 @@ def _bundle(request: HttpRequest, slug: str, right: str = "view") -> Bundle:
 def _rows(bundle: Bundle) -> list[BundleMember]:
     rows = bundle.members.filter(retired_at=None, server__archived_at=None).select_related("server")
     return list(rows.order_by("position", "pk"))
+
+
+def contents_of(request: HttpRequest, bundle: Bundle) -> Contents:
+    return weighing.contents(request.user, bundle, _rows(bundle))
 
 
 @require_safe
@@ -75,8 +80,8 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
     """`?client=` is the name under which a client knows the endpoint."""
-    bundle = _bundle(request, slug)
-    contents = weighing.contents(request.user, bundle, _rows(bundle))
+    bundle = shown_bundle(request, slug)
+    contents = contents_of(request, bundle)
     client = request.GET.get("client", "").strip()[:64] or bundle.slug
     context = {
         "nav": "bundles",
@@ -137,7 +142,7 @@ def create(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit(request: HttpRequest, slug: str) -> HttpResponse:
-    bundle = _bundle(request, slug, changing.RIGHT)
+    bundle = shown_bundle(request, slug, changing.RIGHT)
     form = BundleForm(request.user, bundle, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and (made := _saved(request, form, bundle)) is not None:
         return redirect("agents:bundle", made.slug)
@@ -189,7 +194,7 @@ def _weight(user: Any, wanted: Wanted, bundle: Bundle | None) -> weighing.Weight
 @require_http_methods(["GET", "HEAD", "POST"])
 def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
     """Which tools, resources and prompts of one member are offered."""
-    bundle = _bundle(request, slug, changing.RIGHT)
+    bundle = shown_bundle(request, slug, changing.RIGHT)
     rows = _rows(bundle)
     row = next((one for one in rows if one.alias == alias), None)
     if row is None:
@@ -237,7 +242,7 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, slug: str) -> HttpResponse:
-    bundle = _bundle(request, slug, changing.RIGHT)
+    bundle = shown_bundle(request, slug, changing.RIGHT)
     if request.method == "POST":
         changing.delete(Actor.of(request), request.user, bundle)
         messages.success(request, f"{bundle.name} is deleted. You can restore it below for 90 days.")
@@ -258,7 +263,7 @@ def restore(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_POST
 def export(request: HttpRequest, slug: str) -> HttpResponse:
-    bundle = _bundle(request, slug)
+    bundle = shown_bundle(request, slug)
     answer = HttpResponse(files.export(Actor.of(request), bundle), content_type="application/json; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="{bundle.slug}.bundle.json"'
     return answer
@@ -319,7 +324,7 @@ def _endpoint(request: HttpRequest, slug: str) -> tuple[str, list[Server], str]:
     server = access.visible_servers(request.user).filter(slug=slug, archived_at=None).first()
     if server is not None:
         return server.name, [server], reverse("servers:detail", args=[slug])
-    bundle = _bundle(request, slug)
+    bundle = shown_bundle(request, slug)
     return bundle.name, [row.server for row in _rows(bundle)], reverse("agents:bundle", args=[slug])
 
 
