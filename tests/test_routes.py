@@ -339,7 +339,7 @@ MISSING = {
 }
 MISSING |= {
     (f"agents:{name}", method)
-    for name in ("edit_bundle", "bundle_member", "delete_bundle")
+    for name in ("edit_bundle", "bundle_member", "bundle_tool", "delete_bundle")
     for method in ("get", "post")
 }
 # Without the parameters of OAuth, the request matches no sign-in and no client.

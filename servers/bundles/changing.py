@@ -1,8 +1,8 @@
 """Creating, changing and deleting bundles: each an audit event with what it changed."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +14,8 @@ from django.utils.text import slugify
 from servers import rights, validators
 from servers.audit.acts import audited
 from servers.audit.record import Actor
-from servers.bundles import exposed, names, offers
+from servers.bundles import exposed, names, offers, overrides
+from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing
 from servers.models import Bundle, BundleMember, Server
 from servers.signals import bundle_changed
@@ -22,6 +23,7 @@ from servers.signals import bundle_changed
 MOST_MEMBERS: Final = 50
 MOST_PATTERNS: Final = 500
 PATTERN_CHARS: Final = 500
+MOST_OVERRIDES: Final = 200
 INSTRUCTIONS_CHARS: Final = 4_000
 #: who may change what a server is may also join servers
 RIGHT: Final = "change_server"
@@ -39,9 +41,21 @@ class Membership:
     tools: Sequence[str] = offers.EVERYTHING
     resources: Sequence[str] = offers.EVERYTHING
     prompts: Sequence[str] = offers.EVERYTHING
+    overrides: Mapping[str, Override] = field(default_factory=dict)
 
     def columns(self) -> dict[str, Any]:
-        return {"tools": list(self.tools), "resources": list(self.resources), "prompts": list(self.prompts)}
+        return {
+            "tools": list(self.tools),
+            "resources": list(self.resources),
+            "prompts": list(self.prompts),
+            "overrides": {tool: one.value() for tool, one in sorted(self.overrides.items()) if one},
+        }
+
+    @classmethod
+    def of(cls, row: BundleMember) -> "Membership":
+        """As it is now."""
+        known = {tool: overrides.stored(row.overrides, tool) for tool in row.overrides}
+        return cls(row.server, row.alias, row.tools, row.resources, row.prompts, known)
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,13 @@ class Wanted:
             "listing": self.listing,
             "pinned": list(self.pinned),
         }
+
+
+def with_member(bundle: Bundle, alias: str, **changed: Any) -> Wanted:
+    """The bundle as it is, but for these fields of one Membership."""
+    rows = bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk")
+    members = [replace(Membership.of(row), **(changed if row.alias == alias else {})) for row in rows]
+    return Wanted(bundle.name, members, bundle.slug, bundle.instructions, bundle.listing, bundle.pinned)
 
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
@@ -155,10 +176,16 @@ def described(bundle: Bundle) -> dict[str, Any]:
                 "tools": row.tools[:50],
                 "resources": row.resources[:50],
                 "prompts": row.prompts[:50],
+                "overrides": _described(row.overrides),
             }
             for row in members
         ],
     }
+
+
+def _described(value: Mapping[str, Any]) -> dict[str, Any]:
+    shown = [(tool, overrides.stored(value, tool)) for tool in list(value)[:50]]
+    return {tool: replace(one, description=one.description[:500]).value() for tool, one in shown}
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -223,7 +250,7 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
                 f"Alias “{one.alias}” of {one.server.name}: it belonged to {owner.server.name}, and programs may still know "
                 f"its names. It is reserved until {until:%Y-%m-%d}. Choose another alias."
             )
-        problems += _pattern_problems(one)
+        problems += [*_pattern_problems(one), *_override_problems(one)]
     return problems
 
 
@@ -240,6 +267,20 @@ def _pattern_problems(one: Membership) -> list[str]:
     given = [*one.tools, *one.resources, *one.prompts]
     if len(given) > MOST_PATTERNS or any(len(pattern) > PATTERN_CHARS for pattern in given):
         return [f"{one.server.name}: at most {MOST_PATTERNS} patterns of {PATTERN_CHARS} characters."]
+    return []
+
+
+def _override_problems(one: Membership) -> list[str]:
+    if len(one.overrides) > MOST_OVERRIDES:
+        return [f"{one.server.name}: at most {MOST_OVERRIDES} tools can be described here."]
+    if any(
+        len(override.description) > overrides.DESCRIPTION_CHARS or len(override.hidden) > overrides.MOST_HIDDEN
+        for override in one.overrides.values()
+    ):
+        return [
+            f"{one.server.name}: a description has at most {overrides.DESCRIPTION_CHARS:,} characters, and at most "
+            f"{overrides.MOST_HIDDEN} parameters of a tool can be hidden."
+        ]
     return []
 
 

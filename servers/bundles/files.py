@@ -8,7 +8,9 @@ from django.core.exceptions import ValidationError
 from servers import access
 from servers.audit.acts import audited
 from servers.audit.record import Actor
+from servers.bundles import overrides
 from servers.bundles.changing import Membership, Wanted
+from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing
 from servers.models import Bundle
 from servers.schemas import jsontext
@@ -31,7 +33,12 @@ def written(bundle: Bundle) -> str:
         "listing": bundle.listing,
         "pinned": bundle.pinned,
         "members": [
-            {"server": row.server.slug, "alias": row.alias, **{name: getattr(row, name) for name in _LISTS}}
+            {
+                "server": row.server.slug,
+                "alias": row.alias,
+                **{name: getattr(row, name) for name in _LISTS},
+                **({"overrides": row.overrides} if row.overrides else {}),
+            }
             for row in rows
         ],
     }
@@ -70,7 +77,9 @@ def read(user: Any, text: str) -> Wanted:
     return Wanted(
         _text(value, "name")[:120],
         [
-            Membership(known[slug], _text(one, "alias"), *(_patterns(one, name, ["*"]) for name in _LISTS))
+            Membership(
+                known[slug], _text(one, "alias"), *(_patterns(one, name, ["*"]) for name in _LISTS), _overrides(one)
+            )
             for slug, one in zip(slugs, members, strict=True)
         ],
         _text(value, "short_name"),
@@ -78,6 +87,18 @@ def read(user: Any, text: str) -> Wanted:
         listing,
         _patterns(value, "pinned", []),
     )
+
+
+def _overrides(value: dict[str, Any]) -> dict[str, Override]:
+    found = value.get("overrides", {})
+    if not isinstance(found, dict):
+        raise ValidationError("overrides must be an object: tool, and what is said of it.")
+    known = {tool: overrides.stored(found, tool) for tool in found}
+    if wrong := [tool for tool, one in known.items() if one.value() != found[tool]]:
+        raise ValidationError(
+            f"overrides of {wrong[0][:100]}: use description, a text, and hidden, a sorted list of texts."
+        )
+    return known
 
 
 def _text(value: dict[str, Any], name: str) -> str:

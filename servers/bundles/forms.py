@@ -1,12 +1,14 @@
 """The forms of a bundle: the bundle itself, and one part for each member."""
 
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from django import forms
 
 from servers import access
-from servers.bundles import files, names
+from servers.bundles import files, names, overrides
 from servers.bundles.changing import INSTRUCTIONS_CHARS, Membership, Wanted
+from servers.bundles.overrides import Override
 from servers.enums import BundleListing
 from servers.models import Bundle, BundleMember, Server
 
@@ -36,7 +38,7 @@ class MemberForm(forms.Form):
     prompts = _patterns("Prompts")
 
     def __init__(self, server: Server, row: BundleMember | None, data: Any = None, **initial: Any) -> None:
-        self.server = server
+        self.server, self._row = server, row
         if row is not None:
             initial = {"alias": row.alias, "position": row.position + 1}
             initial |= {name: "\n".join(getattr(row, name)) for name in ("tools", "resources", "prompts")}
@@ -45,7 +47,8 @@ class MemberForm(forms.Form):
     def membership(self) -> Membership:
         given = self.cleaned_data
         lists = {name: tuple(_lines(given[name])) for name in ("tools", "resources", "prompts")}
-        return Membership(self.server, given["alias"].strip(), **lists)
+        kept = Membership.of(self._row).overrides if self._row is not None else {}
+        return Membership(self.server, given["alias"].strip(), **lists, overrides=kept)
 
 
 class BundleForm(forms.Form):
@@ -128,6 +131,32 @@ class BundleForm(forms.Form):
             given["listing"],
             tuple(_lines(given["pinned"])),
         )
+
+
+class OverrideForm(forms.Form):
+    """What a bundle says of one tool. A parameter that the server requires cannot be hidden."""
+
+    description = forms.CharField(
+        label="Description for models",
+        required=False,
+        max_length=overrides.DESCRIPTION_CHARS,
+        help_text="Leave it empty to use the server's own.",
+        widget=forms.Textarea(attrs={"class": "form-control", "rows": 6}),
+    )
+    hidden = forms.MultipleChoiceField(label="Hide parameters", required=False, widget=forms.CheckboxSelectMultiple)
+    version = forms.IntegerField(widget=forms.HiddenInput)
+
+    def __init__(self, tool: Mapping[str, Any], override: Override, version: int, data: Any = None) -> None:
+        initial = {"description": override.description, "hidden": override.hidden, "version": version}
+        super().__init__(data, initial=initial)
+        found = overrides.parameters(tool)
+        self.required = [name for name, required in found.items() if required]
+        field = cast("forms.MultipleChoiceField", self.fields["hidden"])
+        field.choices = [(name, name) for name, required in found.items() if not required]
+
+    def override(self) -> Override:
+        """After is_valid()."""
+        return Override(self.cleaned_data["description"].strip(), tuple(sorted(self.cleaned_data["hidden"])))
 
 
 class ImportForm(forms.Form):

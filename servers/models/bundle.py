@@ -46,6 +46,7 @@ class BundleMember(models.Model):
     tools = models.JSONField(default=list)
     resources = models.JSONField(default=list)
     prompts = models.JSONField(default=list)
+    overrides = models.JSONField(default=dict)  # tool -> description, hidden parameters: see servers.bundles.overrides
     retired_at = models.DateTimeField(null=True)
 
     class Meta:

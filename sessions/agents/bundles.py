@@ -4,6 +4,7 @@ A routed request is one to the member's own endpoint with the server's own names
 carries the way back (`Via`): what goes to the program has its names again.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,9 +14,10 @@ from typing import Any, Final
 
 from django.db.models import Q
 
-from servers.bundles import exposed, offers, uris
+from servers.bundles import exposed, offers, overrides, uris
 from servers.bundles.exposed import Renamed
 from servers.bundles.names import Target
+from servers.bundles.overrides import Override
 from servers.enums import DefinitionKind
 from servers.models import Definition
 from sessions.agents import search
@@ -40,6 +42,7 @@ class Row:
     digest: str
     body: str
     unseen: bool = False  # it changed in a way that breaks what it was, and no person has seen that
+    override: Override = overrides.NONE
 
     @property
     def target(self) -> Target:
@@ -68,7 +71,9 @@ def rows_of(members: Iterable[Member], kinds: Iterable[DefinitionKind], *, hidde
     for server_id, kind, key, digest, approved, body in rows.values_list(*columns):
         member = by_server[server_id]
         if hidden or chosen_by(member, DefinitionKind(kind), key):
-            found[server_id].append(Row(member, DefinitionKind(kind), key, digest, body, bool(approved)))
+            override = overrides.stored(member.row.overrides, key) if kind == DefinitionKind.TOOL else overrides.NONE
+            unseen, shown = bool(approved), digest + override.digest
+            found[server_id].append(Row(member, DefinitionKind(kind), key, shown, body, unseen, override))
     listed = [row for one in chosen for row in found[one.endpoint.server.pk]]
     return _once(listed)
 
@@ -130,7 +135,26 @@ def routed(exchange: Exchange) -> Exchange:
         exchange, name = search.inner(exchange)
     kind = DefinitionKind.TOOL if exchange.method == methods.TOOLS_CALL else DefinitionKind.PROMPT
     member, original = _target(exchange.entry, place, kind, name)
-    return at(exchange, member, name, name=original)
+    found = at(exchange, member, name, name=original)
+    if kind == DefinitionKind.TOOL and (hidden := _hidden(member, original)):
+        found = replace(found, via=replace(found.via, hidden=hidden))
+    return found
+
+
+def _hidden(member: Member, tool: str) -> frozenset[str]:
+    """The parameters that the bundle leaves out. One query for a tool that has such."""
+    override = overrides.stored(member.row.overrides, tool)
+    if not override.hidden:
+        return frozenset()
+    rows = Definition.objects.filter(
+        server_id=member.endpoint.server.pk,
+        kind=DefinitionKind.TOOL,
+        key=tool,
+        removed_at=None,
+        **member.endpoint.identity,
+    )
+    body = rows.values_list("body", flat=True).first()
+    return overrides.left_out(json.loads(body), override) if body else frozenset()
 
 
 def at(exchange: Exchange, member: Member, shown: str, **params: Any) -> Exchange:

@@ -156,6 +156,8 @@ class Calls:
     # --- placing -------------------------------------------------------------------------------------------------
     async def _place(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> Call:
         """Raises Refusal, Rejected, and SameRequest, Unheard and TooManyHeld of the ledger."""
+        if unknown := _hidden_arguments(exchange):
+            raise Rejected(f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called.")
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
         reader = self._hub.reader
         repeated = continuation is None and await self._gate.repeats(exchange, asked)
@@ -425,6 +427,11 @@ def _passing(hint: dict[str, Any]) -> bool:
 
 def _read(uids: list[UUID]) -> dict[UUID, Call | Ended]:
     return {call.uid: ended(call) if CallState(call.state).final else call for call in statements.shown(uids)}
+
+
+def _hidden_arguments(exchange: Exchange) -> list[str]:
+    given = exchange.params.get("arguments")
+    return sorted(exchange.via.hidden & given.keys()) if exchange.via is not None and isinstance(given, dict) else []
 
 
 def _too_many_held(status: int) -> Refusal:

@@ -214,7 +214,11 @@ def endpoint_of(principal: Principal, slug: str) -> Endpoint | BundleEndpoint:
         return _bundle_of(principal, slug)
     if not principal.reaches(server.pk):
         raise NoEndpoint
-    identity = access.seen_by(principal.user, server).identity_filter
+    return of_server(principal.user, server)
+
+
+def of_server(user: Any, server: Server) -> Endpoint:
+    identity = access.seen_by(user, server).identity_filter
     return Endpoint(server, identity, McpSession.objects.filter(server=server, **identity).first())
 
 

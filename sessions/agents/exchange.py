@@ -21,11 +21,12 @@ from sessions.models import AgentSession
 @dataclass(frozen=True)
 class Via:
     """The bundle through which a request came to a member. `shown`: what it names, as the program knows it. `outward`: a
-    URI of the member, as the program knows it."""
+    URI of the member, as the program knows it. `hidden`: parameters of the tool that the bundle does not have."""
 
     bundle: str
     shown: str
     outward: Callable[[str], str]
+    hidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from django.core import signing
 from django.db.models import QuerySet
 
 from servers.agents.policies import KIND_OF
-from servers.bundles import offers, uris
+from servers.bundles import offers, overrides, uris
 from servers.bundles.names import Target
+from servers.bundles.overrides import Override
 from servers.enums import BundleListing, DefinitionKind
 from servers.models import Definition
 from sessions.agents import bundles, search
@@ -67,7 +68,7 @@ def page(entry: Entry, method: str, params: Mapping[str, Any], era: Era) -> str:
     rows = [row for row in _offered(entry, kind).values_list("key", "digest", "body") if shown(kind, row[0])]
     generation = _digest(rows)
     start = _start(entry, method, generation, params.get("cursor"))
-    items = [_item(body, era) for _, _, body in rows[start : start + PAGE]]
+    items = [item(body) for _, _, body in rows[start : start + PAGE]]
     more = start + PAGE < len(rows)
     cursor = _cursor(entry, method, generation, start + PAGE) if more else ""
     return answers.page(method, items, cursor, era, TTL_MS if entry.endpoint.ready else 0)
@@ -97,7 +98,7 @@ def _digest(rows: list[Any]) -> str:
     return hashlib.sha256(repr([row[:2] for row in rows]).encode()).hexdigest()[:16]
 
 
-def _item(body: str, era: Era) -> str:
+def item(body: str) -> str:
     """As the server wrote it. `execution` is left out: it offers tasks, which this endpoint does not."""
     if '"execution"' not in body:
         return body
@@ -146,7 +147,7 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
         own, rows = search.DEFINITIONS, _pinned(place, rows, names)
     generation = _digest([(one,) for one in own] + [(_outward(row, names), row.digest) for row in rows])
     start = _start(entry, method, generation, params.get("cursor"))
-    twins = _twin_titles(rows) if names else frozenset()
+    twins = twin_titles(rows) if names else frozenset()
     everything = len(own) + len(rows)
     here = range(start, min(start + PAGE, everything))
     items = [own[at] if at < len(own) else exposed_body(rows[at - len(own)], names, twins) for at in here]
@@ -205,7 +206,7 @@ def _outward(row: Row, names: Mapping[Target, str]) -> str:
     return names.get(row.target) or uris.outward(row.member.alias, row.key)
 
 
-def _twin_titles(rows: Iterable[Row]) -> frozenset[str]:
+def twin_titles(rows: Iterable[Row]) -> frozenset[str]:
     """Titles that tools of several members have."""
     owners: dict[str, set[str]] = {}
     for row in rows:
@@ -223,14 +224,13 @@ def _title(body: str) -> str:
 def exposed_body(row: Row, names: Mapping[Target, str], twins: Collection[str]) -> str:
     """A definition as a bundle has it, as JSON text."""
     twin = _title(row.body) in twins if twins else False
-    return _exposed(
-        row.body, row.kind, row.member.alias, names.get(row.target, ""), row.member.endpoint.name if twin else ""
-    )
+    owner = row.member.endpoint.name if twin else ""
+    return _exposed(row.body, row.kind, row.member.alias, names.get(row.target, ""), owner, row.override)
 
 
 @lru_cache(maxsize=2_048)
-def _exposed(body: str, kind: DefinitionKind, alias: str, name: str, owner: str) -> str:
-    value = json.loads(body)
+def _exposed(body: str, kind: DefinitionKind, alias: str, name: str, owner: str, override: Override) -> str:
+    value = overrides.applied(json.loads(body), override)
     value.pop("execution", None)
     changed: dict[str, str] = {}
     if kind == DefinitionKind.RESOURCE:

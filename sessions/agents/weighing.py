@@ -1,7 +1,4 @@
-"""What a bundle's page shows: each tool, resource and prompt with its name there, and the weight of the tools' list.
-
-Tokens are an estimate: no vocabulary ships with mcpadmin, and each model counts in its own way.
-"""
+"""What a bundle's page shows: each tool, resource and prompt with its name there, and the weight of the tools' list."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from servers.bundles import exposed, names, offers, uris
+from servers.definitions import model_tokens
 from servers.enums import BundleListing, DefinitionKind
 from servers.models import Bundle, BundleMember
-from sessions.agents import bundles, endpoints, search
+from sessions.agents import bundles, endpoints, lists, search
 from sessions.agents.bundles import Row
 from sessions.agents.endpoints import Member
 
-CHARS_PER_TOKEN: Final = 4
 #: a list that some clients cut, and one that no model uses well
 MANY_TOOLS, TOO_MANY_TOOLS = 40, 128
-_SEEN_BY_MODELS: Final = ("name", "description", "inputSchema")
+SEEN_BY_MODELS: Final = ("name", "description", "inputSchema")
 
 
 @dataclass(frozen=True)
@@ -81,9 +78,8 @@ def _line(row: Row, named: Mapping[names.Target, str]) -> Line:
         )
         return Line(row, uris.outward(row.member.alias, row.key), offered, uris.HIDDEN if hidden else "", 0)
     name = named[row.target]
-    return Line(
-        row, name, offered, _reason(row, name), tokens_of(row.body, name) if row.kind == DefinitionKind.TOOL else 0
-    )
+    tokens = tokens_of(lists.exposed_body(row, named, ())) if row.kind == DefinitionKind.TOOL else 0
+    return Line(row, name, offered, _reason(row, name), tokens)
 
 
 def _reason(row: Row, name: str) -> str:
@@ -96,11 +92,11 @@ def _reason(row: Row, name: str) -> str:
     return "Has characters that models do not accept."
 
 
-def tokens_of(body: str, name: str = "") -> int:
-    """Of a tool as a model gets it. An estimate."""
+def tokens_of(body: str) -> int:
+    """Of a tool as a model gets it: clients pass on name, description and input schema."""
     value = json.loads(body)
-    seen = {key: value[key] for key in _SEEN_BY_MODELS if key in value} | ({"name": name} if name else {})
-    return -(-len(json.dumps(seen, ensure_ascii=False, separators=(",", ":"))) // CHARS_PER_TOKEN)
+    seen = {key: value[key] for key in SEEN_BY_MODELS if key in value}
+    return model_tokens.count(json.dumps(seen, ensure_ascii=False, separators=(",", ":")))
 
 
 def _weight(bundle: Bundle, tools: list[Line]) -> Weight:

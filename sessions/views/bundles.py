@@ -21,8 +21,9 @@ from servers.agents.configurations import configurations
 from servers.agents.forms import EndpointTokenForm
 from servers.audit.record import Actor
 from servers.bundles import changing, files, names, offers
-from servers.bundles.changing import Conflict, Membership, Wanted
+from servers.bundles.changing import Conflict, Wanted
 from servers.bundles.forms import BundleForm, ImportForm
+from servers.definitions import model_tokens
 from servers.enums import AuditAction, BundleListing
 from servers.models import AuditEvent, Bundle, BundleMember, Server
 from sessions.agents import weighing
@@ -40,13 +41,13 @@ _CHANGES = (
 )
 
 
-def _seen(request: HttpRequest) -> QuerySet[Bundle]:
+def _visible(request: HttpRequest) -> QuerySet[Bundle]:
     rows = Bundle.objects.filter(deleted_at=None)
     return rows if access.may(request.user, "view") else rows.none()
 
 
 def shown_bundle(request: HttpRequest, slug: str, right: str = "view") -> Bundle:
-    bundle = _seen(request).filter(slug=slug).first()
+    bundle = _visible(request).filter(slug=slug).first()
     if bundle is None:
         raise Http404("This bundle does not exist.")
     if right != "view":
@@ -54,19 +55,19 @@ def shown_bundle(request: HttpRequest, slug: str, right: str = "view") -> Bundle
     return bundle
 
 
-def _rows(bundle: Bundle) -> list[BundleMember]:
+def members_of(bundle: Bundle) -> list[BundleMember]:
     rows = bundle.members.filter(retired_at=None, server__archived_at=None).select_related("server")
     return list(rows.order_by("position", "pk"))
 
 
 def contents_of(request: HttpRequest, bundle: Bundle) -> Contents:
-    return weighing.contents(request.user, bundle, _rows(bundle))
+    return weighing.contents(request.user, bundle, members_of(bundle))
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view")
-    rows = list(_seen(request).prefetch_related("members__server")[:SHOWN])
+    rows = list(_visible(request).prefetch_related("members__server")[:SHOWN])
     context = {
         "nav": "bundles",
         "rows": [(row, [one for one in row.members.all() if one.retired_at is None]) for row in rows],
@@ -94,6 +95,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         "history": _history(request, bundle),
         "may_change": access.may(request.user, changing.RIGHT),
         "many": weighing.MANY_TOOLS,
+        "vocabulary": model_tokens.NAME,
     }
     return render(request, "agents/bundle.html", context)
 
@@ -155,7 +157,7 @@ def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bun
     wanted, actor = form.wanted(), Actor.of(request)
     weight = _weight(request.user, wanted, bundle)
     if weight.too_many and not form.cleaned_data["confirm"]:
-        words = f"This would offer {weight.tools} tools, about {weight.after} tokens in each conversation. Offer fewer, use search, or confirm below."
+        words = f"This would offer {weight.tools} tools, {weight.after} tokens in each conversation. Offer fewer, use search, or confirm below."
         form.add_error("confirm", words)
         return None
     try:
@@ -195,7 +197,7 @@ def _weight(user: Any, wanted: Wanted, bundle: Bundle | None) -> weighing.Weight
 def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
     """Which tools, resources and prompts of one member are offered."""
     bundle = shown_bundle(request, slug, changing.RIGHT)
-    rows = _rows(bundle)
+    rows = members_of(bundle)
     row = next((one for one in rows if one.alias == alias), None)
     if row is None:
         raise Http404("This server is not part of the bundle.")
@@ -217,13 +219,7 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
                 ("prompts", ["prompt"]),
             )
         }
-        members = [
-            Membership(
-                one.server, one.alias, **(changed if one is row else {name: getattr(one, name) for name in changed})
-            )
-            for one in rows
-        ]
-        wanted = Wanted(bundle.name, members, bundle.slug, bundle.instructions, bundle.listing, bundle.pinned)
+        wanted = changing.with_member(bundle, alias, **changed)
         try:
             changing.change(Actor.of(request), request.user, bundle, wanted, int(request.POST.get("version") or 0))
         except (Conflict, ValueError):
@@ -325,7 +321,7 @@ def _endpoint(request: HttpRequest, slug: str) -> tuple[str, list[Server], str]:
     if server is not None:
         return server.name, [server], reverse("servers:detail", args=[slug])
     bundle = shown_bundle(request, slug)
-    return bundle.name, [row.server for row in _rows(bundle)], reverse("agents:bundle", args=[slug])
+    return bundle.name, [row.server for row in members_of(bundle)], reverse("agents:bundle", args=[slug])
 
 
 def _url(slug: str) -> str:

@@ -121,7 +121,7 @@ def test_what_is_not_ticked_is_hidden_and_more_than_128_tools_need_a_confirmatio
     bundle = Bundle.objects.get(slug="sure")
     ticked = {"version": bundle.version, "tools": [f"t{number}" for number in range(5)]}
     assert signed_in.post("/agents/bundles/sure/members/web/", ticked).status_code == 302
-    assert "5 tools, about" in errors(signed_in.get("/agents/bundles/sure/"))
+    assert re.search(r"\b5 tools, \d+ tokens", errors(signed_in.get("/agents/bundles/sure/")))
     assert ExposedName.objects.filter(bundle=bundle).count() == 130
 
 
@@ -206,3 +206,53 @@ def test_configurations_are_what_each_client_reads() -> None:
     assert "mca_x" not in json.dumps(desktop["args"])
     assert "Bearer mca_x" in found["codex"]
     assert found["curl"].startswith("curl ")
+
+
+def test_models_see_what_the_page_shows_and_a_tool_can_be_described_for_them(signed_in: Client, ann: Any) -> None:
+    web = server("web", "search", "index")
+    schema = {"type": "object", "properties": {"query": {"type": "string"}, "debug": {}}, "required": ["query"]}
+    listing = [{"name": "search", "description": "Searches.", "inputSchema": schema}]
+    store_listing(web, DefinitionKind.TOOL, listing, web.sessions.get().state_since)
+    bundle = make(ann, Membership(web, "web"), instructions="Use it well.")
+    before = errors(signed_in.get("/agents/model/team/"))
+    for words in (
+        "web__search",
+        "Use it well.",
+        "A very short description.",
+        "No description of the parameters query, debug.",
+    ):
+        assert words in before
+    assert "Changed in this bundle" not in before
+    path = "/agents/bundles/team/members/web/tool/?tool=search"
+    form = errors(signed_in.get(path))
+    assert "Required by the server, so never hidden: query" in form
+    given = {"description": "Finds pages. Use it first.", "hidden": ["debug"], "version": bundle.version}
+    assert signed_in.post(path, given).headers["location"] == "/agents/model/team/"
+    after = errors(signed_in.get("/agents/model/team/"))
+    assert "Changed in this bundle" in after
+    assert "Finds pages. Use it first." in after
+    assert "&quot;debug&quot;" not in after
+    changed = json.loads(AuditEvent.objects.get(action=AuditAction.BUNDLE_CHANGE).body)["details"]["changed"]["members"]
+    override = {"description": "Finds pages. Use it first.", "hidden": ["debug"]}
+    assert [one["overrides"] for side in ("from", "to") for one in changed[side]] == [{}, {"search": override}]
+    assert "Changed for models" in signed_in.get("/agents/bundles/team/").content.decode()
+    bundle.refresh_from_db()
+    assert signed_in.post(path, given | {"version": bundle.version - 1}).status_code == 422
+    assert signed_in.post(path, given | {"version": bundle.version, "hidden": ["query"]}).status_code == 422
+    # what other forms change leaves it as it is, and an export brings it along
+    assert signed_in.post("/agents/bundles/team/edit/", edit(bundle, (web, "web"))).status_code == 302
+    text = files.export(Actor.of_user(ann), bundle)
+    bundle.members.all().delete()
+    bundle.names.all().delete()
+    bundle.delete()
+    made = changing.create(Actor.of_user(ann), ann, files.read(ann, text))
+    assert made.members.get().overrides == {"search": override}
+
+
+def test_the_list_of_a_servers_own_endpoint_is_the_servers(signed_in: Client) -> None:
+    server("web", "search")
+    shown = errors(signed_in.get("/agents/model/web/?advice=1"))
+    assert "web as models see it" in shown.replace("Web", "web")
+    assert "A very short description." in shown
+    assert signed_in.get("/agents/model/nothing/").status_code == 404
+    assert signed_in.get("/agents/bundles/nothing/members/web/tool/?tool=search").status_code == 404

@@ -18,22 +18,24 @@ from django.contrib.auth import get_user_model
 from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.bundles.changing import Membership, Wanted
+from servers.bundles.overrides import Override
 from servers.models import Bundle, Server
 user = get_user_model().objects.get(username={user!r})
-def of(slug, alias, **offers):
-    return Membership(Server.objects.get(slug=slug), alias, **offers)
+def of(slug, alias, overrides={{}}, **offers):
+    said = {{tool: Override(*one) for tool, one in overrides.items()}}
+    return Membership(Server.objects.get(slug=slug), alias, overrides=said, **offers)
 wanted = Wanted({name!r}, [of(slug, alias, **offers) for slug, alias, offers in {members!r}], {slug!r}, "Use it well.", {listing!r}, {pinned!r})
 known = Bundle.objects.filter(slug={slug!r}).first()
 if known: changing.change(Actor.of_user(user), user, known, wanted, known.version)
 else: changing.create(Actor.of_user(user), user, wanted)
 """
-Members = list[tuple[str, str, dict[str, list[str]]]]
+Members = list[tuple[str, str, dict[str, Any]]]
 
 
 def bundle(
     product: Product,
     slug: str,
-    *members: tuple[str, str] | tuple[str, str, dict[str, list[str]]],
+    *members: tuple[str, str] | tuple[str, str, dict[str, Any]],
     listing: str = "all",
     pinned: tuple[str, ...] = (),
 ) -> None:
@@ -271,3 +273,19 @@ def test_a_cursor_of_one_bundle_is_none_of_another_and_the_version_is_named(serv
     agent = servers.agent(token, "team")
     assert agent.ask_modern("tools/list", {"cursor": "x"}).json()["error"]["code"] == -32602
     assert agent.ask_modern("server/discover").json()["result"]["supportedVersions"] == [VERSION]
+
+
+def test_a_tool_is_listed_and_called_as_the_bundle_describes_it(servers: Product, token: str) -> None:
+    said = {"search_notes": ("Finds notes. Use it first.", ()), "add": ("", ("b",)), "greet": ("", ("language",))}
+    bundle(servers, "told", ("ours", "ours", {"overrides": said}))
+    before = len(servers.calls(target="greet"))
+    for agent in (Both(servers.agent(token, "told"), modern=modern) for modern in (False, True)):
+        tools = {tool["name"]: tool for tool in agent.ask("tools/list")["result"]["tools"]}
+        assert tools["ours__search_notes"]["description"] == "Finds notes. Use it first."
+        assert set(tools["ours__add"]["inputSchema"]["properties"]) == {"a", "b"}  # the server requires both
+        assert set(tools["ours__greet"]["inputSchema"]["properties"]) == {"name"}
+        refused = agent.call("ours__greet", name="Ann", language="german")
+        assert refused["result"]["isError"] is True
+        assert text(refused) == "ours__greet has no parameter language. It was not called."
+        assert "Ann" in text(agent.call("ours__greet", name="Ann"))
+    assert len(servers.calls(target="greet")) == before + 2

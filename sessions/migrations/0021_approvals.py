@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('mcp_sessions', '0019_agents_in_bundles'),
+        ('mcp_sessions', '0020_fewer_merges'),
         ('servers', '0028_agent_policies'),
     ]
 

@@ -1,0 +1,110 @@
+"""What a model gets of an endpoint: the list of tools exactly as a token with every scope and no rules gets it, with what
+each costs, and what would make it easier to use."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from servers.agents import policies
+from servers.agents.policies import KIND_OF, Policies
+from servers.bundles import offers
+from servers.definitions import model_tokens
+from servers.definitions.advice import Advice, advice
+from servers.enums import BundleListing, DefinitionKind
+from servers.models import Bundle, BundleMember, Definition, Server
+from sessions.agents import bundles, endpoints, lists, search
+from sessions.agents.bundles import Row
+from sessions.agents.endpoints import BundleEndpoint
+from sessions.agents.preview import ANY
+from sessions.agents.weighing import tokens_of
+
+#: Claude Code's, which is the longest that is known
+PREFIX: Final = "mcp__{}__"
+
+
+@dataclass(frozen=True)
+class ModelTool:
+    """`row` is None for tools of a server's own endpoint, and for those that mcpadmin adds. `listed`: not only found by
+    search."""
+
+    name: str
+    definition: dict[str, Any]
+    tokens: int
+    advice: list[Advice]
+    row: Row | None = None
+    listed: bool = True
+
+    @property
+    def text(self) -> str:
+        return json.dumps(self.definition, ensure_ascii=False, indent=2)
+
+    @property
+    def before(self) -> dict[str, Any] | None:
+        """The server's own, where the bundle says something else."""
+        return json.loads(self.row.body) if self.row is not None and self.row.override else None
+
+
+@dataclass(frozen=True)
+class ModelList:
+    tools: list[ModelTool]
+    instructions: str
+
+    @property
+    def listed(self) -> list[ModelTool]:
+        return [tool for tool in self.tools if tool.listed]
+
+    @property
+    def tokens(self) -> int:
+        return sum(tool.tokens for tool in self.listed)
+
+    @property
+    def instruction_tokens(self) -> int:
+        return model_tokens.count(self.instructions)
+
+    @property
+    def advised(self) -> int:
+        return sum(bool(tool.advice) for tool in self.tools)
+
+
+def of_server(user: Any, server: Server) -> ModelList:
+    place, known = endpoints.of_server(user, server), Policies(policies.policy_of(server), ANY)
+    rows = Definition.objects.filter(
+        server=server, kind=DefinitionKind.TOOL, removed_at=None, approved_digest="", **place.identity
+    )
+    found = rows.order_by("position", "pk").values_list("key", "body")
+    bodies = [lists.item(body) for key, body in found if not known.denies(KIND_OF[DefinitionKind.TOOL], key)]
+    return ModelList(_judged(server.slug, bodies), place.instructions)
+
+
+def of_bundle(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> ModelList:
+    place = BundleEndpoint(bundle, tuple(endpoints.members_of(user, list(rows))))
+    every = bundles.rows_of(place.members, [DefinitionKind.TOOL])
+    names = bundles.named(place, DefinitionKind.TOOL, every)
+    known = policies.policies_of_each([bundle, *(one.endpoint.server for one in place.members)])
+
+    def denied(row: Row) -> bool:
+        here = Policies(known[row.member.endpoint.server], ANY, known[bundle])
+        return row.unseen or here.denies(KIND_OF[DefinitionKind.TOOL], row.key, names[row.target])
+
+    found = [row for row in every if not denied(row)]
+    twins = lists.twin_titles(found)
+    bodies = [lists.exposed_body(row, names, twins) for row in found]
+    searches = bundle.listing == BundleListing.SEARCH
+    listed = [not searches or offers.offers(bundle.pinned, names[row.target]) for row in found]
+    own = _judged(bundle.slug, list(search.DEFINITIONS)) if searches else []
+    return ModelList([*own, *_judged(bundle.slug, bodies, found, listed)], place.instructions)
+
+
+def _judged(
+    slug: str, bodies: list[str], rows: Sequence[Row | None] = (), listed: Sequence[bool] = ()
+) -> list[ModelTool]:
+    definitions: list[dict[str, Any]] = [json.loads(body) for body in bodies]
+    counts = [tokens_of(body) for body in bodies]
+    judged = advice(definitions, counts, PREFIX.format(slug))
+    return [
+        ModelTool(str(definition.get("name", "")), definition, tokens, found, row, shown)
+        for definition, tokens, found, row, shown in zip(
+            definitions, counts, judged, rows or [None] * len(bodies), listed or [True] * len(bodies), strict=True
+        )
+    ]
