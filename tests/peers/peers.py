@@ -100,6 +100,17 @@ def _words(command: tuple[str, list[str]]) -> list[str]:
     return [command[0], *command[1], "--seconds"]
 
 
+def agent_client(face: str) -> list[str]:
+    """The command of agent_client.py or agent_client.mjs as this face. Its other arguments follow."""
+    if not face.startswith(("ts", "mcp-remote")):
+        environment = face if face == "fastmcp" else face.partition("-")[0]
+        return [str(peer_python(environment)), str(HERE / "agent_client.py"), face]
+    node = shutil.which("node")
+    if node is None or not (PACKAGES / "client").exists():
+        pytest.skip("node or its packages are missing: run tests/tools/setup_peers.py")
+    return [node, str(HERE / "agent_client.mjs"), face]
+
+
 def _bridge_command(name: str, transport: str) -> tuple[str, list[str]]:
     """An HTTP bridge in front of the Python SDK's stdio peer. mcp-remote is the reverse: stdio in front of a URL that
     the caller appends. mcp-grafana is a server itself."""

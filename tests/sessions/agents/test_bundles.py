@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.peers.peers import HERE, peer_command, peer_python
+from tests.peers.peers import HERE, agent_client, peer_command, peer_python
+from tests.sessions.agents import test_clients
 from tests.sessions.agents.programs import VERSION, Agent, Product, response_of, standing
 from tests.sessions.host.harness import eventually
 from tests.tools.prepared import ADMIN
@@ -248,17 +249,17 @@ def test_search_mode_lists_two_tools_and_what_is_pinned_and_calls_the_rest(
     assert found.call("find_tool")["result"]["isError"] is True
 
 
-FACES = {"sdk1": "sdk1", "sdk2-legacy": "sdk2", "sdk2-2026-07-28": "sdk2", "fastmcp": "fastmcp"}
+SHORT = ("sdk1", "sdk2-2026-07-28", "fastmcp", "ts2-2026-07-28", "mcp-remote")
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(
+    "face", [pytest.param(face, marks=[pytest.mark.long] * (face not in SHORT)) for face in test_clients.FACES]
+)
 def test_a_client_that_is_not_ours_does_everything_through_a_bundle(servers: Product, face: str) -> None:
     bundle(servers, "clients", ("modern", "new"), ("web", "web"), ("wiki", "wiki"), ("asking-legacy", "asks"))
     label = f"bundle-{face}"
-    words = (face, servers.url("clients"), servers.url("clients"), servers.token(label=label), "new__", "asks__")
-    done = subprocess.run(
-        [peer_python(FACES[face]), HERE / "agent_client.py", *words], capture_output=True, text=True, timeout=120
-    )
+    words = (servers.url("clients"), servers.url("clients"), servers.token(label=label), "new__", "asks__")
+    done = subprocess.run([*agent_client(face), *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-6_000:]
     found = json.loads(done.stdout.split("FOUND ", 1)[1])
     assert {"new__echo", "web__search", "wiki__search"} <= set(found["tools"])

@@ -1,25 +1,26 @@
-"""Clients that are not ours, through the door: the official Python SDK 1.x and 2.x in each of its modes, and FastMCP."""
+"""Clients that are not ours, through the door: the official SDKs for Python and TypeScript, 1.x and 2.x in each of their
+modes, FastMCP, and mcp-remote."""
 
 import json
 import subprocess
 
 import pytest
 
-from tests.peers.peers import HERE, peer_python
+from tests.peers.peers import agent_client
 from tests.sessions.agents.programs import Product
 
 pytestmark = pytest.mark.up
-FACES = {
-    "sdk1": "sdk1",
-    "sdk2-legacy": "sdk2",
-    "sdk2-auto": "sdk2",
-    "sdk2-2026-07-28": "sdk2",
-    "fastmcp": "fastmcp",
-}
-
-
+FACES = (
+    *("sdk1", "sdk2-legacy", "sdk2-auto", "sdk2-2026-07-28", "fastmcp"),
+    *("ts1", "ts2-legacy", "ts2-auto", "ts2-2026-07-28", "mcp-remote"),
+)
+#: those that speak to a modern server as modern programs
+MODERN = ("sdk2-auto", "sdk2-2026-07-28", "fastmcp", "ts2-auto", "ts2-2026-07-28")
 #: each official SDK and each pair of eras
-SHORT = {("sdk1", "modern"), ("sdk2-legacy", "legacy"), ("sdk2-2026-07-28", "modern"), ("fastmcp", "legacy")}
+SHORT = {
+    *(("sdk1", "modern"), ("sdk2-legacy", "legacy"), ("sdk2-2026-07-28", "modern"), ("fastmcp", "legacy")),
+    *(("ts1", "legacy"), ("ts2-2026-07-28", "legacy"), ("mcp-remote", "modern")),
+}
 PAIRS = [
     pytest.param(face, upstream, id=f"{face}-{upstream}", marks=[pytest.mark.long] * ((face, upstream) not in SHORT))
     for face in FACES
@@ -30,10 +31,8 @@ PAIRS = [
 @pytest.mark.parametrize(("face", "upstream"), PAIRS)
 def test_a_program_does_everything_through_the_door(product: Product, face: str, upstream: str) -> None:
     token = product.token(label=f"{face}-{upstream}")
-    words = (face, product.url(upstream), product.url(f"asking-{upstream}"), token)
-    done = subprocess.run(
-        [peer_python(FACES[face]), HERE / "agent_client.py", *words], capture_output=True, text=True, timeout=120
-    )
+    words = (product.url(upstream), product.url(f"asking-{upstream}"), token)
+    done = subprocess.run([*agent_client(face), *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-6_000:]
     found = json.loads(done.stdout.split("FOUND ", 1)[1])
     assert {"echo", "add", "slow"} <= set(found["tools"])
@@ -54,7 +53,7 @@ def test_a_program_does_everything_through_the_door(product: Product, face: str,
     )
     states = [row["state"] for row in mine]
     # Between a modern program and a modern server, a question ends its call.
-    rounds = upstream == "modern" and face in ("sdk2-auto", "sdk2-2026-07-28", "fastmcp")
+    rounds = upstream == "modern" and face in MODERN
     assert len(states) == 8 + rounds
     assert states.count("tool_error") == 1
     assert states.count("succeeded") == 7 + rounds
