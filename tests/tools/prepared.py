@@ -52,9 +52,15 @@ def prepare(data_dir: Path, *, database: bool = True, administrator: bool = Fals
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     if database:  # the product migrates PostgreSQL itself
         copy_database(data_dir / DATABASE, administrator=administrator)
+    copy_static_files(data_dir)
+    return data_dir
+
+
+def copy_static_files(data_dir: Path) -> None:
+    """Also over those of older code."""
+    shutil.rmtree(data_dir / "static", ignore_errors=True)
     made = prepared("static", _sources_of_static(), partial(run_in_shell, COLLECT))
     shutil.copytree(made / "static", data_dir / "static")
-    return data_dir
 
 
 def copy_database(target: Path, *, administrator: bool = False) -> None:
