@@ -163,6 +163,7 @@ urlpatterns = [
     path("live/ticket/", live.ticket, name="live_ticket"),
     path("servers/", include((server_patterns, "servers"))),
     path("server-actions/", bulk.act, name="server_actions"),
+    path("server-states/", servers.states, name="server_states"),
     path("calls/", include((call_patterns, "calls"))),
     path("agents/", include((agent_patterns, "agents"))),
     path("storage/", include((storage_patterns, "storage"))),

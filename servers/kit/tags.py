@@ -12,7 +12,7 @@ from django.template import Context
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from servers import access
@@ -56,6 +56,19 @@ def _url_parts(name: str) -> tuple[str, str]:
     any_uid = UUID(int=0)
     before, _, after = reverse(name, args=[any_uid]).partition(str(any_uid))
     return before, after
+
+
+@register.simple_tag
+def slug_url(name: str, slug: str) -> SafeString:
+    """As `uuid_url`, for a page of one server: a list has several of each."""
+    before, after = _slug_url_parts(name)
+    return before + escape(slug) + after
+
+
+@cache
+def _slug_url_parts(name: str) -> tuple[SafeString, SafeString]:
+    before, _, after = reverse(name, args=["any-server"]).partition("any-server")
+    return mark_safe(before), mark_safe(after)  # noqa: S308  # of a URL of our own
 
 
 @register.simple_tag

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, partial
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +13,6 @@ from django.urls import reverse
 
 from servers.audit import query as audit_query
 from servers.kit.visible import visible_text
-from servers.kit.words import Look
 from servers.models import AuditEvent, AuditHead, Identity, Server, ServerDraft
 from servers.privacy.reading import record_soon
 from sessions.calls.reading import context_of
@@ -21,11 +20,10 @@ from sessions.catalog import reading
 from sessions.connections.diagnosis import explain
 from sessions.connections.test_report import draft_context
 from sessions.enums import CallState, LogSource
-from sessions.live.frames import Audience, Frame, encode
+from sessions.live.frames import Frame, encode
 from sessions.live.topics import Topic, TopicKind
 from sessions.models import Call, LogLine, McpSession, WireMessage
 from sessions.overview import rows as queries
-from sessions.overview.shown import shown
 from sessions.wire import rows as wire_rows
 
 FEED_ROWS = 200
@@ -131,42 +129,6 @@ def _wire_after(topic: Topic, seq: int, limit: int) -> list[Row]:
 
 
 # --- snapshots -------------------------------------------------------------------------------------------------------
-def server_list_frames(uids: Iterable[UUID] | None) -> list[Frame]:
-    """Topic `servers`: one frame per server, for all or some. A deleted server gets a frame that says so. A user with a
-    personal identity at a server gets a frame of their own session instead."""
-    selected = None if uids is None else list(uids)
-    found, own = queries.servers_with_sessions(selected), queries.own_sessions(selected)
-    owners: dict[UUID, set[int]] = {}
-    for session in own:
-        owners.setdefault(session.server.uid, set()).add(session.identity.user_id or 0)
-    frames = [
-        _list_frame(server, session, Audience(but=frozenset(owners.get(server.uid, ())))) for server, session in found
-    ]
-    frames += [
-        _list_frame(session.server, session, Audience(frozenset({session.identity.user_id or 0}))) for session in own
-    ]
-    gone = set(selected or []) - {server.uid for server, _ in found}
-    return frames + [gone_frame(uid) for uid in gone]
-
-
-def _list_frame(server: Server, session: McpSession | None, audience: Audience) -> Frame:
-    row = queries.server_row(server, session) | {"pill": _pill(shown(server, session).look)}
-    del row["panel"]  # of a server's own pages
-    # A recreated or personal session has its own version counter, so it has its own key: versions compare per key.
-    key = str(server.uid) if audience.users is None else f"{server.uid} {session.identity_id if session else 0}"
-    return Frame(encode("servers", None, "session", [row]), None, key, row["version"], audience=audience)
-
-
-def gone_frame(uid: UUID) -> Frame:
-    return Frame(encode("servers", None, "session", [{"server": str(uid), "deleted": True}]), None, str(uid), 1 << 62)
-
-
-@cache
-def _pill(look: Look) -> str:
-    """A thousand servers have a handful of looks."""
-    return render_to_string("shell/_pill_state.html", {"look": look}).strip()
-
-
 ServerKey = tuple[UUID, UUID | None]  # the server, and a user's personal identity there
 
 

@@ -209,7 +209,6 @@ class SnapshotStream(Stream):
         self.over = False
         self.by_time = False  # True: the cursor is a time in milliseconds
         self.version = -1  # of the newest frame, if the topic is about one row
-        self.known: set[str] = set()
 
     @property
     def has_reserved_listeners(self) -> bool:

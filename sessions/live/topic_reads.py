@@ -10,6 +10,7 @@ from django.utils import timezone
 from servers.enums import JobKind
 from servers.exporting import board as exporting
 from servers.jobs import board
+from servers.numbers import uuids
 from sessions.connections import worker_board
 from sessions.live import inbox_frames, sign_in_frames, sources, subscription_frames
 from sessions.live.call_stream import CallStream
@@ -18,13 +19,22 @@ from sessions.live.reader import Reader, Together
 from sessions.live.sources import CallKey, FeedPart, ServerKey
 from sessions.live.streams import EVERYTHING, RECHECK, Dirty, FeedStream, Row, SnapshotStream, Stream, TopicSubscription
 from sessions.live.topics import Topic, TopicKind
-from sessions.overview import numbers
+from sessions.overview import numbers, server_list
 
 #: cursors of one feed per read; other topics wait for the same thread
 FEED_CURSORS = 4
+#: servers that one frame names
+MOVED = 100
 #: topics whose hints cause the read of a whole board or page: at most one read per second
 _WHOLE_PAGES = frozenset(
-    {TopicKind.SESSIONS, TopicKind.OVERVIEW, TopicKind.JOBS, TopicKind.VERIFICATION, TopicKind.EXPORTS}
+    {
+        TopicKind.SERVERS,
+        TopicKind.SESSIONS,
+        TopicKind.OVERVIEW,
+        TopicKind.JOBS,
+        TopicKind.VERIFICATION,
+        TopicKind.EXPORTS,
+    }
 )
 
 
@@ -78,15 +88,12 @@ class TopicReads:
         )
 
     async def _read_list(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
+        """One frame for any number of servers: a mark, and which ones moved. None: too many, or not known. A page asks
+        for those that it shows, with the rights of its own user."""
         uids = _subjects(dirty)
-        frames = await self.reader.run(partial(sources.server_list_frames, uids))
-        if uids is None:  # everything was read, so a server that was known but is missing now was deleted
-            gone = stream.known - {frame.key for frame in frames}
-            frames += [sources.gone_frame(UUID(key)) for key in gone if " " not in key]
-        stream.known = (
-            {frame.key for frame in frames} if uids is None else stream.known | {frame.key for frame in frames}
-        )
-        return frames
+        moved = sorted(map(str, uids)) if uids is not None and len(uids) <= MOVED else None
+        row = {"mark": await self.reader.run(server_list.mark), "servers": moved}
+        return [Frame(encode(stream.topic.name, None, "moved", [row]), None, stream.topic.name)]
 
     async def _read_server(self, since: datetime, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
         """`since`: the page already shows calls that are older than its first listener."""
@@ -133,15 +140,10 @@ class TopicReads:
 
 def _subjects(dirty: Iterable[Dirty]) -> list[UUID] | None:
     """The uids of the dirty rows; None for all rows."""
-    uids = _uids(subject for _, subject in dirty)
-    return uids if len(uids) == len(set(dirty)) else None
+    subjects = {subject for _, subject in dirty}
+    uids = _uids(subjects)
+    return uids if len(uids) == len(subjects) else None
 
 
 def _uids(words: Iterable[str]) -> list[UUID]:
-    found = set()
-    for word in words:
-        try:
-            found.add(UUID(word))
-        except ValueError:
-            continue
-    return list(found)
+    return list(set(uuids(words)))

@@ -144,8 +144,8 @@ def last_days(user: access.User, servers: Collection[Server]) -> dict[UUID, Last
     )
     found = reading.of_servers(user, wanted, _last_day(), _HOUR)
     return {
-        uid: LastDay(reading.total(points), [one.calls for one in points], [one.errors for one in points])
-        for uid, points in found.servers.items()
+        uid: LastDay(bars.total, [one.calls for one in bars.steps], [one.errors for one in bars.steps])
+        for uid, bars in found.servers.items()
     }
 
 

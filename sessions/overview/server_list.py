@@ -1,22 +1,25 @@
 """The list of servers: filters, order and pages; each row with its session, what it offers, and its last day."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
-from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Case, Count, F, IntegerField, Max, OuterRef, Q, QuerySet, Subquery, Sum, Value, When
 from django.db.models.functions import Lower
 
 from servers import access
 from servers.enums import DefinitionKind
+from servers.kit.words import Look
 from servers.models import Definition, Server
-from sessions.connections.diagnosis import Explanation, explain
+from sessions.connections import icons
 from sessions.enums import Desired, SessionState
-from sessions.models import McpSession
+from sessions.models import McpSession, Worker
 from sessions.overview import activity
-from sessions.overview.activity import LastDay
 from sessions.overview.rows import session_of, with_session
+from sessions.overview.server_row import Reason, ServerRow, reason, server_row
+from sessions.overview.shown import shown
 
 PAGE: Final = 40
 SHOWN: Final = {
@@ -54,17 +57,6 @@ _IN_STATE: Final = {
     "paused": Q(paused=True),
     "ready": Q(state=SessionState.READY),
 }
-
-
-@dataclass(frozen=True)
-class ServerRow:
-    """`mcp_session` is that of the reader's identity, None before the first connection. `explanation`: why it failed."""
-
-    server: Server
-    mcp_session: McpSession | None
-    tools: int
-    day: LastDay
-    explanation: Explanation | None
 
 
 @dataclass(frozen=True)
@@ -110,32 +102,21 @@ def matching(user: access.User, criteria: Mapping[str, str]) -> QuerySet[Server]
     return servers.filter(enabled=True, pk__in=_servers_in(user, state)) if state in _IN_STATE else servers
 
 
-def page(user: access.User, servers: QuerySet[Server], sort: str, number: int) -> ServerPage:
-    """The page `number` of what `matching` found, or the last one if there are fewer."""
+def page(user: access.User, servers: QuerySet[Server], sort: str, number: int, *, picks: bool = False) -> ServerPage:
+    """The page `number` of what `matching` found, or the last one if there are fewer. `picks`: rows can be selected."""
     total = servers.count()
     number = min(max(1, number), max(1, math.ceil(total / PAGE)))
     place = slice((number - 1) * PAGE, number * PAGE)
     keys = _ordered_keys(user, servers, sort)[place]
     found = {row.pk: row for row in with_session(Server.objects.filter(pk__in=keys).select_related("owner"), user)}
-    shown = [found[key] for key in keys if key in found]
-    days, tools = activity.last_days(user, shown), _tools(user, shown)
-    return ServerPage(
-        [
-            ServerRow(server, session := session_of(server), tools.get(server.pk, 0), days[server.uid], why(session))
-            for server in shown
-        ],
-        total,
-        number,
-    )
-
-
-def why(session: McpSession | None) -> Explanation | None:
-    """Why a session that should be open is not."""
-    if session is None or not session.fault or session.paused or session.desired != Desired.OPEN:
-        return None
-    if session.state == SessionState.READY or not session.server.enabled:
-        return None
-    return explain(session.fault, session.fault_detail, session.server)
+    listed = [found[key] for key in keys if key in found]
+    days, tools = activity.last_days(user, listed), _tools(user, listed)
+    icons.load(listed)
+    rows = [
+        server_row(server, session_of(server), tools.get(server.pk, 0), days[server.uid], picks=picks)
+        for server in listed
+    ]
+    return ServerPage(rows, total, number)
 
 
 def _contains(text: str) -> Q:
@@ -163,6 +144,34 @@ def _tools(user: access.User, servers: list[Server]) -> dict[int, int]:
 
 def _offered(user: access.User) -> QuerySet[Definition]:
     return Definition.objects.filter(kind=DefinitionKind.TOOL, removed_at=None, identity__in=access.identities_of(user))
+
+
+# --- while it is open -----------------------------------------------------------------------------------------------
+def mark() -> str:
+    """Differs whenever a server, a session or a worker changed: a page with the current mark is up to date."""
+    servers = Server.objects.aggregate(Count("pk"), Max("pk"), Sum("version"))
+    sessions = McpSession.objects.aggregate(Count("pk"), Max("pk"), Sum("version"))
+    seen = (*servers.values(), *sessions.values(), Worker.objects.living().count())
+    return ".".join(str(number or 0) for number in seen)
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What of a row changes while the list is open. `reason`: why the session failed."""
+
+    uid: UUID
+    look: Look
+    reason: Reason | None
+
+
+def states(user: access.User, uids: Iterable[UUID]) -> list[ServerState]:
+    """Of those that the user may see."""
+    servers = access.visible_servers(user).filter(uid__in=list(uids)[:PAGE])
+    return [
+        ServerState(server.uid, shown(server, session).look, reason(session))
+        for server in with_session(servers, user)
+        for session in [session_of(server)]
+    ]
 
 
 # --- order -----------------------------------------------------------------------------------------------------------

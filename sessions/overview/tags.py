@@ -5,8 +5,6 @@ from typing import Any
 from django import template
 from django.conf import settings
 from django.template import Context
-from django.urls import reverse
-from django.utils.http import urlencode
 
 from servers import instance
 from servers.credentials import reference_grants
@@ -17,7 +15,7 @@ from sessions.connections.starting import UNCONFIRMED, Starting
 from sessions.connections.starting import starting as starting_of
 from sessions.models import ConnectionEvent, McpSession
 from sessions.overview import rows
-from sessions.overview.activity import FAILED_CALLS
+from sessions.overview.server_row import Fix, fix
 from sessions.overview.shown import ShownState
 from sessions.overview.shown import shown as shown_of
 
@@ -57,10 +55,9 @@ def server_name(info: Any) -> str:
 
 
 @register.simple_tag
-def explorer_of(server: Server, which: str = "") -> str:
-    """The server's calls of the last day in the explorer; `which` failed: only those."""
-    conditions = f"last:24h in:calls server:{server.slug}" + (f" {FAILED_CALLS}" if which == "failed" else "")
-    return f"{reverse('explorer:page')}?{urlencode({'q': conditions})}"
+def fix_of(server: Server, session: McpSession | None) -> Fix | None:
+    """The link that leads to the mending of a failed session."""
+    return fix(server, session) if session else None
 
 
 @register.filter

@@ -37,7 +37,7 @@ SUCCEEDED: Final = frozenset({CallState.SUCCEEDED.value})
 NEUTRAL: Final = frozenset({CallState.CANCELLED.value, CallState.REQUESTED.value, CallState.SENT.value})
 
 
-R = TypeVar("R", "Series", "Ranking", "ServerSeries", "ValueCounts")
+R = TypeVar("R", "Series", "Ranking", "ServerSeries", "ServerBars", "ValueCounts")
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,22 @@ class ServerSeries:
     behind: bool
 
 
+@dataclass
+class Bars:
+    """Of one server: the sums of the range, and calls and errors of each step."""
+
+    total: Numbers
+    steps: list[Counts]
+
+
+@dataclass(frozen=True)
+class ServerBars:
+    """For each of the servers that were asked for, also for those without calls."""
+
+    servers: dict[UUID, Bars]
+    behind: bool
+
+
 @dataclass(frozen=True)
 class Ranking:
     """Groups by number of calls, largest first."""
@@ -218,16 +234,31 @@ def _slot(start: int, step: int) -> str:
     return f"(start - {start}) / {step}"
 
 
-def of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerSeries:
-    """Calls over time of each of `wanted.servers`; there is no `total` of all servers."""
+def of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerBars:
+    """Calls over time of each of `wanted.servers`, with the latency of the whole range: that of each step costs most."""
     return _whole(lambda: _of_servers(user, wanted, span, step))
 
 
-def _of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerSeries:
-    start, points = _server_points(user, wanted, span, step)
+def _of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerBars:
+    start = span.since - span.since % step
+    steps = range(max(1, -(-(span.until - start) // step)))
+    found = {uid: Bars(Numbers(), [Counts() for _ in steps]) for uid in wanted.servers}
+
+    def add(uid: UUID, place: int, state: str, calls: int, size: int) -> None:
+        found[uid].total.add(state, calls, size, ())
+        found[uid].steps[max(0, min(place, len(steps) - 1))].add(calls, 0 if state in SUCCEEDED | NEUTRAL else calls)
+
+    groups = ("server_uid", _slot(start, step), "state")
+    for uid, *row in _sums(user, wanted, RollupBy.SERVER, span, groups, ("calls", "bytes"), step):
+        add(UUID(str(uid)), *row)
+    for uid, *latency in _sums(user, wanted, RollupBy.SERVER, span, ("server_uid",), BUCKET_COLUMNS):
+        found[UUID(str(uid))].total.latency = latency
     tail, behind = uncounted(user, wanted, span)
-    _add_to_servers(points, tail, start, step)
-    return ServerSeries(datetime.fromtimestamp(start, UTC), step, [], points, {}, behind)
+    for call in tail:
+        if call.server_uid is not None:
+            add(call.server_uid, (call.at - start) // step, call.state, 1, call.bytes)
+            found[call.server_uid].total.add(call.state, 0, 0, _latency(call))
+    return ServerBars(found, behind)
 
 
 def by_server(
@@ -396,20 +427,20 @@ def _sums(
     groups: Sequence[str],
     summed: Sequence[str],
     longest: int = _DAY,
-) -> Iterable[list[Any]]:
+) -> Iterable[tuple[Any, ...]]:
     """Rows of groups, which are columns or expressions over `start`, and sums, from slots no longer than `longest`."""
     # SQLite copies all columns of a part, which has thirty more
     read = ", ".join(f'"{name}"' for name in ("start", *(name for name in groups if " " not in name), *summed))
     rows, given = _rows(user, wanted, by, span, longest, read)
     if not rows:
         return
-    sums = ", ".join(f'SUM("{name}")' for name in summed)
+    # PostgreSQL sums whole numbers to decimals
+    sums = ", ".join(f'CAST(SUM("{name}") AS bigint)' for name in summed)
     names = ", ".join(groups)
     sql = f"SELECT {names}, {sums} FROM ({rows}) part GROUP BY {names}"  # noqa: S608  # names of our own model
     with connection.cursor() as database:
         database.execute(sql, given)
-        for row in database.fetchall():
-            yield [*row[: len(groups)], *(int(number) for number in row[len(groups) :])]
+        yield from database.fetchall()
 
 
 def _rows(

@@ -17,6 +17,7 @@ from sessions.enums import CallState
 from sessions.inbox import card
 from sessions.overview import activity as activities
 from sessions.overview import numbers as reading
+from sessions.overview import server_list
 from sessions.overview.activity import FAILED_CALLS, Activity, ServerLine
 from sessions.statistics.reading import Numbers
 from sessions.views.charts import between, explorer_link
@@ -36,13 +37,14 @@ def overview(request: HttpRequest) -> HttpResponse:
     last = asked if asked in RANGES else DEFAULT
     length, words, step = RANGES[last]
     servers = access.visible_servers(request.user)
-    mark = reading.mark()  # read before what it covers
+    mark, servers_mark = reading.mark(), server_list.mark()  # read before what they cover
     activity = activities.activity(request.user, servers, length, step)
     unknown = activity.total.states.get(CallState.OUTCOME_UNKNOWN.value, 0)
     links = Links(f"last:{last}")
     context = {
         "nav": "overview",
         "mark": mark,
+        "servers_mark": servers_mark,
         "last": last,
         "range_words": words,
         "ranges": [(name, words) for name, (_, words, _) in RANGES.items()],

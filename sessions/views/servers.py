@@ -9,10 +9,10 @@ from django.views.decorators.http import require_safe
 
 from servers import access
 from servers.enums import DefinitionKind, TransportKind
-from servers.numbers import whole_number
+from servers.numbers import uuids, whole_number
 from sessions.catalog import not_offered
 from sessions.catalog.search import Listed, listing, words_of
-from sessions.connections import icons, process_page, refusals, timeline
+from sessions.connections import process_page, refusals, timeline
 from sessions.overview import server_list, server_page
 from sessions.views import bulk
 from sessions.views.forms import ServerListFilter
@@ -21,23 +21,33 @@ from sessions.views.forms import ServerListFilter
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     filters = ServerListFilter(request.GET)
+    mark = server_list.mark()  # read before what it covers
     matching = server_list.matching(request.user, filters.criteria())
-    page = server_list.page(request.user, matching, filters.order, whole_number(request.GET.get("page", "")) or 1)
-    icons.load(row.server for row in page.rows)
+    actions = bulk.offered(request.user)
+    number = whole_number(request.GET.get("page", "")) or 1
+    page = server_list.page(request.user, matching, filters.order, number, picks=bool(actions))
     rights = access.rights(request.user)
     context = {
         "nav": "servers",
         "page": page,
+        "mark": mark,
         "columns": _columns(filters.order),
         "filters": filters,
         "filtered": filters.active(),
         "ignored_filters": filters.ignored(),
         "any_server": bool(page.rows) or access.visible_servers(request.user).exists(),
         "rights": rights,
-        "actions": bulk.offered(request.user) if page.rows else [],
+        "actions": actions if page.rows else [],
         "query": request.GET.urlencode(),
     }
     return render(request, "servers/index.html", context)
+
+
+@require_safe
+def states(request: HttpRequest) -> HttpResponse:
+    """Of those rows of an open list that changed."""
+    found = server_list.states(request.user, uuids(request.GET.getlist("server")))
+    return render(request, "servers/_states.html", {"states": found})
 
 
 #: of the table: name of the order ("" if there is none), words, class

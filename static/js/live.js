@@ -172,9 +172,9 @@ class Live extends EventTarget {
     return { ...frame, rows: (frame.rows ?? []).filter((row) => row.seq === undefined || row.seq > seen) };
   }
 
-  /* A snapshot's number is its row's version; `servers` carries rows of many servers, so it has no order of its own. */
+  /* A snapshot's number is its row's version. */
   #newOfSnapshot(entry, frame) {
-    if (frame.seq === null || frame.seq === undefined || frame.t === 'servers') return frame;
+    if (frame.seq === null || frame.seq === undefined) return frame;
     if (frame.seq < (entry.kinds.get(frame.kind) ?? -1)) return null;
     entry.kinds.set(frame.kind, frame.seq);
     entry.seen = Math.max(entry.seen ?? 0, frame.seq);

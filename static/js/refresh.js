@@ -5,7 +5,8 @@ import { showMessages, toast } from './toast.js';
 const PAUSE_MS = 1_000;
 const CEILING_MS = 30_000;
 const GIVE_UP_MS = 30_000; // one that never ends would hold up all that follow
-const wanted = new Set();
+const here = () => location.href;
+const wanted = new Map(); // what makes an address of the ids of parts -> these ids
 let timer = 0;
 let last = 0;
 let pause = PAUSE_MS;
@@ -21,10 +22,14 @@ async function morphIn(page, ids) {
   await Promise.all(found.map(([target, fresh]) => htmx.swap({ target, swap: 'innerMorph', text: fresh.innerHTML })));
 }
 
-export async function refreshParts(...wantedIds) {
+export async function refreshParts(...ids) {
+  await refreshPartsFrom(here, ids);
+}
+
+async function refreshPartsFrom(addressOf, wantedIds) {
   const ids = wantedIds.filter((id) => document.getElementById(id));
   if (!ids.length) return;
-  const response = await fetch(location.href, {
+  const response = await fetch(addressOf(ids), {
     headers: { Accept: 'text/html' },
     signal: AbortSignal.timeout(GIVE_UP_MS),
   });
@@ -62,11 +67,15 @@ async function refreshWanted() {
   [timer, last, busy] = [0, Date.now(), true];
   wanted.clear();
   try {
-    await refreshParts(...now);
+    while (now.length) {
+      const [addressOf, ids] = now[0];
+      await refreshPartsFrom(addressOf, [...ids]);
+      now.shift();
+    }
     pause = PAUSE_MS;
   } catch {
     pause = Math.min(2 * pause, CEILING_MS);
-    for (const id of now) wanted.add(id);
+    for (const [addressOf, ids] of now) want(addressOf, ids);
   }
   busy = false;
   schedule();
@@ -77,7 +86,17 @@ function schedule() {
   timer = setTimeout(refreshWanted, Math.max(0, last + pause - Date.now()));
 }
 
+function want(addressOf, ids) {
+  if (!wanted.has(addressOf)) wanted.set(addressOf, new Set());
+  for (const id of ids) wanted.get(addressOf).add(id);
+}
+
 export function refreshSoon(...ids) {
-  for (const id of ids) wanted.add(id);
+  refreshSoonFrom(here, ...ids);
+}
+
+/* Parts of another page: `addressOf(ids)` is its address. The same function each time. */
+export function refreshSoonFrom(addressOf, ...ids) {
+  want(addressOf, ids);
   schedule();
 }

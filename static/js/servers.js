@@ -2,7 +2,7 @@
    notice that its tools, resources or prompts changed (hint "catalog"), its call history, the connection test. */
 import { startCountdowns } from './countdown.js';
 import { live } from './live.js';
-import { refreshSoon } from './refresh.js';
+import { refreshSoon, refreshSoonFrom } from './refresh.js';
 import { explain, send } from './sign-in.js';
 import { toast } from './toast.js';
 
@@ -29,39 +29,30 @@ function showAnew() {
   if (!leaving) location.reload();
 }
 
-/* Whether the cell says something else than before. */
-function paintPill(cell, row) {
-  if (!row.pill) return false;
-  const words = new DOMParser().parseFromString(row.pill, 'text/html').body.textContent.trim();
-  if (words === cell.textContent.trim()) return false;
-  htmx.swap({ target: cell, swap: 'innerHTML', text: row.pill });
-  return true;
+/* The server says that something moved, and what, unless it is much or not known. The list then asks for the states of those
+   rows that it shows; the overview also counts and names servers that its table has no room for.
+
+   A mark covers all servers, what a frame names only those whose hints came. So the mark of such a frame is not kept: another
+   server may have moved with it, and its hint be lost; the next frame without names then finds another mark. */
+const rows = document.querySelector('[data-server-rows]');
+
+function statesOf(ids) {
+  const uids = ids.filter((id) => id.startsWith('state-')).map((id) => ['server', id.slice('state-'.length)]);
+  return `${rows.dataset.states}?${new URLSearchParams(uids)}`;
 }
 
-/* The overview counts and names servers that its table has no room for: their words, once heard of. */
-const shownAt = Date.parse(document.querySelector('[data-overview]')?.dataset.shownAt);
-const OVERLAP_MS = 5_000; // what moved shortly before the page was made may have been committed after it
-const outOfSight = new Map();
-
-function movedOutOfSight(row) {
-  const before = outOfSight.get(row.server);
-  outOfSight.set(row.server, row.word);
-  return before === undefined ? Date.parse(row.since) > shownAt - OVERLAP_MS : before !== row.word;
-}
-
-if (document.querySelector('[data-server-rows]')) {
-  live.on('servers', 'session', (frame) => {
-    let changed = false;
-    for (const row of frame.rows ?? []) {
-      const cells = [...document.querySelectorAll(`[data-server-row="${row.server}"] [data-server-state]`)];
-      for (const cell of cells) {
-        if (!paintPill(cell, row)) continue;
-        changed = true;
-        refreshSoon(`why-${row.server}`);
-      }
-      if (!cells.length) changed = movedOutOfSight(row) || changed;
+if (rows) {
+  live.on('servers', 'moved', ({ rows: [{ mark, servers }] }) => {
+    const whole = !servers || Boolean(document.querySelector('[data-overview]'));
+    if (whole && mark === rows.dataset.mark) return;
+    if (whole) rows.dataset.mark = mark;
+    if (document.querySelector('[data-overview]')) {
+      refreshOverview();
+      return;
     }
-    if (changed) refreshOverview();
+    const shown = [...rows.querySelectorAll('[data-server-row]')].map((row) => row.dataset.serverRow);
+    const moved = servers ? shown.filter((uid) => servers.includes(uid)) : shown;
+    if (moved.length) refreshSoonFrom(statesOf, ...moved.flatMap((uid) => [`state-${uid}`, `why-${uid}`]));
   });
 }
 

@@ -1,6 +1,5 @@
 """Only the owner of a personal session, and people who may read everyone's results, see its pages and live topics."""
 
-import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -25,6 +24,7 @@ from sessions.live.frames import Frame
 from sessions.live.topics import Topic, TopicKind, parse
 from sessions.live.viewers import Viewer, sees_row
 from sessions.models import Call, LogLine, McpSession, Question, Subscription
+from sessions.overview import server_list
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_hold
 from tests.sessions.inbox.rows import FORM, a_question
@@ -239,12 +239,8 @@ def test_frames_of_an_own_session_go_to_its_owner(server: Server, ada: Any, bea:
     assert [f'"open":{n}' in seen(user, waiting) for user, n in ((ada, 2), (bea, 1), (auditor, 2))] == [True] * 3
     watched = subscription_frames.board_frames(None)
     assert [MINE in seen(user, watched) for user in (ada, bea, auditor)] == [True, False, True]
-    listed = sources.server_list_frames(None)
-    states = [
-        {json.loads(frame.text)["rows"][0]["state"] for frame in listed if seen(user, [frame])}
-        for user in (ada, bea, auditor)
-    ]
-    assert states == [{"ready"}, {"disconnected"}, {"disconnected"}]
+    listed = [server_list.states(user, [server.uid])[0].look.word for user in (ada, bea, auditor)]
+    assert listed == ["Ready", "Disconnected", "Disconnected"]
 
 
 def test_calls_and_lists_of_the_two_topics_are_apart(server: Server, ada: Any) -> None:

@@ -15,7 +15,7 @@ from servers.enums import AuditAction
 from servers.models import AuditEvent, Identity, Server
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.models import McpSession
-from sessions.overview import server_list
+from sessions.overview import server_list, server_row
 from sessions.statistics import counting
 from sessions.views import bulk
 from tests.servers.conftest import person
@@ -296,3 +296,30 @@ def test_without_the_right_to_see_servers_the_list_is_empty_and_nothing_can_be_c
     assert names(page(nil)) == []
     assert "No servers selected" in act(nil, "disable", servers, confirmed="1").content.decode()
     assert Server.objects.filter(enabled=True).count() == 1
+
+
+# --- while it is open ------------------------------------------------------------------------------------------------
+def test_rows_that_changed_are_asked_for_by_their_uids_and_only_those_of_a_page(ada: Client) -> None:
+    servers, bad = many(server_list.PAGE + 3), make_session("bad")
+    fail(bad)
+    before = server_list.mark()
+    uids = [f"server={bad.server.uid}", "server=none", *(f"server={server.uid}" for server in servers)]
+    with CaptureQueriesContext(connection) as queries:
+        text = ada.get(f"/server-states/?{'&'.join(uids)}").content.decode()
+    assert text.count('id="state-') == server_list.PAGE
+    assert "The process ended: exit code 3" in text
+    assert len(queries) <= 8
+    assert server_list.mark() == before
+    McpSession.objects.filter(pk=bad.pk).update(version=5)
+    assert server_list.mark() != before
+    assert "state-" not in client_of("none").get(f"/server-states/?{uids[0]}").content.decode()
+
+
+def test_a_row_is_rendered_again_only_when_it_shows_something_else(ada: Client) -> None:
+    (server,) = many(1)
+    assert "S000" in page(ada)
+    kept = server_row._html.cache_info()
+    page(ada)
+    assert server_row._html.cache_info().misses == kept.misses
+    Server.objects.filter(pk=server.pk).update(name="Renamed <b>")
+    assert "Renamed &lt;b&gt;" in page(ada)

@@ -39,7 +39,6 @@ async def test_state_and_log_of_an_own_session_reach_its_owner_alone(site: Site)
     own = site.do("own_identity", server, ada)
     async with hers.tab() as mine, theirs.tab() as other:
         for tab in (mine, other):
-            await tab.sub("servers")
             await tab.sub(f"log.{server}", 0)
         await mine.sub(f"server.{server}.{own}")
         await mine.sub(f"log.{server}.{own}", 0)
@@ -47,7 +46,6 @@ async def test_state_and_log_of_an_own_session_reach_its_owner_alone(site: Site)
 
         site.do("own_session_is", own, "ready")
         site.do("log_lines", server, 1, 2, 0, own)
-        await until(mine, "servers", server, "ready")
         await until(mine, f"server.{server}.{own}", server, "ready")
         if mine.seqs(f"log.{server}.{own}")[-1:] != [2]:
             await mine.hear(lambda message: message.get("t") == f"log.{server}.{own}" and message.get("seq") == 2)
@@ -57,7 +55,8 @@ async def test_state_and_log_of_an_own_session_reach_its_owner_alone(site: Site)
             await other.hear(lambda message: message.get("t") == f"log.{server}" and message.get("seq") == 1)
         denied = {message["t"] for message in other.heard if message.get("op") == "denied"}
         assert denied == {f"server.{server}.{own}", f"log.{server}.{own}"}
-        assert set(states(other, "servers", server)) == {"disconnected"}
+        shown = [(await one.get(f"/server-states/?server={server}")).text for one in (hers, theirs)]
+        assert ["Ready" in text for text in shown] == [True, False]
         assert not [message for message in other.heard if own in str(message.get("t")) and "rows" in message]
 
 
