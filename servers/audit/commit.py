@@ -34,8 +34,11 @@ class Down(Exception):
 
 @dataclass(eq=False)
 class Work(Generic[T]):
+    """Not `durable`: no harm is done if a power failure takes it back, so its caller does not wait for the disk."""
+
     fn: Callable[[], T]
     events: Callable[[T], list[Event]] | None
+    durable: bool = True
     future: "Future[T]" = field(default_factory=Future)
     committing: bool = False
     since: float = field(default_factory=time.monotonic)
@@ -89,12 +92,24 @@ def _commit(batch: list[Work[Any]]) -> list[Any]:
     return results
 
 
-def make_durable() -> None:
+def make_durable(batch: list[Work[Any]]) -> None:
     """After `commit`, before a caller learns of it. Raises OSError. Other processes can write meanwhile."""
     if _log is not None and connection.vendor == "sqlite":
-        _log.sync()
+        if _promised(batch):
+            _log.sync()
         if _copier is not None:
             _copier.written()
+
+
+def sync_log() -> None:
+    """In the caller's own thread: what was committed and is not durable goes to the disk before a call has to wait for it.
+    Raises OSError."""
+    if _log is not None:
+        _log.sync()
+
+
+def _promised(batch: list[Work[Any]]) -> bool:
+    return any(work.durable for work in batch)
 
 
 def pause() -> None:
@@ -104,7 +119,7 @@ def pause() -> None:
 
 
 def _run(batch: list[Work[Any]]) -> list[Any]:
-    _prepare_transaction()
+    _prepare_transaction(batch)
     results = [work.fn() for work in batch]
     events = [
         event for work, result in zip(batch, results, strict=True) if work.events for event in work.events(result)
@@ -143,11 +158,14 @@ def _prepare_connection() -> None:
             _copier = _copier or LogCopier(database)
 
 
-def _prepare_transaction() -> None:
+def _prepare_transaction(batch: list[Work[Any]]) -> None:
     """Per transaction and local to it: with a pool the connection is not ours alone."""
     if connection.vendor == "postgresql":
+        settings = "SET LOCAL lock_timeout='2s'; SET LOCAL idle_in_transaction_session_timeout='5s'"
+        if not _promised(batch):
+            settings += "; SET LOCAL synchronous_commit=off"
         with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL lock_timeout='2s'; SET LOCAL idle_in_transaction_session_timeout='5s'")
+            cursor.execute(settings)
 
 
 def broken(used: Any) -> bool:

@@ -75,12 +75,14 @@ class Writer:
         *,
         urgent: bool = False,
         spare: bool = False,
+        durable: bool = True,
     ) -> "Future[T]":
-        """The future of `fn`'s result, done when result and events are durable. Never blocks; raises WriterBusy.
+        """The future of `fn`'s result, done when result and events are durable. Never blocks; raises WriterBusy. Not
+        `durable`: done when they are committed, and a power failure may take them back; what has events always is.
 
         The future fails with what `fn` raised, or with AuditUnavailable when the database refused.
         """
-        work = Work(fn, events)
+        work = Work(fn, events, durable or events is not None)
         with self._condition:
             if self._stopping:
                 raise WriterBusy("This process is stopping.")
@@ -192,7 +194,7 @@ class Writer:
         else:
             self._follow_up()  # while the disk writes, other processes do what the hints ask for
             try:
-                make_durable()
+                make_durable(batch)
             except OSError as exc:
                 fail(batch, exc, committed=True)
                 return

@@ -191,5 +191,5 @@ def trim(on_batch: Callable[[], None] = lambda: None) -> None:
     for stream, oldest in (("calls", oldest_call), ("events", oldest_event)):
         batches, end = Batches(), 2**62 if oldest is None else oldest
         while keys := fulltext.before(stream, end, batches.size):
-            batches.write(partial(fulltext.forget, stream, keys))
+            batches.each(keys, partial(fulltext.forget, stream))
             on_batch()

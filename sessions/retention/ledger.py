@@ -51,22 +51,27 @@ def measure(stored: Stored, now: datetime | None = None, on_progress: OnProgress
         chunk = list(stored.sized().filter(pk__gt=last, **{f"{stored.age}__lt": until})[:CHUNK])
         if not chunk:
             return read
-        in_turn(partial(_enter, stored.kind, chunk))
+        in_turn(partial(_save, _entered(stored.kind, chunk)))
         last, read = chunk[-1][0], read + len(chunk)
         on_progress(read)
 
 
-def _enter(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> None:
-    entry = StorageHour.objects.filter(kind=kind).order_by("first").last()
+def _entered(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> list[StorageHour]:
+    """The entries that change. Nobody else enters rows of this kind meanwhile."""
+    entry, changed = StorageHour.objects.filter(kind=kind).order_by("first").last(), []
     for key, at, size in rows:
         hour = at.replace(minute=0, second=0, microsecond=0)
         if entry is None or hour > entry.hour or entry.rows >= MOST_ROWS or entry.bytes >= MOST_BYTES:
             if entry is not None:
-                entry.save()
+                changed.append(entry)
             entry = StorageHour(kind=kind, hour=hour, first=key, last=key, until=at, rows=0, bytes=0)
         entry.last, entry.until = key, max(entry.until, at)
         entry.rows, entry.bytes = entry.rows + 1, entry.bytes + size
-    if entry is not None:
+    return [*changed, entry] if entry is not None else changed
+
+
+def _save(entries: list[StorageHour]) -> None:
+    for entry in entries:
         entry.save()
 
 

@@ -28,7 +28,7 @@ class Batch:
 
     last: int
     going: list[Any]
-    remove: Callable[[list[Any]], object]
+    remove: Callable[[Sequence[Any]], object]
 
 
 #: of the rows of a kind after a key, up to another one, at most so many; None if there are none
@@ -41,13 +41,12 @@ def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: Non
     rows = stored[removal.kind].rows().filter(pk__lte=removal.last)
     look, batches, after, gone = _LOOKS.get(removal.kind, _plain), Batches(), removal.first - 1, 0
     while (batch := look(rows.filter(pk__gt=after), batches.size)) is not None:
-        if batch.going:
-            batches.write(partial(batch.remove, batch.going))
+        batches.each(batch.going, batch.remove)
         after, gone = batch.last, gone + len(batch.going)
         on_progress(gone)
     if removal.kind == StoredKind.CALLS:
         while asked := _questions(removal.before, batches.size):
-            batches.write(partial(_remove_questions, asked))
+            batches.each(asked, _remove_questions)
             on_progress(gone := gone + len(asked))
         ledger.recount_before(stored[StoredKind.PAYLOADS], removal.before)
     ledger.recount(stored[removal.kind], removal.first, removal.last, emptied=removal.kind == StoredKind.PAYLOADS)
@@ -62,7 +61,7 @@ def _calls(rows: QuerySet[Any], most: int) -> Batch | None:
     return Batch(found[-1][0], going, _remove_calls) if found else None
 
 
-def _remove_calls(ids: list[int]) -> None:
+def _remove_calls(ids: Sequence[int]) -> None:
     owned = _delete_questions("call_id", ids)
     _forget_call(Question, "call_id", ids)
     _forget_call(Call, "repeats_id", ids)
@@ -81,7 +80,7 @@ def _questions(before: datetime, most: int) -> list[int]:
     return list(over.order_by().values_list("pk", flat=True)[:most])
 
 
-def _remove_questions(ids: list[int]) -> None:
+def _remove_questions(ids: Sequence[int]) -> None:
     _delete_payloads(_delete_questions("id", ids))
 
 
@@ -96,7 +95,7 @@ def _contents(rows: QuerySet[Any], most: int) -> Batch | None:
     return Batch(keys[-1], [key for key in keys if key not in needed], _empty) if keys else None
 
 
-def _empty(ids: list[int]) -> None:
+def _empty(ids: Sequence[int]) -> None:
     payloads.erase_all(ids, everywhere=False)
 
 
@@ -107,7 +106,7 @@ def _versions(rows: QuerySet[Any], most: int) -> Batch | None:
     return Batch(found[-1][0], going, _remove_versions) if found else None
 
 
-def _remove_versions(ids: list[int]) -> None:
+def _remove_versions(ids: Sequence[int]) -> None:
     _delete_payloads(_deleted(ResourceVersion, "id", ids, ("contents_id",)))
 
 
@@ -116,7 +115,7 @@ def _plain(rows: QuerySet[Any], most: int) -> Batch | None:
     return Batch(keys[-1], keys, partial(_remove_rows, rows.model)) if keys else None
 
 
-def _remove_rows(model: type[Model], ids: list[int]) -> None:
+def _remove_rows(model: type[Model], ids: Sequence[int]) -> None:
     _delete(model, "id", ids)
     rows_removed.send(sender=model, ids=ids)
 

@@ -1,7 +1,6 @@
 """How much of the wire is kept: the newest messages of each server, by size. sessions.retention limits their age."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -54,14 +53,16 @@ def trim_all(on_progress: Callable[[], None] = lambda: None) -> int:
     removed, batches = 0, Batches()
     for server_id, found in groupby(logs(), lambda log: log.key.server_id):
         while keys := _over(list(found), min(BATCH, batches.size)):
-            removed += batches.write(partial(_remove, keys))
+            batches.each(keys, _remove)
+            removed += len(keys)
             found = iter(logs(server_id))
             on_progress()
     return removed
 
 
-def _remove(keys: list[int]) -> int:
-    return WireMessage.objects.filter(pk__in=keys).delete()[0] if keys else 0
+def _remove(keys: Sequence[int]) -> None:
+    if keys:
+        WireMessage.objects.filter(pk__in=keys).delete()
 
 
 def _over(found: "list[LogSize]", most: int) -> list[int]:

@@ -4,7 +4,7 @@ The trigger of the events lets go only what a cut covers. Signed before the firs
 leaves a chain that verifies: the rest of the removed events still leads to the cut.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,13 +74,13 @@ def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], N
 def _remove(rows: QuerySet[Any], total: int, on_batch: Callable[[int, int], None]) -> int:
     removed, batches = 0, Batches(_FIRST_BATCH)
     while keys := list(rows.values_list("pk", flat=True)[: batches.size]):
-        batches.write(partial(_delete, rows.model, keys))
+        batches.each(keys, partial(_delete, rows.model))
         removed += len(keys)
         on_batch(removed, total)
     return removed
 
 
-def _delete(model: type[Model], keys: list[int]) -> None:
+def _delete(model: type[Model], keys: Sequence[int]) -> None:
     """A plain DELETE: the rows have neither signals nor relations. Those of a range need no list of parameters."""
     rows = model._default_manager.all()
     rows = rows.filter(pk__lte=keys[-1]) if model is AuditEvent else rows.filter(pk__in=keys)
