@@ -6,14 +6,16 @@ may try.
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
+from functools import partial, reduce
+from operator import or_
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Min, Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, Min, Q, QuerySet
 from django.utils import timezone
 
 from servers.audit import payloads
@@ -35,6 +37,12 @@ BATCH_CHARS = 128 * 1024
 #: a worker looks for new events every few seconds: what is younger is no backlog
 USUAL_LAG = timedelta(seconds=10)
 _LINKS = ("arguments", "result", "late_result")
+_KINDS = ("server_id", "user_id", "state", "way", "method")
+_NAMES = ("target", "server_name", "user_name", "identity_name")
+_WORDS = ("error_message", "error_data", "detail", "schema_violation")
+#: of a payload: with one of these its content is no text that may stand in the index as it is
+_NOT_PLAIN = ("blob", "sealed", "erased_at")
+_OTHER = reduce(or_, (Q(**{f"{link}__{column}__isnull": False}) for link in _LINKS for column in _NOT_PLAIN))
 
 
 @dataclass
@@ -56,8 +64,8 @@ def next_batch() -> Batch | None:
     )
     if not steps:
         return None
-    ended = {uid for _, action, uid in steps if action == AuditAction.CALL_FINISH}
-    calls = {call.uid: call for call in _calls(Q(uid__in=ended))}
+    ended = {uid for _, action, uid in steps if action == AuditAction.CALL_FINISH and uid is not None}
+    calls = _documents(ended)
     others = [seq for seq, action, _ in steps if not action.startswith("call:")]
     events = AuditEvent.objects.in_bulk(others)
     batch = Batch(before, before, more=len(steps) == BATCH)
@@ -66,7 +74,7 @@ def next_batch() -> Batch | None:
     for seq, action, uid in steps:
         document = None
         if action == AuditAction.CALL_FINISH and uid in calls and uid not in written:
-            document = document_of(calls[uid])
+            document = calls[uid]
             batch.calls.append(document)
             written.add(uid)
         elif seq in events:
@@ -120,26 +128,43 @@ def _cursor() -> int:
 
 def _calls(which: Q) -> QuerySet[Call]:
     """With what `document_of` reads."""
-    own = ("server_id", "user_id", "state", "way", "method", "target", "server_name", "user_name", "identity_name")
-    words = ("uid", "error_message", "error_data", "detail", "schema_violation")
-    read = [f"{link}__{column}" for link in _LINKS for column in ("text", "blob", "sealed", "erased_at")]
-    return Call.objects.filter(which).select_related(*_LINKS).only(*own, *words, *read)
+    read = [f"{link}__{column}" for link in _LINKS for column in ("text", *_NOT_PLAIN)]
+    return Call.objects.filter(which).select_related(*_LINKS).only("uid", *_KINDS, *_NAMES, *_WORDS, *read)
+
+
+def _documents(ended: Collection[UUID]) -> dict[UUID, Document]:
+    """Of these calls. Most have contents as plain texts: for them no objects are made, which costs more than the index."""
+    if not ended:
+        return {}
+    texts = [f"{link}__text" for link in _LINKS]
+    rows = Call.objects.filter(uid__in=ended).annotate(other=ExpressionWrapper(_OTHER, BooleanField())).order_by()
+    found, others = {}, []
+    for uid, pk, other, *values in rows.values_list("uid", "pk", "other", *_KINDS, *_NAMES, *_WORDS, *texts):
+        if other:
+            others.append(uid)
+            continue
+        kinds, names = values[: len(_KINDS)], values[len(_KINDS) : len(_KINDS + _NAMES)]
+        words, contents = values[len(_KINDS + _NAMES) : -len(texts)], values[-len(texts) :]
+        found[uid] = _document(pk, kinds, names, words, [words_of(text) for text in contents if text])
+    if others:
+        found |= {call.uid: document_of(call) for call in _calls(Q(uid__in=others))}
+    return found
 
 
 # --- documents -------------------------------------------------------------------------------------------------------
 def document_of(call: Call) -> Document:
-    kinds = (
-        f"server{call.server_id or 0}",
-        f"user{call.user_id or 0}",
-        tag(call.state),
-        tag(call.way),
-        tag(call.method),
-    )
-    names = (call.target, call.server_name, call.user_name, call.identity_name)
-    words = [call.error_message, call.error_data, call.detail, call.schema_violation]
-    words += [_payload_words(payload) for payload in (call.arguments, call.result, call.late_result) if payload]
-    text = "\n".join(filter(None, words))
-    return Document(call.pk, " ".join(kinds), "\n".join(names), text[: 2 * fulltext.WORDS_CHARS])
+    kinds, names, words = ([getattr(call, name) for name in part] for part in (_KINDS, _NAMES, _WORDS))
+    contents = [_payload_words(payload) for payload in (call.arguments, call.result, call.late_result) if payload]
+    return _document(call.pk, kinds, names, words, contents)
+
+
+def _document(
+    key: int, kinds: Sequence[Any], names: Sequence[str], words: Sequence[str], contents: Sequence[str]
+) -> Document:
+    server, user, *others = kinds
+    tags = (f"server{server or 0}", f"user{user or 0}", *map(tag, others))
+    text = "\n".join(filter(None, (*words, *contents)))
+    return Document(key, " ".join(tags), "\n".join(names), text[: 2 * fulltext.WORDS_CHARS])
 
 
 def _payload_words(payload: Payload) -> str:

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 
@@ -116,6 +117,24 @@ def words_of_a_call_go_with_the_call_also_while_an_older_one_stays() -> None:
         rows_removed.send(sender=Call, ids=[gone.pk])
         gone.delete()
     assert documents() == before - 1
+
+
+@check
+def a_call_has_the_same_words_whether_its_contents_are_plain_or_not() -> None:
+    session = make_session()
+    long = "word " * settings.INLINE_PAYLOAD_BYTES
+    calls = [
+        ended_call(session, "plain", arguments={"a": "in"}, result={"b": "out\u00e9"}, error_message="quota"),
+        ended_call(session, "large", arguments={"a": "in"}, result={"b": long}),
+        ended_call(session, "erased", arguments={"a": "in"}, result={"b": "out"}),
+    ]
+    for column in ("arguments", "result"):
+        payloads.erase_all([getattr(calls[2], f"{column}_id")], everywhere=False)
+    fast = indexing._documents([call.uid for call in calls])
+    assert fast == {call.uid: indexing.document_of(call) for call in Call.objects.all()}
+    assert "outé" in fast[calls[0].uid].words
+    assert "word word" in fast[calls[1].uid].words
+    assert fast[calls[2].uid].words == ""
 
 
 @pytest.mark.django_db
