@@ -72,10 +72,12 @@ def activity(user: access.User, servers: QuerySet[Server], length: timedelta, st
 
     def choose(counts: dict[UUID, Counts]) -> list[UUID]:
         candidates = _candidates(counts)
-        read = rows.with_session(active.filter(uid__in=candidates), user)
+        there = set(active.filter(uid__in=candidates).order_by().values_list("uid", flat=True))
+        chosen = [uid for uid in candidates if uid in there][:LISTED]
+        read = rows.with_session(Server.objects.filter(uid__in=chosen), user)
         found.clear()
         found.update({server.uid: server for server in read})
-        return [uid for uid in candidates if uid in found][:LISTED]
+        return [uid for uid in chosen if uid in found]
 
     if not access.may(user, "view"):
         empty = ServerSeries(since, step, [], {}, {}, behind=False)

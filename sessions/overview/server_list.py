@@ -149,10 +149,18 @@ def _offered(user: access.User) -> QuerySet[Definition]:
 # --- while it is open -----------------------------------------------------------------------------------------------
 def mark() -> str:
     """Differs whenever a server, a session or a worker changed: a page with the current mark is up to date."""
-    servers = Server.objects.aggregate(Count("pk"), Max("pk"), Sum("version"))
-    sessions = McpSession.objects.aggregate(Count("pk"), Max("pk"), Sum("version"))
-    seen = (*servers.values(), *sessions.values(), Worker.objects.living().count())
-    return ".".join(str(number or 0) for number in seen)
+    counted = [
+        rows.annotate(place=Value(place)).order_by().values("place").annotate(Count("pk"), Max("pk"), Sum(changing))
+        for place, (rows, changing) in enumerate(
+            ((Server.objects.all(), "version"), (McpSession.objects.all(), "version"), (Worker.objects.living(), "pk"))
+        )
+    ]
+    first, *others = (
+        rows.values_list("place", "pk__count", "pk__max", f"{changing}__sum")
+        for rows, changing in zip(counted, ("version", "version", "pk"), strict=True)
+    )
+    seen = sorted(first.union(*others, all=True))  # in one statement
+    return ".".join(str(number) for row in seen for number in row)
 
 
 @dataclass(frozen=True)
