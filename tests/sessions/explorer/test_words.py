@@ -120,6 +120,20 @@ def words_of_a_call_go_with_the_call_also_while_an_older_one_stays() -> None:
 
 
 @check
+def what_is_erased_while_a_batch_waits_to_be_written_is_not_found() -> None:
+    session, admin = make_session(), reader()
+    call = ended_call(session, "pay", arguments={"customer": "acme"}, error_message="acme refused")
+    batch = indexing.next_batch()
+    assert batch is not None
+    with transaction.atomic():
+        payloads.erase_all([call.arguments_id], everywhere=False)
+    with transaction.atomic():
+        assert indexing.write(batch)
+    assert found(admin, "acme") == []
+    assert found(admin, "pay in:calls") == ["pay"]
+
+
+@check
 def a_call_has_the_same_words_whether_its_contents_are_plain_or_not() -> None:
     session = make_session()
     long = "word " * settings.INLINE_PAYLOAD_BYTES
