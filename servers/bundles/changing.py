@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.text import slugify
 
@@ -78,10 +79,16 @@ class Wanted:
         }
 
 
+def current_members(bundle: Bundle) -> QuerySet[BundleMember]:
+    """In their order, with their servers. Also those whose server is archived."""
+    return bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk")
+
+
 def with_member(bundle: Bundle, alias: str, **changed: Any) -> Wanted:
     """The bundle as it is, but for these fields of one Membership."""
-    rows = bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk")
-    members = [replace(Membership.of(row), **(changed if row.alias == alias else {})) for row in rows]
+    members = [
+        replace(Membership.of(row), **(changed if row.alias == alias else {})) for row in current_members(bundle)
+    ]
     return Wanted(bundle.name, members, bundle.slug, bundle.instructions, bundle.listing, bundle.pinned)
 
 
@@ -162,7 +169,6 @@ def _write_members(bundle: Bundle, wanted: Sequence[Membership]) -> None:
 
 def described(bundle: Bundle) -> dict[str, Any]:
     """As the audit log names a bundle. Members in their order."""
-    members = bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk")
     return {
         "name": bundle.name,
         "short_name": bundle.slug,
@@ -178,7 +184,7 @@ def described(bundle: Bundle) -> dict[str, Any]:
                 "prompts": row.prompts[:50],
                 "overrides": _described(row.overrides),
             }
-            for row in members
+            for row in current_members(bundle)
         ],
     }
 

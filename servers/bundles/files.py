@@ -9,7 +9,7 @@ from servers import access
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.bundles import overrides
-from servers.bundles.changing import Membership, Wanted
+from servers.bundles.changing import Membership, Wanted, current_members
 from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing
 from servers.models import Bundle
@@ -23,7 +23,6 @@ _LISTS: Final = ("tools", "resources", "prompts")
 
 def written(bundle: Bundle) -> str:
     """Servers are named by their short names, members stand in their order."""
-    rows = bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk")
     value = {
         "format": FORMAT,
         "version": VERSION,
@@ -39,7 +38,7 @@ def written(bundle: Bundle) -> str:
                 **{name: getattr(row, name) for name in _LISTS},
                 **({"overrides": row.overrides} if row.overrides else {}),
             }
-            for row in rows
+            for row in current_members(bundle)
         ],
     }
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

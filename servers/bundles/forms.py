@@ -7,7 +7,7 @@ from django import forms
 
 from servers import access
 from servers.bundles import files, names, overrides
-from servers.bundles.changing import INSTRUCTIONS_CHARS, Membership, Wanted
+from servers.bundles.changing import INSTRUCTIONS_CHARS, Membership, Wanted, current_members
 from servers.bundles.overrides import Override
 from servers.enums import BundleListing
 from servers.models import Bundle, BundleMember, Server
@@ -97,7 +97,7 @@ class BundleForm(forms.Form):
         initial: dict[str, Any] = {}
         rows: list[BundleMember] = []
         if bundle is not None:
-            rows = list(bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk"))
+            rows = list(current_members(bundle))
             initial = {name: getattr(bundle, name) for name in ("name", "slug", "instructions", "listing", "version")}
             initial["pinned"] = "\n".join(bundle.pinned)
         super().__init__(data, initial=initial)

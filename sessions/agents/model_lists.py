@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from servers.bundles import offers
+from servers.bundles import exposed, offers
 from servers.definitions import model_tokens
 from servers.definitions.advice import Advice, advice
 from servers.enums import BundleListing, DefinitionKind
@@ -74,7 +74,7 @@ def of_server(user: Any, server: Server) -> ModelList:
 def of_bundle(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> ModelList:
     place = BundleEndpoint(bundle, tuple(endpoints.members_of(user, list(rows))))
     found = bundles.rows_of(place.members, [DefinitionKind.TOOL])
-    names = bundles.named(place, DefinitionKind.TOOL, found)
+    names = exposed.preview(bundle.pk, DefinitionKind.TOOL, {row.target: row.member.alias for row in found})
     twins = lists.twin_titles(found)
     bodies = [lists.exposed_body(row, names, twins) for row in found]
     searches = bundle.listing == BundleListing.SEARCH

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from servers.bundles import exposed, names, offers, uris
+from servers.bundles import changing, exposed, names, offers, uris
 from servers.definitions import model_tokens
 from servers.enums import BundleListing, DefinitionKind
 from servers.models import Bundle, BundleMember
@@ -111,7 +111,7 @@ def _weight(bundle: Bundle, tools: list[Line]) -> Weight:
 
 def assign_names(user: Any, bundle: Bundle) -> None:
     """Give names to all that the members have now, so that they are settled before a program asks."""
-    rows = bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk")
+    rows = changing.current_members(bundle)
     everything = bundles.rows_of(
         endpoints.members_of(user, list(rows)), (DefinitionKind.TOOL, DefinitionKind.PROMPT), hidden=True
     )

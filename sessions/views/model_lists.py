@@ -30,15 +30,12 @@ PAGE = 50
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
     """`?advice=1`: only tools of which something could be better."""
     server = access.visible_servers(request.user).filter(slug=slug, archived_at=None).first()
-    bundle = None if server is not None else bundles.seen(request, slug)
+    bundle = None
     if server is not None:
-        found, name, back = (
-            model_lists.of_server(request.user, server),
-            server.name,
-            reverse("servers:detail", args=[slug]),
-        )
+        found = model_lists.of_server(request.user, server)
+        name, back = server.name, reverse("servers:detail", args=[slug])
     else:
-        assert bundle is not None  # noqa: S101  seen() raises Http404
+        bundle = bundles.seen(request, slug)
         found = model_lists.of_bundle(request.user, bundle, bundles.members_of(bundle))
         name, back = bundle.name, reverse("agents:bundle", args=[slug])
     only = request.GET.get("advice") == "1"

@@ -29,7 +29,7 @@ def structure() -> dict[str, Any]:
 
 
 def _statements(cursor: Any, table: str) -> list[str]:
-    """What introspection does not tell: conditions, expressions, checks. Triggers are made anew after each migration."""
+    """What introspection does not tell: conditions, expressions, checks. Triggers are made after each migration."""
     if connection.vendor == "sqlite":
         cursor.execute(
             "SELECT sql FROM sqlite_master WHERE tbl_name = %s AND sql IS NOT NULL AND type <> 'trigger'", [table]

@@ -223,6 +223,7 @@ def test_models_see_what_the_page_shows_and_a_tool_can_be_described_for_them(sig
     ):
         assert words in before
     assert "Changed in this bundle" not in before
+    assert not ExposedName.objects.exists()  # to look changes nothing
     path = "/agents/bundles/team/members/web/tool/?tool=search"
     form = errors(signed_in.get(path))
     assert "Required by the server, so never hidden: query" in form
