@@ -98,7 +98,7 @@ def short_directory(product: Stack) -> Path:
 
 
 def get(url: str) -> tuple[int, str]:
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=60) as response:
         return response.status, response.read().decode()
 
 
