@@ -79,6 +79,7 @@ def test_dragging_over_the_chart_selects_that_range_and_a_facet_narrows_it(fille
 
 def test_the_list_follows_what_happens_and_counts_it_while_paused(filled: Stack, walker) -> None:
     ada = walker(filled, signed_in=True)
+    cookies_of_a_sign_in(filled)  # a list with a row in it, whatever signed in before the rows were seeded
     ada.open("/explorer/?q=last:24h+in:events+kind:sign-in")
     expect(ada.page.locator("[data-live-pill]")).to_contain_text("Live")
     rows = ada.page.locator("tr[data-sel]")
