@@ -221,6 +221,30 @@ class BundleListing(TextChoices):
     SEARCH = "search", "Search"
 
 
+class PolicyEffect(TextChoices):
+    """What happens to a call of a program. From the strictest to the most generous."""
+
+    DENY = "deny", "Deny"
+    ASK = "ask", "Ask"
+    ALLOW = "allow", "Allow"
+
+
+class PolicyKind(TextChoices):
+    """What a pattern of a rule is compared with."""
+
+    TOOL = "tool", "Tool"
+    RESOURCE = "resource", "Resource"
+    PROMPT = "prompt", "Prompt"
+
+
+class OwnApproval(TextChoices):
+    """Whether the person of a token may approve what their own program asks for."""
+
+    ALWAYS = "always", "Yes"
+    EXCEPT_DESTRUCTIVE = "except_destructive", "Yes, except for destructive tools"
+    NEVER = "never", "No, another person must"
+
+
 class JobKind(TextChoices):
     HOUSEKEEPING = "housekeeping", "Housekeeping"
     VERIFICATION = "verification", "Audit log verification"
@@ -304,6 +328,7 @@ class AuditAction(TextChoices):
     BUNDLE_DELETE = "server:bundle:delete", "Bundle deleted"
     BUNDLE_RESTORE = "server:bundle:restore", "Bundle restored"
     BUNDLE_EXPORT = "server:bundle:export", "Bundle exported"
+    AGENT_TOKEN_POLICY = "account:token:policy", "Agent policy of a token changed"
     RIGHTS_CHANGE = "account:rights:change", "Rights changed"
     PERMISSION_DENY = "account:permission:deny", "Permission denied"
     SERVER_REGISTER = "server:registration:create", "Server registered"
@@ -345,6 +370,8 @@ class AuditAction(TextChoices):
     SESSION_RESUME = "server:session:resume", "Session resumed"
     SESSION_RETRY = "server:session:retry", "Retry requested"
     CATALOG_CHANGE = "server:catalog:change", "Definitions changed"
+    DEFINITION_APPROVE = "server:definition:approve", "Changed definition approved"
+    AGENT_POLICY_CHANGE = "server:policy:change", "Agent policy changed"
     SUBSCRIPTION_CREATE = "server:subscription:create", "Subscribed"
     SUBSCRIPTION_CHANGE = "server:subscription:change", "Subscription changed"
     SUBSCRIPTION_END = "server:subscription:end", "Unsubscribed"
@@ -354,6 +381,11 @@ class AuditAction(TextChoices):
     QUESTION_TAKE = "inbox:question:take", "Server request assigned"
     QUESTION_ANSWER = "inbox:question:answer", "Server request answered"
     QUESTION_END = "inbox:question:end", "Server request closed"
+    APPROVAL_ASK = "inbox:approval:ask", "Approval requested"
+    APPROVAL_GRANT = "inbox:approval:grant", "Call approved"
+    APPROVAL_REFUSE = "inbox:approval:refuse", "Call refused"
+    APPROVAL_EXPIRE = "inbox:approval:expire", "Approval request expired"
+    APPROVAL_VOID = "inbox:approval:void", "Approval request voided"
     INSTANCE_HOLD = "instance:copy:hold", "Instance put on hold"
     INSTANCE_RELEASE = "instance:copy:release", "Instance released"
     JOB_REQUEST = "instance:job:request", "Background job requested"

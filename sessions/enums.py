@@ -32,6 +32,7 @@ class Desired(TextChoices):
 
 
 class CallState(TextChoices):
+    HELD = "held", "Waiting for approval"
     REQUESTED = "requested", "Requested"
     SENT = "sent", "Running"
     SUCCEEDED = "succeeded", "Succeeded"
@@ -46,7 +47,22 @@ class CallState(TextChoices):
 
     @property
     def final(self) -> bool:
-        return self not in (CallState.REQUESTED, CallState.SENT)
+        return self not in (*UNSENT, CallState.SENT)
+
+
+#: nothing of these calls has left yet
+UNSENT = (CallState.HELD, CallState.REQUESTED)
+
+
+class ApprovalState(TextChoices):
+    """Of a call that a policy holds. Every state except OPEN is final."""
+
+    OPEN = "open", "Waiting for approval"
+    APPROVED = "approved", "Approved"
+    REFUSED = "refused", "Refused"
+    EXPIRED = "expired", "Expired"
+    VOIDED = "voided", "Voided"
+    CANCELLED = "cancelled", "Cancelled"
 
 
 class WireDirection(TextChoices):

@@ -19,6 +19,7 @@ from servers.audit.writer import after_batches
 from servers.enums import AuditAction
 from servers.models import AgentToken, Server
 from servers.signals import (
+    agent_policy_changed,
     audit_recorded,
     belongings_asked,
     bundle_changed,
@@ -35,6 +36,7 @@ from servers.signals import (
     work_handed_over,
 )
 from sessions import hints
+from sessions.approvals import ending as approvals
 from sessions.connections import commands
 from sessions.explorer import exporting, fulltext, indexing, suggestions
 from sessions.housekeeping import changed_registrations, erased, people
@@ -151,6 +153,13 @@ def _user_deleted(instance: Any, **_: Any) -> None:
 def _agent_token_saved(instance: AgentToken, created: bool, **_: Any) -> None:
     if not created:
         _recheck_rights(instance.user_id)
+        if instance.revoked_at is not None:
+            transaction.on_commit(partial(approvals.void_of_token, instance.pk), robust=True)
+
+
+@receiver(agent_policy_changed)
+def _agent_policy_changed(**_: Any) -> None:
+    hints.policies_changed()
 
 
 @receiver(m2m_changed, sender=User.groups.through)

@@ -3,7 +3,9 @@
 from django.urls import include, path
 
 from sessions.views import (
+    agent_policies,
     agents,
+    approvals,
     authorization,
     bulk,
     bundles,
@@ -52,6 +54,7 @@ server_patterns = [
     path("<slug:slug>/prompts/", prompts.page, name="prompts"),
     path("<slug:slug>/prompts/get/", prompts.get, name="get_prompt"),
     path("<slug:slug>/definitions/<slug:kind>/", definitions.history, name="definition"),
+    path("<slug:slug>/definitions/<slug:kind>/approve/", definitions.approve, name="approve_definition"),
     path("<slug:slug>/icons/<slug:digest>/", servers.icon, name="icon"),
     path("<slug:slug>/logs/", catalog.logs, name="logs"),
     path("<slug:slug>/logs/level/", verbs.log_level, name="log_level"),
@@ -60,6 +63,10 @@ server_patterns = [
     path("<slug:slug>/history/", catalog.history, name="history"),
     path("<slug:slug>/settings/", registration.edit, name="settings"),
     path("<slug:slug>/info/", servers.info, name="info"),
+    path("<slug:slug>/agents/", agent_policies.of_server, name="agent_policy"),
+    path("<slug:slug>/agents/change/", agent_policies.change_server, name="change_agent_policy"),
+    path("<slug:slug>/agents/rules/", agent_policies.add_server_rule, name="add_agent_rule"),
+    path("<slug:slug>/agents/rules/<uuid:uid>/remove/", agent_policies.remove_server_rule, name="remove_agent_rule"),
     path("<slug:slug>/clone/", registration.clone, name="clone"),
     path("<slug:slug>/call/", calls.place, name="call"),
     path("<slug:slug>/subscribe/", subscription_verbs.subscribe, name="subscribe"),
@@ -124,6 +131,18 @@ agent_patterns = [
     path("bundles/<slug:slug>/members/<slug:alias>/tool/", model_lists.override, name="bundle_tool"),
     path("bundles/<slug:slug>/export/", bundles.export, name="export_bundle"),
     path("bundles/<slug:slug>/delete/", bundles.delete, name="delete_bundle"),
+    path("bundles/<slug:slug>/policy/", agent_policies.of_bundle, name="bundle_policy"),
+    path("bundles/<slug:slug>/policy/change/", agent_policies.change_bundle, name="change_bundle_policy"),
+    path("bundles/<slug:slug>/policy/rules/", agent_policies.add_bundle_rule, name="add_bundle_rule"),
+    path(
+        "bundles/<slug:slug>/policy/rules/<uuid:uid>/remove/",
+        agent_policies.remove_bundle_rule,
+        name="remove_bundle_rule",
+    ),
+    path("tokens/<uuid:uid>/policy/", agent_policies.of_token, name="policy"),
+    path("tokens/<uuid:uid>/policy/change/", agent_policies.change_token, name="change_policy"),
+    path("tokens/<uuid:uid>/policy/rules/", agent_policies.add_token_rule, name="add_rule"),
+    path("rules/<uuid:uid>/remove/", agent_policies.remove_token_rule, name="remove_rule"),
 ]
 
 inbox_patterns = [
@@ -132,6 +151,9 @@ inbox_patterns = [
     path("<uuid:uid>/take/", inbox.take, name="take"),
     path("<uuid:uid>/more-time/", inbox.more_time, name="more_time"),
     path("<uuid:uid>/answer/", inbox.answer, name="answer"),
+    path("approvals/<uuid:uid>/", approvals.detail, name="approval"),
+    path("approvals/<uuid:uid>/approve/", approvals.approve, name="approve"),
+    path("approvals/<uuid:uid>/refuse/", approvals.refuse, name="refuse"),
 ]
 
 subscription_patterns = [

@@ -24,7 +24,7 @@ from servers.enums import AuditAction, DefinitionKind, PayloadKind
 from servers.models import AgentToken, AuditAlarm, AuditEvent, OAuthClient, Server, ServerDraft
 from servers.registration import drafts
 from sessions.enums import CallState, QuestionKind, WireKind
-from sessions.models import Call, McpSession, Question
+from sessions.models import Approval, Call, McpSession, Question
 from tests.servers.cast import over_stdio
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
@@ -125,8 +125,10 @@ def world(admin: Any) -> Call:
     add_message(session.server, WireKind.ERROR, body={"a": ARGUMENT}, detail=RESULT, call_uid=UID)
     _ask(session)
     token = {"digest": "0" * 64, "expires_at": timezone.now() + timedelta(days=1)}
-    AgentToken.objects.create(uid=UID, public_id="a" * 12, user=admin, name=DRAFTED, **token)
+    made = AgentToken.objects.create(uid=UID, public_id="a" * 12, user=admin, name=DRAFTED, **token)
     OAuthClient.objects.create(uid=UID, kind="added", client_id="a-client", name=DRAFTED)
+    later = timezone.now() + timedelta(minutes=10)
+    Approval.objects.create(uid=UID, call=call, token=made, why="asks", created_at=timezone.now(), expires_at=later)
     return Call.objects.get(pk=call.pk)
 
 
@@ -238,6 +240,11 @@ LOOKS = {
     ("inbox:take", "post"): "answer_question",
     ("inbox:more_time", "post"): "answer_question",
     ("inbox:answer", "post"): "answer_question",
+    **{(f"inbox:{verb}", "post"): "answer_question" for verb in ("approve", "refuse")},
+    **{
+        (f"servers:{verb}", "post"): "change_server"
+        for verb in ("add_agent_rule", "change_agent_policy", "remove_agent_rule")
+    },
     ("audit:list", "get"): "view_auditevent",
     ("audit:detail", "get"): "view_auditevent",
     ("audit:verify", "post"): "view_auditevent",
@@ -320,9 +327,15 @@ CALLS_TOO = {
 NAMED = {"servers:call": "?tool=echo", "servers:tool_form": "?tool=echo", "servers:definition": "?key=echo"}
 # Other users' drafts are hidden (404). A tool call has no completion values.
 HIDDEN = {"servers:test_progress", "servers:expand", "calls:values"}
-# No row of the sample's key, no saved view, another person's token, no bundle of the server's short name.
-MISSING = {("explorer:row", "get"), ("explorer:delete_view", "post"), ("agents:revoke", "post")}
-MISSING |= {("agents:bundle", "get"), ("agents:export_bundle", "post")}
+# No row of the sample's key, no saved view, no named definition, another person's token, no bundle of the server's short
+# name.
+MISSING = {
+    *(("explorer:row", "get"), ("explorer:delete_view", "post"), ("servers:approve_definition", "post")),
+    *(("agents:policy", "get"), ("agents:revoke", "post"), ("agents:add_rule", "post")),
+    *(("agents:change_policy", "post"), ("agents:remove_rule", "post")),
+    *(("agents:bundle", "get"), ("agents:export_bundle", "post"), ("agents:bundle_policy", "get")),
+    *((f"agents:{name}", "post") for name in ("change_bundle_policy", "add_bundle_rule", "remove_bundle_rule")),
+}
 MISSING |= {
     (f"agents:{name}", method)
     for name in ("edit_bundle", "bundle_member", "bundle_tool", "delete_bundle")

@@ -37,7 +37,7 @@ _HINTS = f"+publish +subscribe +unsubscribe &{LAYER}__group__* &{LAYER}listener.
 _PUT = f"(+lpush +del ~{QUEUE}*)"
 _WEB = (
     f"{_CONNECT} {_HINTS} +pubsub|numsub {_PUT} (+hset +hgetall +hdel +expire +del ~{LAYER}:live-sockets:*)"
-    f" (+get +set +del +incrby +pttl ~{CACHE}:*)"
+    f" (+get +set +del +incrby +pttl ~{CACHE}:*) (+get +incrby +hset +hgetall +hdel +expire +del ~{LAYER}:agents:*)"
 )
 COMMANDS = "commands"
 #: ACL rules of each user; docs/configuration.md repeats those of the parts, for a Redis of the operator

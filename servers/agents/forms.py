@@ -18,8 +18,8 @@ USUAL_SCOPES = [AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.va
 SCOPE_HELP = {
     AgentScope.LIST: "See which tools, resources and prompts there are.",
     AgentScope.READ: "Read and follow resources, get prompts, complete arguments.",
-    AgentScope.CALL: "Run tools that are not marked destructive.",
-    AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive, without a person who confirms.",
+    AgentScope.CALL: "Run tools. Calls of those that the server marks destructive wait until a person approves them.",
+    AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive without waiting for approval.",
     AgentScope.SAMPLING: "Answer requests of servers for model responses. They cost tokens of the program's model.",
     AgentScope.INBOX: "Requests of servers that the program cannot answer wait for people in the inbox.",
 }

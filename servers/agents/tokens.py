@@ -23,6 +23,7 @@ from django.utils.crypto import constant_time_compare
 from servers import access, limits, rights
 from servers.accounts import service_accounts
 from servers.accounts.authority import managed
+from servers.agents.policies import Policy, policy_of
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor
 from servers.enums import AgentScope, AuditAction
@@ -74,6 +75,7 @@ class Principal:
     token: AgentToken
     user: Any = field(repr=False)
     server_ids: frozenset[int] | None
+    policy: Policy
 
     def has(self, scope: str) -> bool:
         return scope in self.token.scopes
@@ -208,7 +210,7 @@ def _valid(token: AgentToken, address: str) -> Principal:
         raise Unknown(f"used from {address}", token)
     token.user.get_all_permissions()  # fills the cache of this object, so that no later check reads the database
     servers = None if token.every_server else frozenset(token.servers.values_list("pk", flat=True))
-    return Principal(token, token.user, servers)
+    return Principal(token, token.user, servers, policy_of(token))
 
 
 def used(token_pk: int, address: str, program: str) -> None:

@@ -14,7 +14,11 @@ from servers.models import Definition, DefinitionVersion, Identity, Server
 from servers.schemas.compatibility import Compatibility
 
 __all__ = ["Counts", "definitions", "digest_of", "kinds_known", "read_listing", "store", "store_listing"]
-_CHANGEABLE = ["title", "description", "position", "body", "digest", "changed_at", "removed_at"]
+_CHANGEABLE = ["title", "description", "position", "body", "digest", "approved_digest", "changed_at", "removed_at"]
+
+
+#: what programs call with arguments; a resource is only read
+CALLABLE = (DefinitionKind.TOOL, DefinitionKind.PROMPT)
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,8 @@ class _News:
             if not same_place:
                 self._moved.append(row)
             return
-        change, reasons = _change(row, item, checked)
+        change, reasons, breaks = _change(row, item, checked)
+        _note_approval(row, item.digest, breaks=breaks)
         _describe(row, item)
         row.changed_at, row.removed_at = self._now, None
         self._changed.append(row)
@@ -151,13 +156,23 @@ class _News:
 
 def _change(
     row: Definition, item: Item, checked: tuple[str, Compatibility] | None
-) -> tuple[DefinitionChange, list[str]]:
-    """What the new description is to the one that the row still has."""
+) -> tuple[DefinitionChange, list[str], bool]:
+    """What the new description is to the one that the row still has, why, and whether it breaks."""
     if row.digest == item.digest:
-        return DefinitionChange.RETURNED, []
+        return DefinitionChange.RETURNED, [], False
     # Checked before the transaction; checked again when another version was stored meanwhile.
     found = checked[1] if checked is not None and checked[0] == row.digest else compatibility_of(row.body, item.body)
+    breaks = found.change == "breaking"
     if row.removed_at is None:
-        return DefinitionChange(found.change), found.reasons
+        return DefinitionChange(found.change), found.reasons, breaks
     reason = "Only descriptions changed." if found.change == "words" else f"What changed since is {found.change}."
-    return DefinitionChange.RETURNED, [reason, *found.reasons]
+    return DefinitionChange.RETURNED, [reason, *found.reasons], breaks
+
+
+def _note_approval(row: Definition, digest: str, *, breaks: bool) -> None:
+    """Programs may not call what broke until a person has seen the difference. The version that they may call stays the
+    one to compare with, also over several changes. A server that takes its change back has nothing to approve."""
+    if row.approved_digest == digest:
+        row.approved_digest = ""
+    elif breaks and not row.approved_digest and row.kind in CALLABLE:
+        row.approved_digest = row.digest

@@ -1,6 +1,7 @@
 """The tables of servers, credentials, definitions and the audit log."""
 
 from servers.models.account import AccountLink, ServiceAccount
+from servers.models.agent_policy import AgentPolicy, AgentRule
 from servers.models.agent_token import AgentToken
 from servers.models.audit import AuditEvent, AuditHead
 from servers.models.bundle import Bundle, BundleMember, ExposedName
@@ -24,6 +25,8 @@ from servers.models.sign_in import SignIn
 
 __all__ = [
     "AccountLink",
+    "AgentPolicy",
+    "AgentRule",
     "AgentToken",
     "AuditAlarm",
     "AuditEvent",

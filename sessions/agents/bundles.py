@@ -42,6 +42,7 @@ class Row:
     digest: str
     body: str
     override: Override = overrides.NONE
+    unseen: bool = False  # it changed in a way that breaks what it was, and no person has seen that
 
     @property
     def target(self) -> Target:
@@ -50,7 +51,8 @@ class Row:
 
 # --- what is offered -------------------------------------------------------------------------------------------------
 def offered(entry: Entry, kinds: Iterable[DefinitionKind], members: Iterable[Member]) -> list[Row]:
-    """To this principal, in the order of the members, and of each one's own list. One query."""
+    """To this principal, in the order of the members, and of each one's own list. One query. Also what rules deny: a call
+    of it is told so."""
     return [
         row for row in rows_of(members, kinds) if row.kind != DefinitionKind.TOOL or entry.principal.may_use(row.key)
     ]
@@ -65,11 +67,12 @@ def rows_of(members: Iterable[Member], kinds: Iterable[DefinitionKind], *, hidde
     rows = Definition.objects.filter(mine, kind__in=list(kinds), removed_at=None).order_by("position", "pk")
     found: dict[int, list[Row]] = {one.endpoint.server.pk: [] for one in chosen}
     by_server = {one.endpoint.server.pk: one for one in chosen}
-    for server_id, kind, key, digest, body in rows.values_list("server_id", "kind", "key", "digest", "body"):
+    columns = ("server_id", "kind", "key", "digest", "approved_digest", "body")
+    for server_id, kind, key, digest, approved, body in rows.values_list(*columns):
         member = by_server[server_id]
         if hidden or chosen_by(member, DefinitionKind(kind), key):
             override = overrides.stored(member.row.overrides, key) if kind == DefinitionKind.TOOL else overrides.NONE
-            row = Row(member, DefinitionKind(kind), key, digest + override.digest, body, override)
+            row = Row(member, DefinitionKind(kind), key, digest + override.digest, body, override, bool(approved))
             found[server_id].append(row)
     listed = [row for one in chosen for row in found[one.endpoint.server.pk]]
     return _once(listed)
@@ -153,9 +156,8 @@ def _hidden(member: Member, tool: str) -> frozenset[str]:
 
 
 def at(exchange: Exchange, member: Member, shown: str, hidden: frozenset[str] = frozenset(), **params: Any) -> Exchange:
-    entry = replace(exchange.entry, place=member.endpoint)
     via = Via(exchange.entry.place.name, shown, member.outward, hidden)
-    return replace(exchange, entry=entry, params={**exchange.params, **params}, via=via)
+    return replace(exchange, entry=exchange.entry.at(member), params={**exchange.params, **params}, via=via)
 
 
 def at_server(exchange: Exchange, server_id: int | None, target: str) -> Exchange:

@@ -19,12 +19,13 @@ from django.utils import timezone
 
 from servers.audit.writer import WriterBusy
 from servers.crypto import SealError
-from servers.enums import AgentScope
-from sessions.agents import ledger, outcomes, questions
+from sessions.agents import held, ledger, outcomes, questions
 from sessions.agents.answer import Answer, TooSlow
 from sessions.agents.asked import FORBIDDEN, Asked, asked_of, unknown_tool
 from sessions.agents.connection import Connection
 from sessions.agents.exchange import Exchange
+from sessions.agents.gate import Gate
+from sessions.agents.judging import Forbidden, Judge
 from sessions.agents.outcomes import Ended, ended
 from sessions.agents.questions import Continuation
 from sessions.calls import placing, statements
@@ -35,7 +36,7 @@ from sessions.live.reader import Together
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import streams
-from sessions.mcp.server.refusals import NOT_SENT, Refusal, invalid_params, invalid_request
+from sessions.mcp.server.refusals import NOT_SENT, QUOTA, Refusal, invalid_params, invalid_request
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import AgentCall, Call
 
@@ -58,34 +59,43 @@ class Gone(Exception):
 class Calls:
     """`view` is what a request and a resumed stream have in common."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, hub: Hub, gate: Gate, judge: Judge) -> None:
+        self._hub, self._gate, self._judge = hub, gate, judge
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
 
     async def perform(self, exchange: Exchange, answer: Answer | None, connection: Connection) -> bytes | None:
         """The response to one request; None if nothing may be sent any more. Progress goes to `answer`. Raises Refusal,
         and Gone."""
         asked = asked_of(exchange)
-        late = False
+        async with self._gate.call(exchange, asked):
+            return await self._performed(exchange, asked, answer, connection)
+
+    async def _performed(
+        self, exchange: Exchange, asked: Asked, answer: Answer | None, connection: Connection
+    ) -> bytes | None:
+        late = needed_approval = False
         try:
-            placed: UUID | bytes
             found = await self._continued(exchange, asked) if exchange.era is Era.MODERN else None
             if isinstance(found, UUID):
-                placed, late = found, True
+                uid, late, needed_approval = found, True, True  # perhaps
             else:
-                placed = await self._place(exchange, asked, found)
+                placed = await self._placed(exchange, asked, found)
+                if isinstance(placed, bytes):
+                    return placed
+                uid, needed_approval = placed.uid, placed.state == CallState.HELD
         except ledger.SameRequest as earlier:
             if not earlier.equal:
                 raise invalid_request("This id or key was already used for another request.", 200) from None
-            placed, late = earlier.call, True
-            ledger.heard(placed)
+            uid, late, needed_approval = earlier.call, True, earlier.asked
+            if not needed_approval:
+                ledger.heard(uid)
         except ledger.Unheard as lost:
             return await self._tell_of(exchange, lost.call)
-        if isinstance(placed, bytes):
-            return placed
         if answer is not None and exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25":
-            answer.priming = f"{placed}:0"
-        return await self.view(exchange, placed, answer, connection, asked=asked, late=late)
+            answer.priming = f"{uid}:0"
+        return await self.view(
+            exchange, uid, answer, connection, asked=asked, late=late, needed_approval=needed_approval
+        )
 
     async def _tell_of(self, exchange: Exchange, uid: UUID) -> bytes:
         """Of an equal call whose outcome the program never heard. A further one is the model's own decision."""
@@ -111,26 +121,26 @@ class Calls:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
 
     # --- placing -------------------------------------------------------------------------------------------------
-    async def _place(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> UUID | bytes:
+    async def _placed(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> Call | bytes:
         """The call, or the answer where there is none."""
         if unknown := _hidden_arguments(exchange):
             words = f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called."
             return outcomes.tool_error(exchange, words)
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
         reader = self._hub.reader
-        # Confirmed by the token's scope, which its owner chose. What cannot be checked is passed on to the server.
-        confirm: str | bool = asked.target if principal.has(AgentScope.DESTRUCTIVE.value) else True
+        repeated = continuation is None and await self._gate.repeats(exchange, asked)
+        judge = partial(self._judge.judge, exchange, asked, repeated=repeated)
         try:
             call = await placing.aplace(
                 exchange.actor,
                 principal.user,
                 server.uid,
                 asked.target,
-                Given(value=asked.arguments, confirm=confirm),
+                Given(value=asked.arguments),
                 run=reader.run,
                 run_slow=reader.work,
                 method=asked.method,
-                companion=ledger.companion(exchange, asked, continuation),
+                companion=ledger.companion(exchange, asked, judge, continuation),
             )
         except NotListed as problem:
             raise (
@@ -140,6 +150,11 @@ class Calls:
             ) from problem
         except Rejected as problem:
             return _rejected(exchange, asked, problem)
+        except ledger.TooManyHeld:
+            words = held.too_many()
+            if asked.method == methods.TOOLS_CALL:
+                return outcomes.tool_error(exchange, f"{exchange.named(asked.target)} was not called. {words}")
+            raise Refusal(200, QUOTA, words, {"reason": "agent_approvals", "retryAfterMs": 60_000}) from None
         except Http404 as problem:
             raise Refusal(404, jsonrpc.INVALID_REQUEST, "This endpoint does not exist.") from problem
         except PermissionDenied as problem:
@@ -147,7 +162,7 @@ class Calls:
         except (placing.AuditUnavailable, WriterBusy) as problem:
             data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
             raise Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"}) from problem
-        return call.uid
+        return call
 
     async def cancel(self, exchange: Exchange, uid: UUID) -> None:
         """On behalf of the program. Whether the tool stopped is not known."""
@@ -171,10 +186,11 @@ class Calls:
         *,
         asked: Asked | None = None,
         late: bool = False,
+        needed_approval: bool = False,
     ) -> bytes | None:
         """Wait for the end of a call, or until a modern agent must answer a question. Ends with Gone when the program
         leaves: a modern one thereby cancels. `late`: the call was placed by an earlier request and may have ended."""
-        viewer = _Viewer(exchange, answer, connection, dirty=late)
+        viewer = _Viewer(exchange, answer, connection, dirty=late or needed_approval)
         stop = self._hub.watch(f"call.{uid}", viewer.hint)
         try:
             if answer is not None and answer.may_stream and exchange.era is Era.LEGACY and viewer.relay is not None:
@@ -184,12 +200,20 @@ class Calls:
                 if connection.closed:
                     raise Gone
                 await viewer.tell()
-                if not viewer.take_dirty():
+                due = viewer.waited_long_enough
+                if not viewer.take_dirty() and not due:
                     continue
                 row = await self._rows.get(uid)
                 if isinstance(row, Ended):
                     await viewer.tell_last(row.call)
+                    if needed_approval:
+                        await self._hub.reader.work(partial(ledger.heard_of_asked, uid))
                     return await self._response(exchange, row)
+                viewer.held = row is not None and row.state == CallState.HELD
+                if viewer.held and due:
+                    return await self._parked(exchange, uid, row)
+                if viewer.held and (offer := await self._offered(exchange, asked, uid, viewer)) is not None:
+                    return offer
                 if row is not None and row.open_questions and (answer is None or answer.may_stream):
                     relayed = await self._hub.reader.run(partial(questions.open_of, exchange, row.pk))
                     if relayed and asked is not None and exchange.era is Era.MODERN:
@@ -203,6 +227,28 @@ class Calls:
             raise
         finally:
             stop()
+
+    # --- approval ------------------------------------------------------------------------------------------------
+    async def _offered(self, exchange: Exchange, asked: Asked | None, uid: UUID, viewer: "_Viewer") -> bytes | None:
+        """A program that opens addresses for its person is led to the page where the call is approved: a modern one with
+        the response, whose retry waits here."""
+        if viewer.offered or asked is None or "requestState" in exchange.params:
+            return None
+        viewer.offered = True
+        request = await self._hub.reader.run(partial(held.visit, exchange, uid))
+        if request is None:
+            return None
+        if exchange.era is Era.MODERN:
+            return questions.input_required(exchange, asked, uid, questions.inputs_of([request]))
+        await viewer.ask([request])
+        return None
+
+    async def _parked(self, exchange: Exchange, uid: UUID, row: Call | None) -> bytes:
+        """The program does not wait longer. The same call again leads to this one."""
+        words, meta = await self._hub.reader.run(partial(held.words, exchange, uid))
+        if exchange.method == methods.TOOLS_CALL:
+            return outcomes.tool_error(exchange, words, row, meta)
+        raise Refusal(200, held.WAITS, words, {**meta, "call": str(uid), "retryAfterMs": held.COME_BACK_MS})
 
     async def _response(self, exchange: Exchange, row: Ended) -> bytes | None:
         """None for a call that the program itself cancelled: nothing may follow."""
@@ -232,6 +278,9 @@ class _Viewer:
         connection.on_close(self._wake.set)
         #: progress, and log lines ready to be sent, in the order in which they came
         self._waiting: list[Progress | bytes] = []
+        #: the call waits for approval; how long the program waits with it; it was led to the page
+        self.held = self.offered = False
+        self._held_until = time.monotonic() + held.WAIT_SECONDS
         token = exchange.progress_token
         may_stream = answer is not None and answer.may_stream
         self._logs = bool(exchange.log_level) and may_stream
@@ -281,10 +330,14 @@ class _Viewer:
         dirty, self._dirty = self._dirty, False
         return dirty
 
+    @property
+    def waited_long_enough(self) -> bool:
+        return self.held and time.monotonic() >= self._held_until
+
     async def wait(self) -> None:
         if self._dirty or self._waiting or self._connection.closed:
             return
-        until = self._next_beat - time.monotonic()
+        until = (min(self._next_beat, self._held_until) if self.held else self._next_beat) - time.monotonic()
         if self.relay is not None and self.relay.waits:
             until = min(until, PROGRESS_SECONDS)
         with suppress(TimeoutError):
@@ -358,14 +411,10 @@ def _hidden_arguments(exchange: Exchange) -> list[str]:
 
 def _rejected(exchange: Exchange, asked: Asked, problem: Rejected) -> bytes:
     """Nothing was sent. A model can mend its arguments, so it reads which of them are wrong."""
-    if problem.confirm == "name":
-        words = (
-            f"{exchange.named(asked.target)} is marked destructive by its server, and this token does not have the scope "
-            f"{AgentScope.DESTRUCTIVE.value}. It was not called. Ask the owner of the token, or a person who runs it on the page of the server."
-        )
-    else:
-        errors = [f"{where or '/'}: {' '.join(words)}" for where, words in problem.errors.items()]
-        words = "\n".join([problem.message, *errors])
+    if isinstance(problem, Forbidden) and asked.method != methods.TOOLS_CALL:
+        raise Refusal(200, FORBIDDEN, problem.message, {"reason": "policy"})
+    errors = [f"{where or '/'}: {' '.join(words)}" for where, words in problem.errors.items()]
+    words = "\n".join([problem.message, *errors])
     if asked.method != methods.TOOLS_CALL:
         raise invalid_params(words, {"retrySafe": True})
     return outcomes.tool_error(exchange, words)

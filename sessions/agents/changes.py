@@ -68,7 +68,8 @@ class Changes:
     async def join(self) -> None:
         """Watch first, then note what is known: nothing may change unseen in between."""
         self._watch_servers()
-        self._watch(hints.USERS, self._on_users)
+        self._watch(hints.USERS, self._on_rights)
+        self._watch(hints.POLICIES, self._on_rights)
         self._stops.append(self._gate.on_drain(self._wake.set))
         if self._entry.session is not None:
             self._watch(f"agent.{self._entry.session.uid}", self._on_session)
@@ -111,7 +112,7 @@ class Changes:
         self._lists_dirty = self._lists_dirty or bool(self._announced)
         self._wake.set()
 
-    def _on_users(self, hint: dict[str, Any] | None) -> None:
+    def _on_rights(self, hint: dict[str, Any] | None) -> None:
         self._rights_dirty = True
         self._wake.set()
 
@@ -222,7 +223,8 @@ class Changes:
         if not due:
             return
         self._follows_dirty -= set(due)
-        found = await self._hub.reader.run(partial(follows.counts, due))
+        asked = {one: self._followed[one] for one in due}
+        found = await self._hub.reader.run(partial(follows.counts, self._entry, asked))
         for subscription in due:
             before = self._followed[subscription]
             events = found.get(subscription, before.events)

@@ -22,6 +22,7 @@ from sessions.agents.desk import Desk
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import identified, modern_exchange
 from sessions.agents.gate import stopping
+from sessions.agents.judging import place_of
 from sessions.agents.legacy_sessions import LegacySessions
 from sessions.agents.requests import Requests
 from sessions.agents.standing_streams import StandingStreams
@@ -127,21 +128,21 @@ class Door:
 
     async def _post(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         posted.check_media_types(connection.headers)
-        self._desk.gate.admit(principal)
-        body = await connection.body()
-        found = posted.parse(body, _limits())
-        with self._desk.gate.flight(principal):
+        async with self._desk.gate.request(principal):
+            body = await connection.body()
+            found = posted.parse(body, _limits())
             watching = asyncio.create_task(connection.watch())
             try:
                 era = posted.era_of(found, connection.headers)
                 opens = era is Era.LEGACY and legacy.opens(found)
                 entry = await self._desk.entry(principal, connection, session=era is Era.LEGACY and not opens)
                 if era is Era.MODERN:
-                    await self._modern(entry, connection, answer, found)
-                elif opens:
-                    await self._sessions.open(entry, connection, answer, legacy.opening_of(found))
-                else:
-                    await self._sessions.receive(entry, connection, answer, found)
+                    return await self._modern(entry, connection, answer, found)
+                async with self._desk.gate.at(place_of(entry.place)):
+                    if opens:
+                        await self._sessions.open(entry, connection, answer, legacy.opening_of(found))
+                    else:
+                        await self._sessions.receive(entry, connection, answer, found)
             finally:
                 watching.cancel()
 
@@ -154,7 +155,8 @@ class Door:
         if request.method == methods.LISTEN:
             with identified(exchange):
                 return await self._streams.listen(exchange, connection, answer)
-        await self._requests.finish(answer, await self._requests.respond(exchange, connection, answer))
+        async with self._desk.gate.at(place_of(entry.place)):
+            await self._requests.finish(answer, await self._requests.respond(exchange, connection, answer))
 
 
 def _limits() -> Limits:

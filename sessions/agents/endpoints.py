@@ -2,7 +2,7 @@
 read is for a thread."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import reduce
 from operator import or_
@@ -185,12 +185,19 @@ class BundleEndpoint:
 @dataclass(frozen=True)
 class Entry:
     """Who came in, and where. `session` is None for a modern request and for the opening of a session. `follows`: whether
-    the session follows resources."""
+    the session follows resources. `bundle`: the one through which a request came to the server `place`."""
 
     principal: Principal
     place: Endpoint | BundleEndpoint
     session: AgentSession | None = None
     follows: bool = False
+    bundle: Bundle | None = None
+
+    def at(self, member: Member) -> "Entry":
+        """At a member of the bundle that it came to."""
+        return replace(
+            self, place=member.endpoint, bundle=self.place.bundle if isinstance(self.place, BundleEndpoint) else None
+        )
 
     @property
     def endpoint(self) -> Endpoint:

@@ -1,6 +1,6 @@
 """Resources that agents follow, through the one subscription that the worker holds for all who follow it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from servers import access
 from servers.audit.record import Actor
-from sessions.agents.endpoints import Entry
+from sessions.agents.endpoints import BundleEndpoint, Entry
+from sessions.agents.judging import may_follow, policies_of, policies_of_members, require_followable
 from sessions.mcp.server.refusals import Refusal, invalid_params
 from sessions.models import AgentFollow, AgentSession, Subscription
 from sessions.subscriptions import subscribing
@@ -38,6 +39,7 @@ def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, 
     """For the entry's session, or for a modern stream. `shown`: the URI as the program knows it, if that is another one.
     Raises Refusal. Waits for the writer: for a work thread."""
     shown = shown or uri
+    require_followable(entry, uri, shown)
     server = entry.endpoint.server
     known = Subscription.objects.filter(server_id=server.pk, active=True, uri=uri, **entry.endpoint.identity).exists()
     try:
@@ -93,9 +95,19 @@ def _followed(rows: QuerySet[AgentFollow]) -> list[Followed]:
     return [Followed(row.subscription.uid, row.uri, row.subscription.event_count) for row in rows]
 
 
-def counts(subscriptions: Sequence[UUID]) -> dict[UUID, int]:
-    """The number of notifications of each. One query."""
-    return dict(Subscription.objects.filter(uid__in=subscriptions).values_list("uid", "event_count"))
+def counts(entry: Entry, followed: Mapping[UUID, Followed]) -> dict[UUID, int]:
+    """The number of notifications of each that the program may still follow. One query."""
+    rows = Subscription.objects.filter(uid__in=followed).values_list("uid", "event_count", "server_id", "uri")
+    place = entry.place
+    if isinstance(place, BundleEndpoint):
+        known = policies_of_members(entry, place)
+    else:
+        known = {place.server.pk: policies_of(entry)}
+    return {
+        uid: events
+        for uid, events, server_id, uri in rows
+        if server_id in known and may_follow(known[server_id], uri, followed[uid].uri)
+    }
 
 
 def renew(stream: UUID) -> None:

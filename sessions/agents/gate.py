@@ -1,12 +1,13 @@
-"""Who may come in, and how much: tokens, and the limits of each. State of this process only."""
+"""Who may come in, and how much: tokens, and the limits of each."""
 
 import hashlib
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from typing import Any, Final
 
 import structlog
@@ -15,19 +16,25 @@ from servers import limits
 from servers.agents import tokens
 from servers.agents.addresses import address_of
 from servers.agents.oauth import metadata
+from servers.agents.policies import Policies
 from servers.agents.tokens import Principal, Unknown
 from servers.audit.record import Actor, Event
 from servers.audit.writer import WriterBusy, writer
 from servers.enums import AuditAction, AuditOutcome, Way
+from sessions.agents import judging, quotas
+from sessions.agents.asked import Asked
+from sessions.agents.counting import Counting, Exceeded, InFlight, Rate
+from sessions.agents.endpoints import Entry
+from sessions.agents.exchange import Exchange
+from sessions.agents.judging import Place
 from sessions.live.hub import Hub
-from sessions.mcp.core.flow import TokenBucket
+from sessions.mcp.core import methods
 from sessions.mcp.server.refusals import QUOTA, Refusal
 
 #: our own code of a missing or worthless token
 UNAUTHORIZED: Final = 4010
 KNOWN_SECONDS: Final = 5.0
 _MOST_KNOWN: Final = 10_000
-_BURST: Final = 40
 _NOTED_SECONDS: Final = 60.0
 _SOON: Final = {"Retry-After": "1", "Connection": "close"}
 log = structlog.get_logger(__name__)
@@ -45,9 +52,8 @@ class Gate:
     def __init__(self, hub: Hub) -> None:
         self._reader = hub.reader
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._buckets: OrderedDict[int, TokenBucket] = OrderedDict()
-        self._in_flight: Counter[int] = Counter()
-        self._streams: Counter[int] = Counter()
+        self._counting = Counting()
+        self._streams = 0
         self._used: OrderedDict[int, float] = OrderedDict()
         self._refused: OrderedDict[int, float] = OrderedDict()
         #: this process stops: streams end in an orderly way, and no request is taken on
@@ -114,28 +120,59 @@ class Gate:
                 writer().submit(partial(tokens.used, principal.token.pk, address, program), spare=True)
 
     # --- limits --------------------------------------------------------------------------------------------------
-    def admit(self, principal: Principal) -> None:
-        """Count one request. Raises Refusal (429)."""
-        pk = principal.token.pk
-        bucket = self._buckets.get(pk)
-        if bucket is None:
-            bucket = self._buckets[pk] = TokenBucket(limits.number("agent_requests_per_second"), _BURST)
-            _bound(self._buckets)
-        if not bucket.allow(time.monotonic()):
-            raise too_many("agent_requests_per_second", 1.0)
-
-    @contextmanager
-    def flight(self, principal: Principal) -> Iterator[None]:
-        """Raises Refusal (429)."""
-        with _counted(self._in_flight, principal, "agent_calls_in_flight"):
+    @asynccontextmanager
+    async def request(self, principal: Principal) -> AsyncIterator[None]:
+        """Counts against the limits of the token and its person. Raises Refusal (429)."""
+        async with self._counted(*quotas.of_principal(principal)):
             yield
 
-    @contextmanager
-    def stream(self, principal: Principal) -> Iterator[None]:
-        """Raises Refusal (429, 503)."""
-        if self._streams.total() >= limits.number("agent_streams_in_all"):
+    @asynccontextmanager
+    async def at(self, place: Place) -> AsyncIterator[None]:
+        """And against those of the endpoint or bundle, if it has any. Raises Refusal (429)."""
+        known = judging.memory.known([place])
+        policy, *_ = known if known is not None else await self._reader.run(partial(judging.memory.read, [place]))
+        async with self._counted(*quotas.of_place(place, policy)):
+            yield
+
+    @asynccontextmanager
+    async def call(self, exchange: Exchange, asked: Asked) -> AsyncIterator[None]:
+        """And against those of its tool, resource or prompt, and of the server behind a bundle. Raises Refusal (429)."""
+        known = await self._policies(exchange.entry)
+        async with self._counted(*quotas.of_call(known, exchange, asked)):
+            yield
+
+    async def repeats(self, exchange: Exchange, asked: Asked) -> bool:
+        """Whether equal calls come too often for the endpoint. False where it sets no number."""
+        known = await self._policies(exchange.entry)
+        most = known.equal_calls if asked.method == methods.TOOLS_CALL else None
+        if most is None:
+            return False
+        rate = Rate(f"equal:{asked.same(exchange)}", most, 60.0, "equal_calls", "")
+        async with self._counting.enter([rate]) as exceeded:
+            return exceeded is not None
+
+    async def _policies(self, entry: Entry) -> Policies:
+        known = judging.remembered(entry)
+        return known if known is not None else await self._reader.run(partial(judging.policies_of, entry))
+
+    @asynccontextmanager
+    async def stream(self, principal: Principal, *, request: bool = False) -> AsyncIterator[None]:
+        """`request`: it counts as one too. Raises Refusal (429, 503)."""
+        if self._streams >= limits.number("agent_streams_in_all"):
             raise full()
-        with _counted(self._streams, principal, "agent_streams"):
+        self._streams += 1
+        try:
+            rates, flights = quotas.of_stream(principal) if request else ([], quotas.streams_of(principal))
+            async with self._counted(rates, flights):
+                yield
+        finally:
+            self._streams -= 1
+
+    @asynccontextmanager
+    async def _counted(self, rates: Sequence[Rate], flights: Sequence[InFlight]) -> AsyncIterator[None]:
+        async with self._counting.enter(rates, flights) as exceeded:
+            if exceeded is not None:
+                raise too_many(exceeded)
             yield
 
     async def still_valid(self, principal: Principal, address: str) -> Principal | None:
@@ -146,28 +183,16 @@ class Gate:
             return None
 
 
-@contextmanager
-def _counted(counts: "Counter[int]", principal: Principal, limit: str) -> Iterator[None]:
-    pk = principal.token.pk
-    if counts[pk] >= limits.number(limit):
-        raise too_many(limit, 1.0)
-    counts[pk] += 1
-    try:
-        yield
-    finally:
-        counts[pk] -= 1
-        if counts[pk] <= 0:
-            del counts[pk]
-
-
-def too_many(limit: str, seconds: float) -> Refusal:
-    data = {"reason": limit, "retryAfterMs": int(seconds * 1000)}
+def too_many(exceeded: Exceeded) -> Refusal:
+    """HTTP status, header and body say when to come back: many programs lose the header."""
+    data = {"reason": exceeded.name, "retryAfterMs": ceil(exceeded.retry_seconds * 1000)}
+    alone = " Redis is away, so each web process counts alone." if exceeded.alone else ""
     return Refusal(
         429,
         QUOTA,
-        f"Too many requests. {limits.stated(limit)} Try again in a moment.",
+        f"Too many requests. {exceeded.words}{alone} Try again in {ceil(exceeded.retry_seconds)} s.",
         data,
-        headers={"Retry-After": str(max(1, round(seconds)))},
+        headers={"Retry-After": str(max(1, ceil(exceeded.retry_seconds)))},
     )
 
 

@@ -5,46 +5,54 @@ a call whose answer never reached the program is not sent either: the program is
 """
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 from django.utils import timezone
 
+from servers import limits
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.crypto import SealError
 from servers.enums import AgentScope
+from sessions import hints
 from sessions.agents.asked import Asked, answerable
 from sessions.agents.exchange import Exchange
 from sessions.agents.questions import Continuation, one_exchange
 from sessions.calls import programs
-from sessions.calls.intents import Companion
-from sessions.enums import CallState
+from sessions.calls.intents import Companion, Hold
+from sessions.calls.targets import Target
+from sessions.enums import ApprovalState, CallState
 from sessions.mcp.core import methods
 from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.server.refusals import invalid_params
-from sessions.models import AgentCall, AgentRound, Call
+from sessions.models import AgentCall, AgentRound, Approval, Call
 
 KEY_HEADER: Final = "idempotency-key"
 KEY_CHARS: Final = 128
 UNHEARD_AGE: Final = timedelta(minutes=10)
 #: an earlier call in one of these states may have had an effect that its program does not know of
 _OPEN: Final = (CallState.REQUESTED, CallState.SENT)
-_UNSURE: Final = Q(call__state=CallState.OUTCOME_UNKNOWN) | Q(
-    call__state__in=(CallState.CANCELLED, CallState.FAILED), call__may_have_run=True
-)
+_UNSURE: Final = (*_OPEN, CallState.OUTCOME_UNKNOWN)
+_UNSURE_IF_RUN: Final = (CallState.CANCELLED, CallState.FAILED)
 
 
 class SameRequest(Exception):
-    """The same request came before; `equal`: with the same target and arguments."""
+    """The same request came before; `equal`: with the same target and arguments. `asked`: a person is, or was, asked."""
 
-    def __init__(self, call: UUID, *, equal: bool) -> None:
+    def __init__(self, call: UUID, *, equal: bool, asked: bool = False) -> None:
         super().__init__(str(call))
         self.call = call
         self.equal = equal
+        self.asked = asked
+
+
+class TooManyHeld(Exception):
+    """The token has as many calls waiting for approval as it may."""
 
 
 class Unheard(Exception):
@@ -63,9 +71,14 @@ def key_of(exchange: Exchange) -> str:
     return key
 
 
-def companion(exchange: Exchange, asked: Asked, continuation: Continuation | None = None) -> Companion:
-    """The program's part of a new call. Writing it raises SameRequest and Unheard: then nothing is placed. Raises
-    AuditUnavailable without a key for the answers that go up."""
+def companion(
+    exchange: Exchange,
+    asked: Asked,
+    judge: Callable[[Target], Hold | None],
+    continuation: Continuation | None = None,
+) -> Companion:
+    """The program's part of a new call. Writing it raises SameRequest, Unheard and TooManyHeld: then nothing is placed.
+    Raises AuditUnavailable without a key for the answers that go up."""
     token, session = exchange.entry.principal.token, exchange.session
     row: dict[str, Any] = {
         "token_id": token.pk,
@@ -82,12 +95,15 @@ def companion(exchange: Exchange, asked: Asked, continuation: Continuation | Non
     }
     added = _sealed(continuation)
 
-    def write(call: Call) -> None:
+    def write(call: Call, hold: Hold | None) -> None:
         _check(row, tool=asked.method == methods.TOOLS_CALL)
         try:
             with transaction.atomic():
-                AgentCall.objects.create(call=call, capabilities=answerable(exchange), **row)
-        except IntegrityError:  # another web process was faster, with the same id, key or state
+                unheard_at = call.created_at if hold is not None else None  # until its outcome is told
+                AgentCall.objects.create(call=call, capabilities=answerable(exchange), unheard_at=unheard_at, **row)
+                if hold is not None:
+                    _ask(call, row, hold, exchange)
+        except IntegrityError:  # another web process was faster, with the same id, key, state or request for approval
             _check(row, tool=False)
             raise
         if added is not None:
@@ -99,7 +115,26 @@ def companion(exchange: Exchange, asked: Asked, continuation: Continuation | Non
         details |= {"bundle": exchange.via.bundle, "named": exchange.via.shown[:500]}
     if continuation is not None:
         details |= {"answers": ", ".join(sorted(continuation.added.get("inputResponses", {})))[:500]}
-    return Companion(write, details)
+    return Companion(write, details, judge)
+
+
+def _ask(call: Call, row: dict[str, Any], hold: Hold, exchange: Exchange) -> None:
+    if Approval.objects.filter(token_id=row["token_id"], state=ApprovalState.OPEN).count() >= limits.number(
+        "agent_approvals"
+    ):
+        raise TooManyHeld
+    approval = Approval.objects.create(
+        call=call,
+        token_id=row["token_id"],
+        bundle=exchange.entry.bundle,
+        shown=exchange.via.shown if exchange.via is not None else "",
+        same=row["same"],
+        destructive=hold.destructive,
+        why=hold.why[:500],
+        created_at=call.created_at,
+        expires_at=call.deadline,
+    )
+    transaction.on_commit(partial(hints.approval_changed, approval.uid, call.uid), robust=True)
 
 
 def _sealed(continuation: Continuation | None) -> AgentRound | None:
@@ -110,7 +145,7 @@ def _sealed(continuation: Continuation | None) -> AgentRound | None:
 
 
 def _check(row: dict[str, Any], *, tool: bool) -> None:
-    now, mine = timezone.now(), AgentCall.objects.select_related("call")
+    mine = AgentCall.objects.select_related("call")
     earlier = None
     if row["continues_id"] is not None:
         earlier = mine.filter(continues_id=row["continues_id"]).first()
@@ -122,15 +157,28 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
         earlier = mine.filter(token_id=row["token_id"], key=row["key"]).first()
     if earlier is not None:
         raise SameRequest(earlier.call.uid, equal=earlier.same == row["same"])
-    if not tool:
-        return
-    unheard = mine.filter(token_id=row["token_id"], same=row["same"], unheard_at__isnull=False)
-    unheard = unheard.filter(call__created_at__gt=now - UNHEARD_AGE)
-    running = unheard.filter(call__state__in=_OPEN, call__cancel_requested_at=None).last()
-    if running is not None:
-        raise SameRequest(running.call.uid, equal=True)
-    if (lost := unheard.filter(_UNSURE | Q(call__state__in=_OPEN)).last()) is not None:
-        raise Unheard(lost.call.uid)
+    _check_unheard(row, tool=tool)
+
+
+def _check_unheard(row: dict[str, Any], *, tool: bool) -> None:
+    """Equal calls whose outcome the program does not know. One that needed approval, and did not end before it had any,
+    leads to that call: once it is heard, a further one needs a yes of its own. One query."""
+    now = timezone.now()
+    longest = UNHEARD_AGE + timedelta(seconds=limits.value("agent_approval_seconds"))
+    rows = AgentCall.objects.select_related("call__approval").order_by("-id")
+    rows = rows.filter(token_id=row["token_id"], same=row["same"], unheard_at__isnull=False)
+    calls = [one.call for one in rows.filter(call__created_at__gt=now - longest)]
+    for call in calls:
+        dropped = call.state == CallState.CANCELLED and call.sent_at is None
+        if hasattr(call, "approval") and not dropped:
+            raise SameRequest(call.uid, equal=True, asked=True)
+    recent = [call for call in calls if tool and call.created_at > now - UNHEARD_AGE]
+    for call in recent:
+        if call.state in _OPEN and call.cancel_requested_at is None:
+            raise SameRequest(call.uid, equal=True)
+    for call in recent:
+        if call.state in _UNSURE or (call.state in _UNSURE_IF_RUN and call.may_have_run):
+            raise Unheard(call.uid)
 
 
 # --- what a program has heard ------------------------------------------------------------------------------------------
@@ -140,8 +188,17 @@ def left(call: UUID) -> None:
 
 
 def heard(call: UUID) -> None:
-    """The program knows of this call now. Never waits."""
-    _later(AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False), unheard_at=None)
+    """The program knows of this call now: it waits with it, unless it waits for approval. Never waits."""
+    rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)
+    _later(rows.exclude(call__state=CallState.HELD), unheard_at=None)
+
+
+def heard_of_asked(call: UUID) -> None:
+    """The program is told how a call ended that needed approval: a further one is another call, in each web process. For
+    a work thread."""
+    rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)
+    with suppress(WriterBusy, AuditUnavailable):  # then it hears of this one once more
+        writer().submit_and_wait(lambda: rows.update(unheard_at=None))
 
 
 def _later(rows: Any, **fields: Any) -> None:

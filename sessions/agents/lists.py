@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final
 
 from django.core import signing
 from django.db.models import QuerySet
 
+from servers.agents.policies import KIND_OF
 from servers.bundles import offers, overrides, uris
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
@@ -17,6 +18,7 @@ from servers.models import Definition
 from sessions.agents import bundles, search
 from sessions.agents.bundles import Row
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry, Member
+from sessions.agents.judging import policies_of, policies_of_members
 from sessions.catalog import reading
 from sessions.mcp.core import json_text, jsonrpc, methods
 from sessions.mcp.core.capabilities import declares
@@ -30,6 +32,7 @@ TTL_MS: Final = 60_000
 #: in `_meta` of a bundle's lists: what became of each member
 MEMBERS_KEY: Final = "mcpadmin/members"
 _SALT: Final = "mcpadmin.agents.cursor"
+_NAMED: Final = (DefinitionKind.TOOL, DefinitionKind.PROMPT)
 KINDS: Final[Mapping[str, DefinitionKind]] = {
     methods.TOOLS_LIST: DefinitionKind.TOOL,
     methods.RESOURCES_LIST: DefinitionKind.RESOURCE,
@@ -61,9 +64,8 @@ def page(entry: Entry, method: str, params: Mapping[str, Any], era: Era) -> str:
     """A page as JSON text. Raises Refusal for a cursor that is not ours, or of a list that changed since."""
     if isinstance(entry.place, BundleEndpoint):
         return _page_of_bundle(entry, entry.place, method, params, era)
-    rows = list(_offered(entry, KINDS[method]).values_list("key", "digest", "body"))
-    if method == methods.TOOLS_LIST:
-        rows = [row for row in rows if entry.principal.may_use(row[0])]
+    kind, shown = KINDS[method], _shown(entry)
+    rows = [row for row in _offered(entry, kind).values_list("key", "digest", "body") if shown(kind, row[0])]
     generation = _digest(rows)
     start = _start(entry, method, generation, params.get("cursor"))
     items = [item(body) for _, _, body in rows[start : start + PAGE]]
@@ -75,8 +77,21 @@ def page(entry: Entry, method: str, params: Mapping[str, Any], era: Era) -> str:
 def _offered(entry: Entry, kind: DefinitionKind) -> QuerySet[Definition]:
     server = entry.endpoint.server
     return Definition.objects.filter(
-        server_id=server.pk, kind=kind, removed_at=None, **entry.endpoint.identity
+        server_id=server.pk, kind=kind, removed_at=None, approved_digest="", **entry.endpoint.identity
     ).order_by("position", "pk")
+
+
+def _shown(entry: Entry) -> Callable[[DefinitionKind, str], bool]:
+    """Whether a list names a definition: what may never be used only costs a model its attention."""
+    known, principal = policies_of(entry), entry.principal
+    filters = known.deny_anything
+
+    def shown(kind: DefinitionKind, key: str) -> bool:
+        if kind == DefinitionKind.TOOL and not principal.may_use(key):
+            return False
+        return not filters or not known.denies(KIND_OF[kind], key)
+
+    return shown
 
 
 def _digest(rows: list[Any]) -> str:
@@ -125,8 +140,8 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
             data,
             headers={"Retry-After": "5"},
         )
-    rows = bundles.offered(entry, [kind], listed)
-    names = bundles.named(place, kind, rows) if kind in (DefinitionKind.TOOL, DefinitionKind.PROMPT) else {}
+    rows, all_names = _usable(entry, place, [kind], listed)
+    names = all_names.get(kind, {})
     own: tuple[str, ...] = ()
     if kind == DefinitionKind.TOOL and place.bundle.listing == BundleListing.SEARCH:
         own, rows = search.DEFINITIONS, _pinned(place, rows, names)
@@ -162,6 +177,25 @@ def _outcome(member: Member, method: str) -> str:
     if _is_listed(member, method):
         return f"as before: {member.down}" if member.down else "ok"
     return member.down or problem(member.endpoint, method) or "not connected yet"
+
+
+def _usable(
+    entry: Entry, place: BundleEndpoint, kinds: Iterable[DefinitionKind], members: Iterable[Member]
+) -> tuple[list[Row], dict[DefinitionKind, dict[Target, str]]]:
+    """What is offered and not denied, and the names of tools and prompts."""
+    rows = bundles.offered(entry, kinds, members)
+    names: dict[DefinitionKind, dict[Target, str]] = {
+        kind: bundles.named(place, kind, [row for row in rows if row.kind == kind]) for kind in kinds if kind in _NAMED
+    }
+    known = policies_of_members(entry, place)
+
+    def usable(row: Row) -> bool:
+        mine = known[row.member.endpoint.server.pk]
+        return not row.unseen and not (
+            mine.deny_anything and mine.denies(KIND_OF[row.kind], row.key, _outward(row, names.get(row.kind, {})))
+        )
+
+    return [row for row in rows if usable(row)], names
 
 
 def _pinned(place: BundleEndpoint, rows: list[Row], names: Mapping[Target, str]) -> list[Row]:
@@ -215,36 +249,32 @@ def findable(entry: Entry) -> list[dict[str, Any]]:
     place = entry.place
     if not isinstance(place, BundleEndpoint):
         return []
-    rows = bundles.offered(entry, [DefinitionKind.TOOL], [one for one in place.members if one.listed])
-    names = bundles.named(place, DefinitionKind.TOOL, rows)
-    return [json.loads(exposed_body(row, names, ())) for row in rows]
+    rows, names = _usable(entry, place, [DefinitionKind.TOOL], [one for one in place.members if one.listed])
+    return [json.loads(exposed_body(row, names[DefinitionKind.TOOL], ())) for row in rows]
 
 
 def fingerprints(entry: Entry) -> dict[str, str]:
-    """Of what this principal may see of each list, to find out which one changed. One query; two for a bundle that
-    searches."""
-    place, found = entry.place, {}
+    """Of what this principal may see of each list, to find out which one changed. One query; three for a
+    bundle."""
+    place = entry.place
     if isinstance(place, BundleEndpoint):
-        rows = bundles.offered(entry, DefinitionKind, [one for one in place.members if one.listed])
+        rows, names = _usable(entry, place, DefinitionKind, [one for one in place.members if one.listed])
         if place.bundle.listing == BundleListing.SEARCH:
             tools = [row for row in rows if row.kind == DefinitionKind.TOOL]
-            kept = _pinned(place, tools, bundles.named(place, DefinitionKind.TOOL, tools))
+            kept = _pinned(place, tools, names[DefinitionKind.TOOL])
             rows = [row for row in rows if row.kind != DefinitionKind.TOOL] + kept
         known = [(row.kind, f"{row.member.alias} {row.key}", row.digest) for row in rows]
-        return {
-            word: _digest([(key, digest) for kind, key, digest in known if kind in kinds])
-            for word, kinds in CHANGED.items()
-        }
-    listed = Definition.objects.filter(server_id=place.server.pk, removed_at=None, **place.identity)
-    every = list(listed.order_by("kind", "position", "pk").values_list("kind", "key", "digest"))
-    for word, kinds in CHANGED.items():
-        mine = [
-            (key, digest)
-            for kind, key, digest in every
-            if kind in kinds and (kind != DefinitionKind.TOOL or entry.principal.may_use(key))
-        ]
-        found[word] = _digest(mine)
-    return found
+    else:
+        listed = Definition.objects.filter(
+            server_id=place.server.pk, removed_at=None, approved_digest="", **place.identity
+        )
+        shown = _shown(entry)
+        every = listed.order_by("kind", "position", "pk").values_list("kind", "key", "digest")
+        known = [(DefinitionKind(kind), key, digest) for kind, key, digest in every if shown(DefinitionKind(kind), key)]
+    return {
+        word: _digest([(key, digest) for kind, key, digest in known if kind in kinds])
+        for word, kinds in CHANGED.items()
+    }
 
 
 def mirrored(entry: Entry, tool: str) -> tuple[Mirrored, ...]:

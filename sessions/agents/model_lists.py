@@ -1,11 +1,13 @@
-"""What a model gets of an endpoint: the list of tools exactly as programs get it, with what each costs, and what would make
-it easier to use."""
+"""What a model gets of an endpoint: the list of tools exactly as a token with every scope and no rules gets it, with what
+each costs, and what would make it easier to use."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from servers.agents import policies
+from servers.agents.policies import KIND_OF, Policies
 from servers.bundles import exposed, offers
 from servers.definitions import model_tokens
 from servers.definitions.advice import Advice, advice
@@ -14,6 +16,7 @@ from servers.models import Bundle, BundleMember, Definition, Server
 from sessions.agents import bundles, endpoints, lists, search
 from sessions.agents.bundles import Row
 from sessions.agents.endpoints import BundleEndpoint
+from sessions.agents.preview import ANY
 from sessions.agents.weighing import tokens_of
 
 #: Claude Code's, which is the longest that is known
@@ -65,16 +68,26 @@ class ModelList:
 
 
 def of_server(user: Any, server: Server) -> ModelList:
-    place = endpoints.of_server(user, server)
-    rows = Definition.objects.filter(server=server, kind=DefinitionKind.TOOL, removed_at=None, **place.identity)
-    bodies = [lists.item(body) for body in rows.order_by("position", "pk").values_list("body", flat=True)]
+    place, known = endpoints.of_server(user, server), Policies(policies.policy_of(server), ANY)
+    rows = Definition.objects.filter(
+        server=server, kind=DefinitionKind.TOOL, removed_at=None, approved_digest="", **place.identity
+    )
+    found = rows.order_by("position", "pk").values_list("key", "body")
+    bodies = [lists.item(body) for key, body in found if not known.denies(KIND_OF[DefinitionKind.TOOL], key)]
     return ModelList(_judged(server.slug, bodies), place.instructions)
 
 
 def of_bundle(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> ModelList:
     place = BundleEndpoint(bundle, tuple(endpoints.members_of(user, list(rows))))
-    found = bundles.rows_of(place.members, [DefinitionKind.TOOL])
-    names = exposed.preview(bundle.pk, DefinitionKind.TOOL, {row.target: row.member.alias for row in found})
+    every = bundles.rows_of(place.members, [DefinitionKind.TOOL])
+    names = exposed.preview(bundle.pk, DefinitionKind.TOOL, {row.target: row.member.alias for row in every})
+    known = policies.policies_of_each([bundle, *(one.endpoint.server for one in place.members)])
+
+    def denied(row: Row) -> bool:
+        here = Policies(known[row.member.endpoint.server], ANY, known[bundle])
+        return row.unseen or here.denies(KIND_OF[DefinitionKind.TOOL], row.key, names[row.target])
+
+    found = [row for row in every if not denied(row)]
     twins = lists.twin_titles(found)
     bodies = [lists.exposed_body(row, names, twins) for row in found]
     searches = bundle.listing == BundleListing.SEARCH

@@ -2,6 +2,7 @@
 outcome for a failure that it can repeat."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,9 +73,9 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
     return jsonrpc.result(exchange.id, result)
 
 
-def tool_error(exchange: Exchange, text: str, call: Call | None = None) -> bytes:
-    """What the model reads; `call` is named in `_meta`."""
-    meta = {CALL_KEY: str(call.uid), OUTCOME_KEY: call.state} if call is not None else None
+def tool_error(exchange: Exchange, text: str, call: Call | None = None, more: Mapping[str, Any] | None = None) -> bytes:
+    """What the model reads; `call` is named in `_meta`, beside `more`."""
+    meta = {CALL_KEY: str(call.uid), OUTCOME_KEY: call.state, **(more or {})} if call is not None else None
     return jsonrpc.result(exchange.id, answers.tool_error(text, exchange.era, meta))
 
 

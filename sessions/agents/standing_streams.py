@@ -1,7 +1,7 @@
 """Streams that stay open: the GET of a legacy session, and `subscriptions/listen`."""
 
 import asyncio
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -43,9 +43,8 @@ class StandingStreams:
             raise endpoints.NoSession
         legacy.check_version(connection.headers, entry.session.revision)
         await connection.body()
-        self._desk.gate.admit(principal)
-        with ExitStack() as stack:
-            stack.enter_context(self._desk.gate.stream(principal))
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._desk.gate.stream(principal, request=True))
             watching = asyncio.create_task(connection.watch())
             stack.callback(watching.cancel)
             if last := connection.headers.get("last-event-id", ""):
@@ -93,7 +92,7 @@ class StandingStreams:
         offered = answers.offered(entry.place.capabilities, Era.MODERN)
         may_follow = principal.has(AgentScope.READ.value) and "subscribe" in offered.get("resources", {})
         granted = modern.Listen(listened.lists & set(offered), listened.resources if may_follow else ())
-        with self._desk.gate.stream(principal):
+        async with self._desk.gate.stream(principal):
             mark = partial(modern.of_listen, exchange.id)
             stream = Changes(self._desk.hub, self._desk.gate, entry, connection, granted=granted.lists, mark=mark)
             try:

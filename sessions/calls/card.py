@@ -18,7 +18,7 @@ from sessions.calls import statements
 from sessions.calls.operations import Words, words_of
 from sessions.calls.outcome_words import OutcomeWords, outcome_of
 from sessions.calls.results import View, lighter, view_of
-from sessions.enums import CallState
+from sessions.enums import UNSENT, CallState
 from sessions.mcp.core import refusals
 from sessions.models import Call, LogLine
 
@@ -82,11 +82,15 @@ class Card:
 
     @property
     def waiting(self) -> bool:
-        return self.call.state == CallState.REQUESTED
+        return self.call.state in UNSENT
 
     @property
     def without_worker(self) -> bool:
-        return self.waiting and self.call.session is not None and self.call.session.owner_id is None
+        return (
+            self.call.state == CallState.REQUESTED
+            and self.call.session is not None
+            and self.call.session.owner_id is None
+        )
 
     @property
     def repeatable(self) -> bool:

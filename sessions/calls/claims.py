@@ -167,13 +167,18 @@ def cancelled_by_people(worker_uid: UUID) -> list[UUID]:
 # --- claim and attempts --------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ClaimedCall:
-    call: PendingCall
+    """`call` is None if it may not be sent: `events` then tell of its end. `too_early`: the lists of the server have to be
+    read first."""
+
+    call: PendingCall | None
     events: list[Event]
+    too_early: bool = False
 
 
-def take(uid: UUID, lease: Lease) -> ClaimedCall | None:
+def take(uid: UUID, lease: Lease, *, lists_read: bool = True) -> ClaimedCall | None:
     """Read a call that waits for the session of `lease`, and claim it. Both in one transaction, because each round trip
-    to the database costs more than the statements."""
+    to the database costs more than the statements. `lists_read` False: the server announced a change of its lists that
+    was not read yet, so calls of programs have to wait."""
     try:
         call = read_pending_call(uid)
     except SealError as problem:  # it stays requested, and expires unless the key ring is back in time
@@ -181,6 +186,11 @@ def take(uid: UUID, lease: Lease) -> ClaimedCall | None:
         return None
     if call is None or call.session_id != lease.session_id:
         return None
+    if call.program is not None:
+        if not lists_read:
+            return ClaimedCall(None, [], too_early=True)
+        if why := programs.barrier(call.pk, call.method, call.target):
+            return ClaimedCall(None, programs.refuse(uid, why))
     call = replace(call, sent_at=timezone.now())
     events = claim(call, lease)
     return ClaimedCall(call, events) if events else None

@@ -17,23 +17,31 @@ from django.utils import timezone
 
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
-from servers.enums import AuditAction, AuditOutcome
+from servers.enums import AuditAction, AuditOutcome, Way
 from servers.models import Unredacted
 from sessions import hints
 from sessions.connections import commands
-from sessions.enums import CallState
-from sessions.models import Call
+from sessions.enums import UNSENT, ApprovalState, CallState
+from sessions.models import Approval, Call
 
 BATCH = 200
 
 
 @dataclass(frozen=True)
 class FinalState:
+    """`also_held`: also of calls that wait for approval, whose request for it then ends as `approval`."""
+
     before: CallState
     after: CallState
     outcome: AuditOutcome
     detail: str
     only: Q = Q()
+    also_held: bool = False
+    approval: ApprovalState = ApprovalState.CANCELLED
+
+    @property
+    def states_before(self) -> tuple[CallState, ...]:
+        return UNSENT if self.also_held else (self.before,)
 
 
 _NOBODY_SENT_IT = FinalState(
@@ -47,36 +55,42 @@ REFUSED_LATE = FinalState(
     CallState.NOT_SENT,
     AuditOutcome.FAILED,
     "The audit log could not be written in time (2 s, a fixed limit), so the call was refused. It did not reach the server.",
+    also_held=True,
 )
 CANCELLED_BEFORE = FinalState(
     CallState.REQUESTED,
     CallState.CANCELLED,
     AuditOutcome.CANCELLED,
     "Cancelled before it was sent. It did not reach the server.",
+    also_held=True,
 )
 SERVER_CLOSED_BEFORE = FinalState(
     CallState.REQUESTED,
     CallState.CANCELLED,
     AuditOutcome.CANCELLED,
     "The server was disabled before the call was sent. It did not reach the server.",
+    also_held=True,
 )
 SESSION_CLOSED_BEFORE = FinalState(
     CallState.REQUESTED,
     CallState.CANCELLED,
     AuditOutcome.CANCELLED,
     "The identity is no longer used, so its session was closed before the call was sent. It did not reach the server.",
+    also_held=True,
 )
 USER_DISABLED_BEFORE = FinalState(
     CallState.REQUESTED,
     CallState.CANCELLED,
     AuditOutcome.CANCELLED,
     "The user was disabled before the call was sent. It did not reach the server.",
+    also_held=True,
 )
 SERVER_DELETED_BEFORE = FinalState(
     CallState.REQUESTED,
     CallState.CANCELLED,
     AuditOutcome.CANCELLED,
     "The server was deleted before the call was sent. It did not reach the server.",
+    also_held=True,
 )
 
 
@@ -98,15 +112,26 @@ def end_now(uids: Iterable[UUID], final: FinalState) -> list[Call]:
     now = timezone.now()
     changed = []
     for uid in uids:
-        rows = Call.objects.filter(final.only, uid=uid, state=final.before)
+        rows = Call.objects.filter(final.only, uid=uid, state__in=final.states_before)
         fields = {"state": final.after, "finished_at": now, "detail": final.detail, "version": F("version") + 1}
         if rows.update(**fields):
             call = Call.objects.select_related("server", "session").get(uid=uid)
             call.duration_ms = elapsed_ms(call.sent_at or call.created_at, now)
             Call.objects.filter(pk=call.pk).update(duration_ms=call.duration_ms)
             Unredacted.objects.filter(payload_id=call.arguments_id).delete()
+            if call.way == Way.AGENT:
+                _end_approval(call, final)
             changed.append(call)
     return changed
+
+
+def _end_approval(call: Call, final: FinalState) -> None:
+    """Nothing if the one who ended the call did so already, or it needed none."""
+    rows = Approval.objects.filter(call_id=call.pk, state=ApprovalState.OPEN)
+    fields = {"state": final.approval, "ended_at": timezone.now(), "detail": final.detail, "version": F("version") + 1}
+    if rows.update(**fields):
+        uid = Approval.objects.values_list("uid", flat=True).get(call_id=call.pk)
+        transaction.on_commit(partial(hints.approval_changed, uid, call.uid), robust=True)
 
 
 def elapsed_ms(start: datetime, end: datetime) -> int:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from sessions import hints
 from sessions.calls import final_states
 from sessions.calls.targets import Target
 from sessions.connections import commands, lifecycle
-from sessions.enums import Desired
+from sessions.enums import CallState, Desired
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.models import Call, McpSession
 
@@ -34,12 +34,23 @@ _ARGUMENTS = _insert.place("arguments_id")
 
 
 @dataclass(frozen=True)
+class Hold:
+    """A person must approve the call before it may be sent. `why`: a sentence that names the rule."""
+
+    why: str
+    seconds: float
+    destructive: bool = False
+
+
+@dataclass(frozen=True)
 class Companion:
     """What belongs to a call of a program besides its row. `write` runs in the call's transaction and may raise, which
-    refuses the call. `details` stand in the event of the request."""
+    refuses the call. `details` stand in the event of the request. `judge` takes the place of a person's confirmation:
+    it may raise Rejected, or hold the call."""
 
-    write: Callable[[Call], None]
+    write: Callable[[Call, Hold | None], None]
     details: Mapping[str, Any]
+    judge: Callable[[Target], Hold | None]
 
 
 class _Settlement:
@@ -94,6 +105,7 @@ class Intent:
     repeats: Call | None = None
     details: dict[str, Any] = field(default_factory=dict)
     companion: Companion | None = None
+    hold: Hold | None = None
     settlement: _Settlement = field(default_factory=_Settlement)
 
     def refuse(self) -> None:
@@ -121,6 +133,7 @@ def intent_of(
     *,
     as_task: bool = False,
     companion: Companion | None = None,
+    hold: Hold | None = None,
 ) -> Intent:
     """`unchecked` says why it was not checked. Never call this in the writer's
     transaction."""
@@ -140,6 +153,7 @@ def intent_of(
         arguments=arguments.payload,
         repeats=repeats,
         as_task=as_task,
+        state=CallState.HELD if hold is not None else CallState.REQUESTED,
         deadline=deadline,
         created_at=timezone.now(),
     )
@@ -149,21 +163,21 @@ def intent_of(
     details: dict[str, Any] = {"unchecked": unchecked} if unchecked else {}
     details |= {"as_task": True} if as_task else {}
     details |= companion.details if companion else {}
-    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, companion)
+    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, companion, hold)
 
 
 def write(intent: Intent) -> Call:
     """Runs in the writer's transaction."""
-    if not intent.target.session_requested:
-        _request_session(intent.target.session_id)
+    if not intent.target.session_requested and intent.hold is None:
+        request_session(intent.target.session_id)
     intent.insert()
     if intent.companion is not None:
-        intent.companion.write(intent.call)
+        intent.companion.write(intent.call, intent.hold)
     transaction.on_commit(partial(_announce, intent, intent.call), robust=True)
     return intent.call
 
 
-def _request_session(session_id: int) -> None:
+def request_session(session_id: int) -> None:
     """A call requests its session. The session of a server that was just disabled stays closed, and the call
     expires."""
     closed = McpSession.objects.filter(lifecycle.IN_SERVICE, pk=session_id, desired=Desired.CLOSED)
@@ -173,24 +187,26 @@ def _request_session(session_id: int) -> None:
 
 def requested(intent: Intent, call: Call) -> list[Event]:
     repeats = {"repeats": str(intent.repeats.uid)} if intent.repeats else {}
-    return [
-        Event(
-            action=AuditAction.CALL_REQUEST,
-            outcome=AuditOutcome.PENDING,
-            actor=intent.actor,
-            server=intent.target.server,
-            identity_name=call.identity_name,
-            subject=call.target[:300],
-            call_uid=call.uid,
-            details={"method": call.method, **repeats, **intent.details},
-            digests={"arguments": call.arguments.digest},
-            context={
-                "session": str(intent.target.session_uid),
-                "epoch": intent.target.epoch,
-                "bytes_in": call.argument_bytes,
-            },
-        )
-    ]
+    request = Event(
+        action=AuditAction.CALL_REQUEST,
+        outcome=AuditOutcome.PENDING,
+        actor=intent.actor,
+        server=intent.target.server,
+        identity_name=call.identity_name,
+        subject=call.target[:300],
+        call_uid=call.uid,
+        details={"method": call.method, **repeats, **intent.details},
+        digests={"arguments": call.arguments.digest},
+        context={
+            "session": str(intent.target.session_uid),
+            "epoch": intent.target.epoch,
+            "bytes_in": call.argument_bytes,
+        },
+    )
+    if intent.hold is None:
+        return [request]
+    details = {"method": call.method, "reason": intent.hold.why, "definition": call.definition_digest}
+    return [request, replace(request, action=AuditAction.APPROVAL_ASK, details=details, context={})]
 
 
 def _announce(intent: Intent, call: Call) -> None:
@@ -199,7 +215,9 @@ def _announce(intent: Intent, call: Call) -> None:
         final_states.end([call.uid], final_states.REFUSED_LATE)
         return
     target = intent.target
-    if target.owner_uid is not None and target.session_requested:
+    if intent.hold is not None:
+        hints.call_changed(call.uid, call.version, target.server_uid)  # the program's request, and lists of calls
+    elif target.owner_uid is not None and target.session_requested:
         until = call.deadline.timestamp()
         hints.wake_worker(target.owner_uid, "call", call.uid, target.epoch, until, target.session_id)
     else:

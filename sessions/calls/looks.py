@@ -20,6 +20,7 @@ register = template.Library()
 
 # state: (tone of the kit, icon)
 LOOKS: dict[str, tuple[str, str]] = {
+    CallState.HELD: ("warn", "hand-stop"),
     CallState.REQUESTED: ("run", "loader-2"),
     CallState.SENT: ("run", "loader-2"),
     CallState.SUCCEEDED: ("ok", "check"),

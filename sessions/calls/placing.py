@@ -128,12 +128,19 @@ def check(
     operation = operation_of(method)
     target = find_target(user, actor, server_uid, operation, name)
     arguments, unchecked = operation.read(name, target.definition, given)
-    _require_confirmation(target, operation.destructive(target.definition), given, unchecked)
+    hold = None
+    if companion is not None:
+        hold = companion.judge(target)
+    else:
+        _require_confirmation(target, operation.destructive(target.definition), given, unchecked)
     text = jsontext.dumps(arguments, indent=None)
     stored = redacted_arguments(text, method, target)
-    deadline = timezone.now() + timedelta(seconds=target.connect_seconds + WAIT_SECONDS)
+    seconds = hold.seconds if hold is not None else target.connect_seconds + WAIT_SECONDS
+    deadline = timezone.now() + timedelta(seconds=seconds)
     as_task = given.as_task and method == TOOLS_CALL
-    return intent_of(actor, method, target, stored, deadline, repeats, unchecked, as_task=as_task, companion=companion)
+    return intent_of(
+        actor, method, target, stored, deadline, repeats, unchecked, as_task=as_task, companion=companion, hold=hold
+    )
 
 
 def _require_confirmation(target: Target, destructive: bool, given: Given, unchecked: str) -> None:

@@ -6,17 +6,26 @@ they are sealed and kept for minutes only.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 import structlog
+from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
+from servers.audit.record import Event
 from servers.crypto import SealError, open_bytes, seal_bytes
-from servers.enums import Way
+from servers.enums import AuditAction, AuditOutcome, Way
+from sessions.calls import statements
+from sessions.calls.final_states import FinalState, end_now, finish_event, notify
+from sessions.calls.operations import operation_of
+from sessions.enums import ApprovalState, CallState
 from sessions.mcp.core.on_behalf import OnBehalf
-from sessions.models import AgentCall, AgentRound, Call
+from sessions.models import AgentCall, AgentRound, Approval, Call
 
 #: longer than a program may take to answer
 KEPT: Final = timedelta(hours=1)
@@ -63,6 +72,47 @@ def program_of(call: Call) -> Program | None:
         added=opened(row) if row is not None else {},
     )
     return Program(on_behalf, agent.capabilities, agent.asks_people)
+
+
+# --- whether it may still be sent ---------------------------------------------------------------------------------------
+_VOIDED: Final = FinalState(CallState.REQUESTED, CallState.REFUSED, AuditOutcome.DENIED, "")
+
+
+def barrier(call_pk: int, method: str, target: str) -> str:
+    """Why a program's call may not be sent although it was placed; empty if it may. The definitions are stored by the same
+    thread that claims calls, so none changes between this and the claim."""
+    found = statements.standing(call_pk, *operation_of(method).place(target))
+    if found is None:
+        return ""
+    if found.ended:
+        return "The token expired or was revoked before the call was sent."
+    if found.approved_digest:
+        return unseen_change(found.server_name, found.target)
+    if found.asked and (found.digest or "") != found.made_with:
+        return f"{found.server_name} changed the definition of {found.target} after the call was approved."
+    return ""
+
+
+def unseen_change(server_name: str, target: str) -> str:
+    return (
+        f"{server_name} changed {target} in a way that breaks what it was. Programs can use it again once a person has "
+        "approved the change on its page in mcpadmin."
+    )
+
+
+def refuse(uid: UUID, why: str) -> list[Event]:
+    """End a placed call that may not be sent, with the yes that it had."""
+    final = replace(_VOIDED, detail=f"{why} It did not reach the server.")
+    events = []
+    for call in end_now([uid], final):
+        rows = Approval.objects.filter(call_id=call.pk, state=ApprovalState.APPROVED)
+        fields = {"state": ApprovalState.VOIDED, "detail": final.detail, "version": F("version") + 1}
+        end = finish_event(call, final)
+        if rows.update(**fields):
+            events.append(replace(end, action=AuditAction.APPROVAL_VOID, outcome=AuditOutcome.CANCELLED))
+        events.append(end)
+        transaction.on_commit(partial(notify, call), robust=True)
+    return events
 
 
 def sent(call_pk: int) -> None:

@@ -5,6 +5,7 @@ returns the row's new version, or None if another process was faster.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any, cast
@@ -16,12 +17,12 @@ from django.utils import timezone
 from servers import access
 from servers.audit.statements import Columns, Fields, Insert, database, param
 from servers.enums import DefinitionKind
-from servers.models import Definition, Payload, Server
+from servers.models import AgentToken, Definition, Payload, Server
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
-from sessions.models import Attempt, Call, LogLine, McpSession
+from sessions.models import AgentCall, Approval, Attempt, Call, LogLine, McpSession
 
-_MODELS = (Call, Definition, LogLine, McpSession, Payload, Server)
+_MODELS = (AgentCall, AgentToken, Approval, Call, Definition, LogLine, McpSession, Payload, Server)
 _TABLES = {model.__name__: model._meta.db_table for model in _MODELS}
 insert_attempt = Insert(Attempt)
 
@@ -125,6 +126,42 @@ def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
         return None
     call, arguments = _ORDER.read(found[0]), _ARGUMENTS.read(found[0][_ORDER.count :])
     return (call, arguments, found[0][-1] or "") if call is not None and arguments is not None else None
+
+
+_STANDING = """
+SELECT token.id IS NULL OR token.revoked_at IS NOT NULL OR token.expires_at <= %s, approval.id IS NOT NULL, one.server_name, one.target,
+       one.definition_digest, definition.digest, definition.approved_digest
+FROM {AgentCall} agent JOIN {Call} one ON one.id = agent.call_id
+LEFT JOIN {AgentToken} token ON token.id = agent.token_id
+LEFT JOIN {Approval} approval ON approval.call_id = one.id
+LEFT JOIN {Definition} definition ON definition.identity_id = one.identity_id AND definition.kind = %s
+     AND definition.key = %s AND definition.removed_at IS NULL
+WHERE agent.call_id = %s
+""".format(**_TABLES)  # the same
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a program's call rests on. `ended`: its token counts no more. `asked`: a person approved it. `made_with`: the digest of the definition that it was
+    made with, empty for none. `approved_digest`: see Definition."""
+
+    ended: bool
+    asked: bool
+    server_name: str
+    target: str
+    made_with: str
+    digest: str | None
+    approved_digest: str
+
+
+def standing(call_pk: int, kind: DefinitionKind, key: str) -> Standing | None:
+    """None for the call of a person."""
+    now = param(AgentToken, "expires_at", timezone.now())
+    found = _rows(_STANDING, [now, kind.value, key, call_pk])
+    if not found:
+        return None
+    ended, asked, server, target, made_with, digest, approved = found[0]
+    return Standing(bool(ended), bool(asked), server, target, made_with, digest, approved or "")
 
 
 # Not a join: with a joined subquery PostgreSQL would not check the row's state again after waiting for its lock.

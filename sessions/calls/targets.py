@@ -53,6 +53,8 @@ class Target:
     name: str
     digest: str | None
     body: str | None
+    #: see Definition: not empty while a breaking change waits for a person
+    approved_digest: str
 
     @property
     def server(self) -> ServerRef:
@@ -121,7 +123,7 @@ _READ = """
 SELECT server.id, server.uid, server.name, server.enabled, server.archived_at IS NOT NULL,
        server.connect_timeout_seconds, session.id, session.uid, session.desired, session.epoch,
        session.paused, session.paused_by, identity.id, identity.name, identity.kind, worker.id, worker.uid,
-       definition.digest, definition.body
+       definition.digest, definition.body, definition.approved_digest
 FROM {Server} server
 JOIN {Identity} identity ON identity.server_id = server.id AND (
      identity.user_id = %s AND identity.kind = %s AND identity.ended_at IS NULL AND server.signs_in_as <> %s
@@ -153,7 +155,7 @@ def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: 
         row = cursor.fetchone()
     if row is None or row[6] is None:
         return None
-    kind_of_identity, owner_id, owner_uid, digest, body = row[14:]
+    kind_of_identity, owner_id, owner_uid, digest, body, approved_digest = row[14:]
     return Target(
         server_id=row[0],
         server_uid=server_uid,
@@ -175,6 +177,7 @@ def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: 
         name=name,
         digest=digest,
         body=body,
+        approved_digest=approved_digest or "",
     )
 
 

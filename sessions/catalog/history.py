@@ -67,17 +67,17 @@ def version(definition: Definition, pk: int | None) -> Version | None:
     """The version `pk`, or without it the newest one with a body. None if it does not belong to this definition."""
     rows = definition.versions.order_by("-id")
     row = rows.exclude(change=DefinitionChange.REMOVED).first() if pk is None else rows.filter(pk=pk).first()
-    return None if row is None else _numbered(definition, row)
+    return None if row is None else numbered(definition, row)
 
 
 def before(definition: Definition, than: Version) -> Version | None:
     """The last version with a body before `than`."""
     rows = definition.versions.filter(id__lt=than.row.pk).exclude(change=DefinitionChange.REMOVED)
     row = rows.order_by("-id").first()
-    return None if row is None else _numbered(definition, row)
+    return None if row is None else numbered(definition, row)
 
 
-def _numbered(definition: Definition, row: DefinitionVersion) -> Version:
+def numbered(definition: Definition, row: DefinitionVersion) -> Version:
     return Version(definition.versions.filter(id__lte=row.pk).count(), row)
 
 

@@ -46,6 +46,7 @@ OUTCOMES = {
     "running": ("Running", "run"),
 }
 OUTCOME_OF_STATE: dict[str, str] = {
+    CallState.HELD: "running",
     CallState.REQUESTED: "running",
     CallState.SENT: "running",
     CallState.SUCCEEDED: "ok",

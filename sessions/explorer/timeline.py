@@ -13,7 +13,7 @@ from servers.enums import AuditAction
 from servers.models import AuditEvent
 from sessions.calls.card import without_words
 from sessions.explorer.rows import TimelineEntry
-from sessions.models import Call
+from sessions.models import Approval, Call
 
 MOST = 200
 _KINDS = {
@@ -25,6 +25,11 @@ _KINDS = {
     AuditAction.QUESTION_TAKE: "question",
     AuditAction.QUESTION_ANSWER: "question",
     AuditAction.QUESTION_END: "question",
+    AuditAction.APPROVAL_ASK: "question",
+    AuditAction.APPROVAL_GRANT: "question",
+    AuditAction.APPROVAL_REFUSE: "question",
+    AuditAction.APPROVAL_EXPIRE: "question",
+    AuditAction.APPROVAL_VOID: "question",
 }
 
 
@@ -63,6 +68,10 @@ def _of_row(user: access.User, call: Call) -> Iterator[TimelineEntry]:
         yield TimelineEntry(attempt.at, "send" if first else "attempt", label, "" if first else attempt.reason)
     for question in call.questions.filter(_seen(user)).order_by("pk")[:MOST]:
         yield TimelineEntry(question.created_at, "question", question.get_kind_display())
+    if (approval := Approval.objects.filter(call=call).first()) is not None:
+        yield TimelineEntry(approval.created_at, "question", "Approval requested", approval.why)
+        if approval.ended_at is not None:
+            yield TimelineEntry(approval.ended_at, "question", approval.get_state_display(), who=approval.ended_by)
     if call.cancel_requested_at:
         yield TimelineEntry(call.cancel_requested_at, "cancel", "Cancellation requested", who=call.cancel_requested_by)
     if call.finished_at:

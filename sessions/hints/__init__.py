@@ -6,7 +6,8 @@ Redis, or all of its content, costs time and never an event.
 Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "wire.<server uid>", "draft.<uid>",
          "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs",
          "bundle.<uid>";
-         "users" is internal to web processes: a user's rights or sign-in changed. So is "lost": some process could not
+         "users" is internal to web processes: a user's rights or sign-in changed. So is "policies": what programs may
+         do changed. So is "lost": some process could not
          send its hints for a while, so every listener compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids, progress and log lines that a program wants, never a result. All go to one group, several
          together, and each web process takes what its pages listen to.
@@ -30,15 +31,18 @@ AUDIT, SERVERS, USERS = "audit", "servers", "users"
 INBOX, SUBSCRIPTIONS, SESSIONS = "inbox", "subscriptions", "sessions"
 SIGN_INS, OWN_SIGN_INS = "sign_ins", "own_sign_ins"
 JOBS = "jobs"
+POLICIES = "policies"
 
 __all__ = [
     "AUDIT",
     "GROUP",
     "LOST",
+    "POLICIES",
     "SERVERS",
     "USERS",
     "Listener",
     "Verb",
+    "approval_changed",
     "call_changed",
     "call_logged",
     "call_placed",
@@ -52,6 +56,7 @@ __all__ = [
     "log_appended",
     "message",
     "outage",
+    "policies_changed",
     "publish",
     "send_inline",
     "session_changed",
@@ -164,6 +169,16 @@ def question_changed(
         publish(f"call.{call_uid}", None, "call")
         if server_uid is not None:
             publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}])
+
+
+def approval_changed(approval_uid: UUID | str, call_uid: UUID | str) -> None:
+    """A call waits for approval, or no longer does."""
+    publish(INBOX, None, "approval", [{"approval": str(approval_uid)}])
+    publish(f"call.{call_uid}", None, "call")
+
+
+def policies_changed() -> None:
+    publish(POLICIES, None, "policy")
 
 
 def subscription_changed(subscription_uid: UUID | str, version: int, kind: str = "subscription") -> None:

@@ -18,7 +18,7 @@ from sessions import hints
 from sessions.calls import final_states
 from sessions.calls.final_states import FinalState
 from sessions.connections import commands, lifecycle
-from sessions.enums import CallState, Desired
+from sessions.enums import UNSENT, CallState, Desired
 from sessions.models import Call, McpSession
 from sessions.subscriptions import subscribing, watches
 
@@ -93,7 +93,7 @@ def _wake_owners(server: Server) -> None:
 
 def _close(server: Server) -> None:
     _close_sessions(McpSession.objects.filter(server=server), final_states.SERVER_CLOSED_BEFORE)
-    waiting = Call.objects.filter(server=server, state=CallState.REQUESTED).values_list("uid", flat=True)
+    waiting = Call.objects.filter(server=server, state__in=UNSENT).values_list("uid", flat=True)
     final_states.end(list(waiting[: final_states.BATCH]), final_states.SERVER_CLOSED_BEFORE)
 
 
@@ -104,7 +104,7 @@ def _close_sessions(sessions: QuerySet[McpSession], final: FinalState = final_st
         rows.update(desired=Desired.CLOSED, version=F("version") + 1)
         lifecycle.unowned(session.pk)
         commands.wake_owner(session.uid)
-        waiting = Call.objects.filter(session=session, state=CallState.REQUESTED).values_list("uid", flat=True)
+        waiting = Call.objects.filter(session=session, state__in=UNSENT).values_list("uid", flat=True)
         final_states.end(list(waiting[: final_states.BATCH]), final)
 
 
@@ -147,7 +147,7 @@ def before_delete(server: Server) -> None:
 
 
 def _leave(calls: QuerySet[Call], sessions: QuerySet[McpSession], server_uid: UUID | None) -> None:
-    waiting = list(calls.filter(state=CallState.REQUESTED).values_list("uid", flat=True))
+    waiting = list(calls.filter(state__in=UNSENT).values_list("uid", flat=True))
     sent = calls.filter(state=CallState.SENT).values_list("uid", "worker_uid", "epoch")
     running = [(uid, worker_uid, epoch) for uid, worker_uid, epoch in sent if worker_uid is not None]
     held = list(sessions.exclude(owner=None).values_list("uid", "owner__uid", "epoch"))

@@ -11,7 +11,7 @@ from servers.enums import IdentityKind
 from servers.models import Server
 from sessions import hints
 from sessions.calls import final_states
-from sessions.enums import CallState, QuestionState
+from sessions.enums import UNSENT, QuestionState
 from sessions.inbox.questions import notify
 from sessions.models import Call, Question, Subscription
 
@@ -59,6 +59,6 @@ def hand_over(user: Any, to: Any) -> dict[str, int]:
 
 def cancel_waiting_calls(user_id: int) -> None:
     """Of a person who was disabled: what no worker has sent is not sent any more."""
-    waiting = list(Call.objects.filter(user_id=user_id, state=CallState.REQUESTED).values_list("uid", flat=True))
+    waiting = list(Call.objects.filter(user_id=user_id, state__in=UNSENT).values_list("uid", flat=True))
     for start in range(0, len(waiting), final_states.BATCH):
         final_states.end(waiting[start : start + final_states.BATCH], final_states.USER_DISABLED_BEFORE)

@@ -13,10 +13,11 @@ from django.utils.safestring import mark_safe
 from servers.kit.visible import visible_html, visible_text
 from servers.kit.words import clock_words
 from servers.models import Server
-from sessions.enums import QuestionKind, QuestionState
+from sessions.approvals import reading as approvals
+from sessions.enums import ApprovalState, CallState, QuestionKind, QuestionState
 from sessions.inbox import card, visit_address
 from sessions.inbox.visit_address import VisitAddress
-from sessions.models import Call, Question
+from sessions.models import Approval, Call, Question
 
 register = template.Library()
 
@@ -32,7 +33,7 @@ def inbox_nav(context: Context) -> dict[str, Any]:
     return {
         "url": url,
         "current": context.get("nav") == "inbox",
-        "count": card.open_count(user),
+        "count": card.open_count(user) + approvals.open_count(user),
         "answers": card.may_answer(user),
     }
 
@@ -51,6 +52,30 @@ def questions_of_server(server: Server) -> int:
 def question_pill(state: str) -> dict[str, str]:
     tone, icon = card.LOOKS[state]
     return {"tone": tone, "icon": icon, "word": QuestionState(state).label}
+
+
+_APPROVAL_LOOKS = {
+    ApprovalState.OPEN: ("run", "hourglass"),
+    ApprovalState.APPROVED: ("ok", "check"),
+    ApprovalState.REFUSED: ("warn", "hand-stop"),
+    ApprovalState.EXPIRED: ("warn", "clock-x"),
+    ApprovalState.VOIDED: ("warn", "ban"),
+    ApprovalState.CANCELLED: ("warn", "x"),
+}
+
+
+@register.inclusion_tag("calls/_pill.html")
+def approval_pill(state: str) -> dict[str, str]:
+    tone, icon = _APPROVAL_LOOKS[ApprovalState(state)]
+    return {"tone": tone, "icon": icon, "word": ApprovalState(state).label}
+
+
+@register.simple_tag
+def approval_of_call(call: Call) -> Approval | None:
+    """No query for a call that does not wait for approval."""
+    if call.state != CallState.HELD:
+        return None
+    return Approval.objects.filter(call_id=call.pk).first()
 
 
 @register.simple_tag

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import structlog
 
 from sessions import hints
+from sessions.approvals import ending as approvals
 from sessions.calls.placing import expire_due
 from sessions.inbox import questions
 from sessions.live import tickets, viewers
@@ -239,6 +240,7 @@ class Hub:
         await self._check_rights(list(self.sockets))
         await self.reader.work(expire_due)
         await self.reader.work(questions.expire_due)
+        await self.reader.work(approvals.expire_due)
 
     def _forget_own(self, topic: Topic) -> None:
         names = self._own.get(topic.hint, set())

@@ -3,6 +3,7 @@
 The frames contain no text from a server. Users who may read it get it from the page.
 """
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -10,9 +11,9 @@ from uuid import UUID
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from sessions.enums import QuestionState
+from sessions.enums import ApprovalState, QuestionState
 from sessions.live.frames import EVERYBODY, SEES_PERSONAL, Audience, Frame, encode, of_owner
-from sessions.models import Question
+from sessions.models import Approval, Question
 
 #: a listener that may have missed a hint also receives items that ended this recently
 _ENDED_SINCE = timedelta(minutes=2)
@@ -26,7 +27,31 @@ def frames(uids: list[UUID] | None) -> list[Frame]:
         selected = rows.filter(Q(state=QuestionState.OPEN) | Q(ended_at__gt=timezone.now() - _ENDED_SINCE))
     else:
         selected = rows.filter(uid__in=uids)
-    return [*(_frame(question) for question in selected.order_by("-id")[:_MOST]), *_counts()]
+    found = [_frame(question) for question in selected.order_by("-id")[:_MOST]]
+    return [*found, *_approval_frames(uids), *_counts()]
+
+
+def _approval_frames(uids: list[UUID] | None) -> list[Frame]:
+    rows = Approval.objects.select_related("call__server")
+    if uids is None:
+        rows = rows.filter(Q(state=ApprovalState.OPEN) | Q(ended_at__gt=timezone.now() - _ENDED_SINCE))
+    else:
+        rows = rows.filter(uid__in=uids)
+    return [_approval_frame(approval) for approval in rows.order_by("-id")[:_MOST]]
+
+
+def _approval_frame(approval: Approval) -> Frame:
+    call = approval.call
+    row = {
+        "approval": str(approval.uid),
+        "version": approval.version,
+        "state": approval.state,
+        "call": str(call.uid),
+        "server_name": call.server_name,
+        "expires_at": approval.expires_at.isoformat(),
+    }
+    audience = of_owner(call.user_id) if call.personal else EVERYBODY
+    return Frame(encode("inbox", None, "approval", [row]), None, str(approval.uid), approval.version, audience=audience)
 
 
 def _frame(question: Question) -> Frame:
@@ -59,13 +84,17 @@ def question_row(question: Question) -> dict[str, Any]:
 def _counts() -> list[Frame]:
     """The shared number for everyone. Users with personal items get their own, viewers of all sessions the total."""
     waiting = Question.objects.filter(state=QuestionState.OPEN)
-    shared, every = waiting.filter(personal=False).count(), waiting.count()
+    held = Approval.objects.filter(state=ApprovalState.OPEN)
+    shared = waiting.filter(personal=False).count() + held.filter(call__personal=False).count()
+    every = waiting.count() + held.count()
     if every == shared:
         return [_count(every, EVERYBODY)]
-    theirs = dict(
-        waiting.filter(personal=True).order_by().values_list("session__identity__user_id").annotate(Count("id"))
-    )
-    theirs.pop(None, None)
+    asked = waiting.filter(personal=True).order_by().values_list("session__identity__user_id").annotate(Count("id"))
+    calls = held.filter(call__personal=True).order_by().values_list("call__user_id").annotate(Count("id"))
+    theirs: Counter[int] = Counter()
+    for pk, number in [*asked, *calls]:
+        if pk is not None:
+            theirs[pk] += number
     own = [_count(shared + number, Audience(frozenset({pk}), sees_personal=False)) for pk, number in theirs.items()]
     rest = Audience(but=frozenset(theirs), sees_personal=False)
     return [_count(shared, rest), *own, _count(every, SEES_PERSONAL)]

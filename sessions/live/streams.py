@@ -262,7 +262,7 @@ class SnapshotStream(Stream):
 
 
 _OWN_KEYS = frozenset({"session", "call", "draft"})
-_SUBJECTS = ("call", "server", "question", "subscription")
+_SUBJECTS = ("call", "server", "question", "approval", "subscription")
 
 
 def _subject(row: dict[str, Any]) -> str:

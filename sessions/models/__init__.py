@@ -1,6 +1,7 @@
 """The tables of sessions, calls, questions, subscriptions and workers."""
 
 from sessions.models.agent import AgentCall, AgentFollow, AgentRound, AgentSession
+from sessions.models.approval import Approval
 from sessions.models.call import Attempt, Call, IndexCursor
 from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
@@ -24,6 +25,7 @@ __all__ = [
     "AgentFollow",
     "AgentRound",
     "AgentSession",
+    "Approval",
     "Attempt",
     "Call",
     "CallRollup",

@@ -52,7 +52,8 @@ class AgentCall(models.Model):
     same = models.CharField(
         max_length=64
     )  # equal for calls of one token with equal server, method, target and arguments
-    # when the program went away before it had the answer; null if it got it, or still waits
+    # when the program went away before it had the answer, or its call began to wait for approval; null if it got the
+    # answer, or still waits
     unheard_at = models.DateTimeField(null=True)
     cancelled_at = models.DateTimeField(null=True)  # by the program itself
     capabilities = models.JSONField(default=dict)  # what the program answers: see sessions.agents.asked.answerable

@@ -13,13 +13,14 @@ from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Server
 from sessions.calls import statements
 from sessions.calls.pausing import RETRYABLE
-from sessions.enums import CallState, Desired, SessionCondition, SessionState
+from sessions.enums import UNSENT, CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession
 from sessions.overview.shown import shown
 
-_OPEN_CALLS = [CallState.REQUESTED, CallState.SENT]
+_OPEN_CALLS = [*UNSENT, CallState.SENT]
 _MISSED_CALLS = 20
 _CALL_TONES = {
+    CallState.HELD: "warn",
     CallState.REQUESTED: "run",
     CallState.SENT: "run",
     CallState.SUCCEEDED: "ok",

@@ -18,7 +18,7 @@ from django.db import connection
 
 from servers import access
 from servers.audit.statements import param
-from sessions.enums import CallState
+from sessions.enums import UNSENT, CallState
 from sessions.models import Call
 from sessions.models.statistics import CallRollup, RollupBy, UncountedCall
 from sessions.statistics.cells import BUCKET_COLUMNS, BUCKETS, Cell, CountedCall, cells_of, percentile, read
@@ -34,7 +34,7 @@ _TABLE: Final = CallRollup._meta.db_table
 _DAY: Final = 86_400
 SUCCEEDED: Final = frozenset({CallState.SUCCEEDED.value})
 #: neither a success nor an error
-NEUTRAL: Final = frozenset({CallState.CANCELLED.value, CallState.REQUESTED.value, CallState.SENT.value})
+NEUTRAL: Final = frozenset({CallState.CANCELLED.value, *(state.value for state in UNSENT), CallState.SENT.value})
 
 
 R = TypeVar("R", "Series", "Ranking", "ServerSeries", "ServerBars", "ValueCounts")

@@ -22,6 +22,7 @@ from servers.agents.forms import TokenForm
 from servers.audit.record import Actor
 from servers.models import AgentToken, Server
 from sessions.agents import overview
+from sessions.catalog import approving
 
 
 @require_safe
@@ -30,6 +31,7 @@ def index(request: HttpRequest) -> HttpResponse:
     context = {
         "nav": "agents",
         "rows": rows,
+        "changed": approving.waiting(request.user),
         "connected": overview.connected(rows),
         "everyone": access.may(request.user, tokens.MANAGE),
         "administrator": access.may(request.user, "administer"),

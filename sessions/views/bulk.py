@@ -19,7 +19,7 @@ from servers.models import Server
 from servers.registration import registering
 from servers.requests import WebRequest
 from sessions.connections import commands
-from sessions.enums import CallState, SessionState
+from sessions.enums import UNSENT, CallState, SessionState
 from sessions.models import Call, McpSession
 from sessions.overview import server_list
 from sessions.views.forms import ServerListFilter
@@ -194,7 +194,7 @@ def _run(request: WebRequest, action: Action, servers: list[Server]) -> Result:
 def _confirmation(
     request: WebRequest, action: Action, servers: list[Server], word: str, *, wrong: bool
 ) -> HttpResponse:
-    running = Call.objects.filter(server__in=servers, state__in=[CallState.REQUESTED, CallState.SENT])
+    running = Call.objects.filter(server__in=servers, state__in=[*UNSENT, CallState.SENT])
     context = {
         "nav": "servers",
         "action": action,

@@ -37,6 +37,7 @@ _CHANGES = (
     AuditAction.BUNDLE_DELETE,
     AuditAction.BUNDLE_RESTORE,
     AuditAction.BUNDLE_EXPORT,
+    AuditAction.AGENT_POLICY_CHANGE,
 )
 
 
@@ -59,6 +60,10 @@ def members_of(bundle: Bundle) -> list[BundleMember]:
     return list(rows.order_by("position", "pk"))
 
 
+def contents_of(request: HttpRequest, bundle: Bundle) -> Contents:
+    return weighing.contents(request.user, bundle, members_of(bundle))
+
+
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view")
@@ -77,7 +82,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
     """`?client=` is the name under which a client knows the endpoint."""
     bundle = seen(request, slug)
-    contents = weighing.contents(request.user, bundle, members_of(bundle))
+    contents = contents_of(request, bundle)
     client = request.GET.get("client", "").strip()[:64] or bundle.slug
     context = {
         "nav": "bundles",

@@ -2,14 +2,19 @@
 
 from typing import Any
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
+from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from servers.numbers import whole_number
+from sessions.catalog import approving
 from sessions.catalog import history as definition_history
 from sessions.overview import server_page
 from sessions.views.servers import server_context
@@ -33,8 +38,23 @@ def history(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
         "kind_word": DefinitionKind(definition.kind).label,
         "parameter": parameter,
         "versions": definition_history.versions(definition, whole_number(request.GET.get("before", ""))),
+        "approved": approving.approved_version(definition),
+        "may_approve": approving.may_approve(request.user, server),
     }
     return render(request, "catalog/versions.html", context | _chosen(request, definition))
+
+
+@require_POST
+def approve(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
+    """`key` names the definition, `digest` the version that the page showed."""
+    server = access.server_for(request.user, slug)
+    definition = _definition(server, kind, request.POST.get("key", ""))
+    if approving.approve(Actor.of(request), request.user, server, definition, request.POST.get("digest", "")):
+        messages.success(request, "Approved. Programs can call it from now on.")
+    else:
+        messages.info(request, "There is nothing to approve any more, or it changed again. Look at the newest version.")
+    address = reverse("servers:definition", args=[slug, kind])
+    return redirect(f"{address}?{urlencode({'key': definition.key})}")
 
 
 def _definition(server: Server, kind: str, key: str) -> Definition:

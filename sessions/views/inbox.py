@@ -1,4 +1,4 @@
-"""The inbox: requests of servers to people, one page per question, and the ways to answer."""
+"""The inbox: calls that need approval, requests of servers to people, one page per question, and the ways to answer."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -14,6 +14,7 @@ from servers.audit.record import Actor, ServerRef
 from servers.numbers import whole_number
 from servers.privacy import reading
 from servers.privacy.reading import PayloadContext
+from sessions.approvals import reading as approvals
 from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox import answering
 from sessions.inbox import card as question_card
@@ -36,6 +37,8 @@ def index(request: HttpRequest) -> HttpResponse:
     context = {
         "nav": "inbox",
         "questions": [question_card.card_of(request.user, row) for row in question_card.open_questions(request.user)],
+        "approvals": approvals.open_rows(request.user),
+        "decided": approvals.ended_rows(request.user),
         "ended": ended,
         "ended_cards": [question_card.card_of(request.user, row) for row in ended.rows],
         "rights": access.rights(request.user),

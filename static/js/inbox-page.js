@@ -19,6 +19,23 @@ if (document.querySelector('[data-inbox-list]')) {
   live.on('inbox', 'question', (frame) => {
     if ((frame.rows ?? []).some(listIsBehind)) refreshSoon('inbox-open', 'inbox-ended');
   });
+  live.on('inbox', 'approval', (frame) => {
+    if ((frame.rows ?? []).some(approvalIsBehind)) refreshSoon('inbox-approvals', 'inbox-open', 'inbox-decided');
+  });
+}
+
+function approvalIsBehind(row) {
+  const shown = document.querySelector(`[data-approval-row="${row.approval}"]`);
+  return shown ? Number(shown.dataset.version) < row.version : row.state === 'open';
+}
+
+/* Of a call that waits for approval: once someone decided, or it ended, that takes the place of the buttons. */
+const decision = () => document.querySelector('[data-approval]');
+if (decision()) {
+  live.on('inbox', 'approval', (frame) => {
+    const row = (frame.rows ?? []).find((one) => one.approval === decision().dataset.approval);
+    if (row && row.version > Number(decision().dataset.version)) refreshSoon('approval-head', 'approval-body');
+  });
 }
 
 /* While it is open the form below stays as it is typed; once it is over, what happened takes its place. */

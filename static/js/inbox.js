@@ -56,6 +56,27 @@ function take(entry, row) {
   if (fresh && synced) tell(entry, row);
 }
 
+/* A call of a program that needs approval: kept with the questions, so that each is announced once. */
+function takeApproval(entry, row) {
+  if (row.state !== 'open') {
+    open.delete(row.approval);
+    toasts.get(row.approval)?.remove();
+    toasts.delete(row.approval);
+    return;
+  }
+  const fresh = !open.has(row.approval);
+  open.set(row.approval, row);
+  const here = document.querySelector(`[data-inbox-list], [data-approval="${row.approval}"]`);
+  if (!fresh || !synced || here || !('inboxAnswers' in entry.dataset)) return;
+  const element = toast({
+    tone: 'warn',
+    title: `A program wants to use “${row.server_name}”`,
+    text: 'The call needs approval.',
+    action: { label: 'Open', url: `${entry.getAttribute('href')}approvals/${row.approval}/` },
+  });
+  if (element) toasts.set(row.approval, element);
+}
+
 export function startInbox(live) {
   const entry = document.querySelector('[data-inbox-nav]');
   if (!entry) return;
@@ -65,6 +86,9 @@ export function startInbox(live) {
   live.on('inbox', 'question', (frame) => {
     for (const row of frame.rows ?? []) take(entry, row);
     if (synced) paintServers();
+  });
+  live.on('inbox', 'approval', (frame) => {
+    for (const row of frame.rows ?? []) takeApproval(entry, row);
   });
   live.on('inbox', 'count', (frame) => paintCount(entry, frame.rows[0].open));
   live.on('inbox', 'synced', () => {

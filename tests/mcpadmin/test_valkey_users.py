@@ -92,6 +92,8 @@ FORBIDDEN = [
 ONLY_SOME = {
     ("GET", "mcpadmin:cache:x"): {"web", valkey.COMMANDS},
     ("HGETALL", "mcpadmin:live-sockets:1"): {"web", valkey.COMMANDS},
+    ("INCRBY", "mcpadmin:agents:token:1:1", "1"): {"web", valkey.COMMANDS},
+    ("HGETALL", "mcpadmin:agents:token:1:flying"): {"web", valkey.COMMANDS},
     ("BRPOP", "mcpadmin:queue:celery", "0.01"): {"worker"},
     ("LPUSH", "mcpadmin:queue:celery", "x"): {"web", "worker", valkey.COMMANDS},
     ("LPUSH", "mcpadmin:cache:x", "x"): set(),

@@ -94,8 +94,16 @@ class CallRun:
         async with live.slot(self) as admitted:
             if not admitted or not live.accepting or self._cancelled:
                 return
-            if taken := await self._db.write(partial(claims.take, self.uid, live.lease), claims.taken_events):
-                await self._answer(taken.call, live)
+            if (call := await self._take(live)) is not None:
+                await self._answer(call, live)
+
+    async def _take(self, live: Live) -> PendingCall | None:
+        """A program's call waits until a change that the server announced is read: it may be of the tool that it calls."""
+        take = partial(claims.take, self.uid, live.lease, lists_read=live.catalog.caught_up)
+        taken = await self._db.write(take, claims.taken_events)
+        if taken is not None and taken.too_early and await live.catalog.catch_up():
+            taken = await self._db.write(partial(claims.take, self.uid, live.lease), claims.taken_events)
+        return taken.call if taken is not None else None
 
     async def _answer(self, call: PendingCall, live: Live) -> None:
         try:

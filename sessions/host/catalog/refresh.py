@@ -21,6 +21,7 @@ from servers.definitions.versions import Counts, kinds_known, read_listing, stor
 from servers.enums import DefinitionKind
 from servers.models import Identity
 from sessions import hints
+from sessions.approvals import ending as approvals
 from sessions.catalog import reading
 from sessions.catalog.reading import PLURALS, Note
 from sessions.connections import lifecycle
@@ -48,6 +49,8 @@ LONGEST_INTERVAL_SECONDS = 300.0
 READ_SECONDS = 300.0
 #: the shortest time between refreshes, even if the server declares its lists stale at once
 REFRESH_SECONDS = 30.0
+#: how long a program's call waits for lists that the server announced as changed; after it the tick tries again
+CATCH_UP_SECONDS, CATCH_UP_READS = 10.0, 3
 #: after a list that could not be read
 RETRY_SECONDS = 300.0
 log = structlog.get_logger(__name__)
@@ -116,11 +119,34 @@ class Catalog:
         self._announced: set[DefinitionKind] = set()
         #: the loop time at which the last read of each list ended, infinity during one
         self._read_ended: dict[DefinitionKind, float] = {}
+        #: announced and not read since; and what of it is being read
+        self._unread: set[DefinitionKind] = set()
+        self._catching_up: set[DefinitionKind] = set()
+        self._round = asyncio.Event()
         self.order = 0
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that the server announced as changed was read since."""
+        return not self._unread and not self._catching_up
+
+    async def catch_up(self) -> bool:
+        """Read at once what was announced. A server that announces a change with each read is not read for ever: the last
+        of a few reads counts. False if that takes too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                for _ in range(CATCH_UP_READS):
+                    if self.caught_up:
+                        break
+                    self._asked.set()
+                    await self._round.wait()
+                return True
+        return False
 
     def opened(self, order: int) -> None:
         """Read everything now. `order` is the number of the refresh request that this fulfils."""
         self._opened = True
+        self._unread |= set(DefinitionKind)  # the server may have changed while no session was open
         self.refresh(order)
 
     def refresh(self, order: int) -> None:
@@ -134,6 +160,7 @@ class Catalog:
     def changed(self, kind: ListKind | None = None) -> None:
         """The server reported that a list changed; None means that any list may have."""
         loop = asyncio.get_running_loop()
+        self._unread |= set(DefinitionKind if kind is None else _KINDS[kind])
         if kind is not None and not self._is_echo(_KINDS[kind], loop.time()):
             self._announced |= set(_KINDS[kind])
             for one in _KINDS[kind]:  # what was found before says nothing about this change
@@ -162,6 +189,8 @@ class Catalog:
                 await asyncio.wait_for(self._asked.wait(), max(delay, self._allowance.wait(clock())))
             self._asked.clear()
             kinds, self._pending = self._pending, set()
+            self._catching_up = self._unread & kinds
+            self._unread -= kinds
             self._allowance.take(clock())
             self._read_ended |= dict.fromkeys(kinds, float("inf"))
             try:
@@ -171,6 +200,9 @@ class Catalog:
                 log.exception("host.catalog_failed", session=str(self._lease.session_uid))
             finally:
                 self._read_ended |= dict.fromkeys(kinds, clock())
+                self._catching_up = set()
+                self._round.set()
+                self._round = asyncio.Event()
             self._pass_on(kinds)
             delay = DEBOUNCE_SECONDS
         self._task = None
@@ -238,7 +270,10 @@ class Catalog:
         if described is not None and not described.differs:
             return Counts()
         job = partial(self._store, kind, items, described)
-        return await self._db.persist(job, partial(self._events, kind))
+        counts = await self._db.persist(job, partial(self._events, kind))
+        if counts.changed or counts.removed:
+            await self._db.persist(partial(approvals.void_changed, self._lease.identity_id), list)
+        return counts
 
     async def _compared(self, kind: DefinitionKind, items: list[dict[str, object]]) -> Described | None:
         try:

@@ -149,3 +149,27 @@ def test_kinds_have_keys_of_their_own(server: Server) -> None:
     assert store_listing(server, DefinitionKind.RESOURCE_TEMPLATE, [template], NOW) == Counts(added=1)
     assert store_listing(server, DefinitionKind.RESOURCE, [{"uri": "file:///a", "name": "n"}], NOW) == Counts(added=1)
     assert [row.key for row in definitions(server, DefinitionKind.RESOURCE)] == ["file:///a"]
+
+
+def test_programs_keep_the_version_from_before_a_breaking_change_until_it_is_approved(server: Server) -> None:
+    wide = {"type": "object", "properties": {"q": {"type": "string"}}}
+    needed = wide | {"required": ["q"]}
+
+    def waits() -> tuple[str, str]:
+        row = server.definitions.get(key="a")
+        return row.approved_digest, row.digest
+
+    listed(server, tool("a", inputSchema=wide))
+    first = waits()[1]
+    listed(server, tool("a", inputSchema=wide, description="new"), hours=1)
+    assert waits()[0] == ""
+    worded = waits()[1]
+    listed(server, tool("a", inputSchema=needed), hours=2)
+    assert waits()[0] == worded
+    listed(server, tool("a", inputSchema=needed, description="later"), hours=3)
+    assert waits()[0] == worded != first
+    listed(server, tool("a", inputSchema=wide, description="new"), hours=4)
+    assert waits() == ("", worded)
+    listed(server, hours=5)
+    listed(server, tool("a", inputSchema=needed), hours=6)
+    assert waits()[0] == worded

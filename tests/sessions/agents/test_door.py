@@ -316,16 +316,6 @@ def test_a_key_of_the_program_is_used_for_one_call(product: Product, modern: Age
 
 
 # --- who may ------------------------------------------------------------------------------------------------------------
-def test_a_destructive_tool_needs_its_scope(product: Product) -> None:
-    agent = product.agent(product.token("list", "read", "call"))
-    agent.initialize()
-    before = len(product.calls())
-    told = agent.ask("tools/call", {"name": "counter", "arguments": {"id": "never"}})["result"]
-    assert (told["isError"], "mcp:call:destructive" in told["content"][0]["text"]) == (True, True)
-    assert len(product.calls()) == before
-    assert "never" not in (product.effects.read_text() if product.effects.exists() else "")
-
-
 @pytest.mark.parametrize(
     ("scopes", "method", "params"),
     [

@@ -3,18 +3,22 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection, transaction
+from django.utils import timezone
 
 from servers.audit import payloads, writer
-from servers.enums import AuditAction, AuditOutcome
-from servers.models import Payload
+from servers.definitions.versions import store_listing
+from servers.enums import AuditAction, AuditOutcome, DefinitionKind
+from servers.models import AgentToken, Payload
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall, Upstream
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
-from sessions.models import Attempt, Call, McpSession, Worker
+from sessions.models import AgentCall, Approval, Attempt, Call, McpSession, Worker
 from tests.sessions.host.make import make_call, make_hold, make_session
 
 pytestmark = pytest.mark.django_db
@@ -190,3 +194,76 @@ def test_of_many_claims_at_the_same_moment_one_wins(pending: PendingCall, lease:
         thread.join(30)
     assert sorted(won) == [0] * 7 + [1]
     assert Attempt.objects.count() == 1
+
+
+# --- calls of programs ---------------------------------------------------------------------------------------------------
+@pytest.fixture
+def of_program(lease: Lease) -> Call:
+    """Placed with the definition as it is now."""
+    session = McpSession.objects.select_related("server", "identity").get()
+    store_listing(session.server, DefinitionKind.TOOL, [TOOL], timezone.now())
+    user = get_user_model().objects.create_user("ann")
+    token = AgentToken.objects.create(public_id="a" * 12, digest="0" * 64, user=user, name="t", expires_at=LATER)
+    call = make_call(session, text="hi")
+    digest = session.server.definitions.get().digest
+    Call.objects.filter(pk=call.pk).update(way="agent", definition_digest=digest)
+    AgentCall.objects.create(call=call, token=token, token_name="t", same="s")
+    call.refresh_from_db()
+    return call
+
+
+TOOL = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
+BROKEN = {"name": "echo", "inputSchema": {"type": "object", "required": ["other"]}}
+WORDED = TOOL | {"description": "In other words."}
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def taken(call: Call, lease: Lease) -> tuple[bool, list[str]]:
+    """Whether its bytes may leave, and the events."""
+    with transaction.atomic():
+        found = claims.take(call.uid, lease)
+    assert found is not None
+    return found.call is not None, [event.action.value for event in found.events]
+
+
+def test_a_call_of_a_program_is_claimed_while_its_tool_is_the_one_it_was_made_with(
+    of_program: Call, lease: Lease
+) -> None:
+    store_listing(of_program.server, DefinitionKind.TOOL, [WORDED], timezone.now())
+    assert taken(of_program, lease) == (True, ["call:tool:send"])
+
+
+def test_a_tool_that_breaks_between_list_and_call_is_not_called(of_program: Call, lease: Lease) -> None:
+    store_listing(of_program.server, DefinitionKind.TOOL, [BROKEN], timezone.now())
+    assert taken(of_program, lease) == (False, ["call:tool:finish"])
+    of_program.refresh_from_db()
+    assert (of_program.state, "approved the change" in of_program.detail) == (CallState.REFUSED, True)
+    assert Attempt.objects.count() == 0
+
+
+def test_a_call_of_a_program_waits_until_an_announced_list_was_read(of_program: Call, lease: Lease) -> None:
+    with transaction.atomic():
+        found = claims.take(of_program.uid, lease, lists_read=False)
+    assert found == claims.ClaimedCall(None, [], too_early=True)
+    assert taken(of_program, lease)[0]
+
+
+def test_a_call_whose_token_was_revoked_is_not_sent(of_program: Call, lease: Lease) -> None:
+    AgentToken.objects.update(revoked_at=timezone.now())
+    assert taken(of_program, lease) == (False, ["call:tool:finish"])
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_what_a_person_approved_is_void_when_its_definition_changed_at_all(
+    of_program: Call, lease: Lease, approved: bool
+) -> None:
+    if approved:
+        Approval.objects.create(
+            call=of_program, same="s", why="w", state="approved", created_at=timezone.now(), expires_at=LATER
+        )
+    store_listing(of_program.server, DefinitionKind.TOOL, [WORDED], timezone.now())
+    sent, actions = taken(of_program, lease)
+    assert sent is not approved
+    if approved:
+        assert actions == ["inbox:approval:void", "call:tool:finish"]
+        assert Approval.objects.get().state == "voided"

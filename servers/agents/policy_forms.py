@@ -1,0 +1,77 @@
+"""The forms of a policy: a new rule, and what holds besides rules."""
+
+from typing import Any
+
+from django import forms
+
+from servers import limits
+from servers.enums import OwnApproval, PolicyEffect, PolicyKind
+
+_SELECT = {"class": "form-select"}
+_NUMBER = {"class": "form-control", "inputmode": "numeric"}
+
+
+class RuleForm(forms.Form):
+    effect = forms.ChoiceField(label="Effect", choices=PolicyEffect.choices, widget=forms.Select(attrs=_SELECT))
+    kind = forms.ChoiceField(label="Of", choices=PolicyKind.choices, widget=forms.Select(attrs=_SELECT))
+    pattern = forms.CharField(
+        label="Name or URI",
+        max_length=300,
+        help_text="A pattern such as delete_* or file:///etc/*. * stands for any text, also for slashes.",
+        widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
+    )
+
+    calls_per_minute = forms.IntegerField(
+        label="Calls a minute",
+        required=False,
+        min_value=1,
+        max_value=100_000,
+        help_text="Of each name or URI that matches. Empty: as many as the limits of the token allow.",
+        widget=forms.NumberInput(attrs=_NUMBER),
+    )
+
+
+class TokenPolicyForm(forms.Form):
+    otherwise = forms.ChoiceField(
+        label="Where no rule matches", choices=PolicyEffect.choices, widget=forms.Select(attrs=_SELECT)
+    )
+    requests_per_second = forms.IntegerField(
+        label="Requests a second", required=False, min_value=1, max_value=1000, widget=forms.NumberInput(attrs=_NUMBER)
+    )
+    calls_in_flight = forms.IntegerField(
+        label="Requests in flight", required=False, min_value=1, max_value=1000, widget=forms.NumberInput(attrs=_NUMBER)
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, limit in (
+            ("requests_per_second", "agent_requests_per_second"),
+            ("calls_in_flight", "agent_calls_in_flight"),
+        ):
+            self.fields[name].help_text = f"Empty: {limits.in_words(limit)}."
+
+
+class BundlePolicyForm(TokenPolicyForm):
+    own_approval = forms.ChoiceField(
+        label="The owner of a token may approve what it asks for",
+        choices=OwnApproval.choices,
+        help_text="Anyone else who may answer server requests can always approve.",
+        widget=forms.Select(attrs=_SELECT),
+    )
+    equal_calls = forms.IntegerField(
+        label="Equal calls in a minute before a person is asked",
+        required=False,
+        min_value=1,
+        max_value=10_000,
+        help_text="Calls of a tool with equal arguments by one token: it may be in a loop. Empty: never ask. Programs that poll also repeat themselves.",
+        widget=forms.NumberInput(attrs=_NUMBER),
+    )
+
+
+class EndpointPolicyForm(BundlePolicyForm):
+    trusts_annotations = forms.BooleanField(
+        label="Trust annotations that make a tool look harmless",
+        required=False,
+        help_text="Without it, readOnlyHint and idempotentHint count for nothing: a server could claim anything. destructiveHint always counts.",
+        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+    )

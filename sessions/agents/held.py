@@ -1,0 +1,58 @@
+"""What a program hears of a call that waits for approval."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from django.conf import settings
+from django.urls import reverse
+
+from servers import limits
+from sessions.agents.asked import answerable
+from sessions.agents.exchange import Exchange
+from sessions.agents.questions import Relayed
+from sessions.mcp.core.capabilities import elicitation_modes
+from sessions.models import Approval
+
+#: our own code: the request waits for approval
+WAITS: Final = 4250
+#: many clients give up after a minute
+WAIT_SECONDS: Final = 50.0
+COME_BACK_MS: Final = 30_000
+PAGE_KEY: Final = "mcpadmin/approval"
+
+
+def too_many() -> str:
+    return f"Too many calls of this token wait for approval. {limits.stated('agent_approvals')}"
+
+
+def page_of(approval: Approval) -> str:
+    return f"{settings.PUBLIC_URL}{reverse('inbox:approval', args=[approval.uid])}"
+
+
+def visit(exchange: Exchange, call: UUID) -> Relayed | None:
+    """Elicitation by URL, for an agent that declared it. For a thread."""
+    if "url" not in elicitation_modes(answerable(exchange)):
+        return None
+    found = _of(call)
+    if found is None:
+        return None
+    words = f"{exchange.named(found.call.target)} on {found.call.server_name} waits for approval. Open the page to see its arguments."
+    params = {"mode": "url", "elicitationId": str(found.uid), "url": page_of(found), "message": words}
+    return Relayed(found.uid, "elicitation/create", params)
+
+
+def words(exchange: Exchange, call: UUID) -> tuple[str, dict[str, Any]]:
+    """For the model, and what stands in `_meta`. For a thread."""
+    found = _of(call)
+    if found is None:
+        return "The call waits for approval.", {}
+    page = page_of(found)
+    said = (
+        f"{exchange.named(found.call.target)} was not called yet. It waits for approval {found.uid} by a person, at {page}. {found.why} "
+        "Make the same call again later: it leads to this one, and returns its result once a person has approved it."
+    )
+    return said, {PAGE_KEY: page}
+
+
+def _of(call: UUID) -> Approval | None:
+    return Approval.objects.select_related("call").filter(call__uid=call).first()

@@ -1,0 +1,168 @@
+"""What the policies of an endpoint, a bundle and a token say about a request. A decision costs a read of this process's
+memory; a hint drops what is known, and without one it is read again after seconds."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from servers import limits, rights
+from servers.agents import policies
+from servers.agents.policies import KIND_OF, Policies, Policy, Verdict
+from servers.enums import AgentScope, PolicyEffect, PolicyKind
+from servers.models import Bundle, Server
+from sessions.agents.asked import FORBIDDEN, Asked
+from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry
+from sessions.agents.exchange import Exchange
+from sessions.calls import programs
+from sessions.calls.arguments import Rejected
+from sessions.calls.intents import Hold
+from sessions.calls.operations import operation_of
+from sessions.calls.targets import Target
+from sessions.mcp.core import methods
+from sessions.mcp.server.refusals import Refusal
+
+KNOWN_SECONDS: Final = 5.0
+_MOST_KNOWN: Final = 10_000
+#: an equal refusal is an audit event at most this often
+_NOTED_SECONDS: Final = 60.0
+ASK_WHOM: Final = "Ask the owner of the token, or those who manage the server in mcpadmin."
+#: whose policy is kept in memory; that of a token is part of its principal
+Place = Server | Bundle
+
+
+class Forbidden(Rejected):
+    """A rule denies it, or its definition waits for a person."""
+
+
+@dataclass
+class _Known:
+    policy: Policy
+    until: float
+
+
+class _Memory:
+    """Of the policies of endpoints and bundles. `generation` rises when a policy changes: what was read before that, and
+    arrives after it, is not kept."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[type[Place], int], _Known] = OrderedDict()
+        self._generation = 0
+
+    def forget(self) -> None:
+        self._generation += 1
+        self._known.clear()
+
+    def known(self, places: Sequence[Place]) -> list[Policy] | None:
+        """None if one has to be read."""
+        now = time.monotonic()
+        found = [self._known.get((type(place), place.pk)) for place in places]
+        fresh = [one.policy for one in found if one is not None and one.until > now]
+        return fresh if len(fresh) == len(places) else None
+
+    def read(self, places: Sequence[Place]) -> list[Policy]:
+        """For a thread: reads the database at most once in a few seconds."""
+        if (known := self.known(places)) is not None:
+            return known
+        generation, found = self._generation, policies.policies_of_each(places)
+        if generation == self._generation:
+            until = time.monotonic() + KNOWN_SECONDS
+            self._known |= {(type(place), place.pk): _Known(found[place], until) for place in places}
+            while len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        return [found[place] for place in places]
+
+
+memory: Final = _Memory()
+
+
+def place_of(place: Endpoint | BundleEndpoint) -> Place:
+    return place.bundle if isinstance(place, BundleEndpoint) else place.server
+
+
+def policies_of(entry: Entry) -> Policies:
+    """Of a request to one server, perhaps through a bundle. For a thread."""
+    return _joined(entry, memory.read(_places(entry)))
+
+
+def remembered(entry: Entry) -> Policies | None:
+    """The same without reading; None if something has to be read."""
+    known = memory.known(_places(entry))
+    return _joined(entry, known) if known is not None else None
+
+
+def policies_of_members(entry: Entry, place: BundleEndpoint) -> dict[int, Policies]:
+    """Of requests to each member, by the key of its server. For a thread."""
+    of_bundle, *found = memory.read([place.bundle, *(one.endpoint.server for one in place.members)])
+    token = entry.principal.policy
+    return {
+        one.endpoint.server.pk: Policies(policy, token, of_bundle)
+        for one, policy in zip(place.members, found, strict=True)
+    }
+
+
+def _places(entry: Entry) -> list[Place]:
+    server = entry.endpoint.server
+    return [server] if entry.bundle is None else [server, entry.bundle]
+
+
+def _joined(entry: Entry, found: Sequence[Policy]) -> Policies:
+    return Policies(found[0], entry.principal.policy, found[1] if len(found) > 1 else None)
+
+
+class Judge:
+    """Of one web process. Its methods are for threads."""
+
+    def __init__(self) -> None:
+        self._noted: OrderedDict[tuple[int, str], float] = OrderedDict()
+
+    def judge(self, exchange: Exchange, asked: Asked, target: Target, *, repeated: bool) -> Hold | None:
+        """None: the call may be sent. `repeated`: equal calls came too often. Raises Forbidden."""
+        kind, key = operation_of(asked.method).place(asked.target)
+        shown = exchange.named(key)
+        if target.approved_digest:
+            raise Forbidden(programs.unseen_change(target.server_name, shown))
+        known = policies_of(exchange.entry)
+        destructive = asked.method == methods.TOOLS_CALL and policies.marked_destructive(
+            target.definition, trusted=known.endpoint.trusts_annotations
+        )
+        scoped = exchange.entry.principal.has(AgentScope.DESTRUCTIVE.value)
+        verdict = known.decide(KIND_OF[kind], key, shown, destructive=destructive, scoped=scoped)
+        if verdict.effect is PolicyEffect.DENY:
+            self._note(exchange, asked, verdict)
+            raise Forbidden(f"{shown} was not called. {verdict.why} {ASK_WHOM}")
+        if asked.method == methods.COMPLETE:  # suggestions while a person types: nobody is asked for each
+            if verdict.effect is PolicyEffect.ASK:
+                raise Forbidden(f"Nothing was completed. {verdict.why}")
+            return None
+        seconds = limits.value("agent_approval_seconds")
+        if verdict.effect is PolicyEffect.ASK:
+            return Hold(verdict.why, seconds, destructive)
+        if repeated and not policies.marked_harmless(target.definition, trusted=known.endpoint.trusts_annotations):
+            return Hold("Equal calls came too often: the program may be in a loop.", seconds, destructive)
+        return None
+
+    def _note(self, exchange: Exchange, asked: Asked, verdict: Verdict) -> None:
+        token, server = exchange.entry.principal.token, exchange.entry.endpoint.server
+        key, now = (token.pk, f"{server.pk} {asked.method} {asked.target}"), time.monotonic()
+        if now - self._noted.get(key, float("-inf")) < _NOTED_SECONDS:
+            return
+        self._noted[key] = now
+        while len(self._noted) > _MOST_KNOWN:
+            self._noted.popitem(last=False)
+        details = {"token": str(token.uid), "method": asked.method, "reason": verdict.why}
+        if exchange.via is not None:
+            details |= {"bundle": exchange.via.bundle}
+        rights.record_refusal(exchange.actor, server, asked.target[:300], **details)
+
+
+def may_follow(known: Policies, uri: str, shown: str) -> bool:
+    return known.decide(PolicyKind.RESOURCE, uri, shown).effect is PolicyEffect.ALLOW
+
+
+def require_followable(entry: Entry, uri: str, shown: str) -> None:
+    """Nobody can be asked about each update of a resource. Raises Refusal. For a thread."""
+    verdict = policies_of(entry).decide(PolicyKind.RESOURCE, uri, shown)
+    if verdict.effect is not PolicyEffect.ALLOW:
+        raise Refusal(200, FORBIDDEN, f"{shown} cannot be followed. {verdict.why} {ASK_WHOM}", {"uri": shown})

@@ -1,0 +1,70 @@
+"""What would happen: the verdict on each definition of a server, and the rule that decides. Only reads."""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from servers.agents import policies
+from servers.agents.policies import KIND_OF, Policies, Policy, Verdict
+from servers.enums import AgentScope, DefinitionKind, PolicyEffect
+from servers.models import AgentToken, Bundle, Server
+from sessions.agents.weighing import Contents
+
+MOST: Final = 500
+#: a token with every scope and no rules
+ANY: Final = Policy("the token")
+
+
+@dataclass(frozen=True)
+class Previewed:
+    """`name`: the name or URI, as programs know it."""
+
+    name: str
+    kind: DefinitionKind
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Preview:
+    """`cut`: there are more than are shown."""
+
+    rows: list[Previewed]
+    cut: bool
+
+
+def preview(server: Server, token: AgentToken | None) -> Preview:
+    """`server` as `access.seen_by` returned it. Without a token: for one with every scope and no rules."""
+    known = policies.policies_at(server, token) if token is not None else Policies(policies.policy_of(server), ANY)
+    scoped = token is None or AgentScope.DESTRUCTIVE.value in token.scopes
+    found = server.definitions.filter(removed_at=None, **server.identity_filter).order_by("kind", "position", "pk")
+    rows = [
+        Previewed(row.key, kind, _verdict(known, kind, row.key, row.key, row.body, row.approved_digest, scoped=scoped))
+        for row in found[: MOST + 1]
+        for kind in [DefinitionKind(row.kind)]
+    ]
+    return Preview(rows[:MOST], len(rows) > MOST)
+
+
+def preview_of_bundle(contents: Contents, bundle: Bundle) -> Preview:
+    """For a token with every scope and no rules. Two queries."""
+    servers = [one.endpoint.server for one in contents.members]
+    known = policies.policies_of_each([bundle, *servers])
+    rows = []
+    for line in contents.lines:
+        row = line.row
+        if line.offered:
+            here = Policies(known[row.member.endpoint.server], ANY, known[bundle])
+            verdict = _verdict(here, row.kind, row.key, line.exposed, row.body, row.unseen, scoped=True)
+            rows.append(Previewed(line.exposed, row.kind, verdict))
+    return Preview(rows[:MOST], len(rows) > MOST)
+
+
+def _verdict(
+    known: Policies, kind: DefinitionKind, key: str, shown: str, body: str, unseen: object, *, scoped: bool
+) -> Verdict:
+    if unseen:
+        return Verdict(PolicyEffect.DENY, "It changed in a way that breaks what it was, and waits for approval.")
+    destructive = kind == DefinitionKind.TOOL and policies.marked_destructive(
+        json.loads(body), trusted=known.endpoint.trusts_annotations
+    )
+    return known.decide(KIND_OF[kind], key, shown, destructive=destructive, scoped=scoped)

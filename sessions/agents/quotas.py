@@ -1,0 +1,118 @@
+"""Which limits a request counts against: of its token, its person, the endpoint or bundle, and what a rule names.
+
+A token, endpoint or bundle may have limits of its own in its policy. Those of a token only lower what the product allows.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+from servers import limits
+from servers.agents.policies import KIND_OF, Policies, Policy
+from servers.agents.tokens import Principal
+from servers.models import Server
+from sessions.agents.asked import Asked
+from sessions.agents.counting import BURST_SECONDS, InFlight, Rate
+from sessions.agents.exchange import Exchange
+from sessions.agents.judging import Place
+from sessions.calls.operations import operation_of
+from sessions.mcp.core import methods
+
+_BY_OWNER: Final = "The owner of the token can change it: Agents, Policy."
+
+
+def _rate(key: str, per_second: int, name: str, words: str) -> Rate:
+    return Rate(key, round(per_second * BURST_SECONDS), BURST_SECONDS, name, words)
+
+
+def of_principal(principal: Principal) -> tuple[list[Rate], list[InFlight]]:
+    """Of any request."""
+    return _rates(principal), _flights(principal)
+
+
+def of_stream(principal: Principal) -> tuple[list[Rate], list[InFlight]]:
+    """Of a GET."""
+    return _rates(principal), streams_of(principal)
+
+
+def _rates(principal: Principal) -> list[Rate]:
+    token, own = principal.token, principal.policy.requests_per_second
+    most, words = limits.number("agent_requests_per_second"), limits.stated("agent_requests_per_second")
+    if own is not None and own < most:
+        most, words = own, f"Limit: {own} requests a second for this token. {_BY_OWNER}"
+    person, all_words = limits.number("agent_requests_per_person"), limits.stated("agent_requests_per_person")
+    return [
+        _rate(f"token:{token.pk}", most, "agent_requests_per_second", words),
+        _rate(f"person:{token.user_id}", person, "agent_requests_per_person", all_words),
+    ]
+
+
+def _flights(principal: Principal) -> list[InFlight]:
+    token, own = principal.token, principal.policy.calls_in_flight
+    most, words = limits.number("agent_calls_in_flight"), limits.stated("agent_calls_in_flight")
+    if own is not None and own < most:
+        most, words = own, f"Limit: {own} requests in flight for this token. {_BY_OWNER}"
+    return [
+        InFlight(f"token:{token.pk}", most, "agent_calls_in_flight", words),
+        _flight(f"person:{token.user_id}", "agent_person_in_flight"),
+    ]
+
+
+def streams_of(principal: Principal) -> list[InFlight]:
+    token = principal.token
+    return [
+        _flight(f"streams:{token.pk}", "agent_streams"),
+        _flight(f"person-streams:{token.user_id}", "agent_person_streams"),
+    ]
+
+
+def _flight(key: str, name: str) -> InFlight:
+    return InFlight(key, limits.number(name), name, limits.stated(name))
+
+
+def of_place(place: Place, policy: Policy) -> tuple[list[Rate], list[InFlight]]:
+    """Of all requests at an endpoint or bundle, if it has limits."""
+    rates, flights = [], []
+    key = f"server:{place.pk}" if isinstance(place, Server) else f"bundle:{place.pk}"
+    if (rate := policy.requests_per_second) is not None:
+        words = f"Limit: {rate} requests a second of all programs at {place.name}. {_by_managers(place)}"
+        rates.append(_rate(key, rate, "endpoint_requests_per_second", words))
+    if (flight := policy.calls_in_flight) is not None:
+        words = f"Limit: {flight} requests in flight of all programs at {place.name}. {_by_managers(place)}"
+        flights.append(InFlight(key, flight, "endpoint_calls_in_flight", words))
+    return rates, flights
+
+
+def of_call(known: Policies, exchange: Exchange, asked: Asked) -> tuple[list[Rate], list[InFlight]]:
+    """Of what rules limit, and of the server behind a bundle; a server's own endpoint was counted before."""
+    entry = exchange.entry
+    rates = [] if asked.method == methods.COMPLETE else list(_of_rules(known, exchange, asked))
+    if entry.bundle is None:
+        return rates, []
+    more, flights = of_place(entry.endpoint.server, known.endpoint)
+    return [*rates, *more], flights
+
+
+def _of_rules(known: Policies, exchange: Exchange, asked: Asked) -> Iterator[Rate]:
+    """Counted for each name or URI on its own, not for the pattern."""
+    place, key = operation_of(asked.method).place(asked.target)
+    entry, kind, shown = exchange.entry, KIND_OF[place], exchange.named(key)
+    server, bundle = entry.endpoint.server, entry.bundle
+    digest = hashlib.sha256(f"{server.pk} {kind} {key}".encode()).hexdigest()[:32]  # no name of a server's is in Redis
+    token = entry.principal.token.pk
+    found = [
+        (known.endpoint.calls_per_minute(kind, key), f"server:{server.pk}", _by_managers(server)),
+        (known.token.calls_per_minute(kind, key), f"token:{token}", _BY_OWNER),
+    ]
+    if bundle is not None and known.bundle is not None:
+        found.append((known.bundle.calls_per_minute(kind, shown), f"bundle:{bundle.pk}", _by_managers(bundle)))
+    for most, whose, who in found:
+        if most is not None:
+            words = f"Limit: {most} calls of {shown[:200]} a minute. {who}"
+            yield Rate(f"{whose}:{digest}", most, 60.0, "calls_per_minute", words)
+
+
+def _by_managers(place: Place) -> str:
+    if isinstance(place, Server):
+        return "People who may change the server can change it on its tab Agents."
+    return "People who may change bundles can change it: Bundles, Policy."

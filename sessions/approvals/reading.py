@@ -1,0 +1,82 @@
+"""What pages show of calls that wait for approval. Only reads."""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from servers import access
+from servers.audit import payloads
+from sessions.approvals import deciding, validity
+from sessions.calls import statements
+from sessions.enums import ApprovalState
+from sessions.models import Approval, Call
+
+SHOWN: Final = 200
+ENDED: Final = 50
+ENDED_SINCE: Final = timedelta(days=7)
+ARGUMENT_CHARS: Final = 64 * 1024
+
+
+@dataclass(frozen=True)
+class ApprovalCard:
+    """One request for one reader. `why_not`: why this reader may not decide. `arguments` is empty if they may not read
+    them, or they were erased."""
+
+    approval: Approval
+    why_not: str
+    readable: bool
+    arguments: str
+    masked: bool
+    binding: str
+
+    @property
+    def open(self) -> bool:
+        return self.approval.state == ApprovalState.OPEN and self.approval.expires_at > timezone.now()
+
+    @property
+    def may_decide(self) -> bool:
+        return self.open and not self.why_not
+
+
+def seen(user: Any) -> QuerySet[Approval]:
+    rows = Approval.objects.select_related("call__server", "call__agent", "call__arguments", "token", "bundle")
+    if not access.may(user, "view"):
+        return rows.none()
+    calls = Call.objects.filter(statements.seen(user))
+    return rows.filter(Q(call__server__in=access.visible_servers(user)) | Q(call__server=None), call__in=calls)
+
+
+def open_count(user: Any) -> int:
+    return seen(user).filter(state=ApprovalState.OPEN).count()
+
+
+def open_rows(user: Any) -> list[Approval]:
+    """The one that expires first comes first."""
+    return list(seen(user).filter(state=ApprovalState.OPEN).order_by("expires_at", "id")[:SHOWN])
+
+
+def ended_rows(user: Any) -> list[Approval]:
+    """Of the last days, newest first. All are in the history."""
+    recent = seen(user).filter(created_at__gt=timezone.now() - ENDED_SINCE)
+    return list(recent.exclude(state=ApprovalState.OPEN).order_by("-id")[:ENDED])
+
+
+def card_of(user: Any, approval: Approval) -> ApprovalCard:
+    call = approval.call
+    why_not = deciding.why_not(user, approval)
+    readable = call.user_id == user.pk or access.may_read_payloads(user)
+    readable = readable or (approval.state == ApprovalState.OPEN and not why_not)
+    text = payloads.read(call.arguments) if readable else None
+    return ApprovalCard(
+        approval, why_not, readable, _pretty(text or ""), bool(call.arguments.redacted), validity.binding(approval)
+    )
+
+
+def _pretty(text: str) -> str:
+    if not text or len(text) > ARGUMENT_CHARS:
+        return text[:ARGUMENT_CHARS]
+    return json.dumps(json.loads(text), indent=2, ensure_ascii=False)

@@ -1,0 +1,56 @@
+"""A person has seen how a definition changed, and programs may call it again."""
+
+from typing import Any
+
+from django.db import transaction
+
+from servers import access, rights
+from servers.audit.acts import audited
+from servers.audit.record import Actor, ServerRef
+from servers.enums import AuditAction, DefinitionChange
+from servers.models import Definition, Server
+from sessions import hints
+from sessions.catalog import history
+from sessions.catalog.history import Version
+
+
+def approved_version(definition: Definition) -> Version | None:
+    """The newest version with the digest that programs could call; None if nothing waits."""
+    if not definition.approved_digest:
+        return None
+    rows = definition.versions.filter(digest=definition.approved_digest).exclude(change=DefinitionChange.REMOVED)
+    row = rows.order_by("-id").first()
+    return None if row is None else history.numbered(definition, row)
+
+
+def may_approve(user: Any, server: Server) -> bool:
+    return access.may_control(user, server)
+
+
+def approve(actor: Actor, user: Any, server: Server, definition: Definition, digest: str) -> bool:
+    """`digest`: of the version that the page showed. False if another one is current. `server` as `access.seen_by` returned
+    it. Raises access.Denied (recorded)."""
+    try:
+        access.require_control(user, server)
+    except access.Denied as denied:
+        rights.record_denial(actor, denied, definition.key[:300])
+        raise
+    with audited(actor) as trail:
+        row = Definition.objects.select_for_update().get(pk=definition.pk)
+        if row.digest != digest or not row.approved_digest:
+            return False
+        details = {"kind": row.kind, "before": row.approved_digest, "after": row.digest}
+        row.approved_digest = ""
+        row.save(update_fields=["approved_digest"])
+        trail.note(AuditAction.DEFINITION_APPROVE, ServerRef.of(server), row.key[:300], details)
+        transaction.on_commit(lambda: hints.session_changed(server.uid, kind="catalog"), robust=True)
+    return True
+
+
+def waiting(user: Any) -> list[Definition]:
+    """Changed definitions of servers that this user sees, under the identity that they use. For the page *Agents*."""
+    rows = Definition.objects.exclude(approved_digest="").filter(
+        removed_at=None, identity__in=access.identities_of(user)
+    )
+    rows = rows.filter(server__in=access.visible_servers(user).filter(archived_at=None))
+    return list(rows.select_related("server").order_by("server__name", "kind", "position")[:100])

@@ -1,0 +1,85 @@
+"""One call of a program that waits for approval: what it would do, who asks, and the two answers."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from servers import access
+from servers.audit.record import Actor
+from servers.audit.writer import AuditUnavailable
+from sessions.approvals import deciding, reading
+from sessions.approvals.deciding import Decision
+from sessions.calls.operations import words_of
+from sessions.calls.reading import record_reading
+from sessions.enums import ApprovalState
+from sessions.models import Approval
+
+_APPROVED = {
+    Decision.DONE: "Approved. The call is on its way.",
+    Decision.LATE: "This request was closed before your answer arrived. Nothing was approved.",
+    Decision.CHANGED: "What you saw is not what the call is any more. Look at it again.",
+    Decision.VOID: "The call cannot be sent any more. Nothing was approved.",
+}
+
+
+@require_safe
+def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
+    approval = _approval(request, uid)
+    card = reading.card_of(request.user, approval)
+    if card.readable and approval.state != ApprovalState.OPEN:
+        record_reading(Actor.of(request), approval.call, approval.call.arguments)
+    context = {
+        "nav": "inbox",
+        "card": card,
+        "approval": approval,
+        "call": approval.call,
+        "words": words_of(approval.call.method),
+    }
+    return render(request, "inbox/approval.html", context)
+
+
+@require_POST
+def approve(request: HttpRequest, uid: UUID) -> HttpResponse:
+    approval = _approval(request, uid)
+    access.require(request.user, "answer_question", approval.call.server)
+    try:
+        done = deciding.approve(Actor.of(request), request.user, approval, request.POST.get("binding", ""))
+    except AuditUnavailable as problem:
+        messages.error(request, str(problem))
+    else:
+        _say(request, done, _APPROVED[done])
+    return _see_other(approval)
+
+
+@require_POST
+def refuse(request: HttpRequest, uid: UUID) -> HttpResponse:
+    approval = _approval(request, uid)
+    access.require(request.user, "answer_question", approval.call.server)
+    try:
+        done = deciding.refuse(Actor.of(request), request.user, approval, request.POST.get("reason", ""))
+    except AuditUnavailable as problem:
+        messages.error(request, str(problem))
+    else:
+        late = "This request was closed before your answer arrived."
+        _say(request, done, "Refused. The program will be notified." if done is Decision.DONE else late)
+    return _see_other(approval)
+
+
+def _say(request: HttpRequest, done: Decision, words: str) -> None:
+    (messages.success if done is Decision.DONE else messages.info)(request, words)
+
+
+def _approval(request: HttpRequest, uid: UUID) -> Approval:
+    found = reading.seen(request.user).filter(uid=uid).first()
+    if found is None:
+        raise Http404("This request does not exist, or you don't have access to it.")
+    return found
+
+
+def _see_other(approval: Approval) -> HttpResponse:
+    response = redirect("inbox:approval", approval.uid)
+    response.status_code = 303
+    return response
