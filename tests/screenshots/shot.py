@@ -29,6 +29,12 @@ class World:
     person: int = 0  # a person with groups, rights of their own and something that they own
     invitation: str = ""  # paths of one-time links
     password_link: str = ""
+    approval: str = (
+        ""  # uids of calls that wait for approval: of another person, of one's own; and of one that was refused
+    )
+    own_approval: str = ""
+    refused_call: str = ""
+    token: str = ""  # uid of a token with a policy
     questions: dict[str, str] = field(default_factory=dict)  # requests in the inbox: name in asked.py -> uid
 
 

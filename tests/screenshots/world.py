@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.screenshots import subscriptions
 from tests.screenshots.asked import SEED, seeded
+from tests.screenshots.asking import SEED as ASKING
 from tests.screenshots.shot import World
 from tests.tools.browser import sign_in, watched_context
 from tests.tools.stack import ADMIN, Stack
@@ -176,6 +177,8 @@ def fill(browser: Browser, stack: Stack, world: World) -> None:
     note_rows(stack, world)
     world.credential = stack.shell(CREDENTIALS.format(admin=ADMIN[0], slug=world.websocket)).split()[-1]
     stack.shell(AGENTS.format(admin=ADMIN[0], slug=world.server))
+    asking = stack.shell(ASKING % {"admin": ADMIN[0], "slug": world.server}).split("ASKING ", 1)[1].split()
+    world.approval, world.own_approval, world.refused_call, world.token = asking[:4]
     people = stack.shell(PEOPLE.format(admin=ADMIN[0], password=ADMIN[1], slug=world.server)).split()[-3:]
     world.person, world.invitation, world.password_link = int(people[0]), people[1], people[2]
 
