@@ -84,7 +84,11 @@ class Principal:
         return self.server_ids is None or server_id in self.server_ids
 
     def may_use(self, tool: str) -> bool:
-        return not self.token.tools or any(fnmatchcase(tool, pattern) for pattern in self.token.tools)
+        return names_tool(self.token, tool)
+
+
+def names_tool(token: AgentToken, tool: str) -> bool:
+    return not token.tools or any(fnmatchcase(tool, pattern) for pattern in token.tools)
 
 
 # --- verbs -----------------------------------------------------------------------------------------------------------

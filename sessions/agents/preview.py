@@ -6,6 +6,7 @@ from typing import Final
 
 from servers.agents import policies
 from servers.agents.policies import KIND_OF, Policies, Policy, Verdict
+from servers.agents.tokens import names_tool
 from servers.enums import AgentScope, DefinitionKind, PolicyEffect
 from servers.models import AgentToken, Bundle, Server
 from sessions.agents.weighing import Contents
@@ -37,12 +38,23 @@ def preview(server: Server, token: AgentToken | None) -> Preview:
     known = policies.policies_at(server, token) if token is not None else Policies(policies.policy_of(server), ANY)
     scoped = token is None or AgentScope.DESTRUCTIVE.value in token.scopes
     found = server.definitions.filter(removed_at=None, **server.identity_filter).order_by("kind", "position", "pk")
-    rows = [
-        Previewed(row.key, kind, _verdict(known, kind, row.key, row.key, row.body, row.approved_digest, scoped=scoped))
-        for row in found[: MOST + 1]
-        for kind in [DefinitionKind(row.kind)]
-    ]
+    rows = []
+    for row in found[: MOST + 1]:
+        kind = DefinitionKind(row.kind)
+        verdict = _withheld(token, kind, row.key) if token is not None else None
+        verdict = verdict or _verdict(known, kind, row.key, row.key, row.body, row.approved_digest, scoped=scoped)
+        rows.append(Previewed(row.key, kind, verdict))
     return Preview(rows[:MOST], len(rows) > MOST)
+
+
+def _withheld(token: AgentToken, kind: DefinitionKind, key: str) -> Verdict | None:
+    """What no rule decides, because the token was made without it."""
+    needed = AgentScope.CALL if kind == DefinitionKind.TOOL else AgentScope.READ
+    if needed.value not in token.scopes:
+        return Verdict(PolicyEffect.DENY, f"The token does not have the scope {needed.value}.")
+    if kind == DefinitionKind.TOOL and not names_tool(token, key):
+        return Verdict(PolicyEffect.DENY, "The token was made for other tools.")
+    return None
 
 
 def preview_of_bundle(contents: Contents, bundle: Bundle) -> Preview:

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -52,7 +53,8 @@ def remove_server_rule(request: HttpRequest, slug: str, uid: UUID) -> HttpRespon
 
 
 def _server_page(request: HttpRequest, server: Server, *, rule: Any = None, form: Any = None) -> HttpResponse:
-    mine = tokens.seen_by(request.user).filter(revoked_at=None).order_by("name")[:200]
+    reaching = Q(every_server=True) | Q(servers=server)
+    mine = tokens.seen_by(request.user).filter(reaching, revoked_at=None).distinct().order_by("name")[:200]
     offered = [token for token in mine if token.state == "active"]
     chosen = next((token for token in offered if str(token.uid) == request.GET.get("token")), None)
     row = AgentPolicy.objects.filter(server=server).first()

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -113,7 +114,13 @@ def test_the_lowest_number_of_calls_counts() -> None:
 def token(db: None) -> AgentToken:
     ann = person("ann", "view_server", "call_tool")
     return AgentToken.objects.create(
-        public_id="a" * 12, digest="0" * 64, user=ann, name="laptop", every_server=True, expires_at="2100-01-01T00:00Z"
+        public_id="a" * 12,
+        digest="0" * 64,
+        user=ann,
+        name="laptop",
+        scopes=["mcp:list", "mcp:call"],
+        every_server=True,
+        expires_at="2100-01-01T00:00Z",
     )
 
 
@@ -179,3 +186,21 @@ def test_the_pages_show_rules_and_which_of_them_decides_for_each_tool(token: Age
     mine = browser(token.user).get(f"/agents/tokens/{token.uid}/policy/?server=files").content.decode()
     assert "mcp:call:destructive" in mine
     assert browser(person("vera", "view_server")).get(f"/agents/tokens/{token.uid}/policy/").status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_token_was_made_without_is_shown_as_denied_and_other_tokens_are_not_offered(token: AgentToken) -> None:
+    session = make_session("files")
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("read", "wipe")]
+    store_listing(session.server, DefinitionKind.TOOL, tools, timezone.now())
+    store_listing(session.server, DefinitionKind.PROMPT, [{"name": "hello"}], timezone.now())
+    AgentToken.objects.update(tools=["read*"])
+    mine = browser(token.user)
+    page = mine.get(f"/servers/files/agents/?token={token.uid}").content.decode()
+    rows = [re.sub(r"<[^>]+>|\s+", " ", row) for row in page.split("<tr>")]
+    found = {name: next(row for row in rows if f" {name} " in row) for name in ("read", "wipe", "hello")}
+    assert "Allow" in found["read"]
+    assert "The token was made for other tools." in found["wipe"]
+    assert "The token does not have the scope mcp:read." in found["hello"]
+    AgentToken.objects.update(every_server=False)
+    assert f'value="{token.uid}"' not in mine.get("/servers/files/agents/").content.decode()
