@@ -127,11 +127,10 @@ def check(
     """Everything that may refuse a call: `find_target` checks the right, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
     operation = operation_of(method)
     target = find_target(user, actor, server_uid, operation, name)
+    # First: whoever may not call it is not told how its arguments would have to be.
+    hold = companion.judge(target) if companion is not None else None
     arguments, unchecked = operation.read(name, target.definition, given)
-    hold = None
-    if companion is not None:
-        hold = companion.judge(target)
-    else:
+    if companion is None:
         _require_confirmation(target, operation.destructive(target.definition), given, unchecked)
     text = jsontext.dumps(arguments, indent=None)
     stored = redacted_arguments(text, method, target)

@@ -1,7 +1,6 @@
 """A tool that changed between list and call is not called. What ran stands in the server's log of effects. 500 tries without
 a server: test_consent_reuse.py."""
 
-import re
 import sys
 import time
 from pathlib import Path
@@ -60,7 +59,7 @@ def test_a_tool_that_its_server_changes_between_list_and_call_is_never_called(
         shift(agent, number, number)
         told = ask(agent, "tools/call", {"name": "target", "arguments": {"n": number}})["result"]
         assert told["isError"] is True
-        assert re.search("approved the change|required", told["content"][0]["text"])
+        assert "approved the change" in told["content"][0]["text"]
         shift(agent, 0, -number)
     assert effects(product) == before
     eventually(lambda: "target" in listed(agents[0]))
