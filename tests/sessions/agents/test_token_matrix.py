@@ -35,6 +35,7 @@ VERBS: Final[list[tuple[str, str, dict[str, Any]]]] = [
 SETUP = """
 import json
 from datetime import timedelta
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.utils import timezone
@@ -45,6 +46,7 @@ from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.bundles.changing import Membership, Wanted
 from servers.models import AgentToken, OAuthClient, OAuthCode, Server
+settings.PUBLIC_URL = "BASE_URL"  # a grant is for an address; a shell does not know the port of the web process
 User = get_user_model()
 ada = User.objects.get(username="ada")
 servers = [Server.objects.get(slug=slug) for slug in ("legacy", "modern")]
@@ -101,7 +103,7 @@ def credentials(product: Product) -> list[Credential]:
         for kind, scopes, state in itertools.product(KINDS, SCOPES, STATES)
         if scopes == ALL or state == "active"
     ]
-    code = SETUP.replace("CREDENTIALS", repr(wanted))
+    code = SETUP.replace("CREDENTIALS", repr(wanted)).replace("BASE_URL", product.stack.base_url)
     texts = json.loads(product.stack.shell(code).split("MATRIX ", 1)[1])
     return [Credential(*one, text) for one, text in zip(wanted, texts, strict=True)]
 
