@@ -26,7 +26,7 @@ def agent(own_stack: Stack) -> Agent:
 
 def opened(page: Page, name: str) -> None:
     """The request for approval of a call with this argument, once it appears in the open inbox."""
-    page.locator("[data-approval-row]").first.get_by_role("link").click()
+    page.locator("#inbox-approvals [data-approval-row]").get_by_role("link").click()
     expect(page.locator("#approval-body")).to_contain_text(name)
 
 
