@@ -13,7 +13,7 @@ _NUMBER = {"class": "form-control", "inputmode": "numeric"}
 
 class RuleForm(forms.Form):
     effect = forms.ChoiceField(label="Effect", choices=PolicyEffect.choices, widget=forms.Select(attrs=_SELECT))
-    kind = forms.ChoiceField(label="Of", choices=PolicyKind.choices, widget=forms.Select(attrs=_SELECT))
+    kind = forms.ChoiceField(label="Kind", choices=PolicyKind.choices, widget=forms.Select(attrs=_SELECT))
     pattern = forms.CharField(
         label="Name or URI",
         max_length=300,
@@ -31,6 +31,10 @@ class RuleForm(forms.Form):
     )
 
 
+#: a field, and the limit of the product that holds for a token without it
+LIMITED = {"requests_per_second": "agent_requests_per_second", "calls_in_flight": "agent_calls_in_flight"}
+
+
 class TokenPolicyForm(forms.Form):
     otherwise = forms.ChoiceField(
         label="Where no rule matches", choices=PolicyEffect.choices, widget=forms.Select(attrs=_SELECT)
@@ -44,14 +48,17 @@ class TokenPolicyForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name, limit in (
-            ("requests_per_second", "agent_requests_per_second"),
-            ("calls_in_flight", "agent_calls_in_flight"),
-        ):
-            self.fields[name].help_text = f"Empty: {limits.in_words(limit)}."
+        for name, limit in LIMITED.items():
+            self.fields[name].help_text = self.limited_by(limit)
+
+    def limited_by(self, limit: str) -> str:
+        return f"Empty: {limits.in_words(limit)}."
 
 
 class BundlePolicyForm(TokenPolicyForm):
+    def limited_by(self, limit: str) -> str:
+        return f"Of all programs together. Empty: no limit here; each token has its own of {limits.in_words(limit)}."
+
     own_approval = forms.ChoiceField(
         label="The owner of a token may approve what it asks for",
         choices=OwnApproval.choices,

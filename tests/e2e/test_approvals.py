@@ -56,7 +56,7 @@ def test_a_call_that_asks_runs_when_a_person_approves_it_and_not_when_they_refus
     ada.open("/inbox/")
     thread, told = greet("Bea")
     opened(page, "Bea")
-    page.get_by_label("Reason for a refusal").fill("Not today.")
+    page.get_by_label("Reason for refusing").fill("Not today.")
     page.get_by_role("button", name="Refuse").click()
     thread.join(30)
     assert told[0]["isError"] is True

@@ -238,6 +238,11 @@ def issue_badly(page: Page) -> None:
     page.locator(".err").first.wait_for()
 
 
+def add_no_rule(page: Page) -> None:
+    page.get_by_role("button", name="Add rule").click()
+    page.locator(".err").first.wait_for()
+
+
 def join_badly(page: Page) -> None:
     page.get_by_label("User name").or_(page.get_by_label("Username")).first.fill("olga")
     page.get_by_role("button", name="Create account").click()

@@ -2,6 +2,7 @@
 
 from tests.screenshots.accounts import refuse_account
 from tests.screenshots.gestures import (
+    add_no_rule,
     choose_credential,
     click,
     complete_query,
@@ -157,9 +158,7 @@ SHOTS = [
     Shot("agent-policy", on_server("agents/")),
     Shot("agent-policy-guest", on_server("agents/"), guest=True),
     Shot("agent-policy-empty", lambda world: f"/servers/{world.websocket}/agents/"),
-    Shot(
-        "agent-policy-errors", on_server("agents/"), prepare=click("form[aria-label='New rule'] button"), allow=("422",)
-    ),
+    Shot("agent-policy-errors", on_server("agents/"), prepare=add_no_rule, allow=("422",)),
     Shot("agent-policy-of-token", lambda world: f"/agents/tokens/{world.token}/policy/"),
     Shot("agent-policy-of-bundle", at("/agents/bundles/team-tools/policy/")),
     Shot("agent-token-form", at("/agents/tokens/new/")),

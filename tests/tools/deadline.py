@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-SECONDS = 120
+SECONDS = 300
 SLOW_SECONDS = 600
 
 

@@ -46,7 +46,7 @@ def scaled(factor: float, ceiling: float = 1.0) -> dict[str, str]:
     }
 
 
-def eventually(check: Callable[[], T], seconds: float = 20.0, words: str = "it never happened") -> T:
+def eventually(check: Callable[[], T], seconds: float = 60.0, words: str = "it never happened") -> T:
     """Poll until `check` returns a true value, and return it."""
     deadline = time.monotonic() + seconds
     while not (found := check()):
@@ -176,7 +176,7 @@ def wake(call: Call, verb: hints.Verb = "call") -> None:
     assert hints.flush()
 
 
-def ended(call: Call, seconds: float = 20.0) -> Call:
+def ended(call: Call, seconds: float = 60.0) -> Call:
     def look() -> Call | None:
         row = Call.objects.select_related("result", "late_result").get(pk=call.pk)
         return row if row.finished_at else None

@@ -53,7 +53,7 @@ def test_the_tab_of_a_refused_list_says_what_was_refused_and_why(
 ) -> None:
     session = hostile(scenario)
     await_ready(session)
-    told = eventually(lambda: said_of(session), 20, "nothing was said")
+    told = eventually(lambda: said_of(session), 60, "nothing was said")
     page = tab(admin, scenario)
     assert SAID[scenario] in page, told
     if told["problem"]:
@@ -66,7 +66,7 @@ def test_a_refused_list_is_reported_while_another_list_of_the_server_is_still_aw
 ) -> None:
     session = hostile("broken-list-beside-silence")
     await_ready(session)
-    told = eventually(lambda: said_of(session), 20, "it waited for the prompts")
+    told = eventually(lambda: said_of(session), 60, "it waited for the prompts")
     assert told["problem"]
     row = McpSession.objects.get(pk=session.pk)
     assert "prompt" not in row.catalog_counts

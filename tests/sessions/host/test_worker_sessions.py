@@ -90,10 +90,10 @@ def test_a_thousand_calls_at_once_wait_in_line_and_all_end(shared_worker: Worker
     session = effect_session(effects)
     await_ready(session)
     with transaction.atomic():
-        calls = [make_call(session, "echo", lapses_in=120, text=f"number {number}.") for number in range(1000)]
+        calls = [make_call(session, "echo", lapses_in=280, text=f"number {number}.") for number in range(1000)]
     for call in calls:
         wake(call)
-    eventually(lambda: not Call.objects.filter(finished_at=None).exists(), 90)
+    eventually(lambda: not Call.objects.filter(finished_at=None).exists(), 240)
     assert Call.objects.filter(state="succeeded").count() == 1000
     assert len({line for line in effects.lines() if line.startswith("echo")}) == effects.count("echo") == 1000
 
