@@ -47,8 +47,11 @@ class ModelTool:
 
 @dataclass(frozen=True)
 class ModelList:
+    """`withheld`: tools that no token gets: a rule denies them, or a change waits for approval."""
+
     tools: list[ModelTool]
     instructions: str
+    withheld: int
 
     @property
     def listed(self) -> list[ModelTool]:
@@ -69,12 +72,14 @@ class ModelList:
 
 def of_server(user: Any, server: Server) -> ModelList:
     place, known = endpoints.of_server(user, server), Policies(policies.policy_of(server), ANY)
-    rows = Definition.objects.filter(
-        server=server, kind=DefinitionKind.TOOL, removed_at=None, approved_digest="", **place.identity
-    )
-    found = rows.order_by("position", "pk").values_list("key", "body")
-    bodies = [lists.item(body) for key, body in found if not known.denies(KIND_OF[DefinitionKind.TOOL], key)]
-    return ModelList(_judged(server.slug, bodies), place.instructions)
+    rows = Definition.objects.filter(server=server, kind=DefinitionKind.TOOL, removed_at=None, **place.identity)
+    every = list(rows.order_by("position", "pk").values_list("key", "approved_digest", "body"))
+    bodies = [
+        lists.item(body)
+        for key, approved, body in every
+        if not approved and not known.denies(KIND_OF[DefinitionKind.TOOL], key)
+    ]
+    return ModelList(_judged(server.slug, bodies), place.instructions, len(every) - len(bodies))
 
 
 def of_bundle(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> ModelList:
@@ -93,7 +98,8 @@ def of_bundle(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> ModelL
     searches = bundle.listing == BundleListing.SEARCH
     listed = [not searches or offers.offers(bundle.pinned, names[row.target]) for row in found]
     own = _judged(bundle.slug, list(search.DEFINITIONS)) if searches else []
-    return ModelList([*own, *_judged(bundle.slug, bodies, found, listed)], place.instructions)
+    tools = [*own, *_judged(bundle.slug, bodies, found, listed)]
+    return ModelList(tools, place.instructions, len(every) - len(found))
 
 
 def _judged(

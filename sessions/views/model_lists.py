@@ -34,10 +34,12 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     if server is not None:
         found = model_lists.of_server(request.user, server)
         name, back = server.name, reverse("servers:detail", args=[slug])
+        policy = reverse("servers:agent_policy", args=[slug])
     else:
         bundle = bundles.seen(request, slug)
         found = model_lists.of_bundle(request.user, bundle, bundles.members_of(bundle))
         name, back = bundle.name, reverse("agents:bundle", args=[slug])
+        policy = reverse("agents:bundle_policy", args=[slug])
     only = request.GET.get("advice") == "1"
     tools = [tool for tool in found.tools if tool.advice] if only else found.tools
     context = {
@@ -45,6 +47,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         "name": name,
         "slug": slug,
         "back": back,
+        "policy": policy,
         "bundle": bundle,
         "found": found,
         "only": only,

@@ -2,7 +2,6 @@
 a server: test_consent_reuse.py."""
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,7 @@ def agents(product: Product) -> list[Agent]:
 
 
 def ask(agent: Agent, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Comes back when it was too fast, as a program does."""
-    while (answer := agent.post(agent.body(method, params))).status_code == 429:
-        time.sleep(answer.json()["error"]["data"]["retryAfterMs"] / 1000)
-    return answer.json()
+    return agent.post(agent.body(method, params)).json()
 
 
 def listed(agent: Agent) -> list[str]:
