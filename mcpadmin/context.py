@@ -15,6 +15,7 @@ def instance(request: HttpRequest) -> dict[str, Any]:
     """What every page shows of this installation."""
     return {
         "instance_name": settings.INSTANCE_NAME,
+        "program": settings.PROGRAM,
         "instance_hold": SimpleLazyObject(lambda: _hold(request)),
         "warnings": SimpleLazyObject(lambda: _warnings(request)),
         "commands_unconfined": SimpleLazyObject(lambda: settings.STDIO_UNCONFINED and _is_administrator(request)),

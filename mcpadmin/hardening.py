@@ -26,6 +26,7 @@ SECRET_VARIABLES = (
     "MCPADMIN_OUTBOUND_PROXY",
     "MCPADMIN_VALKEY_LOGIN",
     "MCPADMIN_WITNESS_S3_SECRET_KEY",
+    "MCPADMIN_TOKEN",
     "DATABASE_URL",
     "REDIS_URL",
     "REDIS_URL_*",
@@ -40,7 +41,8 @@ ORDINARY = (
     *("MCPADMIN_*", "DJANGO_*", "CELERY_*", "PYTHON*", "PG*", "SSL_CERT_*", "NO_COLOR"),
 )
 _PR_SET_DUMPABLE = 4
-_ENV_START, _ENV_END = 47, 48  # fields 50 and 51 of /proc/self/stat, counted after the name
+# fields 48 to 51 of /proc/self/stat, counted after the name
+_ARG_START, _ARG_END, _ENV_START, _ENV_END = 45, 46, 47, 48
 
 
 class PrivateVariables(dict[str, str]):
@@ -121,14 +123,30 @@ def _taken(environment: MutableMapping[str, str]) -> dict[str, str]:
 
 def _wipe(names: Mapping[str, str]) -> None:
     """Overwrite the values where /proc/<pid>/environ reads them. os.environ no longer refers to that memory."""
-    if not sys.platform.startswith("linux") or not names:
+    if not names:
         return
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    address, end = int(fields[_ENV_START]), int(fields[_ENV_END])
-    for entry in ctypes.string_at(address, end - address).split(b"\0"):
+    for address, entry in _memory(_ENV_START, _ENV_END):
         name, equals, value = entry.partition(b"=")
         if equals and os.fsdecode(name) in names:
             ctypes.memset(address + len(name) + 1, 0, len(value))
+
+
+def wipe_argument(value: str) -> None:
+    """Overwrite a secret of the command line where `ps` reads it: alone, or after the name of its option."""
+    secret = os.fsencode(value)
+    for address, entry in _memory(_ARG_START, _ARG_END):
+        if secret and (entry == secret or entry.endswith(b"=" + secret)):
+            ctypes.memset(address + len(entry) - len(secret), ord("*"), len(secret))
+
+
+def _memory(start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Address and text of each string that the kernel keeps there of this process; none where it does not say."""
+    if not sys.platform.startswith("linux"):
+        return
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    address = int(fields[start])
+    for entry in ctypes.string_at(address, int(fields[end]) - address).split(b"\0"):
+        yield address, entry
         address += len(entry) + 1
 
 

@@ -10,18 +10,19 @@ from urllib.parse import unquote, urlsplit
 
 import environ
 
-from mcpadmin import __version__, hardening, keys
+from mcpadmin import __version__, hardening, installation, keys
 from mcpadmin.up import valkey
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = installation.ROOT
 env = environ.Env()
 env.ENVIRON = hardening.variables
 PRIVATE_VARIABLES = hardening.private  # what was in the environment and shows there no more
 
 # --- where things live -------------------------------------------------------------------------------------------
-DATA_DIR = Path(env.str("MCPADMIN_DATA_DIR", default=str(BASE_DIR / "data"))).resolve()
+DATA_DIR = Path(env.str("MCPADMIN_DATA_DIR", default=str(installation.default_data_dir()))).resolve()
 PUBLIC_URL = env.str("MCPADMIN_PUBLIC_URL", default="http://127.0.0.1:8000").rstrip("/")
 VERSION = __version__
+PROGRAM = installation.PROGRAM
 INSTANCE_NAME = env.str("MCPADMIN_INSTANCE_NAME", default="mcpadmin")
 
 # --- keys --------------------------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ ASGI_APPLICATION = "mcpadmin.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [installation.SHARED / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -168,7 +169,7 @@ CONTENT_SECURITY_POLICY = {
 
 # --- static files ------------------------------------------------------------------------------------------------
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_DIRS = [installation.SHARED / "static"]
 STATIC_ROOT = DATA_DIR / "static"
 # `up` collects once after an upgrade; without a collection (tests, plain manage.py) files come from their source.
 STATIC_COLLECTED = (STATIC_ROOT / "staticfiles.json").exists()

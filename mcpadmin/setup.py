@@ -19,6 +19,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from mcpadmin.installation import IS_PACKAGE, PROGRAM
 from servers import limits
 from servers.accounts import attempts
 from servers.accounts.forms import AccountForm
@@ -46,7 +47,7 @@ class SetupRefusal:
 
 
 _NEW_LINK = "Print a new one on the machine that runs mcpadmin, or start it again:"
-COMMAND = "python manage.py setup_link"
+COMMAND = f"{PROGRAM} setup_link" if IS_PACKAGE else f"python {PROGRAM} setup_link"
 USED = SetupRefusal(410, "This link has been used", "An administrator exists already.", sign_in=True)
 EXPIRED = SetupRefusal(410, "This link has expired", f"Set-up links work for 24 hours. {_NEW_LINK}", COMMAND)
 INVALID = SetupRefusal(404, "This link is not valid", f"It was cut short or belongs elsewhere. {_NEW_LINK}", COMMAND)

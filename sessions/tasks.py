@@ -147,7 +147,7 @@ def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
     if keyring.source() is KeySource.FILE and len(machines) > 1 and not has_next_key(Path(settings.KEYRING_FILE)):
         return JobOutcome(
             False,
-            "Workers run on several machines. Run manage.py rotate_keys --prepare, copy the key ring to each, and try again.",
+            f"Workers run on several machines. Run {settings.PROGRAM} rotate_keys --prepare, copy the key ring to each, and try again.",
         )
     return work.rotate_keys(progress)
 

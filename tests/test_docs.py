@@ -16,7 +16,16 @@ READ_ELSEWHERE = {
     **dict.fromkeys(("MCPADMIN_HOST", "MCPADMIN_WEB_PROCESSES", "MCPADMIN_USER"), "mcpadmin/up/options.py"),
     **dict.fromkeys(("REDIS_URL_WEB", "REDIS_URL_WORKER"), "mcpadmin/up/supervisor.py"),
 }
-PAGES = ["agents", "architecture", "articles-and-specification", "configuration", "error-codes", "explorer", "protocol"]
+PAGES = [
+    "agents",
+    "architecture",
+    "articles-and-specification",
+    "command-line",
+    "configuration",
+    "error-codes",
+    "explorer",
+    "protocol",
+]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{page}.md" for page in PAGES)]
 DOCUMENTS += ["sessions/mcp/README.md"]
 

@@ -6,10 +6,11 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcpadmin.installation import default_data_dir
+
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how to reach each from this machine
-ROOT = Path(__file__).resolve().parents[2]
 HELP = "Run mcpadmin: the web server, the workers and (unless REDIS_URL is set) an embedded Valkey."
 
 
@@ -46,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def data_dir(given: str | None) -> Path:
-    return Path(given or os.environ.get("MCPADMIN_DATA_DIR") or ROOT / "data").resolve()
+    return Path(given or os.environ.get("MCPADMIN_DATA_DIR") or default_data_dir()).resolve()
 
 
 @dataclass(frozen=True)

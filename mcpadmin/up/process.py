@@ -26,9 +26,9 @@ from time import monotonic
 from typing import IO, Any
 
 from mcpadmin import hardening
+from mcpadmin.installation import ROOT
 from mcpadmin.log_redaction import redact
 from mcpadmin.up import ready, unprivileged
-from mcpadmin.up.options import ROOT
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

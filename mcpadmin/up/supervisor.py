@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from mcpadmin import hardening
+from mcpadmin.installation import PROGRAM
 from mcpadmin.up import preflight, process, ready, unprivileged, valkey
-from mcpadmin.up.options import HELP, LOOPBACK, ROOT, Options, StartProblem, add_arguments, url_of
+from mcpadmin.up.options import HELP, LOOPBACK, Options, StartProblem, add_arguments, url_of
 from mcpadmin.up.orphan_guard import OrphanGuard
 from mcpadmin.up.process import Child, Output, Part
 
@@ -68,7 +69,7 @@ def check_addresses() -> None:
 
 def preparing_part(secrets: Mapping[str, str]) -> Part:
     """A job that ends on its own. It needs Django, which would cost `up` 60 MB for as long as it runs."""
-    return Part("up", "up", (sys.executable, str(ROOT / "manage.py"), "prepare"), 0.5, secrets=secrets)
+    return Part("up", "up", (sys.executable, "-m", "mcpadmin", "prepare"), 0.5, secrets=secrets)
 
 
 def web_parts(count: int, listening: int, reports: int, prepared: int, secrets: Mapping[str, str]) -> list[Part]:
@@ -404,7 +405,7 @@ class Supervisor:
         self._warn()
         if why := prepared["held"]:
             self._output.say(
-                f"on hold, no session is opened: {why} Release it on the page, or with manage.py release_instance"
+                f"on hold, no session is opened: {why} Release it on the page, or with {PROGRAM} release_instance"
             )
         if link := prepared["setup_link"]:
             self._output.say("no administrator exists yet; create the first one here (works once, for 24 hours):")
@@ -488,7 +489,7 @@ def supervise(options: Options) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = ArgumentParser(prog="manage.py up", description=HELP)
+    parser = ArgumentParser(prog=f"{PROGRAM} up", description=HELP)
     add_arguments(parser)
     try:
         preflight.check_python()

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcpadmin import hardening
+from mcpadmin.installation import ROOT
 from mcpadmin.up import preflight, valkey
-from mcpadmin.up.options import ROOT, StartProblem
+from mcpadmin.up.options import StartProblem
 
 #: the users of stdio servers; sessions/mcp/transports/stdio/tiers.py chooses among those that are mapped
 FIRST_SERVER_USER, SERVER_USERS = 1_900_000_000, 100_000_000

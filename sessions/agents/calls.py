@@ -40,6 +40,8 @@ from sessions.mcp.server.refusals import NOT_SENT, QUOTA, Refusal, invalid_param
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import AgentCall, Call
 
+#: the call that this answer is of; absent where nothing was placed
+CALL_HEADER: Final = "Mcpadmin-Call"
 KEEP_ALIVE_SECONDS: Final = 15.0
 #: a modern stream opens late: until then an error of the server may still become an HTTP status
 OPEN_SECONDS: Final = 5.0
@@ -91,6 +93,8 @@ class Calls:
                 ledger.heard(uid)
         except ledger.Unheard as lost:
             return await self._tell_of(exchange, lost.call)
+        if answer is not None:
+            answer.headers[CALL_HEADER] = str(uid)
         if answer is not None and exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25":
             answer.priming = f"{uid}:0"
         return await self.view(

@@ -21,6 +21,8 @@ from sessions.models import Call
 
 CALL_KEY: Final = "mcpadmin/call"
 OUTCOME_KEY: Final = "mcpadmin/outcome"
+#: with a call that failed or was cancelled: whether it may have had an effect
+MAY_HAVE_RUN_KEY: Final = "mcpadmin/mayHaveRun"
 #: between us and the server: never the agent's own affair
 _OURS: Final = frozenset(
     {
@@ -75,7 +77,10 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
 
 def tool_error(exchange: Exchange, text: str, call: Call | None = None, more: Mapping[str, Any] | None = None) -> bytes:
     """What the model reads; `call` is named in `_meta`, beside `more`."""
-    meta = {CALL_KEY: str(call.uid), OUTCOME_KEY: call.state, **(more or {})} if call is not None else None
+    meta: dict[str, Any] | None = None
+    if call is not None:
+        known = {CALL_KEY: str(call.uid), OUTCOME_KEY: call.state, MAY_HAVE_RUN_KEY: call.effect_unknown}
+        meta = {**known, **(more or {})}
     return jsonrpc.result(exchange.id, answers.tool_error(text, exchange.era, meta))
 
 

@@ -39,6 +39,8 @@ def proportional_mib(pid: int) -> float:
 class Stack:
     """One running product. `base_url` is set by `start`; `output` is everything it printed."""
 
+    program: tuple[str, ...] = (sys.executable, "manage.py")
+
     def __init__(
         self, data_dir: Path, *options: str, env: dict[str, str] | None = None, inside: tuple[str, ...] = ()
     ) -> None:
@@ -67,8 +69,7 @@ class Stack:
         options = self._options or ("--port", "0")
         command = [
             *self._inside,
-            sys.executable,
-            "manage.py",
+            *self.program,
             "up",
             "--no-browser",
             "--data-dir",

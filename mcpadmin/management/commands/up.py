@@ -3,7 +3,6 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from mcpadmin.up import options
@@ -19,5 +18,4 @@ class Command(BaseCommand):
         options.add_arguments(parser)
 
     def handle(self, *args: object, **given: Any) -> None:
-        manage = str(settings.BASE_DIR / "manage.py")
-        os.execv(sys.executable, [sys.executable, manage, *sys.argv[1:]])  # noqa: S606 - our own program, no shell
+        os.execv(sys.executable, [sys.executable, "-m", "mcpadmin", *sys.argv[1:]])  # noqa: S606 - our own program, no shell

@@ -120,11 +120,11 @@ class Command(BaseCommand):
     def _user(self, name: str) -> Any:
         user = get_user_model()._default_manager.filter(username=name).first()
         if user is None:
-            raise CommandError(f"There is no user {name}. `manage.py users list` shows all.")
+            raise CommandError(f"There is no user {name}. `{settings.PROGRAM} users list` shows all.")
         return user
 
     def _groups(self, options: dict[str, Any]) -> list[Group]:
         found = {group.name: group for group in Group.objects.filter(name__in=options["group"])}
         if missing := [name for name in options["group"] if name not in found]:
-            raise CommandError(f"There is no group {missing[0]}. `manage.py users rights` shows all.")
+            raise CommandError(f"There is no group {missing[0]}. `{settings.PROGRAM} users rights` shows all.")
         return list(found.values())

@@ -65,7 +65,7 @@ def sign(kind: StatementKind, seq: int, digest: str, **more: str) -> Checkpoint:
     if newest is not None and newest not in {known.id.hex() for known in signing.trusted}:
         raise KeyReplaced(
             f"The newest checkpoint was signed with key {newest}, and this process has key {signing.public.id.hex()}. Restore "
-            f"the key file {settings.CHECKPOINT_KEY_FILE}, or run manage.py checkpoint_key --replace."
+            f"the key file {settings.CHECKPOINT_KEY_FILE}, or run {settings.PROGRAM} checkpoint_key --replace."
         )
     statement = Statement(kind, seq, digest or EMPTY_HASH, timezone.now(), more)
     return Checkpoint.objects.create(

@@ -363,8 +363,11 @@ class Client:
 
     # -- ending
 
-    async def close(self) -> None:
-        """End the session and everything that waits for it. May be called again, and after a loss."""
+    async def close(self, *, flush: float = 0.0) -> None:
+        """End the session and everything that waits for it. May be called again, and after a loss. `flush`: seconds in
+        which a cancellation that is on its way may still leave."""
+        if flush and not self.closed.done():
+            await self._pump.flush_side_queue(flush)
         self._end(None)
         await self._shut()
 

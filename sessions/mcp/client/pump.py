@@ -177,6 +177,9 @@ class Pump(EventSink):
     def _side_message_dropped(self) -> None:
         self.emit(NotDelivered("More answers and cancellations wait to be sent than allowed; one was dropped."))
 
+    async def flush_side_queue(self, seconds: float) -> None:
+        await self._side_queue.flush(seconds)
+
     def stop_side_queue(self) -> None:
         self._side_queue.stop()
 

@@ -51,6 +51,11 @@ class SideQueue:
             except (McpError, TimeoutError) as exc:
                 log.debug("a side message did not reach the server: %s", exc)
 
+    async def flush(self, seconds: float) -> None:
+        """Let what waits leave, for so long."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+
     def stop(self) -> None:
         self._waiting.clear()
         for task in self._tasks:

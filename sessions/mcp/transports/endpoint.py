@@ -38,6 +38,8 @@ class Endpoint:
     #: supplies the token of each request, and decides what a 401 or 403 means; None: only `headers` apply
     authorization: Authorizer | None = field(default=None, repr=False)
     recorder: Recorder = field(default=UNRECORDED, repr=False)
+    #: whether a legacy session keeps a stream open for what the server sends by itself
+    feed: bool = True
 
     @property
     def tls_in_use(self) -> ssl.SSLContext:

@@ -21,6 +21,10 @@ from .wire import Cursor, Wire, discard, exchange_of, parsed_url
 
 #: attempts to resume one reply without a new event in between
 _RESUMPTIONS: Final = 5
+#: seconds: after attempts that failed, the pause doubles up to this
+_LONGEST_PAUSE: Final = 30.0
+#: of a server, or a gateway before it, that is about to serve again
+_GATEWAY_STATUS: Final = frozenset({502, 503, 504})
 #: seconds: how long to wait for the end of an answered stream, so that its connection can be reused, and for DELETE
 _LINGER: Final = 0.5
 _DELETE: Final = 2.0
@@ -66,7 +70,8 @@ class StreamableHttpTransport(Transport):
             self._listener.stop()
 
     async def ready(self) -> None:
-        await self._listener.start()
+        if self._endpoint.feed:
+            await self._listener.start()
 
     async def close(self) -> None:
         self._listener.stop()
@@ -182,15 +187,22 @@ class StreamableHttpTransport(Transport):
 
     async def _follow(self, outgoing: Outgoing, response: httpx.Response) -> None:
         """Read one reply over as many connections as the server splits it into (legacy). Never repeat the POST."""
-        cursor, tries = Cursor(), 0
+        cursor, tries, failed = Cursor(), 0, 0
         await self._pump(response, outgoing, cursor)
         while not outgoing.answered:
             tries = 1 if cursor.moved else tries + 1
             if not cursor.last_id or not self._wire.resumable or tries > _RESUMPTIONS:
                 detail = "The server ended the stream without an answer."
                 raise TransportError(Fault.CONNECTION_LOST, detail, may_have_run=True)
-            await asyncio.sleep(cursor.retry)
-            await self._resume(outgoing, cursor)
+            await asyncio.sleep(min(cursor.retry * 2**failed, _LONGEST_PAUSE))
+            try:
+                await self._resume(outgoing, cursor)
+                failed = 0
+            except McpError as exc:  # the request itself left long ago
+                starting = isinstance(exc, HttpError) and exc.status in _GATEWAY_STATUS
+                if tries >= _RESUMPTIONS or not (starting or isinstance(exc, TransportError)):
+                    raise exc.again(may_have_run=True) from exc
+                failed += 1
 
     async def _resume(self, outgoing: Outgoing, cursor: Cursor) -> None:
         cursor.moved = False

@@ -100,6 +100,32 @@ async def test_a_broken_stream_with_an_id_is_resumed_by_get_and_never_posted_aga
         assert peer.count("tools/call") == 1
 
 
+async def test_a_server_that_restarts_is_asked_again_and_what_it_refuses_may_have_run() -> None:
+    call: list[Asked] = []
+    answers = iter((503, 200, 404))
+
+    async def broken(asked: Asked, line: Line) -> None:
+        call.append(asked)
+        await line.stream()
+        await line.event(id="e1", retry=10)
+        line.reset()
+
+    async def on_get(asked: Asked, line: Line) -> None:
+        status = next(answers) if "last-event-id" in asked.headers else 405
+        if status != 200:
+            await line.reply(status, kind="")
+            return
+        await line.stream()
+        await line.event({"jsonrpc": "2.0", "id": call[-1].id, "result": OK}, id="e2")
+
+    async with scripted_http(legacy(broken, session="s", on_get=on_get)) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        with pytest.raises(HttpError) as caught:
+            await made.client.call_tool("t", {})
+        assert caught.value.may_have_run
+        assert peer.count("tools/call") == 2
+
+
 async def test_a_stream_that_breaks_again_and_again_without_news_is_given_up() -> None:
     async def broken(asked: Asked, line: Line) -> None:
         await line.stream()

@@ -1,0 +1,3 @@
+from mcpadmin.command_line.program import main
+
+main()

@@ -1,0 +1,126 @@
+"""The command line of the verbs that use a running mcpadmin. It loads fast: `--help` needs nothing else."""
+
+import os
+from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mcpadmin import __version__, hardening
+from mcpadmin.installation import PROGRAM
+
+VERBS: Final = ("call", "list", "read", "prompt", "watch")
+KINDS: Final = ("tools", "resources", "templates", "prompts")
+DEFAULT_URL: Final = "http://127.0.0.1:8000"
+_ABOUT: Final = f"""\
+commands that run mcpadmin:
+  up                  run the web server, the workers and an embedded Valkey ({PROGRAM} up --help)
+  help                list the management commands: users, register_server, verify_audit, ...
+
+A token is read from --token-file, from the variable MCPADMIN_TOKEN, or from --token, in this order. Issue one on the
+page Agents. Exit statuses: 0 success, 1 tool error, 2 usage, 3 refused, 4 unreachable, 5 outcome unknown, 6 timeout,
+7 failed. All of it: docs/command-line.md."""
+_SERVER: Final = "short name of a server or bundle, as in its URL"
+
+
+class _Secret(Action):
+    """Keeps the value, and takes it out of what `ps` shows of this process."""
+
+    def __call__(self, parser: ArgumentParser, given: Namespace, value: Any, option: str | None = None) -> None:
+        hardening.wipe_argument(value)
+        setattr(given, self.dest, value)
+
+
+def parser() -> ArgumentParser:
+    whole = ArgumentParser(
+        prog="mcpadmin",
+        description="Use the servers of a running mcpadmin, or run mcpadmin.",
+        epilog=_ABOUT,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    whole.add_argument("--version", action="version", version=f"mcpadmin {__version__}")
+    verbs = whole.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+
+    call = verbs.add_parser("call", help="call a tool", description="Call a tool once and print its result.")
+    call.add_argument("server", metavar="SERVER", help=_SERVER)
+    call.add_argument("tool", metavar="TOOL")
+    _add_json(call)
+    call.add_argument(
+        "--idempotency-key",
+        metavar="KEY",
+        default="",
+        help="with the same key, mcpadmin answers with the call of before and sends nothing (128 characters at most)",
+    )
+
+    listing = verbs.add_parser("list", help="list tools, resources and prompts")
+    listing.add_argument("server", metavar="SERVER", help=_SERVER)
+    listing.add_argument("--kind", choices=KINDS, action="append", help="only these; may be given again")
+
+    read = verbs.add_parser("read", help="read a resource")
+    read.add_argument("server", metavar="SERVER", help=_SERVER)
+    read.add_argument("uri", metavar="URI")
+    read.add_argument("--raw", action="store_true", help="write the contents themselves, decoded if they are binary")
+
+    prompt = verbs.add_parser("prompt", help="get a prompt")
+    prompt.add_argument("server", metavar="SERVER", help=_SERVER)
+    prompt.add_argument("prompt", metavar="PROMPT")
+    _add_json(prompt)
+
+    watch = verbs.add_parser("watch", help="report changes of resources and lists as they happen")
+    watch.add_argument("server", metavar="SERVER", help=_SERVER)
+    watch.add_argument("uris", metavar="URI", nargs="*", help="resources to follow; none: the lists")
+    watch.add_argument("--lists", action="store_true", help="also changes of the lists")
+    watch.add_argument("--read", action="store_true", help="read each resource again when it changes")
+    watch.add_argument("--count", type=_whole, default=0, metavar="N", help="end after so many changes")
+
+    for verb in (call, listing, read, prompt, watch):
+        _add_connection(verb)
+    return whole
+
+
+def _add_json(verb: ArgumentParser) -> None:
+    verb.add_argument(
+        "--json",
+        metavar="ARGUMENTS",
+        default="{}",
+        help="the arguments, a JSON object; @FILE reads it from a file, - from standard input (%(default)s)",
+    )
+
+
+def _add_connection(verb: ArgumentParser) -> None:
+    group = verb.add_argument_group("connection")
+    group.add_argument(
+        "--url",
+        default=os.environ.get("MCPADMIN_URL", DEFAULT_URL),
+        help="address of mcpadmin (MCPADMIN_URL, or %(default)s)",
+    )
+    group.add_argument("--token-file", metavar="FILE", help="file that holds the token; - reads it from standard input")
+    group.add_argument(
+        "--token", action=_Secret, default="", help="the token itself; a shell may keep it in its history"
+    )
+    group.add_argument(
+        "--allow-http", action="store_true", help="send the token unencrypted to another machine than this one"
+    )
+    group.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after this time (no limit)")
+    group.add_argument(
+        "--output",
+        choices=("text", "json"),
+        help="text for people, or JSON Lines (text on a terminal, otherwise json)",
+    )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 10_000_000:
+        raise ValueError(text)
+    return value
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def parse(arguments: Sequence[str]) -> Namespace:
+    return parser().parse_args(arguments)

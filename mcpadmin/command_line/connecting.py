@@ -1,0 +1,155 @@
+"""The connection of one command: address, token, and the client that speaks to the endpoint of a server or bundle."""
+
+import ipaddress
+import os
+import re
+import sys
+from argparse import Namespace
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from mcpadmin import __version__, hardening
+from mcpadmin.command_line.exit_status import Ending, ExitStatus
+from sessions.mcp.client import Client
+from sessions.mcp.core.capabilities import Implementation
+from sessions.mcp.core.events import Event
+from sessions.mcp.core.opening import EraSetting
+from sessions.mcp.core.results import Timeouts
+from sessions.mcp.core.session import Outgoing
+from sessions.mcp.transports.base import Transport
+from sessions.mcp.transports.egress import Allow, Policy
+from sessions.mcp.transports.endpoint import Endpoint
+from sessions.mcp.transports.recording import Exchange
+from sessions.mcp.transports.streamable_http import StreamableHttpTransport
+
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{8,4096}\Z")
+#: a person names the address, so it may be any but a cloud's metadata service
+_ANYWHERE: Final = Policy(allow=(Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
+_WEEK: Final = 7 * 24 * 3600.0
+#: mcpadmin ends a call after the times of its server. A ping that fails while mcpadmin restarts must not end it here.
+_PATIENT: Final = Timeouts(request=_WEEK, tool=_WEEK, total=_WEEK, keepalive_idle=_WEEK)
+_FLUSH_SECONDS: Final = 3.0
+
+
+class Placed:
+    """Learns the id that mcpadmin gives a call, from the head of its answer. A recorder and its exchanges in one."""
+
+    def __init__(self) -> None:
+        self.call = ""
+
+    def answered(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        for name, value in headers:
+            if name.lower() == b"mcpadmin-call":
+                self.call = value.decode("ascii", "replace")[:64]
+
+    def exchange(self, verb: str, url: str, headers: Mapping[str, str], *, authorization: bool = False) -> Exchange:
+        return self
+
+    def opened(self, kind: str) -> None: ...
+    def sent(self, outgoing: Outgoing, exchange: Exchange | None = None) -> None: ...
+    def received(self, data: bytes, answering: Outgoing | None = None, exchange: Exchange | None = None) -> None: ...
+    def hide(self, value: str) -> None: ...
+    def failed(self, fault: str, detail: str) -> None: ...
+    def read(self, size: int) -> None: ...
+    def ended(self) -> None: ...
+
+
+@dataclass
+class Connection:
+    """`calling`: the bytes of a tool call may have left."""
+
+    url: str
+    token: str = field(repr=False)
+    placed: Placed = field(default_factory=Placed)
+    calling: bool = False
+
+    def page_of(self, call: str) -> str:
+        return f"{self.url}/calls/{call}/" if call else ""
+
+    @asynccontextmanager
+    async def client(
+        self,
+        server: str,
+        *,
+        era: EraSetting = "legacy",
+        timeouts: Timeouts = _PATIENT,
+        headers: Mapping[str, str] | None = None,
+        on_event: Callable[[Event], None] = lambda event: None,
+    ) -> AsyncIterator[Client]:
+        """A legacy session by default: its streams can be resumed, so a call survives a lost connection. Raises
+        McpError."""
+        sent = {"Authorization": f"Bearer {self.token}", **(headers or {})}
+        endpoint = Endpoint(
+            f"{self.url}/mcp/{quote(server, safe='')}",
+            headers=lambda: sent,
+            policy=_ANYWHERE,
+            credential=True,
+            recorder=self.placed,
+            feed=False,
+        )
+        client = Client(
+            partial(_transport, endpoint),
+            client_info=Implementation("mcpadmin-command", __version__, "mcpadmin command line"),
+            capabilities={},
+            timeouts=timeouts,
+            era=era,
+            on_event=on_event,
+        )
+        try:
+            await client.connect()
+            yield client
+        finally:
+            await client.close(flush=_FLUSH_SECONDS)
+
+
+async def _transport(endpoint: Endpoint, kind: str = "", url: str = "") -> Transport:
+    return StreamableHttpTransport(endpoint)  # the registry would load the other transports too
+
+
+def connection(given: Namespace) -> Connection:
+    """Raises Ending (usage)."""
+    url = given.url.rstrip("/")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+        raise Ending(
+            ExitStatus.USAGE, f"{given.url[:200]} is not the address of an mcpadmin. Example: https://mcp.example.com"
+        )
+    if parts.scheme == "http" and not _is_here(parts.hostname) and not given.allow_http:
+        words = "The token would cross the network unencrypted. Use https, or --allow-http if the network is trusted."
+        raise Ending(ExitStatus.USAGE, words)
+    return Connection(url, _token(given))
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _token(given: Namespace) -> str:
+    if given.token_file:
+        text = read_file(given.token_file, "--token-file")
+    else:
+        text = given.token or hardening.variables.get("MCPADMIN_TOKEN", "")
+    token = text.strip()
+    if not token:
+        words = "No token. Issue one on the page Agents, then use --token-file FILE or the variable MCPADMIN_TOKEN."
+        raise Ending(ExitStatus.USAGE, words)
+    if not _TOKEN.match(token):
+        raise Ending(ExitStatus.USAGE, "The token has characters that no token has, such as spaces.")
+    return token
+
+
+def read_file(name: str, option: str) -> str:
+    """The text of a file; `-` is standard input. Raises Ending (usage)."""
+    try:
+        return sys.stdin.read() if name == "-" else Path(os.path.expanduser(name)).read_text()
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+        raise Ending(ExitStatus.USAGE, f"{option}: {name} cannot be read: {reason}.") from problem

@@ -1,0 +1,91 @@
+"""How a command ended, as a pipeline sees it: docs/command-line.md lists the numbers."""
+
+from enum import IntEnum
+from typing import Any, Final
+
+from sessions.mcp.core import jsonrpc
+from sessions.mcp.core.errors import Fault, HttpError, LocalError, McpError, RpcError
+from sessions.mcp.server.refusals import DUPLICATE, NOT_SENT, QUOTA, RESOURCE_NOT_FOUND
+
+#: of a result that mcpadmin wrote itself (sessions/agents/outcomes.py)
+_CALL_KEY: Final = "mcpadmin/call"
+_OUTCOME_KEY: Final = "mcpadmin/outcome"
+_MAY_HAVE_RUN_KEY: Final = "mcpadmin/mayHaveRun"
+_REFUSED_CODES: Final = frozenset({DUPLICATE, jsonrpc.INVALID_PARAMS, RESOURCE_NOT_FOUND})
+_TOKEN_FAULTS: Final = frozenset({Fault.UNAUTHORIZED, Fault.KEY_NEEDED})
+_GATEWAY_STATUS: Final = frozenset({502, 503, 504})
+
+
+class ExitStatus(IntEnum):
+    SUCCESS = 0
+    #: the tool ran and reported an error
+    TOOL_ERROR = 1
+    #: the command line is wrong; nothing was sent
+    USAGE = 2
+    #: mcpadmin refused: token, scope, rule, unknown name, arguments. Nothing was sent to the server
+    REFUSED = 3
+    #: mcpadmin or the server cannot be reached, or has no room. Nothing ran, and it may be repeated
+    UNAVAILABLE = 4
+    #: the call may have run: never repeat it before checking
+    OUTCOME_UNKNOWN = 5
+    #: --timeout passed; a call was cancelled and may have run
+    TIMEOUT = 6
+    #: the server failed, or answered with a protocol error
+    FAILED = 7
+    #: Ctrl-C or SIGTERM while no call was in flight
+    INTERRUPTED = 130
+
+
+class Ending(Exception):
+    """What ends a command without success. `words` are for a person; `call` is its id, as far as it is known."""
+
+    def __init__(self, status: ExitStatus, words: str, call: str = "") -> None:
+        super().__init__(words)
+        self.status, self.words, self.call = status, words, call
+
+
+def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Ending:
+    """`calling`: a tool was being called, so an answer that did not arrive is no failure that may be repeated."""
+    if error.fault in _TOKEN_FAULTS:
+        return Ending(ExitStatus.REFUSED, "mcpadmin does not accept this token: it is unknown, expired or revoked.")
+    if isinstance(error, RpcError):
+        return Ending(_status_of_code(error), error.message, call)
+    words = error.words or error.detail if isinstance(error, HttpError) else error.detail
+    if error.fault is Fault.RATE_LIMITED:
+        return Ending(ExitStatus.UNAVAILABLE, words)
+    if calling and error.may_have_run:
+        return Ending(ExitStatus.OUTCOME_UNKNOWN, words, call)
+    if error.permanent or isinstance(error, LocalError):
+        return Ending(ExitStatus.REFUSED, words, call)
+    status = error.status if isinstance(error, HttpError) else 0
+    gone = not error.may_have_run or error.fault in (Fault.CONNECTION_LOST, Fault.TIMEOUT) or status in _GATEWAY_STATUS
+    return Ending(ExitStatus.UNAVAILABLE if gone else ExitStatus.FAILED, words, call)
+
+
+def _status_of_code(error: RpcError) -> ExitStatus:
+    if error.code in (QUOTA, NOT_SENT) or error.http_status in _GATEWAY_STATUS:
+        return ExitStatus.UNAVAILABLE
+    refused = error.code in _REFUSED_CODES or (error.http_status or 0) in range(400, 500)
+    return ExitStatus.REFUSED if refused else ExitStatus.FAILED
+
+
+def status_of(result: dict[str, Any], *, call: str) -> tuple[ExitStatus, str]:
+    """Of a tool's result, and the id of the call that it came from. `call`: the id that mcpadmin gave this request; it
+    gives none to what it refuses."""
+    if result.get("isError") is not True:
+        return ExitStatus.SUCCESS, call
+    meta = result.get("_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    named, outcome = meta.get(_CALL_KEY), meta.get(_OUTCOME_KEY)
+    if isinstance(named, str) and isinstance(outcome, str):
+        if outcome == "outcome_unknown" or meta.get(_MAY_HAVE_RUN_KEY) is True:
+            return ExitStatus.OUTCOME_UNKNOWN, named
+        return _BY_OUTCOME.get(outcome, ExitStatus.FAILED), named
+    return (ExitStatus.TOOL_ERROR if call else ExitStatus.REFUSED), call
+
+
+_BY_OUTCOME: Final = {
+    "not_sent": ExitStatus.UNAVAILABLE,
+    "expired": ExitStatus.UNAVAILABLE,
+    "refused": ExitStatus.REFUSED,
+}

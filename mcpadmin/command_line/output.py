@@ -1,0 +1,105 @@
+"""What a command writes: text for people or JSON Lines to stdout, progress and problems to stderr.
+
+A server's text may hold control characters that would move a terminal's cursor or hide text: as text they are shown as
+what they are. JSON escapes them.
+"""
+
+import json
+import shutil
+import sys
+from io import TextIOWrapper
+from typing import Any, Final
+
+from mcpadmin.command_line.exit_status import Ending, ExitStatus
+from servers.kit.visible import visible_text
+
+_CLEAR: Final = "\r\x1b[K"
+_BAR: Final = 20
+
+
+class Output:
+    def __init__(self, form: str | None) -> None:
+        """`form`: text or json; None: text on a terminal, otherwise json."""
+        for stream in (sys.stdout, sys.stderr):
+            # Lone surrogates, which JSON can express and UTF-8 cannot, are written as JSON escapes.
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+        self.is_json = form == "json" or (form is None and not sys.stdout.isatty())
+        self._on_terminal = sys.stderr.isatty()
+        self._as_text = self._on_terminal or form == "text"
+        self._drawn = False
+
+    # --- stdout ------------------------------------------------------------------------------------------------------
+    def record(self, value: Any) -> None:
+        """One line of JSON."""
+        self._clear()
+        sys.stdout.write(f"{_json(value)}\n")
+        sys.stdout.flush()
+
+    def text(self, text: str) -> None:
+        """A server's text, or ours."""
+        self._clear()
+        sys.stdout.write(f"{visible_text(text)}\n")
+        sys.stdout.flush()
+
+    def raw(self, data: bytes) -> None:
+        self._clear()
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    # --- stderr ------------------------------------------------------------------------------------------------------
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        if self._on_terminal:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(_CLEAR + _drawn(done, total, message)[:width])
+            self._drawn = True
+        elif not self._as_text:
+            sys.stderr.write(f"{_json({'progress': done, 'total': total, 'message': message})}\n")
+        sys.stderr.flush()
+
+    def note(self, words: str) -> None:
+        """What a person should know; not part of the result."""
+        if self._as_text:
+            self._clear()
+            sys.stderr.write(f"{visible_text(words)}\n")
+            sys.stderr.flush()
+
+    def problem(self, ending: Ending, page: str) -> None:
+        self._clear()
+        if self._as_text:
+            lines = [f"mcpadmin: {_LEAD.get(ending.status, '')}{visible_text(ending.words)}"]
+            if ending.call:
+                lines.append(f"Call {visible_text(ending.call)}: {page}")
+            sys.stderr.write("\n".join(lines) + "\n")
+        else:
+            named = {"call": ending.call, "page": page} if ending.call else {}
+            error = {"status": ending.status.name.lower(), "message": ending.words, **named}
+            sys.stderr.write(f"{_json({'error': error})}\n")
+        sys.stderr.flush()
+
+    def _clear(self) -> None:
+        if self._drawn:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+            self._drawn = False
+
+
+_LEAD: Final = {
+    ExitStatus.OUTCOME_UNKNOWN: "Outcome unknown. ",
+    ExitStatus.TIMEOUT: "Timed out. ",
+    ExitStatus.UNAVAILABLE: "Not sent. ",
+}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _drawn(done: float, total: float | None, message: str | None) -> str:
+    words = visible_text(message.replace("\n", " ")) if message else ""
+    if not total or total <= 0:
+        return f"{done:g}  {words}"
+    share = min(1.0, max(0.0, done / total))
+    filled = round(share * _BAR)
+    return f"[{'#' * filled}{'.' * (_BAR - filled)}] {share:4.0%}  {words}"
