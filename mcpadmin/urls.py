@@ -42,5 +42,6 @@ urlpatterns = [
     path("link/", include(link_patterns)),
     path("oauth/", include((oauth_patterns, "oauth"))),
     path(".well-known/", include(discovery_patterns)),
+    path("api/", include("sessions.api.urls")),
     path("", include("sessions.urls")),
 ]

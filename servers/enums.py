@@ -195,6 +195,8 @@ class AgentScope(TextChoices):
     DESTRUCTIVE = "mcp:call:destructive", "Call destructive tools"
     SAMPLING = "mcp:sampling", "Answer for a model"
     INBOX = "mcp:inbox", "Ask people"
+    HISTORY = "mcp:history", "Search calls"
+    AUDIT = "mcp:audit", "Read the audit log"
 
 
 class OAuthClientKind(TextChoices):

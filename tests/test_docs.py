@@ -18,6 +18,7 @@ READ_ELSEWHERE = {
 }
 PAGES = [
     "agents",
+    "api",
     "architecture",
     "articles-and-specification",
     "command-line",

@@ -51,8 +51,8 @@ def parser() -> ArgumentParser:
         help="with the same key, mcpadmin answers with the call of before and sends nothing (128 characters at most)",
     )
 
-    listing = verbs.add_parser("list", help="list tools, resources and prompts")
-    listing.add_argument("server", metavar="SERVER", help=_SERVER)
+    listing = verbs.add_parser("list", help="list servers, or the tools, resources and prompts of one")
+    listing.add_argument("server", metavar="SERVER", nargs="?", default="", help=f"{_SERVER}; none: list the servers")
     listing.add_argument("--kind", choices=KINDS, action="append", help="only these; may be given again")
 
     read = verbs.add_parser("read", help="read a resource")

@@ -1,6 +1,7 @@
 """The connection of one command: address, token, and the client that speaks to the endpoint of a server or bundle."""
 
 import ipaddress
+import json
 import os
 import re
 import sys
@@ -10,22 +11,28 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
+
+import httpx
 
 from mcpadmin import __version__, hardening
 from mcpadmin.command_line.exit_status import Ending, ExitStatus
 from sessions.mcp.client import Client
 from sessions.mcp.core.capabilities import Implementation
+from sessions.mcp.core.errors import Fault, ProtocolError
 from sessions.mcp.core.events import Event
+from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.opening import EraSetting
+from sessions.mcp.core.refusals import READ_BYTES, words_in
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.core.session import Outgoing
-from sessions.mcp.transports.base import Transport
+from sessions.mcp.transports.base import Transport, translated
 from sessions.mcp.transports.egress import Allow, Policy
 from sessions.mcp.transports.endpoint import Endpoint
+from sessions.mcp.transports.engine import engine, shared_tls
 from sessions.mcp.transports.recording import Exchange
-from sessions.mcp.transports.streamable_http import StreamableHttpTransport
+from sessions.mcp.transports.streamable_http import StreamableHttpTransport, answers
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{8,4096}\Z")
 #: a person names the address, so it may be any but a cloud's metadata service
@@ -33,6 +40,7 @@ _ANYWHERE: Final = Policy(allow=(Allow(ipaddress.ip_network("0.0.0.0/0")), Allow
 _WEEK: Final = 7 * 24 * 3600.0
 #: mcpadmin ends a call after the times of its server. A ping that fails while mcpadmin restarts must not end it here.
 _PATIENT: Final = Timeouts(request=_WEEK, tool=_WEEK, total=_WEEK, keepalive_idle=_WEEK)
+_PROGRAM: Final = "mcpadmin-command"
 _FLUSH_SECONDS: Final = 3.0
 
 
@@ -71,6 +79,26 @@ class Connection:
     def page_of(self, call: str) -> str:
         return f"{self.url}/calls/{call}/" if call else ""
 
+    async def api(self, path: str, **query: str) -> dict[str, Any]:
+        """An answer of the HTTP API. Raises McpError."""
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "User-Agent": _PROGRAM}
+        transport = engine(_ANYWHERE, Limits(), shared_tls(), timeout=_PATIENT.connect)
+        try:
+            with translated():
+                request = httpx.Request("GET", f"{self.url}/api/v1{path}", params=query, headers=headers)
+                response = await transport.handle_async_request(request)
+                body = await response.aread()
+        finally:
+            await transport.aclose()
+        if response.status_code != 200:
+            words = words_in(body[:READ_BYTES], answers.media_type(response))
+            raise answers.status_error(response, words, credential=True)
+        try:
+            found: dict[str, Any] = json.loads(body)
+        except ValueError as problem:
+            raise ProtocolError(Fault.INVALID_MESSAGE, "The answer is not from mcpadmin. Check --url.") from problem
+        return found
+
     @asynccontextmanager
     async def client(
         self,
@@ -94,7 +122,7 @@ class Connection:
         )
         client = Client(
             partial(_transport, endpoint),
-            client_info=Implementation("mcpadmin-command", __version__, "mcpadmin command line"),
+            client_info=Implementation(_PROGRAM, __version__, "mcpadmin command line"),
             capabilities={},
             timeouts=timeouts,
             era=era,

@@ -143,7 +143,22 @@ def _binary(kind: object, data: object) -> str:
 
 
 # --- list, read, prompt ----------------------------------------------------------------------------------------------
+async def _list_servers(output: Output, reached: Connection) -> ExitStatus:
+    cursor: str | None = ""
+    while cursor is not None:
+        page = await reached.api("/servers", cursor=cursor, limit="200")
+        for one in page["items"]:
+            if output.is_json:
+                output.record(one)
+            else:
+                output.text(f"{one['slug']:<24}  {one['name']}  {one['state'] or one['kind']}")
+        cursor = page["next"]
+    return ExitStatus.SUCCESS
+
+
 async def _list(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
+    if not given.server:
+        return await _list_servers(output, reached)
     async with reached.client(given.server) as client:
         readers = {
             "tools": client.list_tools,

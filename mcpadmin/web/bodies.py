@@ -12,7 +12,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.urls import Resolver404, resolve
 
-from servers.agents.addresses import PREFIX
+from servers.agents.addresses import API_PREFIX, PREFIX
 
 ANONYMOUS, FORM, ARGUMENTS, IMPORT, AGENT = (
     "body_anonymous_bytes",
@@ -41,6 +41,8 @@ def limit_of(path: str) -> str:
     """The name of the limit for a signed-in user."""
     if path.startswith(PREFIX):
         return AGENT
+    if path.startswith(API_PREFIX):
+        return ARGUMENTS
     try:
         return _LARGER.get(resolve(path).view_name, FORM)
     except Resolver404:
@@ -50,7 +52,7 @@ def limit_of(path: str) -> str:
 def proof_of(path: str, cookie: str, authorization: str) -> Callable[[], bool] | None:
     """What finds out, in a thread, whether the sender of a large body may send it: by the token of an agent, or by the
     sign-in of a browser. None when there is neither."""
-    if path.startswith(PREFIX):
+    if path.startswith((PREFIX, API_PREFIX)):
         scheme, _, token = authorization.partition(" ")
         return partial(_has_token, token.strip()) if scheme.lower() == "bearer" else None
     key = session_key(cookie)

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 PREFIX: Final = "/mcp/"
+#: of the HTTP API, which the same tokens open
+API_PREFIX: Final = "/api/"
 
 
 def address_of(slug: str) -> str:

@@ -22,6 +22,8 @@ SCOPE_HELP = {
     AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive without waiting for approval.",
     AgentScope.SAMPLING: "Answer requests of servers for model responses. They cost tokens of the program's model.",
     AgentScope.INBOX: "Requests of servers that the program cannot answer wait for people in the inbox.",
+    AgentScope.HISTORY: "Search calls of everyone that its person may see, over the HTTP API.",
+    AgentScope.AUDIT: "Read the events that its person may see, over the HTTP API.",
 }
 
 

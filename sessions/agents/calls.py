@@ -36,7 +36,7 @@ from sessions.live.reader import Together
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import streams
-from sessions.mcp.server.refusals import NOT_SENT, QUOTA, Refusal, invalid_params, invalid_request
+from sessions.mcp.server.refusals import DUPLICATE, NOT_SENT, QUOTA, Refusal, invalid_params, invalid_request
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import AgentCall, Call
 
@@ -81,9 +81,7 @@ class Calls:
             if isinstance(found, UUID):
                 uid, late, needed_approval = found, True, True  # perhaps
             else:
-                placed = await self._placed(exchange, asked, found)
-                if isinstance(placed, bytes):
-                    return placed
+                placed = await self._place(exchange, asked, found)
                 uid, needed_approval = placed.uid, placed.state == CallState.HELD
         except ledger.SameRequest as earlier:
             if not earlier.equal:
@@ -93,6 +91,13 @@ class Calls:
                 ledger.heard(uid)
         except ledger.Unheard as lost:
             return await self._tell_of(exchange, lost.call)
+        except ledger.TooManyHeld:
+            if asked.method != methods.TOOLS_CALL:
+                raise _too_many_held(200) from None
+            words = f"{exchange.named(asked.target)} was not called. {held.too_many()}"
+            return outcomes.tool_error(exchange, words)
+        except Rejected as problem:
+            return _rejected(exchange, asked, problem)
         if answer is not None:
             answer.headers[CALL_HEADER] = str(uid)
         if answer is not None and exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25":
@@ -100,6 +105,30 @@ class Calls:
         return await self.view(
             exchange, uid, answer, connection, asked=asked, late=late, needed_approval=needed_approval
         )
+
+    async def start(self, exchange: Exchange) -> UUID:
+        """The call that is placed now, or was for the same key before. Its program does not wait here. Raises Refusal."""
+        asked = asked_of(exchange)
+        try:
+            async with self._gate.call(exchange, asked):
+                return (await self._place(exchange, asked, None)).uid
+        except ledger.SameRequest as earlier:
+            if not earlier.equal:
+                raise Refusal(409, DUPLICATE, "This key was already used for another call.") from None
+            return earlier.call
+        except ledger.Unheard as lost:
+            ledger.heard(lost.call)
+            words = (
+                "An equal call of this token was lost, and it is not known whether it ran. Check, then start it again."
+            )
+            raise Refusal(409, DUPLICATE, words, {"call": str(lost.call)}) from None
+        except ledger.TooManyHeld:
+            raise _too_many_held(429) from None
+        except Forbidden as problem:
+            raise Refusal(403, FORBIDDEN, problem.message, {"reason": "policy"}) from None
+        except Rejected as problem:
+            errors = [{"at": where or "/", "message": " ".join(told)} for where, told in problem.errors.items()]
+            raise Refusal(422, jsonrpc.INVALID_PARAMS, problem.message, {"errors": errors}) from None
 
     async def _tell_of(self, exchange: Exchange, uid: UUID) -> bytes:
         """Of an equal call whose outcome the program never heard. A further one is the model's own decision."""
@@ -125,11 +154,10 @@ class Calls:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
 
     # --- placing -------------------------------------------------------------------------------------------------
-    async def _placed(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> Call | bytes:
-        """The call, or the answer where there is none."""
+    async def _place(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> Call:
+        """Raises Refusal, Rejected, and SameRequest, Unheard and TooManyHeld of the ledger."""
         if unknown := _hidden_arguments(exchange):
-            words = f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called."
-            return outcomes.tool_error(exchange, words)
+            raise Rejected(f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called.")
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
         reader = self._hub.reader
         repeated = continuation is None and await self._gate.repeats(exchange, asked)
@@ -152,13 +180,6 @@ class Calls:
                 if asked.method == methods.TOOLS_CALL
                 else invalid_params(problem.message)
             ) from problem
-        except Rejected as problem:
-            return _rejected(exchange, asked, problem)
-        except ledger.TooManyHeld:
-            words = held.too_many()
-            if asked.method == methods.TOOLS_CALL:
-                return outcomes.tool_error(exchange, f"{exchange.named(asked.target)} was not called. {words}")
-            raise Refusal(200, QUOTA, words, {"reason": "agent_approvals", "retryAfterMs": 60_000}) from None
         except Http404 as problem:
             raise Refusal(404, jsonrpc.INVALID_REQUEST, "This endpoint does not exist.") from problem
         except PermissionDenied as problem:
@@ -411,6 +432,11 @@ def _read(uids: list[UUID]) -> dict[UUID, Call | Ended]:
 def _hidden_arguments(exchange: Exchange) -> list[str]:
     given = exchange.params.get("arguments")
     return sorted(exchange.via.hidden & given.keys()) if exchange.via is not None and isinstance(given, dict) else []
+
+
+def _too_many_held(status: int) -> Refusal:
+    data = {"reason": "agent_approvals", "retryAfterMs": 60_000}
+    return Refusal(status, QUOTA, held.too_many(), data, headers={"Retry-After": "60"} if status == 429 else {})
 
 
 def _rejected(exchange: Exchange, asked: Asked, problem: Rejected) -> bytes:

@@ -55,6 +55,15 @@ async def drain(seconds: float) -> None:
 _doors: "WeakKeyDictionary[asyncio.AbstractEventLoop, Door]" = WeakKeyDictionary()
 
 
+def desk() -> Desk:
+    """What the requests of programs share in this web process: the HTTP API counts by the same gate."""
+    return _door().desk
+
+
+def requests() -> Requests:
+    return _door().requests
+
+
 def _door() -> "Door":
     loop = asyncio.get_running_loop()
     if loop not in _doors:
@@ -66,15 +75,15 @@ class Door:
     """Of one web process."""
 
     def __init__(self, hub: Hub) -> None:
-        self._desk = Desk(hub)
-        self._requests = Requests(self._desk)
-        self._sessions = LegacySessions(self._desk, self._requests)
-        self._streams = StandingStreams(self._desk, self._requests)
+        self.desk = Desk(hub)
+        self.requests = Requests(self.desk)
+        self._sessions = LegacySessions(self.desk, self.requests)
+        self._streams = StandingStreams(self.desk, self.requests)
         self._methods = {"POST": self._post, "GET": self._streams.get, "DELETE": self._sessions.delete}
         self._running: set[asyncio.Task[Any]] = set()
 
     async def drain(self, seconds: float) -> None:
-        self._desk.gate.drain()
+        self.desk.gate.drain()
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
 
@@ -88,10 +97,10 @@ class Door:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         try:
-            if self._desk.gate.draining:
+            if self.desk.gate.draining:
                 raise stopping()
             authorization = connection.headers.get("authorization", "")
-            principal = await self._desk.gate.principal(authorization, connection.address, connection.slug)
+            principal = await self.desk.gate.principal(authorization, connection.address, connection.slug)
             user_id = principal.token.user_id
             await self._methods.get(connection.method, self._not_allowed)(principal, connection, answer)
         except Refusal as refusal:
@@ -128,17 +137,17 @@ class Door:
 
     async def _post(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         posted.check_media_types(connection.headers)
-        async with self._desk.gate.request(principal):
+        async with self.desk.gate.request(principal):
             body = await connection.body()
             found = posted.parse(body, _limits())
             watching = asyncio.create_task(connection.watch())
             try:
                 era = posted.era_of(found, connection.headers)
                 opens = era is Era.LEGACY and legacy.opens(found)
-                entry = await self._desk.entry(principal, connection, session=era is Era.LEGACY and not opens)
+                entry = await self.desk.entry(principal, connection, session=era is Era.LEGACY and not opens)
                 if era is Era.MODERN:
                     return await self._modern(entry, connection, answer, found)
-                async with self._desk.gate.at(place_of(entry.place)):
+                async with self.desk.gate.at(place_of(entry.place)):
                     if opens:
                         await self._sessions.open(entry, connection, answer, legacy.opening_of(found))
                     else:
@@ -151,12 +160,12 @@ class Door:
         if isinstance(request, Notification):
             return await answer.empty(202)
         exchange = modern_exchange(entry, connection, request)
-        self._desk.gate.note_use(entry.principal, connection.address, exchange.program)
+        self.desk.gate.note_use(entry.principal, connection.address, exchange.program)
         if request.method == methods.LISTEN:
             with identified(exchange):
                 return await self._streams.listen(exchange, connection, answer)
-        async with self._desk.gate.at(place_of(entry.place)):
-            await self._requests.finish(answer, await self._requests.respond(exchange, connection, answer))
+        async with self.desk.gate.at(place_of(entry.place)):
+            await self.requests.finish(answer, await self.requests.respond(exchange, connection, answer))
 
 
 def _limits() -> Limits:

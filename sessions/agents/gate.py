@@ -87,7 +87,15 @@ class Gate:
             raise _unauthorized("This token is for another endpoint.", slug, known=True)
         return found
 
-    async def _known_or_read(self, text: str, address: str, slug: str) -> Principal:
+    async def caller(self, authorization: str, address: str) -> Principal:
+        """Of a bearer token at the HTTP API, which is no endpoint of its own: what a grant for one endpoint may do there is
+        for the caller to decide. Raises Refusal (401)."""
+        scheme, _, text = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not (text := text.strip()):
+            raise _unauthorized("Send a token of the page Agents: Authorization: Bearer mca_….", None)
+        return await self._known_or_read(text, address, None)
+
+    async def _known_or_read(self, text: str, address: str, slug: str | None) -> Principal:
         key = hashlib.sha256(f"{address} {text}".encode()).digest()
         now = time.monotonic()
         if (known := self._known.get(key)) is not None and known.until > now:
@@ -124,6 +132,19 @@ class Gate:
     async def request(self, principal: Principal) -> AsyncIterator[None]:
         """Counts against the limits of the token and its person. Raises Refusal (429)."""
         async with self._counted(*quotas.of_principal(principal)):
+            yield
+
+    async def admit(self, principal: Principal) -> None:
+        """The rates alone, for a request whose end is not known here. Raises Refusal (429)."""
+        rates, _ = quotas.of_principal(principal)
+        async with self._counted(rates, ()):
+            return
+
+    @asynccontextmanager
+    async def flight(self, principal: Principal) -> AsyncIterator[None]:
+        """After `admit`: a request that may wait. Raises Refusal (429)."""
+        _, flights = quotas.of_principal(principal)
+        async with self._counted((), flights):
             yield
 
     @asynccontextmanager
@@ -205,8 +226,13 @@ def full() -> Refusal:
     return Refusal(503, QUOTA, words, {"retryAfterMs": 10_000}, headers={"Retry-After": "10"})
 
 
-def _unauthorized(words: str, slug: str, *, known: bool = False) -> Refusal:
-    challenge = metadata.challenge(slug, "invalid_token" if known else "", " ".join(metadata.DEFAULT_SCOPES))
+def _unauthorized(words: str, slug: str | None, *, known: bool = False) -> Refusal:
+    """`slug` None: there is no endpoint whose metadata would lead to a token."""
+    error = "invalid_token" if known else ""
+    if slug is None:
+        challenge = f'Bearer error="{error}"' if error else "Bearer"
+    else:
+        challenge = metadata.challenge(slug, error, " ".join(metadata.DEFAULT_SCOPES))
     return Refusal(401, UNAUTHORIZED, words, headers={"WWW-Authenticate": challenge})
 
 

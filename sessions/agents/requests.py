@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -64,13 +65,22 @@ class Requests:
         if method == methods.TOOLS_CALL and _searches(exchange) and exchange.params.get("name") == search.FIND_TOOL:
             return await self._find_tool(exchange)
         through_call_tool = _searches(exchange) and exchange.params.get("name") == search.CALL_TOOL
-        exchange = await self.routed(exchange)
-        listed = _LISTED_BY.get(method, "")
-        if listed and not lists.was_read(exchange.entry.endpoint, listed):  # a program may call without having listed
-            exchange = replace(exchange, entry=await self.known(exchange.entry, listed))
+        exchange = await self._at_server(exchange)
         if method == methods.TOOLS_CALL and exchange.era is Era.MODERN and not through_call_tool:
             await self._check_mirrored(exchange)
         return await self._desk.calls.perform(exchange, answer, connection)
+
+    async def start(self, exchange: Exchange) -> UUID:
+        """The call of a request whose program asks for the outcome later. Raises Refusal."""
+        return await self._desk.calls.start(await self._at_server(exchange))
+
+    async def _at_server(self, exchange: Exchange) -> Exchange:
+        """Where its server's list is known: a program may call without having listed."""
+        exchange = await self.routed(exchange)
+        listed = _LISTED_BY.get(exchange.method, "")
+        if listed and not lists.was_read(exchange.entry.endpoint, listed):
+            exchange = replace(exchange, entry=await self.known(exchange.entry, listed))
+        return exchange
 
     async def routed(self, exchange: Exchange) -> Exchange:
         """The request at the server that it concerns. Names are known once the lists of a bundle were read. Raises

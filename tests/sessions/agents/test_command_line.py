@@ -167,6 +167,8 @@ def test_the_same_key_is_answered_by_the_call_of_before(product: Product, comman
 
 
 def test_lists_resources_and_prompts_are_read(command: Command) -> None:
+    status, servers, _ = command.run("list")
+    assert (status, {"legacy", "modern"} <= {one["slug"] for one in servers}) == (0, True)
     status, lines, _ = command.run("list", "legacy", "--kind", "tools", "--kind", "prompts")
     named = {(line["kind"], line["definition"]["name"]) for line in lines}
     assert (status, {("tools", "echo"), ("prompts", "summarise")} <= named) == (0, True)

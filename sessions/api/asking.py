@@ -1,0 +1,96 @@
+"""Who asks: the token of a request, what it allows, and the limits of programs, which count here as at the door."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from ninja.security.base import AuthBase
+
+from servers import access
+from servers.agents.addresses import slug_of
+from servers.agents.tokens import Principal
+from servers.audit.record import Actor
+from servers.enums import AgentScope, Way
+from servers.models import Server
+from servers.requests import WebRequest
+from sessions.agents.door import desk
+from sessions.mcp.server.refusals import Refusal
+
+T = TypeVar("T")
+SCOPE_MISSING: Final = 4030
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A program with its token. Its person's rights are those of this moment."""
+
+    principal: Principal
+    address: str
+    request_id: str
+    program: str = field(default="")
+
+    @property
+    def user(self) -> Any:
+        return self.principal.user
+
+    @property
+    def actor(self) -> Actor:
+        return Actor.of_user(self.user, self.address, self.request_id, Way.AGENT)
+
+    @property
+    def only(self) -> str:
+        """The one server or bundle that a grant is for (RFC 8707); empty: as the token says."""
+        return slug_of(self.principal.token.resource) if self.principal.token.resource else ""
+
+    def require(self, *scopes: AgentScope) -> None:
+        """Any of them. Raises Refusal (403)."""
+        if not any(self.principal.has(scope.value) for scope in scopes):
+            wanted = " or ".join(scope.value for scope in scopes)
+            words = f"This token does not have the scope {wanted}. Issue one that has it, on the page Agents."
+            challenge = f'Bearer error="insufficient_scope", scope="{scopes[0].value}"'
+            data = {"requiredScope": scopes[0].value}
+            raise Refusal(403, SCOPE_MISSING, words, data, headers={"WWW-Authenticate": challenge})
+
+    def reaches(self, server: Server | None) -> bool:
+        """Also of a row whose server is gone: only for a token without a limit."""
+        if server is None:
+            return self.principal.server_ids is None and not self.only
+        return self.principal.reaches(server.pk) and self.only in ("", server.slug)
+
+    def servers(self) -> Any:
+        """Those that this token reaches and its person sees. For a thread."""
+        rows = access.visible_servers(self.user)
+        if self.principal.server_ids is not None:
+            rows = rows.filter(pk__in=self.principal.server_ids)
+        return rows.filter(slug=self.only) if self.only else rows
+
+
+class Token(AuthBase):
+    """`Authorization: Bearer mca_…` or `mco_…`, and nothing else: a cookie of a browser does not count."""
+
+    openapi_type = "http"
+    openapi_scheme = "bearer"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_async = True
+
+    async def __call__(self, request: WebRequest) -> Caller:  # type: ignore[override]  # as the middleware leaves it
+        """Raises Refusal (401, 429)."""
+        gate = desk().gate
+        principal = await gate.caller(request.headers.get("Authorization", ""), request.client_ip)
+        await gate.admit(principal)
+        program = request.headers.get("User-Agent", "").replace("\0", "")[:120]
+        gate.note_use(principal, request.client_ip, program)
+        return Caller(principal, request.client_ip, request.request_id, program)
+
+
+async def work(job: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """In a thread that may wait for the database and the audit writer."""
+    return await desk().reader.work(partial(job, *arguments, **named))
+
+
+def caller_of(request: WebRequest) -> Caller:
+    found: Caller = request.auth  # type: ignore[attr-defined]  # set by ninja
+    return found

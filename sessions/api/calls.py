@@ -1,0 +1,255 @@
+"""Calls: started in the ledger as those of every program, found by the explorer's query language, and waited for."""
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from django.db.models import Q
+from django.http import HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from ninja import Header, Query, Router
+
+from servers import access, rights
+from servers.audit import payloads
+from servers.enums import AgentScope
+from servers.models import Payload, Server
+from servers.requests import WebRequest
+from sessions.agents import ledger
+from sessions.agents.door import desk, requests
+from sessions.agents.endpoints import entry_of
+from sessions.agents.exchange import Exchange
+from sessions.agents.judging import place_of
+from sessions.api.asking import Caller, caller_of, work
+from sessions.api.problems import Problem, not_found
+from sessions.api.shapes import CallError, CallIn, CallOut, CallPage, CallProgress, CallRow
+from sessions.calls import placing, statements
+from sessions.calls.reading import record_reading
+from sessions.enums import CallState
+from sessions.explorer import language, search
+from sessions.explorer.language import Term, Value
+from sessions.explorer.rows import Row
+from sessions.mcp.core import methods
+from sessions.mcp.core.versions import Era
+from sessions.models import Call
+
+router = Router(tags=["calls"])
+MOST: Final = 100
+WAIT_SECONDS: Final = 30
+#: a lost hint is made up for after this
+_LOOK_SECONDS: Final = 5.0
+_REVISION: Final = "2025-11-25"
+#: more servers than this are compared row by row
+_NAMED: Final = 40
+Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=ledger.KEY_CHARS)]
+Wait = Annotated[
+    float, Query(ge=0, le=WAIT_SECONDS, description="Answer when the call is over, or after these seconds.")
+]
+
+
+# --- start -------------------------------------------------------------------------------------------------------------
+@router.post(
+    "/servers/{slug}/calls", response={200: CallOut, 202: CallOut}, operation_id="start_call", summary="Start a call"
+)
+async def start(
+    request: WebRequest, response: HttpResponse, slug: str, given: CallIn, key: Key, wait: Wait = 0
+) -> tuple[int, CallOut]:
+    """Call a tool, once. The answer is 202 while the call runs and 200 when it is over.
+
+    The same `Idempotency-Key` with the same tool and arguments leads to the call of before, whatever became of it; with
+    others it is a conflict (409). Scope `mcp:call`. A call that rules let wait for a person is `held` until it is approved, also one
+    of a tool that is marked destructive, without the scope `mcp:call:destructive`.
+    """
+    caller = caller_of(request)
+    caller.require(AgentScope.CALL)
+    if caller.only not in ("", slug):
+        raise not_found("server")
+    async with desk().gate.flight(caller.principal):
+        entry = await work(entry_of, caller.principal, slug, "")
+        exchange = Exchange(
+            entry=entry,
+            era=Era.LEGACY,
+            revision=_REVISION,
+            id=0,
+            method=methods.TOOLS_CALL,
+            params={"name": given.tool, "arguments": given.arguments},
+            headers={ledger.KEY_HEADER: key},
+            address=caller.address,
+            request_id=caller.request_id,
+            program=caller.program,
+        )
+        async with desk().gate.at(place_of(entry.place)):
+            uid = await requests().start(exchange)
+        found = await _waited(caller, uid, wait)
+    response["Location"] = reverse("api-1:get_call", args=[uid])
+    return (200 if found.final else 202), found
+
+
+async def _waited(caller: Caller, uid: UUID, seconds: float) -> CallOut:
+    """The call when it is over, or after this time."""
+    wake = asyncio.Event()
+    stop = desk().hub.watch(f"call.{uid}", lambda _: wake.set())
+    ends = asyncio.get_running_loop().time() + seconds
+    try:
+        while not await work(_is_final, uid) and (left := ends - asyncio.get_running_loop().time()) > 0:
+            wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                    await wake.wait()
+    finally:
+        stop()
+    return await work(_detail, caller, uid)
+
+
+def _is_final(uid: UUID) -> bool:
+    state = Call.objects.filter(uid=uid).values_list("state", flat=True).first()
+    return state is None or CallState(state).final
+
+
+# --- find --------------------------------------------------------------------------------------------------------------
+@router.get("/calls", response=CallPage, operation_id="list_calls", summary="Search calls")
+async def index(
+    request: WebRequest,
+    q: Annotated[str, Query(max_length=language.TEXT_CHARS, description="In the query language of the explorer.")] = "",
+    cursor: Annotated[str, Query(max_length=400)] = "",
+    limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
+) -> CallPage:
+    """Calls that this token's person may see, of servers that the token reaches, newest first. Scope `mcp:history`."""
+    caller = caller_of(request)
+    caller.require(AgentScope.HISTORY)
+    return await work(_page, caller, q, cursor, limit)
+
+
+def _page(caller: Caller, text: str, cursor: str, limit: int) -> CallPage:
+    rights.require(caller.user, caller.actor, "view")
+    query = language.parse(text, timezone.now().astimezone(UTC))
+    query = replace(query, streams=frozenset({"calls"}))
+    reached = _reached(caller)
+    if reached is not None and len(reached) <= _NAMED:
+        term = Term("server", tuple(Value(str(server.uid)) for server in reached))
+        query = replace(query, terms=(*query.terms, term))
+    found = search.page(caller.user, query, cursor, limit)
+    seen = None if reached is None else {str(server.uid) for server in reached}
+    rows = [row for row in found.rows if seen is None or row.server_uid in seen]
+    return CallPage(items=[_row(row) for row in rows], next=found.older or None, searched_to=found.searched_to)
+
+
+def _reached(caller: Caller) -> list[Server] | None:
+    """None: all, also calls of servers that were deleted."""
+    return None if caller.principal.server_ids is None and not caller.only else list(caller.servers())
+
+
+def _row(row: Row) -> CallRow:
+    return CallRow(
+        id=UUID(row.call_uid),
+        server=row.server_name,
+        target=row.target,
+        kind=row.kind,
+        user=row.who,
+        way=row.way,
+        identity=row.identity,
+        state=row.status,
+        outcome=row.outcome,
+        requested_at=row.at,
+        duration_ms=row.duration_ms,
+        bytes=row.bytes,
+    )
+
+
+# --- one ---------------------------------------------------------------------------------------------------------------
+@router.get("/calls/{uuid:uid}", response=CallOut, operation_id="get_call", summary="Get a call", url_name="get_call")
+async def detail(request: WebRequest, uid: UUID, wait: Wait = 0) -> CallOut:
+    """One call with arguments and result, where the person may read them. A call of this token needs the scope
+    `mcp:call`, any other one `mcp:history`."""
+    caller = caller_of(request)
+    caller.require(AgentScope.CALL, AgentScope.HISTORY)
+    await work(_visible, caller, uid)
+    async with desk().gate.flight(caller.principal):
+        return await _waited(caller, uid, wait)
+
+
+@router.post("/calls/{uuid:uid}/cancel", response=CallOut, operation_id="cancel_call", summary="Cancel a call")
+async def cancel(request: WebRequest, uid: UUID) -> CallOut:
+    """Ask the server to stop. Whether the tool stopped is not known. Scope `mcp:call`, for calls of this token."""
+    caller = caller_of(request)
+    caller.require(AgentScope.CALL)
+    return await work(_cancel, caller, uid)
+
+
+def _cancel(caller: Caller, uid: UUID) -> CallOut:
+    call = _visible(caller, uid)
+    if not _is_own(caller, call):
+        raise Problem(403, "forbidden", "Only the token that started a call can cancel it here.")
+    placing.cancel(caller.actor, caller.user, call)
+    return _detail(caller, uid)
+
+
+def _visible(caller: Caller, uid: UUID) -> Call:
+    """Raises Problem (404) for one that the person or the token may not see."""
+    seen = Q(server__in=access.visible_servers(caller.user)) | Q(server=None)
+    rows = Call.objects.select_related("server", "arguments", "result", "agent")
+    call = rows.filter(seen, statements.seen(caller.user), uid=uid).first()
+    if call is None or not access.may(caller.user, "view"):
+        raise not_found("call")
+    if not _is_own(caller, call) and not (
+        caller.principal.has(AgentScope.HISTORY.value) and caller.reaches(call.server)
+    ):
+        raise not_found("call")
+    return call
+
+
+def _is_own(caller: Caller, call: Call) -> bool:
+    return hasattr(call, "agent") and call.agent.token_id == caller.principal.token.pk
+
+
+def _detail(caller: Caller, uid: UUID) -> CallOut:
+    call = _visible(caller, uid)
+    state = CallState(call.state)
+    readable = placing.may_read(caller.user, call)
+    if readable:
+        record_reading(caller.actor, call, call.arguments, call.result)
+    failed = state is CallState.RPC_ERROR
+    return CallOut(
+        id=call.uid,
+        server=call.server.slug if call.server is not None else None,
+        server_name=call.server_name,
+        target=call.target,
+        method=call.method,
+        user=call.user_name,
+        program=call.agent.program if hasattr(call, "agent") else "",
+        way=call.way,
+        identity=call.identity_name,
+        state=state.value,
+        final=state.final,
+        may_have_run=call.effect_unknown,
+        requested_at=call.created_at,
+        sent_at=call.sent_at,
+        finished_at=call.finished_at,
+        duration_ms=call.duration_ms,
+        detail=call.detail,
+        error=CallError(code=call.error_code, message=call.error_message, data=_json(call.error_data))
+        if failed
+        else None,
+        progress=None
+        if call.progress is None
+        else CallProgress(progress=call.progress, total=call.progress_total, message=call.progress_message),
+        readable=readable,
+        arguments=_payload(call.arguments) if readable else None,
+        result=_payload(call.result) if readable else None,
+    )
+
+
+def _payload(found: Payload | None) -> Any:
+    return _json(payloads.read(found)) if found is not None else None
+
+
+def _json(text: str | None) -> Any:
+    """A text that was cut to what a column holds stays a text."""
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text

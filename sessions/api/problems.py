@@ -1,0 +1,90 @@
+"""Errors as problem details (RFC 9457): one shape for every refusal, whoever raised it."""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from ninja import NinjaAPI
+from ninja import errors as ninja
+
+from servers.audit.writer import AuditUnavailable, WriterBusy
+from sessions.agents.endpoints import NoEndpoint
+from sessions.api.asking import SCOPE_MISSING
+from sessions.explorer.language import QueryError
+from sessions.mcp.server.refusals import Refusal
+
+MEDIA_TYPE: Final = "application/problem+json"
+#: what our own codes of refusals mean here
+_KINDS: Final = {
+    4010: "unauthorized",
+    SCOPE_MISSING: "insufficient-scope",
+    4091: "conflict",
+    4290: "too-many-requests",
+    5030: "unavailable",
+}
+_BUSY: Final = {"Retry-After": "2"}
+
+
+class Problem(Exception):
+    """`kind` ends the URN that a program compares. `more`: further members of the document."""
+
+    def __init__(self, status: int, kind: str, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.status, self.kind, self.detail, self.more = status, kind, detail, more
+
+
+def not_found(what: str) -> Problem:
+    return Problem(404, "not-found", f"This {what} does not exist, or this token does not reach it.")
+
+
+def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    body = {
+        "type": f"urn:mcpadmin:problem:{problem.kind}",
+        "title": HTTPStatus(problem.status).phrase,
+        "status": problem.status,
+        "detail": problem.detail,
+        **problem.more,
+    }
+    every = {"Cache-Control": "no-store", **(headers or {})}
+    return JsonResponse(body, status=problem.status, content_type=MEDIA_TYPE, headers=every)
+
+
+def register(api: NinjaAPI) -> None:
+    """What is raised in an operation becomes an answer here and nowhere else."""
+    handlers: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
+        Problem: lambda request, raised: answer(raised),
+        Refusal: _refused,
+        NoEndpoint: lambda request, raised: answer(not_found("server")),
+        PermissionDenied: lambda request, raised: answer(Problem(403, "forbidden", str(raised))),
+        Http404: lambda request, raised: answer(Problem(404, "not-found", "There is nothing at this address.")),
+        QueryError: lambda request, raised: answer(
+            Problem(422, "invalid-query", raised.message, start=raised.start, end=raised.end)
+        ),
+        ValidationError: lambda request, raised: answer(Problem(422, "invalid", " ".join(raised.messages))),
+        ninja.ValidationError: _invalid,
+        ninja.HttpError: lambda request, raised: answer(Problem(raised.status_code, "invalid", str(raised))),
+        AuditUnavailable: _unavailable,
+        WriterBusy: _unavailable,
+    }
+    for kind, handler in handlers.items():
+        api.add_exception_handler(kind, handler)
+
+
+def _refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
+    """A refusal of the agents' door. Over MCP some of these have the status 200."""
+    status = refusal.status if refusal.status >= 400 else 422
+    data = refusal.data if isinstance(refusal.data, dict) else {}
+    headers = {name: value for name, value in refusal.headers.items() if name != "Connection"}
+    return answer(Problem(status, _KINDS.get(refusal.code, "invalid"), refusal.message, **data), headers)
+
+
+def _invalid(request: HttpRequest, raised: ninja.ValidationError) -> HttpResponse:
+    """Never repeats what was sent: it may hold secrets."""
+    errors = [{"at": "/".join(map(str, one["loc"])), "message": one["msg"]} for one in raised.errors]
+    return answer(Problem(422, "invalid", "The request does not fit the OpenAPI document.", errors=errors))
+
+
+def _unavailable(request: HttpRequest, raised: Exception) -> HttpResponse:
+    return answer(Problem(503, "unavailable", f"{raised} Nothing was done."), _BUSY)

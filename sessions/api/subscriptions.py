@@ -1,0 +1,167 @@
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from django.http import HttpResponse
+from ninja import Query, Router
+
+from servers import access, rights
+from servers.audit.record import ServerRef
+from servers.enums import AgentScope
+from servers.kit.pages import page_before
+from servers.numbers import whole_number
+from servers.privacy import reading
+from servers.privacy.reading import PayloadContext
+from servers.requests import WebRequest
+from sessions.api.asking import Caller, caller_of, work
+from sessions.api.problems import Problem, not_found
+from sessions.api.shapes import (
+    SubscriptionIn,
+    SubscriptionOut,
+    SubscriptionPage,
+    VersionOut,
+    VersionPage,
+    VersionRow,
+)
+from sessions.models import ResourceVersion, Subscription
+from sessions.subscriptions import board, history, subscribing
+
+router = Router(tags=["subscriptions"])
+MOST: Final = 100
+Cursor = Annotated[str, Query(max_length=20)]
+Limit = Annotated[int, Query(ge=1, le=MOST)]
+
+
+@router.get("", response=SubscriptionPage, operation_id="list_subscriptions", summary="List subscriptions")
+async def index(
+    request: WebRequest,
+    server: Annotated[str, Query(max_length=64, description="Short name of a server.")] = "",
+    active: bool | None = None,
+    cursor: Cursor = "",
+    limit: Limit = 50,
+) -> SubscriptionPage:
+    """Subscriptions to resources, the newest first. Scope `mcp:read`."""
+    caller = caller_of(request)
+    caller.require(AgentScope.READ)
+    return await work(_page, caller, server, active, cursor, limit)
+
+
+def _page(caller: Caller, server: str, active: bool | None, cursor: str, limit: int) -> SubscriptionPage:
+    rows = board.subscriptions(caller.user, caller.servers())
+    rows = rows.filter(server__slug=server) if server else rows
+    rows = rows.filter(active=active) if active is not None else rows
+    page = page_before(rows, "pk", _number(cursor), limit)
+    return SubscriptionPage(items=[_out(row) for row in page.rows], next=_text(page.older))
+
+
+@router.post("", response={201: SubscriptionOut}, operation_id="subscribe", summary="Subscribe to a resource")
+async def create(request: WebRequest, given: SubscriptionIn) -> tuple[int, SubscriptionOut]:
+    """Subscribe to a resource: every version is stored from now on. One that exists is the answer, and one that had
+    ended goes on with its history. Scope `mcp:read`, and the person's right to subscribe."""
+    caller = caller_of(request)
+    caller.require(AgentScope.READ)
+    return 201, await work(_create, caller, given)
+
+
+def _create(caller: Caller, given: SubscriptionIn) -> SubscriptionOut:
+    server = caller.servers().filter(slug=given.server, archived_at=None).first()
+    if server is None:
+        raise not_found("server")
+    server = access.seen_by(caller.user, server)
+    return _out(subscribing.subscribe(caller.actor, caller.user, server, given.uri, title=given.title))
+
+
+@router.get("/{uuid:uid}", response=SubscriptionOut, operation_id="get_subscription", summary="Get a subscription")
+async def detail(request: WebRequest, uid: UUID) -> SubscriptionOut:
+    """Scope `mcp:read`."""
+    caller = caller_of(request)
+    caller.require(AgentScope.READ)
+    return _out(await work(_found, caller, uid))
+
+
+@router.delete("/{uuid:uid}", response={204: None}, operation_id="unsubscribe", summary="End a subscription")
+async def end(request: WebRequest, uid: UUID) -> HttpResponse:
+    """End a subscription. Its versions stay. Scope `mcp:read`, and the person's right to subscribe."""
+    caller = caller_of(request)
+    caller.require(AgentScope.READ)
+    await work(_end, caller, uid)
+    return HttpResponse(status=204)
+
+
+def _end(caller: Caller, uid: UUID) -> None:
+    subscribing.unsubscribe(caller.actor, caller.user, _found(caller, uid))
+
+
+@router.get("/{uuid:uid}/versions", response=VersionPage, operation_id="list_versions", summary="List versions")
+async def versions(request: WebRequest, uid: UUID, cursor: Cursor = "", limit: Limit = 50) -> VersionPage:
+    """The stored versions, newest first. Scope `mcp:read`."""
+    caller = caller_of(request)
+    caller.require(AgentScope.READ)
+    return await work(_versions, caller, uid, cursor, limit)
+
+
+def _versions(caller: Caller, uid: UUID, cursor: str, limit: int) -> VersionPage:
+    page = page_before(_found(caller, uid).versions.all(), "number", _number(cursor), limit)
+    return VersionPage(items=[VersionRow(**_version(item)) for item in page.rows], next=_text(page.older))
+
+
+@router.get(
+    "/{uuid:uid}/versions/{int:number}", response=VersionOut, operation_id="get_version", summary="Get a version"
+)
+async def version(request: WebRequest, uid: UUID, number: int) -> VersionOut:
+    """One version with its contents. Scope `mcp:read`, and the person's right to read arguments and results."""
+    caller = caller_of(request)
+    caller.require(AgentScope.READ)
+    return await work(_contents, caller, uid, number)
+
+
+def _contents(caller: Caller, uid: UUID, number: int) -> VersionOut:
+    subscription = _found(caller, uid)
+    rights.require(caller.user, caller.actor, "view_payload", subscription.server, subject=subscription.uri[:300])
+    item = history.version(subscription, number)
+    if item is None:
+        raise not_found("version")
+    context = PayloadContext(ServerRef.of(subscription.server), subscription.identity.name, subscription.uri)
+    reading.record(caller.actor, [item.contents], context)
+    return VersionOut(**_version(item), contents=history.contents(item, whole=True).items)
+
+
+def _found(caller: Caller, uid: UUID) -> Subscription:
+    """Raises Problem (404)."""
+    found = board.subscriptions(caller.user, caller.servers()).filter(uid=uid).first()
+    if found is None:
+        raise not_found("subscription")
+    return found
+
+
+def _out(row: Subscription) -> SubscriptionOut:
+    return SubscriptionOut(
+        id=row.uid,
+        server=row.server.slug,
+        uri=row.uri,
+        title=row.title,
+        active=row.active,
+        state=row.state,
+        reason=row.reason,
+        created_at=row.created_at,
+        created_by=row.created_by_name,
+        changed_at=row.changed_at,
+        newest_version=row.newest,
+        read_detail=row.read_detail,
+    )
+
+
+def _version(item: ResourceVersion) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in VersionRow.model_fields}
+
+
+def _number(cursor: str) -> int | None:
+    """Raises Problem (422) for what is no cursor of ours."""
+    if cursor and (number := whole_number(cursor)) is not None:
+        return number
+    if cursor:
+        raise Problem(422, "invalid-cursor", "This cursor is not one of this list. Begin again without it.")
+    return None
+
+
+def _text(older: int | None) -> str | None:
+    return None if older is None else str(older)

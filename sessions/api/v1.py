@@ -1,0 +1,70 @@
+"""Version 1: its routers, its errors, and its OpenAPI document."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest
+from django.urls import URLPattern, URLResolver
+from ninja import NinjaAPI
+from ninja.openapi.schema import OpenAPISchema
+from ninja.parser import Parser
+
+from sessions.api import audit_events, calls, problems, servers, subscriptions
+from sessions.api.asking import Token
+from sessions.api.shapes import ProblemOut
+from sessions.mcp.core import json_text
+from sessions.mcp.core.limits import Limits
+
+_ABOUT = """\
+Servers, calls, subscriptions and audit events of this mcpadmin. Tools, resources and prompts themselves are reached over
+MCP, at the `mcp_url` of a server.
+
+Every request needs a token of the page *Agents*: `Authorization: Bearer mca_…`. It does what the token allows and its person
+may do. Lists come in pages; `next` of one is the `cursor` of the following. Errors are problem details (RFC 9457)."""
+
+
+class StrictJson(Parser):
+    """As at the door: duplicate keys, NaN and deep nesting are refused, because what reads them next may differ."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        return json_text.parse(request.body, Limits())[0]
+
+
+class Version1(NinjaAPI):
+    def get_openapi_schema(self, **given: Any) -> OpenAPISchema:  # type: ignore[override]  # passed on as it is
+        """With the problem that every operation may answer with."""
+        schema = super().get_openapi_schema(**given)
+        schema["components"]["schemas"]["Problem"] = ProblemOut.model_json_schema()
+        problem = {
+            "description": "The request was refused, or failed.",
+            "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for operations in schema["paths"].values():
+            for operation in operations.values():
+                operation["responses"]["default"] = problem
+        return schema
+
+
+api = Version1(
+    title="mcpadmin",
+    version=settings.VERSION,
+    description=_ABOUT,
+    urls_namespace="api-1",
+    docs_url=None,
+    parser=StrictJson(),
+    auth=Token(),
+)
+api.add_router("/servers", servers.router)
+api.add_router("", calls.router)
+api.add_router("/subscriptions", subscriptions.router)
+api.add_router("/audit-events", audit_events.router)
+problems.register(api)
+
+
+def patterns() -> list[URLPattern | URLResolver]:
+    """A program has no sign-in of a browser: its token is checked in each operation."""
+    found, _, _ = api.urls
+    for pattern in found:
+        pattern.callback = login_not_required(pattern.callback)
+    return list(found)
