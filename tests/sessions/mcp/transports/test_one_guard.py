@@ -13,6 +13,7 @@ OPENERS = {"aiohttp", "httpx", "httpx_aiohttp", "requests", "websockets", "urlli
 OPENING = {"open_connection", "create_connection", "create_datagram_endpoint", "urlopen", "ClientSession", "AsyncClient",
            "urlretrieve"}  # fmt: skip
 WRITTEN = {
+    "mcpadmin/command_line/connecting.py": "writes the request that the guarded engine sends",
     "mcpadmin/up/preflight.py": "listens",
     "mcpadmin/up/supervisor.py": "listens, asks for the name of this machine",
     "servers/accounts/mail.py": "sends links through the operator's mail server",
