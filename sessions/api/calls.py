@@ -61,8 +61,8 @@ async def start(
     """Call a tool, once. The answer is 202 while the call runs and 200 when it is over.
 
     The same `Idempotency-Key` with the same tool and arguments leads to the call of before, whatever became of it; with
-    others it is a conflict (409). Scope `mcp:call`. A call that rules let wait for a person is `held` until it is approved, also one
-    of a tool that is marked destructive, without the scope `mcp:call:destructive`.
+    others it is a conflict (409). Scope `mcp:call`. Where a rule says *Ask*, the call is `held` until a person approves
+    it; so is one of a destructive tool, unless the token has the scope `mcp:call:destructive`.
     """
     caller = caller_of(request)
     caller.require(AgentScope.CALL)
@@ -223,7 +223,7 @@ def _detail(caller: Caller, uid: UUID) -> CallOut:
         program=call.agent.program if hasattr(call, "agent") else "",
         way=call.way,
         identity=call.identity_name,
-        state=state.value,
+        state=state,
         final=state.final,
         may_have_run=call.effect_unknown,
         requested_at=call.created_at,

@@ -7,6 +7,8 @@ from uuid import UUID
 from ninja import Schema
 from pydantic import ConfigDict, Field
 
+from sessions.enums import CallState
+
 Cursor = Annotated[str | None, Field(description="Give it as `cursor` to get the next page; null on the last one.")]
 
 
@@ -85,10 +87,7 @@ class CallOut(Schema):
     program: str
     way: str
     identity: str
-    state: Literal[
-        "requested", "sent", "succeeded", "tool_error", "rpc_error", "failed", "cancelled", "outcome_unknown",
-        "not_sent", "refused", "expired",
-    ]  # fmt: skip
+    state: CallState
     final: bool
     may_have_run: bool = Field(
         description="It failed or its outcome is unknown, and it may have had an effect: check before you repeat it."

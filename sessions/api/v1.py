@@ -32,7 +32,7 @@ class StrictJson(Parser):
 
 
 class Version1(NinjaAPI):
-    def get_openapi_schema(self, **given: Any) -> OpenAPISchema:  # type: ignore[override]  # passed on as it is
+    def get_openapi_schema(self, **given: Any) -> OpenAPISchema:
         """With the problem that every operation may answer with."""
         schema = super().get_openapi_schema(**given)
         schema["components"]["schemas"]["Problem"] = ProblemOut.model_json_schema()
@@ -66,5 +66,6 @@ def patterns() -> list[URLPattern | URLResolver]:
     """A program has no sign-in of a browser: its token is checked in each operation."""
     found, _, _ = api.urls
     for pattern in found:
-        pattern.callback = login_not_required(pattern.callback)
+        if pattern.callback is not None:
+            pattern.callback = login_not_required(pattern.callback)
     return list(found)
