@@ -82,6 +82,12 @@ def test_the_document_is_openapi_and_its_schemas_are_valid(document: dict[str, A
     assert document["components"]["securitySchemes"]["Token"] == {"type": "http", "scheme": "bearer"}
 
 
+def test_an_address_that_does_not_exist_is_a_problem_too(product: Product) -> None:
+    for verb, path in (("GET", "v1/nothing"), ("POST", "v2/servers")):
+        answer = httpx.request(verb, f"{product.stack.base_url}/api/{path}")
+        assert (answer.status_code, answer.headers["content-type"], answer.json()["status"]) == (404, PROBLEM, 404)
+
+
 def test_every_operation_wants_a_token(product: Product, document: dict[str, Any], seen: set[str]) -> None:
     at = {"slug": "legacy", "uid": str(uuid.uuid4()), "number": 1}
     for path, operations in document["paths"].items():
