@@ -13,7 +13,7 @@ from servers.audit import payloads
 from servers.audit import record as recording
 from servers.audit.record import Actor, Event, ServerRef, record_many
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind, Way
-from servers.models import Identity, Server
+from servers.models import Identity, Payload, Server
 from sessions.calls.claims import _AUDITED as AUDITED
 from sessions.enums import CallState
 from sessions.explorer import indexing
@@ -36,23 +36,25 @@ def call(place, at, person, state, took, tool, arguments, **more):
     return Call(
         server=server, server_name=server.name, identity=identity, identity_name=identity.name, session=session,
         user=person, user_name=person.username, way=chance.choice([Way.PAGE, Way.AGENT, Way.AGENT]), target=tool,
-        arguments=payloads.store(PayloadKind.ARGUMENTS, text), argument_bytes=len(text), preview=text[:200],
+        arguments=payloads.made(PayloadKind.ARGUMENTS, text), argument_bytes=len(text), preview=text[:200],
         total_bytes=len(text) + chance.randrange(80, 9000), state=state, created_at=at, sent_at=at,
         deadline=at + timedelta(minutes=1), finished_at=at + timedelta(milliseconds=took), duration_ms=took, **more,
     )
 
-def record_at(at, *events):
-    recording.timezone = SimpleNamespace(now=lambda: at)
-    record_many(events)
+def record_at(*events):
+    # each at its own time
+    times = iter([at for at, _ in events])
+    recording.timezone = SimpleNamespace(now=lambda: next(times))
+    record_many([event for _, event in events])
 
-def record_call(one):
-    # its events, each at its own time
+def events_of(one):
     actor = Actor(one.user_id, one.user_name, "192.0.2.7", "request-1", one.way)
     asked = dict(arguments=one.arguments.digest)
     def event(action, outcome, **details):
         return Event(action, outcome, actor, ServerRef.of(one.server), one.identity_name, one.target, one.uid, dict(method=one.method, **details), asked)
-    record_at(one.created_at, event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING), event(AuditAction.CALL_SEND, AuditOutcome.PENDING, attempt=1, epoch=0))
-    record_at(one.finished_at, event(AuditAction.CALL_FINISH, AUDITED[one.state], state=one.state.value))
+    yield one.created_at, event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING)
+    yield one.created_at, event(AuditAction.CALL_SEND, AuditOutcome.PENDING, attempt=1, epoch=0)
+    yield one.finished_at, event(AuditAction.CALL_FINISH, AUDITED[one.state], state=one.state.value)
 
 chosen = []
 for number in range({calls}):
@@ -65,8 +67,8 @@ chosen.sort(key=lambda row: row[0])
 for start in range(0, len(chosen), 500):
     with transaction.atomic():
         rows = [call(place, at, person, state, took, tool or chance.choice(place[3]), arguments, **more) for at, place, person, state, took, tool, arguments, more in chosen[start : start + 500]]
-        for row in Call.objects.bulk_create(rows):
-            record_call(row)
+        Payload.objects.bulk_create([row.arguments for row in rows])
+        record_at(*(event for row in Call.objects.bulk_create(rows) for event in events_of(row)))
 sought = Call.objects.get(detail="sought")
 LogLine.objects.create(server=sought.server, seq=1, at=sought.sent_at, source="server", level="error", text="acme refused", call_uid=sought.uid)
 LogLine.objects.create(server=sought.server, seq=2, at=sought.sent_at, source="stderr", text="POST /repos/acme/shop")
@@ -74,7 +76,7 @@ for number, (direction, kind) in enumerate((("sent", "request"), ("received", "e
     WireMessage.objects.create(server=sought.server, seq=number, position=number * 400, at=sought.sent_at, connection=1, transport="stdio", direction=direction, kind=kind, method="tools/call", target=sought.target, rpc_id="1", call_uid=sought.uid, size=90, body='{{"title": "Acme invoice"}}')
 actor = Actor.of_user(people[0], "192.0.2.7", "request-1")
 with transaction.atomic():
-    record_at(now, *(Event(AuditAction.SERVER_CHANGE, AuditOutcome.OK, actor, ServerRef.of(place[0]), subject=place[0].name, details=dict(changes=dict(name=dict(before="x", after=place[0].name)))) for place in servers))
+    record_at(*((now, Event(AuditAction.SERVER_CHANGE, AuditOutcome.OK, actor, ServerRef.of(place[0]), subject=place[0].name, details=dict(changes=dict(name=dict(before="x", after=place[0].name))))) for place in servers))
 indexing.catch_up()
 print(sought.uid)
 """
