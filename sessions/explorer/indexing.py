@@ -43,6 +43,7 @@ _WORDS = ("error_message", "error_data", "detail", "schema_violation")
 #: of a payload: with one of these its content is no text that may stand in the index as it is
 _NOT_PLAIN = ("blob", "sealed", "erased_at")
 _OTHER = reduce(or_, (Q(**{f"{link}__{column}__isnull": False}) for link in _LINKS for column in _NOT_PLAIN))
+_ERASED = reduce(or_, (Q(**{f"{link}__erased_at__isnull": False}) for link in _LINKS))
 
 
 @dataclass
@@ -95,6 +96,8 @@ def write(batch: Batch) -> bool:
         return False
     fulltext.write("calls", batch.calls)
     fulltext.write("events", batch.events)
+    read = [document.key for document in batch.calls]
+    calls_erased(list(Call.objects.filter(_ERASED, pk__in=read).order_by().values_list("pk", flat=True)))
     return True
 
 
@@ -189,9 +192,13 @@ def _event_document(event: AuditEvent) -> Document:
 
 # --- what goes -------------------------------------------------------------------------------------------------------
 def calls_erased(keys: Collection[int]) -> None:
-    """Call in the transaction that erases payloads of these calls: their words leave the index with them."""
+    """Call in the transaction that erases payloads of these calls: their words leave the index with them.
+
+    A batch with these words may have been read and not written yet. It is either written before, or sees what is erased.
+    """
     if not keys:
         return
+    list(IndexCursor.objects.select_for_update().filter(name=NAME))
     marks = ", ".join(["%s"] * len(keys))
     with database().cursor() as cursor:
         cursor.execute(_EMPTY.format(marks), list(keys))

@@ -70,7 +70,8 @@ def an_erased_payload_leaves_index_and_preview() -> None:
     call = ended_call(session, "pay", arguments={"iban": "DE0012"}, result={"receipt": "R77"})
     indexing.catch_up()
     assert Call.objects.get().preview == '{"iban": "DE0012"}'
-    payloads.erase(Payload.objects.get(pk=call.arguments_id))
+    with transaction.atomic():
+        payloads.erase(Payload.objects.get(pk=call.arguments_id))
     assert found(admin, "de0012") == []
     assert found(admin, "r77") == ["pay"]
     assert Call.objects.get().preview == ""
@@ -120,6 +121,20 @@ def words_of_a_call_go_with_the_call_also_while_an_older_one_stays() -> None:
 
 
 @check
+def what_is_erased_while_a_batch_waits_to_be_written_is_not_found() -> None:
+    session, admin = make_session(), reader()
+    call = ended_call(session, "pay", arguments={"customer": "acme"}, error_message="acme refused")
+    batch = indexing.next_batch()
+    assert batch is not None
+    with transaction.atomic():
+        payloads.erase_all([call.arguments_id], everywhere=False)
+    with transaction.atomic():
+        assert indexing.write(batch)
+    assert found(admin, "acme") == []
+    assert found(admin, "pay in:calls") == ["pay"]
+
+
+@check
 def a_call_has_the_same_words_whether_its_contents_are_plain_or_not() -> None:
     session = make_session()
     long = "word " * settings.INLINE_PAYLOAD_BYTES
@@ -128,8 +143,8 @@ def a_call_has_the_same_words_whether_its_contents_are_plain_or_not() -> None:
         ended_call(session, "large", arguments={"a": "in"}, result={"b": long}),
         ended_call(session, "erased", arguments={"a": "in"}, result={"b": "out"}),
     ]
-    for column in ("arguments", "result"):
-        payloads.erase_all([getattr(calls[2], f"{column}_id")], everywhere=False)
+    with transaction.atomic():
+        payloads.erase_all([calls[2].arguments_id, calls[2].result_id], everywhere=False)
     fast = indexing._documents([call.uid for call in calls])
     assert fast == {call.uid: indexing.document_of(call) for call in Call.objects.all()}
     assert "outé" in fast[calls[0].uid].words
