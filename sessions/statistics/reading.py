@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db import connection
@@ -21,7 +21,7 @@ from servers.audit.statements import param
 from sessions.enums import UNSENT, CallState
 from sessions.models import Call
 from sessions.models.statistics import CallRollup, RollupBy, UncountedCall
-from sessions.statistics.cells import BUCKET_COLUMNS, BUCKETS, Cell, CountedCall, cells_of, percentile, read
+from sessions.statistics.cells import BUCKET_COLUMNS, BUCKETS, CountedCall, percentile, read
 from sessions.statistics.counting import HOURS_KEPT, MINUTES_KEPT, cursor
 
 #: calls that one read adds to the roll-ups itself; with more, `Numbers.behind` says so
@@ -72,8 +72,6 @@ class Numbers:
     """Sums of one group."""
 
     states: dict[str, int] = field(default_factory=dict)
-    methods: dict[str, int] = field(default_factory=dict)  # of a ranking only
-    ways: dict[str, int] = field(default_factory=dict)  # of a ranking only
     bytes: int = 0
     latency: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
@@ -82,13 +80,16 @@ class Numbers:
         self.states[state] = self.states.get(state, 0) + calls
         self.bytes += size
         if latency:
-            self.latency = [one + other for one, other in zip(self.latency, latency, strict=True)]
+            self.add_latency(latency)
+
+    def add_latency(self, latency: Sequence[int]) -> None:
+        self.latency = [one + more for one, more in zip(self.latency, latency, strict=True)]
 
     def add_all(self, other: "Numbers") -> None:
         for state, calls in other.states.items():
             self.states[state] = self.states.get(state, 0) + calls
         self.bytes += other.bytes
-        self.latency = [one + more for one, more in zip(self.latency, other.latency, strict=True)]
+        self.add_latency(other.latency)
 
     @property
     def calls(self) -> int:
@@ -177,12 +178,20 @@ class ServerBars:
     behind: bool
 
 
+class Group(NamedTuple):
+    """Of a ranking. Only what tells its groups apart is set."""
+
+    server_uid: UUID | None = None
+    server_name: str = ""
+    target: str = ""
+    user_name: str = ""
+
+
 @dataclass(frozen=True)
 class Ranking:
     """Groups by number of calls, largest first."""
 
-    rows: list[tuple[Cell, Numbers]]
-    total: Numbers
+    rows: list[tuple[Group, Numbers]]
     behind: bool
 
 
@@ -353,26 +362,72 @@ def ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, li
 
 
 def _ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, limit: int) -> Ranking:
-    groups: dict[tuple[object, str, str], tuple[Cell, Numbers]] = {}
-    total = Numbers()
+    """Two reads: the latency of a thousand groups, of which twenty are shown, would be most of the work."""
+    columns = _TOLD_APART[by]
+    names: dict[Key, Sequence[Any]] = {}
+    found: dict[Key, Numbers] = {}
 
-    def add(cell: Cell, state: str, numbers: tuple[int, int, Sequence[int]]) -> None:
-        key = (cell.server_uid or cell.server_name, cell.target, cell.user_name)  # a server may have had other names
-        groups.setdefault(key, (cell, Numbers()))[1].add(state, *numbers)
-        total.add(state, *numbers)
-        for found, name in ((total.methods, cell.method), (total.ways, cell.way)):
-            found[name] = found.get(name, 0) + numbers[0]
+    def add(values: Sequence[Any], state: str, calls: int, size: int) -> None:
+        key = _key(by, values)
+        names.setdefault(key, values)
+        found.setdefault(key, Numbers()).add(state, calls, size, ())
 
-    columns = ("server_uid", "server_name", "target", "user_name", "method", "way", "state")
-    for row in _sums(user, wanted, by, span, columns, ("calls", "bytes", *BUCKET_COLUMNS)):
-        uid, server_name, target, user_name, method, way, state, calls, size, *latency = row
-        server_uid = UUID(str(uid)) if uid else None
-        add(Cell(by, server_uid, server_name, target, user_name, 0, method, way, ""), state, (calls, size, latency))
+    for *values, state, calls, size in _sums(user, wanted, by, span, (*columns, "state"), ("calls", "bytes")):
+        add(values, state, calls, size)
     tail, behind = uncounted(user, wanted, span)
-    for call in tail:
-        add(next(cell for cell in cells_of(call) if cell.by == by), call.state, (1, call.bytes, _latency(call)))
-    ranked = sorted(groups.values(), key=lambda item: (-item[1].calls, str(item[0])))
-    return Ranking(ranked[:limit], total, behind)
+    uncounted_groups = [[param(CallRollup, name, getattr(call, name)) for name in columns] for call in tail]
+    for call, values in zip(tail, uncounted_groups, strict=True):
+        add(values, call.state, 1, call.bytes)
+    ranked = sorted(found, key=lambda key: (-found[key].calls, str(names[key])))[:limit]
+    if ranked:
+        only = _only(by, [names[key] for key in ranked])
+        for row in _sums(user, wanted, by, span, columns, BUCKET_COLUMNS, only=only):
+            if (key := _key(by, row[: len(columns)])) in found:
+                found[key].add_latency(row[len(columns) :])
+    for call, values in zip(tail, uncounted_groups, strict=True):
+        found[_key(by, values)].add_latency(_latency(call))
+    return Ranking([(_group(columns, names[key]), found[key]) for key in ranked], behind)
+
+
+#: columns that tell the groups of a ranking apart
+_TOLD_APART: Final = {
+    RollupBy.SERVER: ("server_uid", "server_name"),
+    RollupBy.TOOL: ("server_uid", "server_name", "target"),
+    RollupBy.CALLER: ("user_name",),
+}
+Key = tuple[Any, ...]
+
+
+def _key(by: RollupBy, values: Sequence[Any]) -> Key:
+    """A server may have had other names; one that was deleted before its calls were counted has nothing else."""
+    return tuple(values) if by == RollupBy.CALLER else (values[0] or values[1], *values[2:])
+
+
+def _only(by: RollupBy, groups: Collection[Sequence[Any]]) -> tuple[str, list[Any]]:
+    """A condition that these groups fulfil; others may, too."""
+    if by == RollupBy.CALLER:
+        return _one_of("user_name", [values[0] for values in groups])
+    parts = [
+        _one_of("server_uid", {values[0] for values in groups if values[0]}),
+        _one_of("server_name", {values[1] for values in groups if not values[0]}),
+    ]
+    some = [part for part in parts if part[1]]
+    condition, given = " OR ".join(sql for sql, _ in some), [value for _, values in some for value in values]
+    if by == RollupBy.TOOL:
+        targets = _one_of("target", {values[2] for values in groups})
+        condition, given = f"({condition}) AND {targets[0]}", [*given, *targets[1]]
+    return f"({condition})", given
+
+
+def _one_of(column: str, values: Collection[Any]) -> tuple[str, list[Any]]:
+    return f'"{column}" IN ({", ".join(["%s"] * len(values))})', list(values)
+
+
+def _group(columns: Sequence[str], values: Sequence[Any]) -> Group:
+    found = dict(zip(columns, values, strict=True))
+    if uid := found.get("server_uid"):
+        found["server_uid"] = UUID(str(uid))
+    return Group(**found)
 
 
 def counts(
@@ -427,11 +482,13 @@ def _sums(
     groups: Sequence[str],
     summed: Sequence[str],
     longest: int = _DAY,
+    only: tuple[str, Sequence[Any]] = ("", ()),
 ) -> Iterable[tuple[Any, ...]]:
-    """Rows of groups, which are columns or expressions over `start`, and sums, from slots no longer than `longest`."""
+    """Rows of groups, which are columns or expressions over `start`, and sums, from slots no longer than `longest`. `only`:
+    a further condition with its values."""
     # SQLite copies all columns of a part, which has thirty more
     read = ", ".join(f'"{name}"' for name in ("start", *(name for name in groups if " " not in name), *summed))
-    rows, given = _rows(user, wanted, by, span, longest, read)
+    rows, given = _rows(user, wanted, by, span, longest, read, only)
     if not rows:
         return
     # PostgreSQL sums whole numbers to decimals
@@ -444,10 +501,18 @@ def _sums(
 
 
 def _rows(
-    user: access.User, wanted: Dimensions, by: RollupBy, span: Range, longest: int, columns: str
+    user: access.User,
+    wanted: Dimensions,
+    by: RollupBy,
+    span: Range,
+    longest: int,
+    columns: str,
+    only: tuple[str, Sequence[Any]] = ("", ()),
 ) -> tuple[str, list[Any]]:
     """The roll-ups of a range as SQL; empty for an empty range."""
     where, values = _where(user, wanted, by)
+    if only[0]:
+        where, values = f"{where} AND {only[0]}", [*values, *only[1]]
     parts, given = [], []
     for level, since, until in _segments(span, longest):
         parts.append(

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from servers.models import Server
 from sessions.enums import CallState
 from sessions.models import CallRollup, McpSession
 from sessions.models.statistics import LATENCY_BOUNDS_MS, RollupBy, RollupLevel
@@ -74,7 +75,7 @@ def test_a_range_ends_at_its_minute_although_days_and_hours_are_read(auditor: An
     counting.count_all()
     span = Range.of(inside - timedelta(minutes=1), now - timedelta(minutes=5))
     assert total(auditor, span) == 1
-    assert reading.ranking(auditor, Dimensions(), RollupBy.SERVER, span).total.calls == 1
+    assert [numbers.calls for _, numbers in reading.ranking(auditor, Dimensions(), RollupBy.SERVER, span).rows] == [1]
 
 
 @pytest.mark.parametrize(("wanted", "count"), [({"tool": "add"}, 2), ({"caller": "bob"}, 2), ({}, 5)])
@@ -112,6 +113,30 @@ def test_the_busiest_tools_come_first_with_errors_and_percentiles(auditor: Any, 
     assert 30 < (numbers.p50 or 0) <= 50
     assert 3_000 < (numbers.p99 or 0) <= 5_000
     assert (add.target, others.calls, others.errors, sum(others.latency)) == ("add", 2, 1, 1)
+
+
+def test_only_the_groups_that_are_shown_have_their_latency_read(auditor: Any, session: McpSession) -> None:
+    deleted, busy = make_session("deleted"), make_session("busy")
+    make_calls(session, 2, milliseconds=40)
+    make_calls(busy, 5, milliseconds=4_000)
+    make_calls(deleted, 4, milliseconds=400)
+    deleted.server.delete()
+    counting.count_all()
+    Server.objects.filter(pk=busy.server.pk).update(name="Renamed")
+    busy.server.refresh_from_db()
+    make_calls(busy, 1, milliseconds=4_000)
+    counting.count_all()
+    make_calls(session, 1, milliseconds=40)  # not counted yet
+    for by, names in (
+        (RollupBy.SERVER, [busy.server.uid, "Deleted"]),
+        (RollupBy.TOOL, [busy.server.uid, "Deleted"]),
+        (RollupBy.CALLER, [None]),
+    ):
+        found = reading.ranking(auditor, Dimensions(), by, last(hours=1), 2).rows
+        assert [group.server_uid or group.server_name or None for group, _ in found] == names
+        assert [sum(numbers.latency) for _, numbers in found] == [numbers.calls for _, numbers in found]
+    third = reading.ranking(auditor, Dimensions(), RollupBy.SERVER, last(hours=1), 3).rows[2]
+    assert (third[0].server_uid, third[1].calls, sum(third[1].latency)) == (session.server.uid, 3, 3)
 
 
 def test_thirty_days_read_no_more_rows_and_queries_with_a_hundred_times_the_calls(
