@@ -33,7 +33,7 @@ PAGE_SIZE = 50
 CANDIDATES = 5_000
 #: rows of a stream that a histogram and facets count
 COUNTED = 5_000
-FACET_ROWS = 2_000
+FACET_ROWS = 1_000
 FACET_VALUES = 10
 NEWER = 200
 #: rows that an export takes from the full-text index
