@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
+from secrets import randbits
 from typing import Any, Final
 
 from django.db import connection, transaction
@@ -67,7 +68,8 @@ def count_all(on_progress: Callable[[int], None] = lambda _done: None) -> int:
 
 
 def cursor() -> RollupCursor:
-    return RollupCursor.objects.get_or_create(pk=1)[0]
+    """Its versions begin at random: what a process remembers of one database never fits another one in its place."""
+    return RollupCursor.objects.get_or_create(pk=1, defaults={"version": randbits(52)})[0]
 
 
 def count_new() -> int:

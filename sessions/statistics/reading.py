@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -20,7 +22,7 @@ from servers import access
 from servers.audit.statements import param
 from sessions.enums import UNSENT, CallState
 from sessions.models import Call
-from sessions.models.statistics import CallRollup, RollupBy, UncountedCall
+from sessions.models.statistics import CallRollup, RollupBy, RollupCursor, UncountedCall
 from sessions.statistics.cells import BUCKET_COLUMNS, BUCKETS, CountedCall, percentile, read
 from sessions.statistics.counting import HOURS_KEPT, MINUTES_KEPT, cursor
 
@@ -28,6 +30,8 @@ from sessions.statistics.counting import HOURS_KEPT, MINUTES_KEPT, cursor
 TAIL: Final = 5_000
 #: while old calls are counted for the first time, every read meets a batch
 ATTEMPTS: Final = 3
+#: answers that a process keeps, of at most some thousand groups each
+REMEMBERED: Final = 32
 #: lengths of a bar in seconds; each level of roll-ups divides those from its own length on
 STEPS: Final = (60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000)
 _TABLE: Final = CallRollup._meta.db_table
@@ -213,24 +217,31 @@ def step_for(span: Range, bars: int) -> int:
 
 def series(user: access.User, wanted: Dimensions, span: Range, step: int, *, latency: bool = True) -> Series:
     """Calls over time. The first and the last step are cut at the ends of the range."""
-    return _whole(lambda: _series(user, wanted, span, step, BUCKET_COLUMNS if latency else ()))
+    return _whole(lambda at: _series(at, user, wanted, span, step, BUCKET_COLUMNS if latency else ()))
 
 
-def _series(user: access.User, wanted: Dimensions, span: Range, step: int, buckets: Sequence[str]) -> Series:
-    start, points = _points(user, wanted, span, step, buckets)
-    tail, behind = uncounted(user, wanted, span)
+def _series(
+    at: RollupCursor, user: access.User, wanted: Dimensions, span: Range, step: int, buckets: Sequence[str]
+) -> Series:
+    start, points = _points(at, user, wanted, span, step, buckets)
+    tail, behind = uncounted(at, user, wanted, span)
     for call in tail:
         points[(call.at - start) // step].add(call.state, 1, call.bytes, _latency(call))
     return Series(datetime.fromtimestamp(start, UTC), step, points, behind)
 
 
 def _points(
-    user: access.User, wanted: Dimensions, span: Range, step: int, buckets: Sequence[str] = BUCKET_COLUMNS
+    at: RollupCursor,
+    user: access.User,
+    wanted: Dimensions,
+    span: Range,
+    step: int,
+    buckets: Sequence[str] = BUCKET_COLUMNS,
 ) -> tuple[int, list[Numbers]]:
     start = span.since - span.since % step
     points = _empty(start, span, step)
     groups, sums = (_slot(start, step), "state"), ("calls", "bytes", *buckets)
-    for place, state, calls, size, *latency in _sums(user, wanted, wanted.by, span, groups, sums, step):
+    for place, state, calls, size, *latency in _sums(at, user, wanted, wanted.by, span, groups, sums, step):
         points[max(0, min(place, len(points) - 1))].add(state, calls, size, latency)
     return start, points
 
@@ -245,10 +256,10 @@ def _slot(start: int, step: int) -> str:
 
 def of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerBars:
     """Calls over time of each of `wanted.servers`, with the latency of the whole range: that of each step costs most."""
-    return _whole(lambda: _of_servers(user, wanted, span, step))
+    return _whole(lambda at: _of_servers(at, user, wanted, span, step))
 
 
-def _of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerBars:
+def _of_servers(at: RollupCursor, user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerBars:
     start = span.since - span.since % step
     steps = range(max(1, -(-(span.until - start) // step)))
     found = {uid: Bars(Numbers(), [Counts() for _ in steps]) for uid in wanted.servers}
@@ -258,11 +269,11 @@ def _of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -
         found[uid].steps[max(0, min(place, len(steps) - 1))].add(calls, 0 if state in SUCCEEDED | NEUTRAL else calls)
 
     groups = ("server_uid", _slot(start, step), "state")
-    for uid, *row in _sums(user, wanted, RollupBy.SERVER, span, groups, ("calls", "bytes"), step):
+    for uid, *row in _sums(at, user, wanted, RollupBy.SERVER, span, groups, ("calls", "bytes"), step):
         add(UUID(str(uid)), *row)
-    for uid, *latency in _sums(user, wanted, RollupBy.SERVER, span, ("server_uid",), BUCKET_COLUMNS):
+    for uid, *latency in _sums(at, user, wanted, RollupBy.SERVER, span, ("server_uid",), BUCKET_COLUMNS):
         found[UUID(str(uid))].total.latency = latency
-    tail, behind = uncounted(user, wanted, span)
+    tail, behind = uncounted(at, user, wanted, span)
     for call in tail:
         if call.server_uid is not None:
             add(call.server_uid, (call.at - start) // step, call.state, 1, call.bytes)
@@ -278,25 +289,26 @@ def by_server(
     choose: Callable[[dict[UUID, Counts]], Collection[UUID]],
 ) -> ServerSeries:
     """Calls over time of all servers, and of each of those that `choose` picks by what all of them had."""
-    return _whole(lambda: _by_server(user, wanted, span, step, choose))
+    return _whole(lambda at: _by_server(at, user, wanted, span, step, choose))
 
 
 def _by_server(
+    at: RollupCursor,
     user: access.User,
     wanted: Dimensions,
     span: Range,
     step: int,
     choose: Callable[[dict[UUID, Counts]], Collection[UUID]],
 ) -> ServerSeries:
-    tail, behind = uncounted(user, wanted, span)
-    counts = _server_counts(user, wanted, span, tail)
-    start, together = _points(user, wanted, span, step)
+    tail, behind = uncounted(at, user, wanted, span)
+    counts = _server_counts(at, user, wanted, span, tail)
+    start, together = _points(at, user, wanted, span, step)
     for call in tail:
         together[(call.at - start) // step].add(call.state, 1, call.bytes, _latency(call))
     chosen = list(choose(counts))
     points: dict[UUID, list[Numbers]] = {}
     if chosen:
-        points = _server_points(user, replace(wanted, servers=frozenset(chosen)), span, step)[1]
+        points = _server_points(at, user, replace(wanted, servers=frozenset(chosen)), span, step)[1]
     _add_to_servers(points, tail, start, step)
     ordered = {uid: points[uid] for uid in chosen}
     return ServerSeries(datetime.fromtimestamp(start, UTC), step, together, ordered, counts, behind)
@@ -304,11 +316,12 @@ def _by_server(
 
 def server_counts(user: access.User, wanted: Dimensions, span: Range) -> dict[UUID, Counts]:
     """Calls and errors of each server that had calls. Cheaper than a ranking: no latency is summed."""
-    return _server_counts(user, wanted, span, uncounted(user, wanted, span)[0])
+    at = cursor()
+    return _server_counts(at, user, wanted, span, uncounted(at, user, wanted, span)[0])
 
 
 def _server_counts(
-    user: access.User, wanted: Dimensions, span: Range, tail: Iterable[CountedCall]
+    at: RollupCursor, user: access.User, wanted: Dimensions, span: Range, tail: Iterable[CountedCall]
 ) -> dict[UUID, Counts]:
     found: dict[UUID, Counts] = {}
     fine = sorted(SUCCEEDED | NEUTRAL)
@@ -316,12 +329,9 @@ def _server_counts(
     if rows:
         marks = ", ".join(["%s"] * len(fine))
         failed = f"SUM(CASE WHEN state IN ({marks}) THEN 0 ELSE calls END)"
-        with connection.cursor() as database:
-            database.execute(
-                f"SELECT server_uid, SUM(calls), {failed} FROM ({rows}) part WHERE server_uid IS NOT NULL GROUP BY server_uid",  # noqa: S608  # names of our own model
-                [*fine, *given],
-            )
-            found = {UUID(str(uid)): Counts(int(calls), int(errors)) for uid, calls, errors in database.fetchall()}
+        sql = f"SELECT server_uid, SUM(calls), {failed} FROM ({rows}) part WHERE server_uid IS NOT NULL GROUP BY server_uid"  # noqa: S608  # names of our own model
+        counted = _answer(at, RollupBy.SERVER, sql, [*fine, *given])
+        found = {UUID(str(uid)): Counts(int(calls), int(errors)) for uid, calls, errors in counted}
     for call in tail:
         if call.server_uid is not None:
             found.setdefault(call.server_uid, Counts()).add(1, int(call.state not in SUCCEEDED | NEUTRAL))
@@ -329,12 +339,12 @@ def _server_counts(
 
 
 def _server_points(
-    user: access.User, wanted: Dimensions, span: Range, step: int
+    at: RollupCursor, user: access.User, wanted: Dimensions, span: Range, step: int
 ) -> tuple[int, dict[UUID, list[Numbers]]]:
     start = span.since - span.since % step
     points: dict[UUID, list[Numbers]] = {uid: _empty(start, span, step) for uid in wanted.servers}
     groups, sums = (_slot(start, step), "server_uid", "state"), ("calls", "bytes", *BUCKET_COLUMNS)
-    for place, uid, state, calls, size, *latency in _sums(user, wanted, RollupBy.SERVER, span, groups, sums, step):
+    for place, uid, state, calls, size, *latency in _sums(at, user, wanted, RollupBy.SERVER, span, groups, sums, step):
         of_server = points[UUID(str(uid))]
         of_server[max(0, min(place, len(of_server) - 1))].add(state, calls, size, latency)
     return start, points
@@ -358,34 +368,33 @@ def ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, li
     """The groups of `by` with the most calls. With a server only its tools can be ranked, with a caller nothing else."""
     if wanted.by not in (RollupBy.TOTAL, by) and not (wanted.server and by == RollupBy.TOOL):
         raise ValueError(f"roll-ups by {wanted.by} do not tell {by} apart")
-    return _whole(lambda: _ranking(user, wanted, by, span, limit))
+    return _whole(lambda at: _ranking(at, user, wanted, by, span, limit))
 
 
-def _ranking(user: access.User, wanted: Dimensions, by: RollupBy, span: Range, limit: int) -> Ranking:
-    """Two reads: the latency of a thousand groups, of which twenty are shown, would be most of the work."""
+def _ranking(at: RollupCursor, user: access.User, wanted: Dimensions, by: RollupBy, span: Range, limit: int) -> Ranking:
+    """Two reads: all but the calls of a thousand groups, of which twenty are shown, would be most of the work."""
     columns = _TOLD_APART[by]
     names: dict[Key, Sequence[Any]] = {}
-    found: dict[Key, Numbers] = {}
-
-    def add(values: Sequence[Any], state: str, calls: int, size: int) -> None:
+    calls: Counter[Key] = Counter()
+    tail, behind = uncounted(at, user, wanted, span)
+    new = [(call, [param(CallRollup, name, getattr(call, name)) for name in columns]) for call in tail]
+    counted = _sums(at, user, wanted, by, span, columns, ("calls",))
+    for values, count in chain(((row[:-1], row[-1]) for row in counted), ((values, 1) for _, values in new)):
         key = _key(by, values)
         names.setdefault(key, values)
-        found.setdefault(key, Numbers()).add(state, calls, size, ())
-
-    for *values, state, calls, size in _sums(user, wanted, by, span, (*columns, "state"), ("calls", "bytes")):
-        add(values, state, calls, size)
-    tail, behind = uncounted(user, wanted, span)
-    uncounted_groups = [[param(CallRollup, name, getattr(call, name)) for name in columns] for call in tail]
-    for call, values in zip(tail, uncounted_groups, strict=True):
-        add(values, call.state, 1, call.bytes)
-    ranked = sorted(found, key=lambda key: (-found[key].calls, str(names[key])))[:limit]
-    if ranked:
+        calls[key] += count
+    ranked = sorted(calls, key=lambda key: (-calls[key], str(names[key])))[:limit]
+    found = {key: Numbers() for key in ranked}
+    if found:
         only = _only(by, [names[key] for key in ranked])
-        for row in _sums(user, wanted, by, span, columns, BUCKET_COLUMNS, only=only):
+        groups, sums = (*columns, "state"), ("calls", "bytes", *BUCKET_COLUMNS)
+        for row in _sums(at, user, wanted, by, span, groups, sums, only=only):
+            state, count, size, *latency = row[len(columns) :]
             if (key := _key(by, row[: len(columns)])) in found:
-                found[key].add_latency(row[len(columns) :])
-    for call, values in zip(tail, uncounted_groups, strict=True):
-        found[_key(by, values)].add_latency(_latency(call))
+                found[key].add(state, count, size, latency)
+    for call, values in new:
+        if (key := _key(by, values)) in found:
+            found[key].add(call.state, 1, call.bytes, _latency(call))
     return Ranking([(_group(columns, names[key]), found[key]) for key in ranked], behind)
 
 
@@ -435,16 +444,16 @@ def counts(
 ) -> ValueCounts:
     """Numbers of calls by the values of columns. What has more than `at_most` roll-ups in the range is left out."""
     cheap = {by: columns for by, columns in groups.items() if _rollups(by, span, at_most + 1) <= at_most}
-    return _whole(lambda: _counts(user, wanted, span, cheap))
+    return _whole(lambda at: _counts(at, user, wanted, span, cheap))
 
 
 def _counts(
-    user: access.User, wanted: Dimensions, span: Range, groups: Mapping[RollupBy, Sequence[str]]
+    at: RollupCursor, user: access.User, wanted: Dimensions, span: Range, groups: Mapping[RollupBy, Sequence[str]]
 ) -> ValueCounts:
     found: dict[RollupBy, Counter[tuple[str, ...]]] = {}
-    tail, behind = uncounted(user, wanted, span)
+    tail, behind = uncounted(at, user, wanted, span)
     for by, columns in groups.items():
-        counted = Counter({tuple(row[:-1]): row[-1] for row in _sums(user, wanted, by, span, columns, ("calls",))})
+        counted = Counter({tuple(row[:-1]): row[-1] for row in _sums(at, user, wanted, by, span, columns, ("calls",))})
         counted.update(tuple(getattr(call, name) for name in columns) for call in tail)
         found[by] = counted
     return ValueCounts(found, behind)
@@ -452,8 +461,8 @@ def _counts(
 
 def _rollups(by: RollupBy, span: Range, limit: int) -> int:
     """How many there are, counted up to `limit`, from the index alone."""
-    part = f'SELECT 1 FROM {_TABLE} WHERE "by" = %s AND level = %s AND start >= %s AND start < %s'  # noqa: S608  # names of our own model
-    segments: list[list[Any]] = [[by.value, *segment] for segment in _segments(span, _DAY)]
+    part = f"SELECT 1 FROM {_TABLE} WHERE {_of(by)} AND level = %s AND start >= %s AND start < %s"  # noqa: S608  # names of our own model
+    segments = _segments(span, _DAY)
     if not segments:
         return 0
     parts = " UNION ALL ".join([part] * len(segments))
@@ -463,18 +472,19 @@ def _rollups(by: RollupBy, span: Range, limit: int) -> int:
         return int(database.fetchone()[0])
 
 
-def _whole(attempt: Callable[[], R]) -> R:
+def _whole(attempt: Callable[[RollupCursor], R]) -> R:
     """Roll-ups and uncounted calls are two reads: between them a batch may have moved calls from one to the other."""
     for _ in range(ATTEMPTS):
-        before = cursor().version
-        found = attempt()
-        if cursor().version == before:
+        at = cursor()
+        found = attempt(at)
+        if cursor().version == at.version:
             return found
     return replace(found, behind=True)
 
 
 # --- SQL ---------------------------------------------------------------------------------------------------------------
 def _sums(
+    at: RollupCursor,
     user: access.User,
     wanted: Dimensions,
     by: RollupBy,
@@ -495,9 +505,20 @@ def _sums(
     sums = ", ".join(f'CAST(SUM("{name}") AS bigint)' for name in summed)
     names = ", ".join(groups)
     sql = f"SELECT {names}, {sums} FROM ({rows}) part GROUP BY {names}"  # noqa: S608  # names of our own model
+    yield from _answer(at, by, sql, given)
+
+
+def _answer(at: RollupCursor, by: RollupBy, sql: str, given: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The same statement has the same answer until a batch is counted. Those by tool are too long to be remembered."""
+    read = _read.__wrapped__ if by == RollupBy.TOOL else _read
+    return read(at.version, sql, tuple(given))
+
+
+@lru_cache(REMEMBERED)
+def _read(_version: int, sql: str, given: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     with connection.cursor() as database:
         database.execute(sql, given)
-        yield from database.fetchall()
+        return database.fetchall()
 
 
 def _rows(
@@ -516,10 +537,15 @@ def _rows(
     parts, given = [], []
     for level, since, until in _segments(span, longest):
         parts.append(
-            f'SELECT {columns} FROM {_TABLE} WHERE "by" = %s AND level = %s AND start >= %s AND start < %s {where}'  # noqa: S608  # names of our own model
+            f"SELECT {columns} FROM {_TABLE} WHERE {_of(by)} AND level = %s AND start >= %s AND start < %s {where}"  # noqa: S608  # names of our own model
         )
-        given += [by.value, level, since, until, *values]
+        given += [level, since, until, *values]
     return " UNION ALL ".join(parts), given
+
+
+def _of(by: RollupBy) -> str:
+    """In the very words of the partial indexes: with a parameter in it, SQLite would not use them."""
+    return f""""by" = '{by.value}'"""
 
 
 def _where(user: access.User, wanted: Dimensions, by: RollupBy) -> tuple[str, list[Any]]:
@@ -566,9 +592,9 @@ def _split(since: int, until: int, levels: list[int]) -> list[tuple[int, int, in
 
 
 # --- what is not counted yet -------------------------------------------------------------------------------------------
-def uncounted(user: access.User, wanted: Dimensions, span: Range) -> tuple[list[CountedCall], bool]:
+def uncounted(at: RollupCursor, user: access.User, wanted: Dimensions, span: Range) -> tuple[list[CountedCall], bool]:
     """The calls that no roll-up counts yet, and whether there are more of them."""
-    after = Call.objects.filter(pk__gt=cursor().call_id).order_by("pk")
+    after = Call.objects.filter(pk__gt=at.call_id).order_by("pk")
     new = read(after[:TAIL])
     listed = read(Call.objects.filter(pk__in=UncountedCall.objects.order_by("-pk").values("call_id")[:TAIL]))
     found = [call for call in [*listed, *new] if span.since <= call.at < span.until and _matches(call, user, wanted)]

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -176,7 +177,12 @@ def _percent(now: float, before: float) -> str:
 
 
 def explorer_link(query: str) -> str:
-    return f"{reverse('explorer:page')}?{urlencode({'q': query})}"
+    return f"{_explorer()}?{urlencode({'q': query})}"
+
+
+@lru_cache(1)
+def _explorer() -> str:
+    return reverse("explorer:page")  # a page has hundreds of these links
 
 
 def _groups(request: WebRequest, asked: Asked, split: str) -> list[dict[str, Any]]:

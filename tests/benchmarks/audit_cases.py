@@ -24,6 +24,7 @@ from servers.audit.record import SYSTEM, Event, record  # noqa: E402  # after th
 from servers.enums import AuditAction, AuditOutcome  # noqa: E402  # after the set-up
 from sessions.explorer import indexing, language, numbers, search  # noqa: E402  # after the set-up
 from sessions.models import Call  # noqa: E402  # after the set-up
+from sessions.statistics import reading  # noqa: E402  # after the set-up
 from tests.benchmarks import audit_rows  # noqa: E402  # after the set-up
 from tests.benchmarks.load import percentile  # noqa: E402  # after the set-up
 
@@ -64,6 +65,15 @@ class Cases:
             if response.status_code != 200:
                 raise RuntimeError(f"{path}: {response.status_code}")
             return len(response.content)
+
+        return run
+
+    def first(self, path: str) -> Case:
+        """As when a minute has been counted since the last reader: nothing of the roll-ups is remembered."""
+
+        def run(number: int) -> float:
+            reading._read.cache_clear()
+            return self.page(path)(number)
 
         return run
 
@@ -127,11 +137,14 @@ class Cases:
             "histogram of 30 days, three conditions": self.histogram("last:30d user:person{n} outcome:error way:agent"),
             "page of a call": self.call_page,
             "overview": self.page("/"),
+            "overview, first reader": self.first("/"),
             "overview, last hour": self.page("/?last=1h"),
             "servers": self.page("/servers/"),
+            "servers, first reader": self.first("/servers/"),
             "servers, last page, as cards": self.page("/servers/?page=1000&view=cards"),
             "servers by state": self.page("/servers/?sort=state"),
             "servers by calls": self.page("/servers/?sort=-calls"),
+            "servers by calls, first reader": self.first("/servers/?sort=-calls"),
             "servers with a word": self.page("/servers/?text=team-7"),
         }
         for name, path in (
@@ -147,6 +160,7 @@ class Cases:
                 continue
             if path != "/audit/" or self.client.get(path, secure=True, HTTP_HOST="localhost").status_code == 200:
                 cases[name] = self.page(path)
+        cases["page: charts, first reader"] = self.first("/explorer/charts/")
         return cases
 
 

@@ -20,7 +20,7 @@ from servers.models import Server, Sink
 from sessions.enums import CallState, Desired, SessionState
 from sessions.models import McpSession
 from sessions.overview import activity
-from sessions.statistics import counting
+from sessions.statistics import counting, reading
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session, make_worker
 from tests.sessions.statistics.conftest import make_calls
@@ -185,6 +185,7 @@ def test_a_name_cannot_leave_its_attribute(ada: Client) -> None:
 @pytest.mark.parametrize("query", ["", "?last=1h"])
 def test_one_server_and_a_hundred_cost_the_same_number_of_queries(ada: Client, query: str) -> None:
     def cost() -> int:
+        reading._read.cache_clear()
         with CaptureQueriesContext(connection) as queries:
             page(ada, query)
         return len(queries)

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from servers.models import Server
 from sessions.enums import CallState
+from sessions.mcp.core.methods import COMPLETE
 from sessions.models import CallRollup, McpSession
 from sessions.models.statistics import LATENCY_BOUNDS_MS, RollupBy, RollupLevel
 from sessions.statistics import counting, reading
@@ -156,6 +157,46 @@ def test_thirty_days_read_no_more_rows_and_queries_with_a_hundred_times_the_call
     make_calls(session, 400, begin)
     assert cost() == few
     assert few[0] <= 6
+
+
+def test_rollups_are_read_again_only_after_a_batch_was_counted(auditor: Any, session: McpSession) -> None:
+    make_calls(session, 3)
+    counting.count_all()
+    span, wanted = last(hours=24), Dimensions(servers=frozenset([session.server.uid]))
+
+    def read() -> tuple[int, int]:
+        """Calls, and statements that read roll-ups."""
+        with CaptureQueriesContext(connection) as queries:
+            found = reading.of_servers(auditor, wanted, span, HOUR).servers[session.server.uid]
+        assert sum(step.calls for step in found.steps) == sum(found.total.latency) == found.total.calls
+        return found.total.calls, sum(CallRollup._meta.db_table in one["sql"] for one in queries)
+
+    assert read() == (3, 2)
+    assert read() == (3, 0)
+    make_calls(session, 1)
+    assert read() == (4, 0)  # the new one is not counted yet
+    counting.count_all()
+    assert read() == (4, 2)
+
+
+@pytest.mark.django_db
+def test_sqlite_reads_the_calls_of_all_servers_from_an_index_alone() -> None:
+    session, auditor = make_session(), person("rhea", "view_server", "view_payload")
+    make_calls(session, 1)
+    counting.count_all()
+    for read in (
+        lambda: reading.server_counts(auditor, Dimensions(without_methods=frozenset({COMPLETE})), last(hours=24)),
+        lambda: reading.ranking(auditor, Dimensions(), RollupBy.SERVER, last(hours=24)),
+        lambda: reading.server_counts(person("pete", "view_server"), Dimensions(), last(hours=24)),
+    ):
+        with CaptureQueriesContext(connection) as queries:
+            read()
+        sql = next(one["sql"] for one in queries if "UNION ALL" in one["sql"])
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+            plan = [row[-1] for row in cursor.fetchall() if "SEARCH" in row[-1]]
+        assert len(plan) >= 2
+        assert all("COVERING INDEX rollups_calls_by_server" in step for step in plan)
 
 
 def test_calls_that_are_counted_while_a_chart_is_read_are_shown_once(
