@@ -104,10 +104,9 @@ def matching(user: access.User, criteria: Mapping[str, str]) -> QuerySet[Server]
 
 def page(user: access.User, servers: QuerySet[Server], sort: str, number: int, *, picks: bool = False) -> ServerPage:
     """The page `number` of what `matching` found, or the last one if there are fewer. `picks`: rows can be selected."""
-    total = servers.count()
-    number = min(max(1, number), max(1, math.ceil(total / PAGE)))
-    place = slice((number - 1) * PAGE, number * PAGE)
-    keys = _ordered_keys(user, servers, sort)[place]
+    every = _ordered_keys(user, servers, sort)
+    number = min(max(1, number), max(1, math.ceil(len(every) / PAGE)))
+    keys = every[(number - 1) * PAGE : number * PAGE]
     found = {row.pk: row for row in with_session(Server.objects.filter(pk__in=keys).select_related("owner"), user)}
     listed = [found[key] for key in keys if key in found]
     days, tools = activity.last_days(user, listed), _tools(user, listed)
@@ -116,7 +115,7 @@ def page(user: access.User, servers: QuerySet[Server], sort: str, number: int, *
         server_row(server, session_of(server), tools.get(server.pk, 0), days[server.uid], picks=picks)
         for server in listed
     ]
-    return ServerPage(rows, total, number)
+    return ServerPage(rows, len(every), number)
 
 
 def _contains(text: str) -> Q:
@@ -184,17 +183,20 @@ def states(user: access.User, uids: Iterable[UUID]) -> list[ServerState]:
 
 # --- order -----------------------------------------------------------------------------------------------------------
 def _ordered_keys(user: access.User, servers: QuerySet[Server], sort: str) -> list[int]:
-    """Of all of them: an order by numbers of the roll-ups is made here."""
+    """Of all of them: an order by numbers of the roll-ups or by the state of sessions is made here."""
     name, descending = sort.removeprefix("-"), sort.startswith("-")
     if name in ("calls", "failed"):
         counts = activity.counts_of_last_day(user)
         known = servers.order_by("name", "pk").values_list("pk", "uid")
         number = {uid: (one.calls if name == "calls" else one.errors) for uid, one in counts.items()}
         return [pk for pk, _ in sorted(known, key=lambda row: number.get(row[1], 0), reverse=descending)]
-    key = _KEYS.get(name, "name")
     if name == "state":
-        servers = servers.annotate(order_key=_by_state(user))
-    elif name == "tools":
+        ranks = _ranks(user)
+        enabled = servers.order_by("name", "pk").values_list("pk", "enabled")
+        rank = {pk: ranks.get(pk, _NO_STATE) if on else _OFF for pk, on in enabled}
+        return sorted(rank, key=rank.__getitem__, reverse=descending)
+    key = _KEYS.get(name, "name")
+    if name == "tools":
         tools = _offered(user).filter(server=OuterRef("pk")).order_by().values("server").annotate(n=Count("pk"))
         servers = servers.annotate(order_key=Subquery(tools.values("n")))
     elif name == "used":
@@ -213,8 +215,12 @@ def _ordered_keys(user: access.User, servers: QuerySet[Server], sort: str) -> li
 _KEYS = {"transport": "transport", "environment": "environment"}
 
 
-def _by_state(user: access.User) -> Case:
-    """Trouble first."""
-    whens = [When(enabled=False, then=Value(9))]
-    whens += [When(pk__in=_servers_in(user, state), then=Value(rank)) for rank, state in enumerate(_IN_STATE)]
-    return Case(*whens, default=Value(8), output_field=IntegerField())
+#: after the states of sessions: servers without one of them, and those that are switched off
+_NO_STATE, _OFF = len(_IN_STATE), len(_IN_STATE) + 1
+
+
+def _ranks(user: access.User) -> dict[int, int]:
+    """By key of the server, trouble first."""
+    whens = [When(condition, then=Value(rank)) for rank, condition in enumerate(_IN_STATE.values())]
+    rank = Case(*whens, default=Value(_NO_STATE), output_field=IntegerField())
+    return dict(_sessions(user).order_by().values_list("server_id", rank))
