@@ -52,10 +52,10 @@ class Driver:
             text=True,
         )
 
-    def run(self, callers: int, seconds: float) -> dict[str, float]:
+    def run(self, callers: int, seconds: float, **more: str) -> dict[str, float]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"callers": callers, "seconds": seconds}) + "\n")
+        self.process.stdin.write(json.dumps({"callers": callers, "seconds": seconds, **more}) + "\n")
         self.process.stdin.flush()
         return json.loads(line_of(self.process.stdout, READY_SECONDS + seconds))
 

@@ -11,6 +11,7 @@ import asyncio
 import re
 import resource
 import sys
+from collections.abc import Callable
 from itertools import count
 
 from echo import answer
@@ -65,7 +66,7 @@ class Echo(asyncio.Protocol):
         return _STREAM if self._listen else _EMPTY % b"405 Method Not Allowed"
 
     def _posted(self, body: bytes) -> bytes:
-        reply = answer(body, self._era)
+        reply = self._answer(body)
         if not reply:
             return _EMPTY % b"202 Accepted"
         session = b"Mcp-Session-Id: %d\r\n" % next(_SESSIONS) if b'"initialize"' in body else b""
@@ -73,6 +74,9 @@ class Echo(asyncio.Protocol):
             event = b"event: message\ndata: " + reply + b"\n\n"
             return _STREAM[:-2] + session + b"\r\n" + _chunk(event) + b"0\r\n\r\n"
         return _OK % (b"application/json", session, len(reply), reply)
+
+    def _answer(self, body: bytes) -> bytes:
+        return answer(body, self._era)
 
     def _opened(self) -> bytes:
         self._stream = b"/messages/%d" % next(_SESSIONS)
@@ -88,7 +92,10 @@ class Echo(asyncio.Protocol):
         return _EMPTY % b"202 Accepted"
 
 
-async def main() -> None:
+async def serve(
+    protocol: type[Echo] = Echo, beside: Callable[[asyncio.AbstractEventLoop], None] = lambda loop: None
+) -> None:
+    """`beside`: what else the loop does."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--era", choices=["legacy", "modern"], default="legacy")
     parser.add_argument("--reply", choices=["json", "sse"], default="json")
@@ -96,13 +103,15 @@ async def main() -> None:
     options = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    server = await asyncio.get_running_loop().create_server(lambda: Echo(options), "127.0.0.1", 0, backlog=1024)
+    loop = asyncio.get_running_loop()
+    beside(loop)
+    server = await loop.create_server(lambda: protocol(options), "127.0.0.1", 0, backlog=1024)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", file=sys.stderr, flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
     try:
-        asyncio.run(main())
+        asyncio.run(serve())
     except KeyboardInterrupt:
         sys.exit(0)

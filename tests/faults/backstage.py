@@ -6,6 +6,7 @@ Run as `python -m tests.faults.backstage` with the site's environment; see tests
 import json
 import sys
 from collections import Counter, defaultdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,15 @@ from tests.sessions.live.backstage import (  # isort: skip - sets up Django
     user,
 )
 
-from django.db.models import Count, Max
+from django.contrib.auth import get_user_model
+from django.db.models import Count, F, Max
 from django.utils import timezone
 
-from servers.audit.record import SYSTEM
-from servers.enums import AuditAction, IdentityKind, TransportKind
+from servers.agents import tokens
+from servers.audit.record import SYSTEM, Actor
+from servers.bundles import changing
+from servers.bundles.changing import Membership
+from servers.enums import AgentScope, AuditAction, IdentityKind, TransportKind
 from servers.models import AuditEvent, Definition, Identity, Server
 from sessions import hints
 from sessions.connections import commands
@@ -117,6 +122,36 @@ def fences() -> list[tuple[str, bool, int]]:
     return [(str(uid), action in sends, json.loads(body)["details"]["epoch"]) for uid, action, body in rows]
 
 
+def programs(names: list[str], each: int, bundle: str, slugs: list[str]) -> list[str]:
+    """The tokens of people who each have `each`, and a bundle of these servers."""
+    people = [get_user_model().objects.create_superuser(name) for name in names]
+    members = [Membership(server, f"s{n}") for n, server in enumerate(Server.objects.filter(slug__in=slugs))]
+    changing.create(Actor.of_user(people[0]), people[0], changing.Wanted(bundle, members, bundle))
+    scopes = [scope.value for scope in AgentScope]
+    return [
+        tokens.issue(Actor.of_user(person), person, tokens.Wanted(f"program {number}", 7, scopes)).text
+        for person in people
+        for number in range(each)
+    ]
+
+
+def now() -> str:
+    return timezone.now().isoformat()
+
+
+def last_end_after(instant: str) -> float:
+    """Seconds until the last call ended of those that were placed before."""
+    since = datetime.fromisoformat(instant)
+    last = Call.objects.filter(created_at__lte=since).aggregate(last=Max("finished_at"))["last"]
+    return max(0.0, (last - since).total_seconds())
+
+
+def slowest_call() -> float:
+    """Seconds from its placing to its end."""
+    took = Call.objects.annotate(took=F("finished_at") - F("created_at")).aggregate(most=Max("took"))["most"]
+    return float(took.total_seconds())
+
+
 def answer_of(call_uid: str) -> str:
     """The result text of a call to the test server."""
     result = Call.objects.select_related("result").get(uid=call_uid).result
@@ -144,6 +179,7 @@ VERBS = {
         *(chain_is_whole, migrate, newest, record, sign_in, user),
         *(register, register_many, remove_all, sessions, states, has_tool, unfinished),
         *(histories, fences, answer_of, log_state, count_events),
+        *(programs, now, last_end_after, slowest_call),
     )
 }
 
