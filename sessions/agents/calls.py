@@ -64,6 +64,7 @@ class Calls:
     def __init__(self, hub: Hub, gate: Gate, judge: Judge) -> None:
         self._hub, self._gate, self._judge = hub, gate, judge
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
+        self._inherited, self._inheriting = False, asyncio.Lock()
 
     async def perform(self, exchange: Exchange, answer: Answer | None, connection: Connection) -> bytes | None:
         """The response to one request; None if nothing may be sent any more. Progress goes to `answer`. Raises Refusal,
@@ -76,6 +77,7 @@ class Calls:
         self, exchange: Exchange, asked: Asked, answer: Answer | None, connection: Connection
     ) -> bytes | None:
         late = needed_approval = False
+        await self._inherit()
         try:
             found = await self._continued(exchange, asked) if exchange.era is Era.MODERN else None
             if isinstance(found, UUID):
@@ -109,6 +111,7 @@ class Calls:
     async def start(self, exchange: Exchange) -> UUID:
         """The call that is placed now, or was for the same key before. Its program does not wait here. Raises Refusal."""
         asked = asked_of(exchange)
+        await self._inherit()
         try:
             async with self._gate.call(exchange, asked):
                 return (await self._place(exchange, asked, None)).uid
@@ -184,10 +187,21 @@ class Calls:
             raise Refusal(404, jsonrpc.INVALID_REQUEST, "This endpoint does not exist.") from problem
         except PermissionDenied as problem:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
-        except (placing.AuditUnavailable, WriterBusy) as problem:
-            data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
-            raise Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"}) from problem
+        except placing.AuditUnavailable as problem:
+            raise _unavailable(problem) from problem
         return call
+
+    async def _inherit(self) -> None:
+        """Before the first call of this process is placed: what others left behind counts as not heard. Raises Refusal."""
+        if self._inherited:
+            return
+        async with self._inheriting:
+            if not self._inherited:
+                try:
+                    await self._hub.reader.work(ledger.inherit)
+                except placing.AuditUnavailable as problem:
+                    raise _unavailable(problem) from problem
+                self._inherited = True
 
     async def cancel(self, exchange: Exchange, uid: UUID) -> None:
         """On behalf of the program. Whether the tool stopped is not known."""
@@ -437,6 +451,11 @@ def _hidden_arguments(exchange: Exchange) -> list[str]:
 def _too_many_held(status: int) -> Refusal:
     data = {"reason": "agent_approvals", "retryAfterMs": 60_000}
     return Refusal(status, QUOTA, held.too_many(), data, headers={"Retry-After": "60"} if status == 429 else {})
+
+
+def _unavailable(problem: placing.AuditUnavailable) -> Refusal:
+    data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
+    return Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"})
 
 
 def _rejected(exchange: Exchange, asked: Asked, problem: Rejected) -> bytes:

@@ -193,6 +193,16 @@ def heard(call: UUID) -> None:
     _later(rows.exclude(call__state=CallState.HELD), unheard_at=None)
 
 
+def inherit() -> None:
+    """This web process has just started: what was under way, or ended without an answer, may have had its program waiting in
+    one that died. Where other processes live, their programs lose nothing: an equal call of theirs leads to the one that
+    runs. Waits for the writer: for a work thread. Raises AuditUnavailable."""
+    now = timezone.now()
+    rows = AgentCall.objects.filter(unheard_at=None, call__state__in=(*_UNSURE, *_UNSURE_IF_RUN))
+    recent = rows.filter(call__created_at__gt=now - UNHEARD_AGE)
+    writer().submit_and_wait(lambda: recent.update(unheard_at=now))
+
+
 def heard_of_asked(call: UUID) -> None:
     """The program is told how a call ended that needed approval: a further one is another call, in each web process. For
     a work thread."""

@@ -304,6 +304,32 @@ def test_an_equal_call_whose_outcome_was_never_heard_is_told_before_it_runs_agai
     asyncio.run(_leave(modern, body, modern.headers(**headers), lambda: effects() == 2))
 
 
+def test_what_a_killed_web_process_was_watching_is_told_before_it_runs_again(product: Product, modern: Agent) -> None:
+    counter = {"name": "counter", "arguments": {"id": "web-died", "delay": 60}}
+
+    def lost() -> None:
+        with pytest.raises(httpx.HTTPError):
+            modern.ask_modern("tools/call", counter)
+
+    thread, _ = in_background(lost)
+    eventually(lambda: product.effects.exists() and "web-died" in product.effects.read_text())
+    (web,) = product.stack.part("daphne")
+    web.kill()
+    product.stack.kill_worker()
+    thread.join(30)
+    eventually(lambda: product.calls(target="counter")[-1]["state"] == "outcome_unknown", 60)
+    eventually(lambda: _answers(product))
+    told = modern.ask_modern("tools/call", counter).json()["result"]
+    assert (told["isError"], "was not called" in told["content"][0]["text"]) == (True, True)
+    assert product.effects.read_text().count("web-died") == 1
+
+
+def _answers(product: Product) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        return httpx.get(f"{product.stack.base_url}/healthz").status_code == 200
+    return False
+
+
 def test_a_key_of_the_program_is_used_for_one_call(product: Product, modern: Agent) -> None:
     body, headers = modern.modern("tools/call", {"name": "echo", "arguments": {"text": "keyed"}})
     before = len(product.calls())
