@@ -4,6 +4,7 @@ One task a stream, woken by hints. What changed is found out from the rows, so a
 """
 
 import asyncio
+import random
 import time
 import uuid
 from collections.abc import Callable
@@ -28,8 +29,10 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 LISTS_SECONDS: Final = 5.0
 #: updates of one resource within this time are one
 UPDATES_SECONDS: Final = 1.0
-#: how soon a revoked token ends its streams, also without a hint
+#: how soon a revoked token ends its streams, also without a hint. All streams of a process check at the same moments
 CHECK_SECONDS: Final = 5.0
+#: hints may have been lost: how often, on average, rights and lists are then read again
+RECHECK_SECONDS: Final = 60.0
 _TOLD: Final = {word: f"notifications/{word}/list_changed" for word in ("tools", "resources", "prompts")}
 Params = dict[str, Any]
 
@@ -59,6 +62,8 @@ class Changes:
         self._followed: dict[UUID, follows.Followed] = {}
         self._fingerprints: dict[str, str] = {}
         self._lists_told = float("-inf")
+        self._recheck_at = float("inf")
+        self._rechecked = time.monotonic()
         self._told: dict[UUID, float] = {}
         self._stops: list[Callable[[], None]] = []
         self._watched: set[str] = set()
@@ -68,7 +73,7 @@ class Changes:
     async def join(self) -> None:
         """Watch first, then note what is known: nothing may change unseen in between."""
         self._watch_servers()
-        self._watch(hints.USERS, self._on_rights)
+        self._watch(hints.USERS, self._on_user)
         self._watch(hints.POLICIES, self._on_rights)
         self._stops.append(self._gate.on_drain(self._wake.set))
         if self._entry.session is not None:
@@ -90,15 +95,23 @@ class Changes:
     def _watch(self, topic: str, watcher: Callable[[dict[str, Any] | None], None]) -> None:
         self._stops.append(self._hub.watch(topic, watcher))
 
+    def _suspect(self) -> None:
+        """All streams hear at once that hints may have been lost: they spread what they do about it."""
+        if self._recheck_at == float("inf"):
+            pause, delay = random.uniform(0.5, 1.5) * RECHECK_SECONDS, random.uniform(0.0, CHECK_SECONDS)  # noqa: S311
+            self._recheck_at = max(self._rechecked + pause, time.monotonic() + delay)
+
     def _on_server(self, hint: dict[str, Any] | None) -> None:
+        if hint is None:
+            return self._suspect()
         if isinstance(self._entry.place, BundleEndpoint):  # its members and their states are part of what is listed
-            if hint is None or hint.get("kind") != "call":
+            if hint.get("kind") != "call":
                 self._rights_dirty = True
                 self._wake.set()
             return
-        if hint is not None and hint.get("kind") == "announced":
+        if hint.get("kind") == "announced":
             return self._announce(hint)
-        if hint is None or hint.get("kind") != "call":
+        if hint.get("kind") != "call":
             self._lists_dirty = bool(self._granted)
             self._wake.set()
 
@@ -112,13 +125,22 @@ class Changes:
         self._lists_dirty = self._lists_dirty or bool(self._announced)
         self._wake.set()
 
+    def _on_user(self, hint: dict[str, Any] | None) -> None:
+        users = {row.get("user") for row in (hint or {}).get("rows") or [] if isinstance(row, dict)}
+        if hint is None or not users.isdisjoint({None, self._entry.principal.token.user_id}):
+            self._on_rights(hint)
+
     def _on_rights(self, hint: dict[str, Any] | None) -> None:
+        if hint is None:
+            return self._suspect()
         self._rights_dirty = True
         self._wake.set()
 
     def _on_session(self, hint: dict[str, Any] | None) -> None:
         """The session follows other resources now, or another stream of it took over: the newest wins."""
-        rows = (hint or {}).get("rows") or [{}]
+        if hint is None:
+            return self._suspect()
+        rows = hint.get("rows") or [{}]
         row = rows[0] if isinstance(rows[0], dict) else {}
         newest, newest_post = row.get("stream"), row.get("post")
         if newest is not None or newest_post is not None:
@@ -135,23 +157,27 @@ class Changes:
     # --- the stream ----------------------------------------------------------------------------------------------
     async def run(self, answer: Answer) -> None:
         """Until the program leaves, its session or token ends, or another stream takes over."""
-        beat = check = time.monotonic()
-        renewed = beat
+        beat = renewed = time.monotonic()
+        check_at = _next_check(beat)
         while not self._connection.closed and not self._replaced and not self._gate.draining:
             now = time.monotonic()
             if now - beat >= KEEP_ALIVE_SECONDS:
                 beat = now
                 await answer.keep_alive()
-            if self._rights_dirty or now - check >= CHECK_SECONDS:
-                self._rights_dirty, check = False, now
+            if self._rights_dirty or now >= self._recheck_at:
+                self._rights_dirty, self._recheck_at, self._rechecked = False, float("inf"), now
                 if not await self._still_valid():
+                    return
+            if now >= check_at:
+                check_at = _next_check(now)
+                if not await self._gate.counts(self._entry.principal):
                     return
             if (self._followed or self._stands) and now - renewed >= follows.RENEW_SECONDS:
                 renewed = now
                 await self._hub.reader.work(self._renew)
             await self._tell_lists(answer, now)
             await self._tell_updates(answer, now)
-            await self._wait(min(beat + KEEP_ALIVE_SECONDS, check + CHECK_SECONDS))
+            await self._wait(min(beat + KEEP_ALIVE_SECONDS, check_at))
 
     def _renew(self) -> None:
         if self._stands and self._entry.session is not None:
@@ -233,6 +259,10 @@ class Changes:
                 self._told[subscription] = now
                 params = self._mark({"uri": before.uri})
                 await answer.event(jsonrpc.notification(methods.RESOURCE_UPDATED, params))
+
+
+def _next_check(now: float) -> float:
+    return now - now % CHECK_SECONDS + CHECK_SECONDS
 
 
 def take_over(session_uid: UUID, stream: UUID, *, post: bool = False) -> None:

@@ -10,7 +10,7 @@ from servers.agents import tokens
 from servers.agents.tokens import Wanted
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
-from servers.models import Definition
+from servers.models import AgentToken, Definition
 from sessions.agents import endpoints, lists
 from sessions.agents.endpoints import Entry, NoEndpoint, NoSession
 from sessions.mcp.core.versions import Era
@@ -134,3 +134,16 @@ def test_an_endpoint_is_there_for_those_who_may_see_the_server_and_a_session_for
     for key in ("mine", "unknown"):
         with pytest.raises(NoSession):
             endpoints.entry_of(blind.principal, "other", key)
+
+
+def test_streams_find_out_together_which_tokens_count_no_more(ann: Any, django_assert_num_queries: Any) -> None:
+    bob = person("bob", "view_server", "call_tool")
+    made = [
+        tokens.issue(Actor.of_user(user), user, Wanted("t", 7, ["mcp:list"])).token for user in (ann, ann, ann, bob)
+    ]
+    good, revoked, expired, disabled = made
+    tokens.revoke(Actor.of_user(ann), ann, revoked)
+    AgentToken.objects.filter(pk=expired.pk).update(expires_at=timezone.now())
+    type(bob).objects.filter(pk=bob.pk).update(is_active=False)
+    with django_assert_num_queries(1):
+        assert tokens.that_count([good.pk, revoked.pk, expired.pk, disabled.pk, 0]) == {good.pk: True}
