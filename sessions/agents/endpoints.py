@@ -6,15 +6,17 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 from django.utils import timezone
 
 from servers import access
 from servers.agents.tokens import Principal
+from servers.audit.statements import Columns, database
 from servers.bundles import uris
-from servers.models import Bundle, BundleMember, Server
+from servers.enums import IdentityKind, SignsInAs
+from servers.models import Bundle, BundleMember, Identity, Server
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import AgentFollow, AgentSession, McpSession
 
@@ -209,12 +211,25 @@ class Entry:
 
 def endpoint_of(principal: Principal, slug: str) -> Endpoint | BundleEndpoint:
     """Raises NoEndpoint."""
-    server = access.visible_servers(principal.user).filter(slug=slug, archived_at=None).first()
-    if server is None:
+    found = _of_slug(principal.user, slug) if access.may(principal.user, "view") else None
+    if found is None:
         return _bundle_of(principal, slug)
-    if not principal.reaches(server.pk):
+    if not principal.reaches(found.server.pk):
         raise NoEndpoint
-    return of_server(principal.user, server)
+    return found
+
+
+def _of_slug(user: Any, slug: str) -> Endpoint | None:
+    """One query for a server that speaks as one for all."""
+    with database().cursor() as cursor:
+        cursor.execute(_SERVER, [IdentityKind.SHARED.value, SignsInAs.SHARED.value, slug])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    server = cast("Server", _SERVER_COLUMNS.read(row[: _SERVER_COLUMNS.count]))
+    if server.signs_in_as != SignsInAs.SHARED:
+        return of_server(user, server)
+    return Endpoint(server, server.identity_filter, _SESSION_COLUMNS.read(row[_SERVER_COLUMNS.count :]))
 
 
 def of_server(user: Any, server: Server) -> Endpoint:
@@ -251,9 +266,29 @@ def entry_of(principal: Principal, slug: str, session_key: str) -> Entry:
     place = endpoint_of(principal, slug)
     if not session_key:
         return Entry(principal, place)
-    rows = AgentSession.objects.filter(key=session_key, token_id=principal.token.pk, ended_at=None, **place.owner)
-    mine = AgentFollow.objects.filter(session_id=OuterRef("pk"))
-    session = rows.annotate(follows_any=Exists(mine)).first()
-    if session is None:
+    ((column, pk),) = place.owner.items()
+    with database().cursor() as cursor:
+        cursor.execute(_AGENT_SESSION.format(column), [session_key, principal.token.pk, pk])
+        row = cursor.fetchone()
+    if row is None:
         raise NoSession
-    return Entry(principal, place, session, session.follows_any)
+    return Entry(principal, place, _AGENT_COLUMNS.read(row[:-1]), bool(row[-1]))
+
+
+# --- SQL: with the ORM this is a fifth of what a call costs in this process --------------------------------------------
+_TABLES: Final = {
+    model.__name__: model._meta.db_table for model in (AgentFollow, AgentSession, Identity, McpSession, Server)
+}
+_SERVER_COLUMNS, _SESSION_COLUMNS = Columns(Server, "server"), Columns(McpSession, "session")
+_AGENT_COLUMNS: Final = Columns(AgentSession, "agent")
+_SERVER: Final = """
+SELECT {server}, {session} FROM {Server} server
+LEFT JOIN {Identity} identity ON identity.server_id = server.id AND identity.kind = %s AND server.signs_in_as = %s
+LEFT JOIN {McpSession} session ON session.server_id = server.id AND session.identity_id = identity.id
+WHERE server.slug = %s AND server.archived_at IS NULL
+""".format(server=_SERVER_COLUMNS.sql, session=_SESSION_COLUMNS.sql, **_TABLES)
+_AGENT_SESSION: Final = """
+SELECT {columns}, EXISTS (SELECT 1 FROM {AgentFollow} follow WHERE follow.session_id = agent.id)
+FROM {AgentSession} agent
+WHERE agent.key = %s AND agent.token_id = %s AND agent.{{}} = %s AND agent.ended_at IS NULL
+""".format(columns=_AGENT_COLUMNS.sql, **_TABLES)  # noqa: S608  # names of our own models

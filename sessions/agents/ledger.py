@@ -7,7 +7,7 @@ a call whose answer never reached the program is not sent either: the program is
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -21,6 +21,7 @@ from servers.crypto import SealError
 from servers.enums import AgentScope
 from sessions import hints
 from sessions.agents.asked import Asked, answerable
+from sessions.agents.earlier_calls import CONTINUES, KEY, REQUEST, UNHEARD, Earlier, earlier_calls
 from sessions.agents.exchange import Exchange
 from sessions.agents.questions import Continuation, one_exchange
 from sessions.calls import programs
@@ -145,34 +146,25 @@ def _sealed(continuation: Continuation | None) -> AgentRound | None:
 
 
 def _check(row: dict[str, Any], *, tool: bool) -> None:
-    mine = AgentCall.objects.select_related("call")
-    earlier = None
-    if row["continues_id"] is not None:
-        earlier = mine.filter(continues_id=row["continues_id"]).first()
-        if earlier is not None:  # a state that is used up leads to the call that it was used for
-            raise SameRequest(earlier.call.uid, equal=True)
-    if row["session_id"] is not None:
-        earlier = mine.filter(session_id=row["session_id"], request_id=row["request_id"]).first()
-    if earlier is None and row["key"]:
-        earlier = mine.filter(token_id=row["token_id"], key=row["key"]).first()
-    if earlier is not None:
-        raise SameRequest(earlier.call.uid, equal=earlier.same == row["same"])
-    _check_unheard(row, tool=tool)
-
-
-def _check_unheard(row: dict[str, Any], *, tool: bool) -> None:
-    """Equal calls whose outcome the program does not know. One that needed approval, and did not end before it had any,
-    leads to that call: once it is heard, a further one needs a yes of its own. One query."""
     now = timezone.now()
     longest = UNHEARD_AGE + timedelta(seconds=limits.value("agent_approval_seconds"))
-    rows = AgentCall.objects.select_related("call__approval").order_by("-id")
-    rows = rows.filter(token_id=row["token_id"], same=row["same"], unheard_at__isnull=False)
-    calls = [one.call for one in rows.filter(call__created_at__gt=now - longest)]
-    for call in calls:
-        dropped = call.state == CallState.CANCELLED and call.sent_at is None
-        if hasattr(call, "approval") and not dropped:
-            raise SameRequest(call.uid, equal=True, asked=True)
-    recent = [call for call in calls if tool and call.created_at > now - UNHEARD_AGE]
+    found = earlier_calls(row, now - longest)
+    by_why = {one.why: one for one in found}
+    if (earlier := by_why.get(CONTINUES)) is not None:  # a state that is used up leads to the call that it was used for
+        raise SameRequest(earlier.call.uid, equal=True)
+    if (earlier := by_why.get(REQUEST) or by_why.get(KEY)) is not None:
+        raise SameRequest(earlier.call.uid, equal=earlier.same == row["same"])
+    _check_unheard([one for one in found if one.why == UNHEARD], now, tool=tool)
+
+
+def _check_unheard(earlier: list[Earlier], now: datetime, *, tool: bool) -> None:
+    """Equal calls whose outcome the program does not know. One that needed approval, and did not end before it had any,
+    leads to that call: once it is heard, a further one needs a yes of its own."""
+    for one in earlier:
+        dropped = one.call.state == CallState.CANCELLED and one.call.sent_at is None
+        if one.needed_approval and not dropped:
+            raise SameRequest(one.call.uid, equal=True, asked=True)
+    recent = [one.call for one in earlier if tool and one.call.created_at > now - UNHEARD_AGE]
     for call in recent:
         if call.state in _OPEN and call.cancel_requested_at is None:
             raise SameRequest(call.uid, equal=True)

@@ -1,0 +1,66 @@
+"""The calls of before that a new call of a program may repeat. One statement, written by hand: it runs in the transaction
+of every call, while all other writers wait, and building it with the ORM takes longer than all else there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, cast
+
+from servers.audit.statements import Columns, database, param
+from sessions.models import AgentCall, Approval, Call
+
+CONTINUES, REQUEST, KEY, UNHEARD = "continues", "request", "key", "unheard"
+_CALL: Final = Columns(
+    Call, "one", ("id", "uid", "state", "created_at", "sent_at", "cancel_requested_at", "may_have_run")
+)
+_TABLES: Final = {model.__name__: model._meta.db_table for model in (AgentCall, Approval, Call)}
+#: the last condition of `key` and of `unheard` is the one of its index
+_WHERE: Final = {
+    CONTINUES: "agent.continues_id = %s",
+    REQUEST: "agent.session_id = %s AND agent.request_id = %s",
+    KEY: "agent.token_id = %s AND agent.key = %s AND NOT (agent.key = '')",
+    UNHEARD: "agent.token_id = %s AND agent.same = %s AND one.created_at > %s AND agent.unheard_at IS NOT NULL",
+}
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """`why`: what it has in common with the new one. `same` as AgentCall has it."""
+
+    why: str
+    same: str
+    needed_approval: bool
+    call: Call
+
+
+def earlier_calls(row: dict[str, Any], since: datetime) -> list[Earlier]:
+    """`row`: the columns of the new AgentCall. `since`: how old a call may be that its program did not hear of. The newest
+    first."""
+    wanted: list[tuple[str, Sequence[Any]]] = [
+        (UNHEARD, (row["token_id"], row["same"], param(Call, "created_at", since)))
+    ]
+    if row["continues_id"] is not None:
+        wanted.append((CONTINUES, (row["continues_id"],)))
+    if row["session_id"] is not None:
+        wanted.append((REQUEST, (row["session_id"], row["request_id"])))
+    if row["key"]:
+        wanted.append((KEY, (row["token_id"], row["key"])))
+    with database().cursor() as cursor:
+        cursor.execute(_sql(tuple(why for why, _ in wanted)), [value for _, values in wanted for value in values])
+        rows = cursor.fetchall()
+    found = [
+        Earlier(why, same, approval is not None, cast("Call", _CALL.read(call))) for why, same, approval, *call in rows
+    ]
+    return sorted(found, key=lambda one: one.call.pk, reverse=True)
+
+
+@cache
+def _sql(whys: tuple[str, ...]) -> str:
+    parts = [
+        f"SELECT '{why}', agent.same, approval.id, {_CALL.sql} FROM {_TABLES['AgentCall']} agent "  # noqa: S608  # names of our own models
+        f"JOIN {_TABLES['Call']} one ON one.id = agent.call_id "
+        f"LEFT JOIN {_TABLES['Approval']} approval ON approval.call_id = one.id WHERE {_WHERE[why]}"
+        for why in whys
+    ]
+    return " UNION ALL ".join(parts)

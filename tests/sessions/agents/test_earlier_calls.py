@@ -1,0 +1,78 @@
+"""The calls of before that a new one may repeat are found in one statement, and each by an index."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from servers.audit import payloads
+from servers.enums import PayloadKind
+from sessions.agents import earlier_calls, endpoints
+from sessions.agents.earlier_calls import CONTINUES, KEY, REQUEST, UNHEARD
+from sessions.models import AgentCall, Call
+from tests.servers.conftest import person
+from tests.sessions.agents.placed import principal_of
+from tests.sessions.host.make import make_session
+
+pytestmark = pytest.mark.django_db
+NOW = timezone.now()
+
+
+def called(token: int, at: datetime = NOW, **columns: Any) -> AgentCall:
+    arguments = payloads.store(PayloadKind.ARGUMENTS, "{}")
+    call = Call.objects.create(
+        server_name="s", method="tools/call", target="t", arguments=arguments, deadline=at, created_at=at
+    )
+    return AgentCall.objects.create(call=call, token_id=token, token_name="laptop", **{"same": "0", **columns})
+
+
+def test_each_reason_finds_its_call_in_one_statement(django_assert_num_queries: Any) -> None:
+    ann = person("ann", "view_server", "call_tool")
+    token, other = (principal_of(ann, name=name).token.pk for name in ("laptop", "other"))
+    old = NOW - timedelta(hours=1)
+    continued = called(token)
+    found = {
+        CONTINUES: called(other, continues=continued),
+        KEY: called(token, key="k"),
+        UNHEARD: called(token, same="1", unheard_at=NOW),
+    }
+    for strange in ({"same": "1"}, {"same": "1", "unheard_at": NOW, "at": old}, {"key": "other"}):
+        called(token, **strange)
+    called(other, key="k", same="1", unheard_at=NOW)
+    row = {
+        "token_id": token,
+        "same": "1",
+        "key": "k",
+        "session_id": None,
+        "request_id": "",
+        "continues_id": continued.pk,
+    }
+    with django_assert_num_queries(1):
+        seen = earlier_calls.earlier_calls(row, NOW - timedelta(minutes=10))
+    assert {one.why: one.call.uid for one in seen} == {why: one.call.uid for why, one in found.items()}
+    assert [one.call.created_at for one in seen] == [NOW] * 3
+
+
+def test_each_reason_has_an_index() -> None:
+    sql = earlier_calls._sql((CONTINUES, REQUEST, KEY, UNHEARD))
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}", [1, 1, "1", 1, "k", 1, "0", NOW])
+        plan = [row[3] for row in cursor.fetchall()]
+    assert [step for step in plan if step.startswith("SCAN")] == []
+    assert {name for name in ("agent_request_once", "agent_key_once", "agent_calls_unheard") if name in str(plan)} == {
+        "agent_request_once",
+        "agent_key_once",
+        "agent_calls_unheard",
+    }
+
+
+def test_an_endpoint_is_read_in_one_statement_and_its_session_in_another(django_assert_num_queries: Any) -> None:
+    session = make_session()
+    principal = principal_of(person("ann", "view_server", "call_tool"))
+    with django_assert_num_queries(1):
+        entry = endpoints.entry_of(principal, session.server.slug, "")
+    assert (entry.endpoint.server, entry.endpoint.session) == (session.server, session)
+    with django_assert_num_queries(2), pytest.raises(endpoints.NoSession):
+        endpoints.entry_of(principal, session.server.slug, "unknown")
