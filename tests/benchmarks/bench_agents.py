@@ -38,10 +38,13 @@ LOADS = (("call", 1), ("call", 50), ("list", 50))
 Rows = dict[tuple[str, str, int], list[Row]]
 ISSUE = """
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from servers.agents import tokens
 from servers.audit.record import Actor
+rights = Permission.objects.filter(codename__in=["view_server", "call_tool", "manage_subscription"])
 for number in range({people}):
-    user = get_user_model().objects.create_superuser(f"person{{number}}")
+    user = get_user_model().objects.create_user(f"person{{number}}")
+    user.user_permissions.set(rights)
     for _ in range({each}):
         wanted = tokens.Wanted("benchmark", 7, ["mcp:list", "mcp:read", "mcp:call"])
         print("TOKEN", tokens.issue(Actor.of_user(user), user, wanted).text)

@@ -19,3 +19,14 @@ def test_the_fan_out_reaches_every_socket_and_says_how_soon() -> None:
     told = told_by("bench_fanout", "--rounds", "1", "--events", "2", "--sockets", "100", seconds=500)
     assert "100 sockets: p50" in told
     assert told.count("(goal: ") == 1
+
+
+def test_the_endpoint_for_agents_has_a_row_for_each_load_and_a_verdict_for_each_goal() -> None:
+    words = ("--rounds", "1", "--seconds", "0.5", "--streams", "20", "--listeners", "10", "--updates", "1")
+    told = told_by("bench_agents", *words, seconds=500)
+    rows = [line[:36].split() for line in told.splitlines()]
+    for name in ("direct", "mcpadmin, 2025-11-25", "mcpadmin, 2026-07-28"):
+        assert all(
+            [*name.split(), doing, count] in rows for doing, count in (("call", "1"), ("call", "50"), ("list", "50"))
+        )
+    assert told.count("(goal: ") == 8

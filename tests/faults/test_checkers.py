@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.faults.agents import contradictions
 from tests.faults.checkers import CallHistory, Effect, Fence, Histories, gaps, left_behind, problems, read_effects
+from tests.faults.programs import Note, Notes, Told
 from tests.faults.slopes import Samples, theil_sen
 
 EVENTS = {"request": 1, "send": 1, "finish": 1}
@@ -72,6 +74,27 @@ def planted_zombie() -> Histories:
 )
 def test_what_was_planted_is_reported_by_its_checker_alone(told: Histories, checker: str) -> None:
     assert [line.split(":")[0] for line in problems(told)] == [checker]
+
+
+@pytest.mark.parametrize(
+    ("note", "effects", "words"),
+    [
+        (Note("a", "t", Told.SUCCEEDED), 1, ""),
+        (Note("a", "t", Told.UNKNOWN), 0, ""),
+        (Note("a", "t", Told.UNKNOWN), 1, ""),
+        (Note("a", "t", Told.NOT_RUN), 0, ""),
+        (Note("a", "t"), 1, "never answered"),
+        (Note("a", "t", Told.SUCCEEDED), 0, "had no effect"),
+        (Note("a", "t", Told.NOT_RUN), 1, "had its effect"),
+        (Note("a", "t", Told.STRANGE), 1, "was told"),
+        (Note("a", "t", Told.SUCCEEDED, call="0b-2"), 1, "has no row"),
+        (Note("a", "t", Told.SUCCEEDED), 2, "done 2 times"),
+    ],
+)
+def test_what_a_program_was_told_is_held_against_what_happened(note: Note, effects: int, words: str) -> None:
+    told = replace(clean(), effects=[Effect("a", "0a1", 7)] * effects)
+    found = contradictions(Notes([note]), told)
+    assert [words in line for line in found] == [True] * bool(words)
 
 
 def test_a_second_attempt_that_was_recorded_may_have_a_second_effect() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.faults.agents import kill_under_agents
 from tests.faults.frozen_worker import freeze_workers, without_fence
 from tests.faults.many import many_sessions
 from tests.faults.outages import database_locked, redis_outages
@@ -61,3 +62,8 @@ async def test_a_peer_that_says_nothing_any_more_is_found() -> None:
 @pytest.mark.long
 async def test_many_sessions_leave_nothing_when_their_worker_is_killed() -> None:
     judge(await many_sessions(SHORT))
+
+
+@pytest.mark.long
+async def test_each_program_learns_what_became_of_its_calls_although_every_part_is_killed() -> None:
+    judge(await kill_under_agents(SHORT))
