@@ -16,11 +16,12 @@ from uuid import UUID
 
 from servers.agents.tokens import Principal
 from sessions import hints
-from sessions.agents import bundles, endpoints, follows, lists
+from sessions.agents import bundles, endpoints, follows, judging, lists
 from sessions.agents.answer import Answer
 from sessions.agents.connection import Connection
 from sessions.agents.endpoints import BundleEndpoint, Entry
 from sessions.agents.gate import Gate
+from sessions.agents.stream_reads import StreamReads
 from sessions.live.hub import Hub
 from sessions.mcp.core import jsonrpc, methods
 
@@ -45,6 +46,7 @@ class Changes:
         self,
         hub: Hub,
         gate: Gate,
+        reads: StreamReads,
         entry: Entry,
         connection: Connection,
         *,
@@ -53,6 +55,7 @@ class Changes:
         stands: bool = False,
     ) -> None:
         self._hub, self._gate, self._entry, self._connection = hub, gate, entry, connection
+        self._reads = reads
         self._granted, self._mark, self._stands = granted, mark, stands
         self.stream = uuid.uuid4()
         self._wake = asyncio.Event()
@@ -170,7 +173,7 @@ class Changes:
                     return
             if now >= check_at:
                 check_at = _next_check(now)
-                if not await self._gate.counts(self._entry.principal):
+                if not await self._reads.tokens.get(self._entry.principal.token.pk):
                     return
             if (self._followed or self._stands) and now - renewed >= follows.RENEW_SECONDS:
                 renewed = now
@@ -249,8 +252,12 @@ class Changes:
         if not due:
             return
         self._follows_dirty -= set(due)
-        asked = {one: self._followed[one] for one in due}
-        found = await self._hub.reader.run(partial(follows.counts, self._entry, asked))
+        rows = await asyncio.gather(*(self._reads.events.get(one) for one in due))
+        newest = {one: row for one, row in zip(due, rows, strict=True) if row is not None}
+        known = judging.remembered_by_server(self._entry)
+        if known is None:
+            known = await self._hub.reader.run(partial(judging.policies_by_server, self._entry))
+        found = follows.counts(known, self._followed, newest)
         for subscription in due:
             before = self._followed[subscription]
             events = found.get(subscription, before.events)

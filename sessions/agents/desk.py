@@ -9,6 +9,7 @@ from sessions.agents.connection import Connection
 from sessions.agents.endpoints import Entry
 from sessions.agents.gate import Gate
 from sessions.agents.judging import Judge
+from sessions.agents.stream_reads import StreamReads
 from sessions.hints import POLICIES, USERS
 from sessions.live.hub import Hub
 from sessions.mcp.server import posted
@@ -18,6 +19,7 @@ class Desk:
     def __init__(self, hub: Hub) -> None:
         self.hub, self.reader = hub, hub.reader
         self.gate = Gate(hub)
+        self.stream_reads = StreamReads(hub.reader)
         self.calls = Calls(hub, self.gate, Judge())
         hub.watch(POLICIES, lambda _: judging.memory.forget())
         for topic in (USERS, POLICIES):  # a principal has its token's policy

@@ -1,6 +1,6 @@
 """Resources that agents follow, through the one subscription that the worker holds for all who follow it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -12,9 +12,10 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from servers import access
+from servers.agents.policies import Policies
 from servers.audit.record import Actor
-from sessions.agents.endpoints import BundleEndpoint, Entry
-from sessions.agents.judging import may_follow, policies_of, policies_of_members, require_followable
+from sessions.agents.endpoints import Entry
+from sessions.agents.judging import may_follow, require_followable
 from sessions.mcp.server.refusals import Refusal, invalid_params
 from sessions.models import AgentFollow, AgentSession, Subscription
 from sessions.subscriptions import subscribing
@@ -33,6 +34,15 @@ class Followed:
     subscription: UUID
     uri: str
     events: int
+
+
+@dataclass(frozen=True)
+class Events:
+    """Of a subscription: the number of notifications so far; `uri` as the server knows it."""
+
+    count: int
+    server_id: int
+    uri: str
 
 
 def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, shown: str = "") -> Followed:
@@ -95,18 +105,21 @@ def _followed(rows: QuerySet[AgentFollow]) -> list[Followed]:
     return [Followed(row.subscription.uid, row.uri, row.subscription.event_count) for row in rows]
 
 
-def counts(entry: Entry, followed: Mapping[UUID, Followed]) -> dict[UUID, int]:
-    """The number of notifications of each that the program may still follow. One query."""
-    rows = Subscription.objects.filter(uid__in=followed).values_list("uid", "event_count", "server_id", "uri")
-    place = entry.place
-    if isinstance(place, BundleEndpoint):
-        known = policies_of_members(entry, place)
-    else:
-        known = {place.server.pk: policies_of(entry)}
+def events_of(subscriptions: Collection[UUID]) -> dict[UUID, Events]:
+    """One query."""
+    rows = Subscription.objects.filter(uid__in=subscriptions).values_list("uid", "event_count", "server_id", "uri")
+    return {uid: Events(count, server_id, uri) for uid, count, server_id, uri in rows}
+
+
+def counts(
+    known: Mapping[int, Policies], followed: Mapping[UUID, Followed], events: Mapping[UUID, Events]
+) -> dict[UUID, int]:
+    """The number of notifications of each that the program may still follow. `known`: the policies of each server that it
+    reaches."""
     return {
-        uid: events
-        for uid, events, server_id, uri in rows
-        if server_id in known and may_follow(known[server_id], uri, followed[uid].uri)
+        uid: found.count
+        for uid, found in events.items()
+        if found.server_id in known and may_follow(known[found.server_id], found.uri, followed[uid].uri)
     }
 
 

@@ -28,7 +28,6 @@ from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
 from sessions.agents.judging import Place
 from sessions.live.hub import Hub
-from sessions.live.reader import Together
 from sessions.mcp.core import methods
 from sessions.mcp.server.refusals import QUOTA, Refusal
 
@@ -55,7 +54,6 @@ class Gate:
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._counting = Counting()
         self._streams = 0
-        self._standing: Together[int, bool] = Together(hub.reader, tokens.that_count)
         self._used: OrderedDict[int, float] = OrderedDict()
         self._refused: OrderedDict[int, float] = OrderedDict()
         #: this process stops: streams end in an orderly way, and no request is taken on
@@ -197,10 +195,6 @@ class Gate:
             if exceeded is not None:
                 raise too_many(exceeded)
             yield
-
-    async def counts(self, principal: Principal) -> bool:
-        """Whether the token was neither revoked nor expired meanwhile. One query for all streams that ask at once."""
-        return bool(await self._standing.get(principal.token.pk))
 
     async def still_valid(self, principal: Principal, address: str) -> Principal | None:
         """For a stream: the same token with the rights of now. None when it counts no more."""

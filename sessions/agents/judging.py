@@ -94,11 +94,38 @@ def remembered(entry: Entry) -> Policies | None:
 
 def policies_of_members(entry: Entry, place: BundleEndpoint) -> dict[int, Policies]:
     """Of requests to each member, by the key of its server. For a thread."""
-    of_bundle, *found = memory.read([place.bundle, *(one.endpoint.server for one in place.members)])
-    token = entry.principal.policy
+    return _of_members(entry, place, memory.read(_of_bundle(place)))
+
+
+def policies_by_server(entry: Entry) -> dict[int, Policies]:
+    """Of each server that the entry reaches, by its key. For a thread."""
+    place = entry.place
+    return (
+        policies_of_members(entry, place)
+        if isinstance(place, BundleEndpoint)
+        else {place.server.pk: policies_of(entry)}
+    )
+
+
+def remembered_by_server(entry: Entry) -> dict[int, Policies] | None:
+    """The same without reading; None if something has to be read."""
+    place = entry.place
+    if isinstance(place, BundleEndpoint):
+        known = memory.known(_of_bundle(place))
+        return _of_members(entry, place, known) if known is not None else None
+    mine = remembered(entry)
+    return {place.server.pk: mine} if mine is not None else None
+
+
+def _of_bundle(place: BundleEndpoint) -> list[Place]:
+    return [place.bundle, *(one.endpoint.server for one in place.members)]
+
+
+def _of_members(entry: Entry, place: BundleEndpoint, found: Sequence[Policy]) -> dict[int, Policies]:
+    of_bundle, token = found[0], entry.principal.policy
     return {
         one.endpoint.server.pk: Policies(policy, token, of_bundle)
-        for one, policy in zip(place.members, found, strict=True)
+        for one, policy in zip(place.members, found[1:], strict=True)
     }
 
 

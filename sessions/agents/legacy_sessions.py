@@ -115,7 +115,9 @@ class LegacySessions:
         if not followed:
             yield
             return
-        stream = Changes(self._desk.hub, self._desk.gate, exchange.entry, connection, granted=frozenset())
+        stream = Changes(
+            self._desk.hub, self._desk.gate, self._desk.stream_reads, exchange.entry, connection, granted=frozenset()
+        )
         running = None
         try:
             changes.take_over(session.uid, stream.stream, post=True)  # each update goes to one stream

@@ -51,7 +51,15 @@ class StandingStreams:
                 return await self._resume(entry, entry.session, connection, answer, last)
             scope = principal.has(AgentScope.LIST.value)
             granted = frozenset(lists.CHANGED) if scope else frozenset()
-            stream = Changes(self._desk.hub, self._desk.gate, entry, connection, granted=granted, stands=True)
+            stream = Changes(
+                self._desk.hub,
+                self._desk.gate,
+                self._desk.stream_reads,
+                entry,
+                connection,
+                granted=granted,
+                stands=True,
+            )
             changes.take_over(entry.session.uid, stream.stream)
             await self._desk.reader.work(partial(follows.stands, entry.session))
             followed = await self._desk.reader.run(partial(follows.of_session, entry.session))
@@ -94,7 +102,15 @@ class StandingStreams:
         granted = modern.Listen(listened.lists & set(offered), listened.resources if may_follow else ())
         async with self._desk.gate.stream(principal):
             mark = partial(modern.of_listen, exchange.id)
-            stream = Changes(self._desk.hub, self._desk.gate, entry, connection, granted=granted.lists, mark=mark)
+            stream = Changes(
+                self._desk.hub,
+                self._desk.gate,
+                self._desk.stream_reads,
+                entry,
+                connection,
+                granted=granted.lists,
+                mark=mark,
+            )
             try:
                 await stream.join()
                 followed = []
