@@ -191,8 +191,9 @@ def inherit() -> None:
     runs. Waits for the writer: for a work thread. Raises AuditUnavailable."""
     now = timezone.now()
     rows = AgentCall.objects.filter(unheard_at=None, call__state__in=(*_UNSURE, *_UNSURE_IF_RUN))
-    recent = rows.filter(call__created_at__gt=now - UNHEARD_AGE)
-    writer().submit_and_wait(lambda: recent.update(unheard_at=now))
+    found = list(rows.filter(call__created_at__gt=now - UNHEARD_AGE).values_list("pk", flat=True))
+    if found:  # read before, because all other writers wait for this one
+        writer().submit_and_wait(lambda: AgentCall.objects.filter(pk__in=found).update(unheard_at=now))
 
 
 def heard_of_asked(call: UUID) -> None:

@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from servers.audit import payloads
 from servers.enums import PayloadKind
-from sessions.agents import earlier_calls, endpoints
+from sessions.agents import earlier_calls, endpoints, ledger
 from sessions.agents.earlier_calls import CONTINUES, KEY, REQUEST, UNHEARD
+from sessions.enums import CallState
 from sessions.models import AgentCall, Call
 from tests.servers.conftest import person
 from tests.sessions.agents.placed import principal_of
@@ -76,3 +77,16 @@ def test_an_endpoint_is_read_in_one_statement_and_its_session_in_another(django_
     assert (entry.endpoint.server, entry.endpoint.session) == (session.server, session)
     with django_assert_num_queries(2), pytest.raises(endpoints.NoSession):
         endpoints.entry_of(principal, session.server.slug, "unknown")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_process_that_starts_counts_what_lately_had_no_answer_as_not_heard() -> None:
+    token = principal_of(person("ann", "view_server", "call_tool")).token.pk
+    states = [CallState.REQUESTED, CallState.SENT, CallState.OUTCOME_UNKNOWN, CallState.SUCCEEDED, CallState.HELD]
+    calls = {state: called(token, at=timezone.now()) for state in states}
+    old = called(token, at=timezone.now() - timedelta(hours=1))
+    for state, one in [*calls.items(), (CallState.SENT, old)]:
+        Call.objects.filter(pk=one.call_id).update(state=state)
+    ledger.inherit()
+    unheard = set(AgentCall.objects.exclude(unheard_at=None).values_list("call__state", "pk"))
+    assert unheard == {(state.value, calls[state].pk) for state in states[:3]}
