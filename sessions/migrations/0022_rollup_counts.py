@@ -19,6 +19,6 @@ def on_sqlite(statement):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("mcp_sessions", "0020_fewer_merges")]
+    dependencies = [("mcp_sessions", "0021_approvals")]
 
     operations = [migrations.RunPython(on_sqlite(CREATE), on_sqlite(DROP))]
