@@ -33,8 +33,9 @@ UPDATE_SECONDS = 1.3
 ARRIVAL_SECONDS = 10.0
 IDLE_SECONDS = 10.0
 DIRECT, LEGACY, MODERN, PROXY = "direct", "mcpadmin, 2025-11-25", "mcpadmin, 2026-07-28", "FastMCP's proxy"
-#: (what programs do, how many of them)
-LOADS = (("call", 1), ("call", 50), ("list", 50))
+#: (what programs do, how many of them): with how many tokens. As few as the goal needs: what is known of a token is kept
+#: for some seconds, so one that is seldom used costs more
+LOADS = {("call", 1): 20, ("call", 50): 50, ("list", 50): PEOPLE * TOKENS_EACH}
 Rows = dict[tuple[str, str, int], list[Row]]
 ISSUE = """
 from django.contrib.auth import get_user_model
@@ -94,11 +95,12 @@ def loads(product: Stack, known: list[str], rounds: int, seconds: float) -> Rows
         cpu = Cpu(product)
         for number in range(rounds + 1):  # the first round warms up
             lasting = seconds if number else min(seconds, WARM_UP_SECONDS)
-            for doing, callers in LOADS:
+            for (doing, callers), used in LOADS.items():
                 for name, driver in made.items():
                     cpu.since()
-                    row = driver.run(callers, lasting if name in (LEGACY, MODERN) else min(1.0, lasting), doing=doing)
-                    row |= {f"cpu {part}": 1000 * used / row["calls"] for part, used in cpu.since().items()}
+                    turn = lasting if name in (LEGACY, MODERN) else min(1.0, lasting)
+                    row = driver.run(callers, turn, doing=doing, tokens=used)
+                    row |= {f"cpu {part}": 1000 * spent / row["calls"] for part, spent in cpu.since().items()}
                     if number:
                         found.setdefault((name, doing, callers), []).append(row)
     return found

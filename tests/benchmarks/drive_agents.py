@@ -1,8 +1,8 @@
 """Programs at an MCP endpoint over HTTP, as cheap as a client can be: one connection each, requests as prepared bytes.
 
-python -m tests.benchmarks.drive_agents FILE, with a JSON object in FILE: `url`, `era` (legacy or modern), `tool`, and `tokens`, which the
-programs use in turn (none where the endpoint asks for none). Each line of stdin is a load:
-{"doing": "call" | "list", "callers": 50, "seconds": 1.0}.
+python -m tests.benchmarks.drive_agents FILE, with a JSON object in FILE: `url`, `era` (legacy or modern), `tool`, and
+`tokens`, which the programs use in turn (empty ones where the endpoint asks for none). Each line of stdin is a load that
+uses the first `tokens` of them: {"doing": "call" | "list", "callers": 50, "seconds": 1.0, "tokens": 50}.
 """
 
 import asyncio
@@ -99,10 +99,11 @@ class Identity:
 
 class Load:
     def __init__(self, url: str, identities: list[Identity]) -> None:
-        self._url, self._turns = url, itertools.cycle(identities)
+        self._url, self._identities = url, identities
 
-    async def run(self, doing: str, callers: int, seconds: float) -> dict[str, float]:
+    async def run(self, doing: str, callers: int, seconds: float, tokens: int) -> dict[str, float]:
         latencies: list[float] = []
+        turns = itertools.cycle(self._identities[:tokens])
         refused = 0
         clock, note = time.perf_counter, latencies.append
         cpu, began = time.process_time(), clock()
@@ -113,7 +114,7 @@ class Load:
             nonlocal refused
             async with Connection(self._url) as connection:
                 while clock() < ends:
-                    one = next(self._turns)
+                    one = next(turns)
                     request = one.call() if doing == "call" else one.list()
                     sent = clock()
                     status, _, body = await connection.exchange(request)

@@ -52,7 +52,7 @@ class Driver:
             text=True,
         )
 
-    def run(self, callers: int, seconds: float, **more: str) -> dict[str, float]:
+    def run(self, callers: int, seconds: float, **more: object) -> dict[str, float]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"callers": callers, "seconds": seconds, **more}) + "\n")
