@@ -36,7 +36,8 @@ class Rule:
     calls_per_minute: int | None = None
 
     def matches(self, kind: PolicyKind, key: str) -> bool:
-        return self.kind is kind and fnmatchcase(key, self.pattern)
+        """`*` and `?` alone have a meaning: URIs may hold brackets."""
+        return self.kind is kind and fnmatchcase(key, self.pattern.replace("[", "[[]"))
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,9 @@ def test_patterns_match_whole_names_of_their_kind() -> None:
     assert not known.denies(RESOURCE, "file:///home")
     assert not known.denies(TOOL, "file:///etc/x")
     assert effect(of(rule(DENY, "Delete")), "delete") is ALLOW
+    brackets = of(rule(DENY, "http://[::1]/*", RESOURCE))
+    assert brackets.denies(RESOURCE, "http://[::1]/key")
+    assert not brackets.denies(RESOURCE, "http://:/key")
 
 
 def test_a_bundle_can_only_be_stricter_and_means_its_own_names() -> None:
