@@ -19,18 +19,23 @@ from datetime import timedelta
 from uuid import UUID
 from django.contrib.auth.models import User
 from django.utils import timezone
+from servers.agents import policy_changes
+from servers.agents.policies import Rule
 from servers.audit import payloads
-from servers.audit.record import SYSTEM
+from servers.audit.record import SYSTEM, Actor
 from servers.bundles import changing as bundles
 from servers.credentials import vault
 from servers.definitions.versions import store_listing
 from servers.credentials.kinds import Parts
-from servers.enums import CredentialKind, PayloadKind
+from servers.enums import CredentialKind, PayloadKind, PolicyEffect, PolicyKind
 from servers.models import AuditEvent, OAuthClient, Server
 from servers.secret import Secret
+from sessions.agents.judging import Judge
+from sessions.approvals import deciding
 from sessions.connections.commands import shared_session
 from sessions.enums import CallState
-from sessions.models import Call, LogLine, McpSession
+from sessions.models import Approval, Call, LogLine, McpSession
+from tests.sessions.agents.placed import place, principal_of
 from tests.sessions.host.make import make_call
 from tests.sessions.inbox.rows import a_question, answered
 from tests.sessions.subscriptions.rows import add_gap, add_version, make_subscription
@@ -95,7 +100,16 @@ bundles.create(SYSTEM, ada, bundles.Wanted("B" * 120, joined, slug="team-tools",
 OAuthClient.objects.create(kind="registered", client_id="pictured", name="p" * 120, redirect_uris=[{callback!r}])
 OAuthClient.objects.create(
     kind="document", client_id="https://program.invalid/" + "c" * 300, document="failed", document_problem=uri)
+actor, program = Actor.of_user(ada), principal_of(ada, name="k" * 120)
+policy_changes.add_rule(actor, ada, server, Rule(PolicyEffect.ASK, PolicyKind.TOOL, name))
+policy_changes.add_rule(actor, ada, program.token, Rule(PolicyEffect.DENY, PolicyKind.RESOURCE, uri[:290] + "*"))
+Server.objects.update(enabled=True)  # for as long as a call is placed
+held = [place(Judge(), program, server.slug, name, "p" * 120, **{{name: uri + text}}) for text in ("", "2")]
+Server.objects.update(enabled=False)
+waits, no = [Approval.objects.select_related("call__server", "call__arguments", "token").get(call=one) for one in held]
+deciding.refuse(actor, ada, no, "r" * 500)
 found = {{
+    "approval": str(waits.uid), "own_approval": str(waits.uid), "refused_call": str(no.uid), "token": str(program.token.uid),
     "person": User.objects.create_user("w" * 40).pk,
     "server": server.slug, "websocket": server.slug, "archived": server.slug, "failing": server.slug,
     "labelled": server.slug, "paused": server.slug, "succeeded": str(good.uid), "failed": str(failed.uid),
