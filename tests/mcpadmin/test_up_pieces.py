@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from mcpadmin.installation import ROOT
 from mcpadmin.up import assets, orphan_guard, preflight, ready, valkey
-from mcpadmin.up.options import ROOT, StartProblem
+from mcpadmin.up.options import StartProblem
 from mcpadmin.up.process import MAX_LINE, Lines, clean, describe_exit
 
 
