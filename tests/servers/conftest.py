@@ -57,6 +57,7 @@ def on_postgres(postgres_url: str, django_db_blocker: Any) -> Iterator[None]:
         connections["default"].close()
         connections.settings["default"] = sqlite | {"OPTIONS": {}, "TEST": sqlite["TEST"]} | _postgres(postgres_url)
         del connections["default"]
+        writing.reset()  # its thread may have a connection to the other database
         try:
             call_command("flush", verbosity=0, interactive=False)  # other tests use this database too
             yield

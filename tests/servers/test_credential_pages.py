@@ -157,7 +157,7 @@ def test_the_board_takes_the_same_queries_for_any_number_of_rows(
     for number in range(count):
         add(ada, name=f"Key {number}")
     ada.get("/credentials/")
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         ada.get("/credentials/")
 
 
