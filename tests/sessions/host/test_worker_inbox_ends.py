@@ -110,9 +110,10 @@ def test_ten_thousand_questions_at_once_become_four_items_and_a_line_in_the_log(
 
 
 def test_a_server_may_ask_ten_questions_a_minute(session: McpSession) -> None:
-    for number in range(10):
-        call = begin(session, "ask", **ask(question(number, ELICIT, FORM)))
-        assert answer(asked_by(call), "decline")
+    for numbers in (range(4), range(4, 8), range(8, 10)):  # together: their minute must not end on a slow machine
+        call = begin(session, "ask", **ask(*(question(number, ELICIT, FORM) for number in numbers)))
+        for _ in numbers:
+            assert answer(asked_by(call), "decline")
         ended(call)
     (reply,) = replies(begin(session, "ask", **ask(question("more", ELICIT, FORM))))
     assert reply["error"]["message"] == (
