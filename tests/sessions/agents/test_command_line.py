@@ -139,14 +139,14 @@ def test_an_interrupted_call_is_cancelled_and_ends_as_unknown_with_its_id(produc
 
 
 def test_a_call_whose_worker_dies_is_sent_once_and_ends_as_unknown(product: Product, command: Command) -> None:
-    process = command.start("call", "legacy", "counter", "--json", '{"id": "command-killed", "delay": 60}')
-    eventually(lambda: product.effects.exists() and "command-killed" in product.effects.read_text())
+    process = command.start("call", "legacy", "counter", "--json", '{"id": "worker-ended", "delay": 60}')
+    eventually(lambda: product.effects.exists() and "worker-ended" in product.effects.read_text())
     product.stack.kill_worker()
     status, _, said = finished(process)
     assert (status, said[-1]["error"]["status"], bool(said[-1]["error"]["call"])) == (5, "outcome_unknown", True)
     eventually(lambda: product.stack.worker_pids())
     assert command.run("call", "legacy", "echo", "--json", '{"text": "back"}')[0] == 0
-    assert product.effects.read_text().count("command-killed") == 1
+    assert product.effects.read_text().count("worker-ended") == 1
 
 
 def test_a_call_outlives_the_web_process_and_is_sent_once(product: Product, command: Command) -> None:
