@@ -101,7 +101,7 @@ class Changes:
     def _suspect(self) -> None:
         """All streams hear at once that hints may have been lost: they spread what they do about it."""
         if self._recheck_at == float("inf"):
-            pause, delay = random.uniform(0.5, 1.5) * RECHECK_SECONDS, random.uniform(0.0, CHECK_SECONDS)  # noqa: S311
+            pause, delay = random.uniform(0.5, 1.5) * RECHECK_SECONDS, random.uniform(0.0, CHECK_SECONDS)  # noqa: S311  # spreads load, guards nothing
             self._recheck_at = max(self._rechecked + pause, time.monotonic() + delay)
 
     def _on_server(self, hint: dict[str, Any] | None) -> None:

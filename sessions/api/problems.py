@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): one shape for every refusal, whoever raised it."""
+"""Errors as problem details (RFC 9457): one shape for every refusal, at any step."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""The yes and the no of a person. The call's row decides: whoever changes it first from *held* was first.
+"""The yes and the no of a person. The call's row decides: the first to change it from *held* counts.
 
 access.Denied (recorded)    the right is missing, or the program of one's own asks for what others must approve
 AuditUnavailable            not durable within 2 s: nothing was done

@@ -49,7 +49,7 @@ def void(rows: Iterable[Approval], why: str) -> list[Event]:
 
 
 def void_changed(identity_id: int) -> list[Event]:
-    """After this identity's definitions changed: whoever approved now would approve another tool."""
+    """After this identity's definitions changed: an approval now would be of another tool."""
     rows = _open().filter(call__identity_id=identity_id)
     found = [(row, why) for row in rows if (why := validity.changed(row.call))]
     return [event for row, why in found for event in void([row], why)]

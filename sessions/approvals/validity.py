@@ -35,7 +35,7 @@ def changed(call: Call) -> str:
 
 
 def void_reason(approval: Approval) -> str:
-    """Why the call may not be sent any more, whoever approves it; empty if it may. `approval` with call, server, bundle, token
+    """Why the call may not be sent any more, approved or not; empty if it may. `approval` with call, server, bundle, token
     and its user."""
     call, token = approval.call, approval.token
     server = call.server

@@ -127,7 +127,7 @@ def check(
     """Everything that may refuse a call: `find_target` checks the right, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
     operation = operation_of(method)
     target = find_target(user, actor, server_uid, operation, name)
-    # First: whoever may not call it is not told how its arguments would have to be.
+    # First: a program that may not call it is not told which arguments it takes.
     hold = companion.judge(target) if companion is not None else None
     arguments, unchecked = operation.read(name, target.definition, given)
     if companion is None:

@@ -1,11 +1,12 @@
 """Programs at the door for agents, as correct clients of both eras: they resume a lost stream, ask again for a response
-that they did not get, and make a call anew only where they were told that the tool did not run. Each keeps notes.
+that they did not get, and make a call again only where they were told that the tool did not run. Each keeps notes.
 """
 
 import asyncio
 import json
 import random
 import ssl
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
@@ -63,7 +64,7 @@ class Lost(Exception):
     """The connection ended before the response."""
 
 
-class Program:
+class Program(ABC):
     """One agent with one token. `slug`: of a server's endpoint or of a bundle."""
 
     era: str
@@ -88,7 +89,7 @@ class Program:
         await self._http.aclose()
 
     async def do(self, task: str, seconds: float) -> None:
-        """Have something done once. A call that certainly did not run is made anew."""
+        """Have something done once. A call that certainly did not run is made again."""
         for attempt in range(20):
             note = Note(f"{task}.{attempt}", task)
             self._notes.calls.append(note)
@@ -101,8 +102,9 @@ class Program:
         params = {"name": self._dice.choice(self._tools), "arguments": {"id": note.effect, "seconds": seconds}}
         self._note(note, await self._ask("tools/call", params, note))
 
+    @abstractmethod
     async def _ask(self, method: str, params: dict[str, Any], note: Note | None = None) -> Message:
-        raise NotImplementedError
+        """The response to one request, asked again as this era's rules allow."""
 
     # --- one exchange ------------------------------------------------------------------------------------------------
     async def _events(self, verb: str, headers: dict[str, str], body: Any = None) -> AsyncIterator[tuple[str, Message]]:

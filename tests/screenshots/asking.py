@@ -32,7 +32,7 @@ night = principal_of(nina, name="Nightly clean-up")
 def held(principal, name, /, **arguments):
     call = place(judge, principal, server.slug, name, "claude-code 3.2.1", **arguments)
     return Approval.objects.select_related("call__server", "call__arguments", "token", "bundle").get(call=call)
-nobody = held(desk, "greet", name="Somebody")
+nobody = held(desk, "greet", name="Friend")
 Approval.objects.filter(pk=nobody.pk).update(created_at=now - timedelta(hours=3))
 deciding.refuse(actor, ada, nobody, "Greet people by their names.")
 yes = held(desk, "greet", name="Bea Long")
