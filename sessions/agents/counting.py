@@ -5,6 +5,9 @@ A rate is a sliding window of two fixed ones. What is in flight is a number per 
 process and the time at which it was written: one that was killed no longer counts after a minute. Redis is not trusted:
 whatever stands there can only make a limit stricter or looser, and what is no number is removed. While Redis is away,
 each process counts alone, and refusals say so.
+
+Each command costs CPU on the path of every request, so what has not changed is neither written nor read again: the
+window before, a lifetime, and a number in flight that another request leaves as it was.
 """
 
 import asyncio
@@ -30,6 +33,8 @@ ANSWER_SECONDS: Final = 0.5
 APART_SECONDS: Final = 1.0
 #: a number in flight is written again more often than it is forgotten
 RENEW_SECONDS, FORGOTTEN_AFTER = 20.0, 60.0
+#: a program's next request often comes at once: until then its number stays as it is
+LANDING_SECONDS: Final = 0.05
 #: how much may come at once, in seconds of the rate
 BURST_SECONDS: Final = 4.0
 _MOST_KNOWN: Final = 10_000
@@ -65,6 +70,31 @@ class Exceeded:
     alone: bool
 
 
+@dataclass(frozen=True)
+class _Window:
+    """What this process knows of a rate: the count of the window before `number`, which does not change any more."""
+
+    number: int
+    before: int
+
+
+@dataclass
+class _Asked:
+    """A window of one request. `before`: as in _Window; None if it has to be read."""
+
+    rate: Rate
+    number: int
+    before: int | None = None
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A number in flight as it stands in Redis, and when its lifetime began (time.monotonic)."""
+
+    count: int
+    at: float
+
+
 class Counting:
     """Of one web process."""
 
@@ -82,6 +112,8 @@ class Counting:
         self._flying: Counter[str] = Counter()
         self._landed = asyncio.Event()
         self._stale: set[str] = set()
+        self._written: dict[str, _Written] = {}
+        self._known: OrderedDict[str, _Window] = OrderedDict()
         self._keeper: asyncio.Task[None] | None = None
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
@@ -125,45 +157,60 @@ class Counting:
     ) -> tuple[list[tuple[int, int]], list[int]]:
         """Of each rate the requests in this window and in the one before; of each `flights` the number of the other
         processes. Ours is written before theirs is read: of two processes that do so at once, one sees the other."""
+        now = time.time()
+        windows = [_Asked(rate, int(now // rate.seconds)) for rate in rates]
         async with self._redis.pipeline(transaction=False) as pipe:
-            for rate in rates:
-                now, before = self._windows(rate)
-                pipe.incrby(now, 1)
-                pipe.expire(now, int(2 * rate.seconds) + 1)
-                pipe.get(before)
-            for one in flights:
-                self._put(pipe, one.key)
-            for one in flights:
-                pipe.hgetall(self._flight_key(one.key))
-            answers = await pipe.execute(raise_on_error=False)
-        windows = [
-            await self._window(rate, *answers[place : place + 3 : 2])
-            for rate, place in zip(rates, range(0, 3 * len(rates), 3), strict=True)
-        ]
-        numbers = answers[len(answers) - len(flights) :]
-        return windows, [await self._others(one, number) for one, number in zip(flights, numbers, strict=True)]
+            for one in windows:
+                known = self._known.get(one.rate.key)
+                pipe.incrby(self._window_key(one.rate, one.number), 1)
+                if known is not None and known.number == one.number:
+                    one.before = known.before
+                else:
+                    pipe.expire(self._window_key(one.rate, one.number), _lifetime(one.rate))
+                    pipe.get(self._window_key(one.rate, one.number - 1))
+            for flight in flights:
+                self._put(pipe, flight.key)
+            for flight in flights:
+                pipe.hgetall(self._flight_key(flight.key))
+            answers = list(await pipe.execute(raise_on_error=False))
+        found, at = [], 0
+        for one in windows:
+            asked = 1 if one.before is not None else 3
+            found.append(await self._window(one, answers[at : at + asked]))
+            at += asked
+        others = answers[len(answers) - len(flights) :]
+        return found, [await self._others(flight, numbers) for flight, numbers in zip(flights, others, strict=True)]
 
-    async def _window(self, rate: Rate, current: Any, before: Any) -> tuple[int, int]:
+    async def _window(self, asked: "_Asked", answers: list[Any]) -> tuple[int, int]:
+        rate, key, current, before = asked.rate, self._window_key(asked.rate, asked.number), answers[0], asked.before
+        if before is None:
+            text = answers[2]
+            before = int(text) if isinstance(text, bytes) and text.isdigit() else 0
+            self._known[rate.key] = _Window(asked.number, before)
+            while len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        elif current == 1:  # Redis lost it, and its lifetime
+            await self._redis.expire(key, _lifetime(rate))
         if not isinstance(current, int) or current < 0:
-            await self._redis.delete(self._windows(rate)[0])  # someone else wrote it
+            await self._redis.delete(key)  # someone else wrote it
             current = 1
-        return current, int(before) if isinstance(before, bytes) and before.isdigit() else 0
+        return current, before
 
     async def _others(self, one: InFlight, numbers: Any) -> int:
         if not isinstance(numbers, dict) or len(numbers) > _MOST_PROCESSES:
             await self._redis.delete(self._flight_key(one.key))  # someone else wrote it
+            self._written.pop(one.key, None)
             return 0
         return sum(_fresh(text) for name, text in numbers.items() if name != self._process.encode())
 
     async def _take_back(self, rates: Sequence[Rate]) -> None:
         async with self._redis.pipeline(transaction=False) as pipe:
             for rate in rates:
-                pipe.incrby(self._windows(rate)[0], -1)
+                pipe.incrby(self._window_key(rate, int(time.time() // rate.seconds)), -1)
             await pipe.execute(raise_on_error=False)
 
-    def _windows(self, rate: Rate) -> tuple[str, str]:
-        number = int(time.time() // rate.seconds)
-        return f"{self._prefix}:{rate.key}:{number}", f"{self._prefix}:{rate.key}:{number - 1}"
+    def _window_key(self, rate: Rate, number: int) -> str:
+        return f"{self._prefix}:{rate.key}:{number}"
 
     def _admit_alone(self, rates: Sequence[Rate]) -> Exceeded | None:
         for rate in rates:
@@ -197,6 +244,7 @@ class Counting:
             while self._stale or self._flying:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._landed.wait(), RENEW_SECONDS)
+                    await asyncio.sleep(LANDING_SECONDS)
                 self._landed.clear()
                 keys, self._stale = self._stale or set(self._flying), set()
                 await self._run(self._write(keys))
@@ -207,14 +255,24 @@ class Counting:
         async with self._redis.pipeline(transaction=False) as pipe:
             for key in keys:
                 self._put(pipe, key)
-            await pipe.execute(raise_on_error=False)
+            if len(pipe):
+                await pipe.execute(raise_on_error=False)
 
     def _put(self, pipe: Any, key: str) -> None:
-        if self._flying[key]:
-            pipe.hset(self._flight_key(key), self._process, f"{self._flying[key]} {time.time():.0f}")
+        """Say how many requests of this process are in flight, unless Redis knows."""
+        count, written, now = self._flying[key], self._written.get(key), time.monotonic()
+        if not count:
+            if written is not None:
+                del self._written[key]
+                pipe.hdel(self._flight_key(key), self._process)
+            return
+        fresh = written is not None and now - written.at < RENEW_SECONDS
+        if written is not None and fresh and written.count == count:
+            return
+        pipe.hset(self._flight_key(key), self._process, f"{count} {time.time():.0f}")
+        if written is None or not fresh:
             pipe.expire(self._flight_key(key), int(FORGOTTEN_AFTER))
-        else:
-            pipe.hdel(self._flight_key(key), self._process)
+        self._written[key] = _Written(count, written.at if written is not None and fresh else now)
 
     def _flight_key(self, key: str) -> str:
         return f"{self._prefix}:{key}:flying"
@@ -229,8 +287,13 @@ class Counting:
             return await work
         except (TimeoutError, RedisError, OSError) as problem:
             self._apart_until = time.monotonic() + APART_SECONDS
+            self._written.clear()
             outage.noticed(problem)
             return None
+
+
+def _lifetime(rate: Rate) -> int:
+    return int(2 * rate.seconds) + 1
 
 
 def _over(rates: Sequence[Rate], windows: Sequence[tuple[int, int]]) -> Exceeded | None:
