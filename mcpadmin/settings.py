@@ -366,6 +366,10 @@ OUTBOUND_PROXY_EXCEPT = env.list("MCPADMIN_OUTBOUND_PROXY_EXCEPT", default=[])
 # Where a credential may travel over plain http, as host:port. Loopback always may.
 #: own identities of people at one server, hence sessions beside the shared one
 PERSONAL_SESSIONS = env.int("MCPADMIN_PERSONAL_SESSIONS", default=100)
+AGENT_REQUESTS_PER_SECOND = env.int("MCPADMIN_AGENT_REQUESTS_PER_SECOND", default=10)
+AGENT_REQUESTS_PER_PERSON = env.int("MCPADMIN_AGENT_REQUESTS_PER_PERSON", default=30)
+AGENT_CALLS_IN_FLIGHT = env.int("MCPADMIN_AGENT_CALLS_IN_FLIGHT", default=20)
+AGENT_PERSON_IN_FLIGHT = env.int("MCPADMIN_AGENT_PERSON_IN_FLIGHT", default=60)
 PLAIN_HTTP_HOSTS = env.list("MCPADMIN_PLAIN_HTTP_HOSTS", default=[])
 # What ${NAME} and ${file:/path} in headers and variables may name: patterns of variables of the worker, and folders.
 REFERENCE_VARIABLES = env.list("MCPADMIN_REFERENCE_VARIABLES", default=["MCP_*"])

@@ -153,17 +153,14 @@ LIMITS: dict[str, ProductLimit] = {
         _fixed("oauth_registrations", _AGENTS, 10, "client registrations", "per address in 10 minutes"),
         _fixed("oauth_token_requests", _AGENTS, 600, "token requests", "per address in 10 minutes"),
         _fixed("agent_body_bytes", _AGENTS, 4 * MIB, "bytes", "per request of an agent"),
-        _fixed("agent_calls_in_flight", _AGENTS, 20, "requests in flight", "per token"),
-        _fixed("agent_person_in_flight", _AGENTS, 60, "requests in flight", "of all tokens of a user"),
-        _fixed(
-            "agent_requests_per_second", _AGENTS, 10, "requests a second", "per token, of which 40 may come at once"
-        ),
-        _fixed(
+        _set("agent_calls_in_flight", _AGENTS, "requests in flight", "per token"),
+        _set("agent_person_in_flight", _AGENTS, "requests in flight", "of all tokens of a user"),
+        _set("agent_requests_per_second", _AGENTS, "requests a second", "per token; those of 4 s may come at once"),
+        _set(
             "agent_requests_per_person",
             _AGENTS,
-            30,
             "requests a second",
-            "of all tokens of a user, of which 120 may come at once",
+            "of all tokens of a user; those of 4 s may come at once",
         ),
         _fixed("agent_streams", _AGENTS, 4, "open streams", "per token"),
         _fixed("agent_person_streams", _AGENTS, 12, "open streams", "of all tokens of a user"),

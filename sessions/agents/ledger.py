@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from servers import limits
+from servers.audit.statements import Insert
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.crypto import SealError
 from servers.enums import AgentScope
@@ -32,6 +33,8 @@ from sessions.mcp.core import methods
 from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.server.refusals import invalid_params
 from sessions.models import AgentCall, AgentRound, Approval, Call
+
+_insert = Insert(AgentCall)
 
 KEY_HEADER: Final = "idempotency-key"
 KEY_CHARS: Final = 128
@@ -94,14 +97,14 @@ def companion(
         "one_exchange": one_exchange(exchange),
         "continues_id": continuation.agent_call if continuation is not None else None,
     }
-    added = _sealed(continuation)
+    added, capabilities = _sealed(continuation), answerable(exchange)
 
     def write(call: Call, hold: Hold | None) -> None:
         _check(row, tool=asked.method == methods.TOOLS_CALL)
         try:
             with transaction.atomic():
                 unheard_at = call.created_at if hold is not None else None  # until its outcome is told
-                AgentCall.objects.create(call=call, capabilities=answerable(exchange), unheard_at=unheard_at, **row)
+                _insert(AgentCall(call=call, capabilities=capabilities, unheard_at=unheard_at, **row))
                 if hold is not None:
                     _ask(call, row, hold, exchange)
         except IntegrityError:  # another web process was faster, with the same id, key, state or request for approval

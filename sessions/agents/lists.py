@@ -10,6 +10,7 @@ from django.core import signing
 from django.db.models import QuerySet
 
 from servers.agents.policies import KIND_OF
+from servers.audit.statements import database
 from servers.bundles import offers, overrides, uris
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
@@ -65,13 +66,30 @@ def page(entry: Entry, method: str, params: Mapping[str, Any], era: Era) -> str:
     if isinstance(entry.place, BundleEndpoint):
         return _page_of_bundle(entry, entry.place, method, params, era)
     kind, shown = KINDS[method], _shown(entry)
-    rows = [row for row in _offered(entry, kind).values_list("key", "digest", "body") if shown(kind, row[0])]
+    rows = [row for row in _rows(entry, kind) if shown(kind, row[0])]
     generation = _digest(rows)
     start = _start(entry, method, generation, params.get("cursor"))
     items = [item(body) for _, _, body in rows[start : start + PAGE]]
     more = start + PAGE < len(rows)
     cursor = _cursor(entry, method, generation, start + PAGE) if more else ""
     return answers.page(method, items, cursor, era, TTL_MS if entry.endpoint.ready else 0)
+
+
+#: by hand: building this with the ORM is a sixth of what a list costs
+_LIST: Final = f"""
+SELECT key, digest, body FROM {Definition._meta.db_table}
+WHERE identity_id = %s AND kind = %s AND removed_at IS NULL AND approved_digest = '' ORDER BY position, id
+"""  # noqa: S608  # the name of our own model
+
+
+def _rows(entry: Entry, kind: DefinitionKind) -> list[tuple[str, str, str]]:
+    """Key, digest and body of what is offered, in the server's order."""
+    session = entry.endpoint.session
+    if session is None:
+        return []
+    with database().cursor() as cursor:
+        cursor.execute(_LIST, [session.identity_id, kind.value])
+        return list(cursor.fetchall())
 
 
 def _offered(entry: Entry, kind: DefinitionKind) -> QuerySet[Definition]:

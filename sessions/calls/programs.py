@@ -25,7 +25,7 @@ from sessions.calls.final_states import FinalState, end_now, finish_event, notif
 from sessions.calls.operations import operation_of
 from sessions.enums import ApprovalState, CallState
 from sessions.mcp.core.on_behalf import OnBehalf
-from sessions.models import AgentCall, AgentRound, Approval, Call
+from sessions.models import AgentRound, Approval, Call
 
 #: longer than a program may take to answer
 KEPT: Final = timedelta(hours=1)
@@ -62,10 +62,10 @@ def program_of(call: Call) -> Program | None:
     """None for the call of a person. Raises SealError."""
     if call.way != Way.AGENT:
         return None
-    agent = AgentCall.objects.filter(call_id=call.pk).first()
-    if agent is None:
+    found = statements.program(call.pk)
+    if found is None:
         return None
-    row = AgentRound.objects.filter(call_id=call.pk, back=False).first()
+    agent, row = found
     on_behalf = OnBehalf(
         log_level=agent.log_level or None,
         capabilities=agent.capabilities if agent.one_exchange else None,

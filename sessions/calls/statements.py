@@ -20,9 +20,9 @@ from servers.enums import DefinitionKind
 from servers.models import AgentToken, Definition, Payload, Server
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
-from sessions.models import AgentCall, Approval, Attempt, Call, LogLine, McpSession
+from sessions.models import AgentCall, AgentRound, Approval, Attempt, Call, LogLine, McpSession
 
-_MODELS = (AgentCall, AgentToken, Approval, Call, Definition, LogLine, McpSession, Payload, Server)
+_MODELS = (AgentCall, AgentRound, AgentToken, Approval, Call, Definition, LogLine, McpSession, Payload, Server)
 _TABLES = {model.__name__: model._meta.db_table for model in _MODELS}
 insert_attempt = Insert(Attempt)
 
@@ -126,6 +126,22 @@ def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
         return None
     call, arguments = _ORDER.read(found[0]), _ARGUMENTS.read(found[0][_ORDER.count :])
     return (call, arguments, found[0][-1] or "") if call is not None and arguments is not None else None
+
+
+_AGENT = Columns(AgentCall, "agent", ("id", "capabilities", "log_level", "asks_people", "one_exchange"))
+_ROUND = Columns(AgentRound, "round")
+_PROGRAM = """
+SELECT {columns} FROM {AgentCall} agent LEFT JOIN {AgentRound} round ON round.call_id = agent.call_id AND NOT round.back
+WHERE agent.call_id = %s
+""".format(columns=f"{_AGENT.sql}, {_ROUND.sql}", **_TABLES)  # the same
+
+
+def program(call_pk: int) -> tuple[AgentCall, AgentRound | None] | None:
+    """What a program's call has besides its row, and its part of a round that goes up."""
+    for row in _rows(_PROGRAM, [call_pk]):
+        agent = _AGENT.read(row[: _AGENT.count])
+        return (agent, _ROUND.read(row[_AGENT.count :])) if agent is not None else None
+    return None
 
 
 _STANDING = """

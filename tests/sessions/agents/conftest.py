@@ -15,7 +15,9 @@ from tests.tools.stack import Stack
 def product() -> Iterator[Product]:
     directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-agents-")), administrator=True)
     effects = Path(tempfile.mkdtemp(prefix="mcpadmin-effects-")) / "log"
-    stack = Stack(directory)
+    # All tests share one user, and those of a module a token; on a fast machine they come close to the defaults.
+    limits = {"MCPADMIN_AGENT_REQUESTS_PER_PERSON": "1000", "MCPADMIN_AGENT_REQUESTS_PER_SECOND": "20"}
+    stack = Stack(directory, env=limits)
     try:
         stack.start()
         found = Product(stack, effects)
