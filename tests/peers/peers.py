@@ -111,6 +111,16 @@ def agent_client(face: str) -> list[str]:
     return [node, str(HERE / "agent_client.mjs"), face]
 
 
+def inspector() -> list[str]:
+    """The command of MCP Inspector, installed when it is first asked for: only long tests and benchmarks use it."""
+    npm, node, folder = shutil.which("npm"), shutil.which("node"), HERE / "inspector"
+    if npm is None or node is None:
+        pytest.skip("node is missing")
+    if not (folder / "node_modules" / ".package-lock.json").exists():
+        subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=folder, check=True, capture_output=True, timeout=600)
+    return [node, str(folder / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")]
+
+
 def _bridge_command(name: str, transport: str) -> tuple[str, list[str]]:
     """An HTTP bridge in front of the Python SDK's stdio peer. mcp-remote is the reverse: stdio in front of a URL that
     the caller appends. mcp-grafana is a server itself."""
