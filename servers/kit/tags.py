@@ -19,6 +19,7 @@ from servers import access
 from servers.enums import TransportKind
 from servers.kit.icons import icon_body
 from servers.kit.json_tree import render_json_tree
+from servers.kit.markdown import looks_like_markdown, render_markdown
 from servers.kit.visible import has_hidden, visible_html, visible_text
 from servers.kit.words import Look, byte_words, duration_words, elapsed_words, session_look, shortened
 from servers.models import Server
@@ -138,6 +139,14 @@ def query_with(context: Context, **changes: Any) -> str:
 def json_tree(value: Any, label: str = "JSON value") -> SafeString:
     tree = mark_safe(render_json_tree(value))  # noqa: S308 - all text in it went through visible_html
     return format_html('<div class="jv" tabindex="0" role="region" aria-label="{}">{}</div>', label, tree)
+
+
+@register.inclusion_tag("kit/_text.html")
+def server_text(text: Any, css: str = "") -> dict[str, Any]:
+    """A text of a server: rendered if it looks like Markdown, with its source one click away, else as it is."""
+    source = "" if text is None else str(text)
+    rendered = render_markdown(source) if looks_like_markdown(source) else None
+    return {"rendered": mark_safe(rendered) if rendered else "", "source": source, "css": css}  # noqa: S308  # sanitised by nh3
 
 
 @register.filter(is_safe=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sessions.calls.blocks import BLOCKS, Block, Budget, block_of, blocks_of, text_block
+from sessions.calls.markdown_blocks import with_markdown
 from sessions.calls.resource_blocks import contents_of
 from sessions.mcp.core import methods
 
@@ -30,7 +31,8 @@ class View:
 def view_of(method: str, target: str, result: Mapping[str, Any]) -> View:
     if result.get("resultType") == "input_required":  # of a program, which continues with a further call
         return View("Input required", [Block("json", value=result.get("inputRequests") or {})])
-    return _VIEWS.get(method, _tool)(target, result)
+    view = _VIEWS.get(method, _tool)(target, result)
+    return replace(view, blocks=with_markdown(view.blocks))
 
 
 def lighter(view: View) -> View:
@@ -46,6 +48,7 @@ def lighter(view: View) -> View:
                 text=text[:left],
                 value=None,
                 source="",
+                rendered="",
                 cut=block.cut or len(text) > left,
             )
         )

@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-PAGES = ["pages/states/", "pages/kit/"]
+PAGES = ["pages/states/", "pages/kit/", "pages/results/"]
 BARE = ["accounts/login/", "accounts/password/reset/", "accounts/signup/", "nowhere/"]
 SIGNED_IN = ["accounts/password/change/", "accounts/logout/", "messages/"]
 AXE_OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}

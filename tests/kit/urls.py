@@ -11,6 +11,8 @@ from django.template import engines
 from django.urls import include, path
 from django.views.decorators.http import require_POST
 
+from tests.kit import hostile_markup
+
 PAGES = settings.BASE_DIR / "tests" / "kit" / "pages"
 TREE = {
     "count": 37,
@@ -18,6 +20,23 @@ TREE = {
     "long": "lorem " * 200,
     "next_cursor": None,
 }
+MARKDOWN = """# Release notes
+
+Version **2.1** of `orders`, see [the site](https://docs.example/orders) or <https://example.com>.
+
+### Changes
+- faster
+- [ ] ![A chart](https://images.example/chart.png)
+
+| id | state |
+|---:|:-----:|
+| 1 | packed |
+
+```python
+print("pay\u202egnp.exe")
+```
+> quoted
+"""
 PILLS = [
     ("disconnected", "none"),
     ("connecting", "none"),
@@ -36,6 +55,7 @@ PILLS = [
 def sample(request: HttpRequest, name: str) -> HttpResponse:
     template = engines["django"].from_string((PAGES / f"{name}.html").read_text())
     context: dict[str, Any] = {"tree": TREE, "pills": PILLS, "hostile": "<img src=x onerror=alert(1)>\u200b"}
+    context |= {"markdown": MARKDOWN} | (hostile_markup.context() if name == "hostile" else {})
     return HttpResponse(template.render(context, request))
 
 
