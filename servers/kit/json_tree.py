@@ -1,7 +1,13 @@
-"""A JSON value as nested `<details>`: readable and searchable without script, bounded whatever a server sends."""
+"""A JSON value as nested `<details>`: readable without script, bounded whatever a server sends.
+
+Each node says its key (`data-k`, as JSON writes it, in ASCII) or its position (`data-i`), from which js/json-view.js
+makes the path that it copies.
+"""
 
 import json
 from collections.abc import Iterator
+from html import escape
+from itertools import islice
 from typing import Any
 
 from servers.kit.visible import visible_html
@@ -12,42 +18,54 @@ STRING = 400  # characters before "show all"
 STRING_MAX = 65_536
 OPEN_DEPTH = 2
 DEPTH = 64
+PREVIEW = 3  # members that a closed node names
+PREVIEW_STRING = 24  # characters of each
 
 
 class Tree:
-    """One rendering; counts down the nodes that may still be written."""
+    """One rendering; counts down the nodes that may still be written. `cut`: some were left out."""
 
     def __init__(self) -> None:
         self.left = NODES
+        self.cut = False
 
-    def render(self, value: Any, *, name: str | None = None, depth: int = 0, comma: bool = False) -> str:
+    def render(
+        self, value: Any, *, place: str = "", name: str | None = None, depth: int = 0, comma: bool = False
+    ) -> str:
+        """`place`: the attribute that says where the value is in the one around it."""
         self.left -= 1
         if isinstance(value, dict | list) and value:
-            return self._branch(value, _key(name), depth, comma)
-        return f"<div>{_key(name)}{_leaf(value)}{',' if comma else ''}</div>"
+            return self._branch(value, place, _key(name), depth, comma)
+        return f"<div{place}>{_key(name)}{_leaf(value)}{',' if comma else ''}</div>"
 
-    def _branch(self, value: dict[str, Any] | list[Any], key: str, depth: int, comma: bool) -> str:
+    def _branch(self, value: dict[str, Any] | list[Any], place: str, key: str, depth: int, comma: bool) -> str:
         opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
         count = _count(value)
         if depth >= DEPTH:
-            return f'<div>{key}{opening}<span class="c"> {count}, nested too deep to show </span>{closing}</div>'
+            self.cut = True
+            return f'<div{place}>{key}{opening}<span class="c"> {count}, nested too deep to show </span>{closing}</div>'
         is_open = " open" if depth < OPEN_DEPTH else ""
-        summary = f'<summary>{key}{opening} <span class="c">{count}</span></summary>'
+        summary = (
+            f'<summary>{key}<span class="jv-open">{opening} <span class="c">{count}</span></span>'
+            f'<span class="jv-closed">{_preview(value)}</span></summary>'
+        )
         inner = "".join(self._children(value, depth))
         tail = f'<div class="jv-end">{closing}{"," if comma else ""}</div>'
-        return f'<details{is_open}>{summary}<div class="in1">{inner}</div>{tail}</details>'
+        return f'<details{place}{is_open}>{summary}<div class="in1">{inner}</div>{tail}</details>'
 
     def _children(self, value: dict[str, Any] | list[Any], depth: int) -> Iterator[str]:
         items = list(value.items()) if isinstance(value, dict) else [(None, item) for item in value]
         opened = 0
         for index, (name, item) in enumerate(items):
             if self.left <= 0:
+                self.cut = True
                 yield f'<div class="c">… {len(items) - index:,} more, not shown here: open the raw value</div>'
                 break
             if index and index % CHILDREN == 0:
                 yield f'<details class="jv-more"><summary>Show {len(items) - index:,} more</summary>'
                 opened += 1
-            yield self.render(item, name=name, depth=depth + 1, comma=index < len(items) - 1)
+            place = f' data-i="{index}"' if name is None else f' data-k="{escape(json.dumps(name)[1:-1])}"'
+            yield self.render(item, place=place, name=name, depth=depth + 1, comma=index < len(items) - 1)
         yield "</details>" * opened
 
 
@@ -85,6 +103,26 @@ def _string(text: str) -> str:
         f'<span class="c">show all{rest}, {len(text):,} characters</span></summary>'
         f'<span class="s">{visible_html(text[:STRING_MAX])}</span></details>'
     )
+
+
+def _preview(value: dict[str, Any] | list[Any]) -> str:
+    """`{id: 3, name: "x", …4 more}`: what a closed node holds."""
+    if isinstance(value, dict):
+        first = [f"{name[:PREVIEW_STRING]}: {_short(item)}" for name, item in islice(value.items(), PREVIEW)]
+    else:
+        first = [_short(item) for item in value[:PREVIEW]]
+    words = ", ".join(first + ([f"…{len(value) - PREVIEW:,} more"] if len(value) > PREVIEW else []))
+    return visible_html(f"{{{words}}}" if isinstance(value, dict) else f"[{words}]")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{…}" if value else "{}"
+    if isinstance(value, list):
+        return "[…]" if value else "[]"
+    if isinstance(value, str):
+        return _quoted(value) if len(value) <= PREVIEW_STRING else f'{_quoted(value[:PREVIEW_STRING])[:-1]}…"'
+    return json.dumps(value, default=str)[:PREVIEW_STRING]
 
 
 def _quoted(text: str) -> str:

@@ -1,5 +1,5 @@
 /* How texts and values of servers are shown: rendered or source, tree or table. One choice for all, kept for the viewer.
-   css/results.css shows the chosen view; theme.js reads the choice before the first paint. */
+   css/tools.css shows the chosen view; theme.js reads the choice before the first paint. */
 import { storage } from './dom.js';
 
 const root = document.documentElement;
@@ -11,6 +11,12 @@ function press(within) {
     const pressed = String(chosen === value);
     if (button.getAttribute('aria-pressed') !== pressed) button.setAttribute('aria-pressed', pressed);
   }
+}
+
+/* The tools of trees and tables are loaded by the first page that has one. */
+function look() {
+  press(document);
+  if (document.querySelector('[data-json-view]')) import('./json-view.js');
 }
 
 export function startViews() {
@@ -26,9 +32,9 @@ export function startViews() {
     const pane = button.closest('.pane') ?? root;
     pane.scrollTop += button.getBoundingClientRect().top - before;
   });
-  press(document);
+  look();
   /* Cards arrive later, and a morph restores the markup of the server. */
-  new MutationObserver(() => press(document)).observe(document.body, {
+  new MutationObserver(look).observe(document.body, {
     childList: true,
     subtree: true,
     attributeFilter: ['aria-pressed'],

@@ -37,6 +37,20 @@ print("pay\u202egnp.exe")
 ```
 > quoted
 """
+ORDERS = {
+    "count": 130,
+    "orders": [
+        {
+            "id": 1000 - n,
+            "state": "packed" if n % 2 else "sent",
+            "note": "=1+1" if n == 0 else None,
+            "lines": [{"sku": f"a/{n}"}],
+        }
+        | ({"gift": True} if n % 3 else {})
+        for n in range(130)
+    ],
+    "a/b~c'd\u202e": {"x": {"exact": 12345678901234567890}},
+}
 PILLS = [
     ("disconnected", "none"),
     ("connecting", "none"),
@@ -55,7 +69,7 @@ PILLS = [
 def sample(request: HttpRequest, name: str) -> HttpResponse:
     template = engines["django"].from_string((PAGES / f"{name}.html").read_text())
     context: dict[str, Any] = {"tree": TREE, "pills": PILLS, "hostile": "<img src=x onerror=alert(1)>\u200b"}
-    context |= {"markdown": MARKDOWN} | (hostile_markup.context() if name == "hostile" else {})
+    context |= {"markdown": MARKDOWN, "orders": ORDERS} | (hostile_markup.context() if name == "hostile" else {})
     return HttpResponse(template.render(context, request))
 
 
