@@ -294,3 +294,16 @@ def test_a_call_that_needs_more_permission_says_which_and_leads_to_the_sign_in(c
     assert words in shown
     assert f'href="/servers/{call.server.slug}/sign-in/"' in shown
     assert "/sign-in/" not in html(over(call, CallState.FAILED, fault="forbidden", detail="No."))
+
+
+def test_the_card_says_whether_the_result_is_valid_and_where_it_is_not(call: Call) -> None:
+    result = {"content": [], "structuredContent": {"n": 1}}
+    assert "Valid<" in html(over(call, CallState.SUCCEEDED, result, schema_valid=True))
+    words = "/n: must be a string.\n/a/b: is required: <b>"
+    page = html(over(call, CallState.SUCCEEDED, result, schema_valid=False, schema_violation=words))
+    assert "Invalid<" in page
+    assert '<code class="wraps">/a/b</code> is required: &lt;b&gt;' in page
+    page = html(over(call, CallState.SUCCEEDED, result, schema_valid=None, schema_violation="Not checked: too busy."))
+    assert "was not checked" in page
+    assert "too busy." in page
+    assert "alid<" not in html(over(call, CallState.SUCCEEDED, result, schema_valid=None, schema_violation=""))
