@@ -142,9 +142,10 @@ _COPIED = 300_000  # characters of JSON from which values are copied
 
 
 @register.inclusion_tag("kit/_json.html")
-def json_tree(value: Any, label: str = "JSON value") -> dict[str, Any]:
-    """A tree with its tools, and a table beside it where the value is, or has, a list of similar objects."""
-    tree = Tree()
+def json_tree(value: Any, label: str = "JSON value", more_url: str = "") -> dict[str, Any]:
+    """A tree with its tools, and a table beside it where the value is, or has, a list of similar objects. `more_url`: see
+    Tree; without it a large value is cut."""
+    tree = Tree(more_url)
     markup = mark_safe(tree.render(value))  # noqa: S308 - all text in it went through visible_html
     table = table_of(value)
     tools = NODES - tree.left >= _SMALL

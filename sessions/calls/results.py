@@ -10,7 +10,8 @@ from sessions.calls.markdown_blocks import with_markdown
 from sessions.calls.resource_blocks import contents_of
 from sessions.mcp.core import methods
 
-STRUCTURED_BYTES = 200_000
+#: shown as a tree; of a larger one only the download is offered
+STRUCTURED_BYTES = 1_000_000
 BRIEF_CHARS = 100_000
 _ABSENT = object()
 

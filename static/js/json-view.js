@@ -201,7 +201,8 @@ function showColumn(table, box) {
 function csv(table) {
   const quote = (text) => `"${text.replaceAll('"', '""')}"`;
   const line = (cells, text) => [...cells].filter((cell) => !cell.hidden).map((cell) => quote(text(cell))).join(',');
-  const name = (cell) => (/^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/.test(cell.textContent) ? `'${cell.textContent}` : cell.textContent);
+  const risky = /^[=+\-@\uff1d\uff0b\uff0d\uff20]/;
+  const name = (cell) => cell.textContent.trim().replace(risky, "'$&");
   return [line(table.querySelector('thead tr').cells, name), ...rowsOf(table).map((row) => line(row.cells, csvText))].join('\r\n');
 }
 

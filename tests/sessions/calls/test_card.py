@@ -225,7 +225,7 @@ def test_a_structured_result_that_is_one_text_shows_the_text_first(call: Call) -
 
 
 def test_a_structured_result_too_large_for_a_tree_keeps_its_tab_and_says_so(call: Call) -> None:
-    rows = [{"id": number, "text": "x" * 50} for number in range(9_000)]
+    rows = [{"id": number, "text": "x" * 50} for number in range(18_000)]
     over(
         call, CallState.SUCCEEDED, {"content": [{"type": "text", "text": "many"}], "structuredContent": {"rows": rows}}
     )
@@ -307,3 +307,18 @@ def test_the_card_says_whether_the_result_is_valid_and_where_it_is_not(call: Cal
     assert "was not checked" in page
     assert "too busy." in page
     assert "alid<" not in html(over(call, CallState.SUCCEEDED, result, schema_valid=None, schema_violation=""))
+
+
+def test_a_large_structured_result_is_loaded_page_by_page_and_each_row_once(call: Call, admin_client: Any) -> None:
+    rows = [{"id": number, "a/b": [number]} for number in range(2_500)]
+    over(call, CallState.SUCCEEDED, {"content": [], "structuredContent": {"rows~": rows}})
+    shown = html(call)
+    seen = re.findall(r'<details data-i="(\d+)"', shown)
+    while match := re.search(r'hx-get="([^"]*at=%2Frows~0&amp;from=[^"]*)"', shown):
+        response = admin_client.get(html_of.unescape(match[1]))
+        assert response.status_code == 200
+        shown = response.content.decode()
+        seen += re.findall(r'<details data-i="(\d+)"', shown)
+    assert sorted(set(map(int, seen))) == list(range(2_500))
+    for query in ("at=/rows~0/x&from=0", "at=/none&from=0", "at=/rows~0&from=-1", "at=/rows~0/0/id&from=0"):
+        assert admin_client.get(f"/calls/{call.uid}/part/?{query}").status_code == 404
