@@ -13,13 +13,14 @@ from sessions.mcp.core import methods
 #: shown as a tree; of a larger one only the download is offered
 STRUCTURED_BYTES = 1_000_000
 BRIEF_CHARS = 100_000
+MESSAGES_CHARS = 100_000
 _ABSENT = object()
 
 
 @dataclass(frozen=True)
 class View:
     """`name`: of the blocks' tab. `structured` is shown if `has_structured`, after the blocks if `blocks_first`.
-    `structured_size` is set if it is too large to be shown as a tree."""
+    `messages`: as JSON of PromptMessage, to copy, unless it is large. `structured_size` is set if it is too large to be shown as a tree."""
 
     name: str
     blocks: list[Block]
@@ -27,6 +28,7 @@ class View:
     structured: Any = None
     structured_size: int | None = None
     blocks_first: bool = False
+    messages: str = ""
 
 
 def view_of(method: str, target: str, result: Mapping[str, Any]) -> View:
@@ -55,7 +57,9 @@ def lighter(view: View) -> View:
         )
         left -= min(left, len(text))
     size = view.structured_size or len(json.dumps(view.structured, ensure_ascii=False))
-    return replace(view, blocks=blocks, structured=None, structured_size=size if view.has_structured else None)
+    return replace(
+        view, blocks=blocks, messages="", structured=None, structured_size=size if view.has_structured else None
+    )
 
 
 def _tool(target: str, result: Mapping[str, Any]) -> View:
@@ -82,12 +86,23 @@ def _one_text(structured: Any) -> str | None:
 
 
 def _resource(target: str, result: Mapping[str, Any]) -> View:
-    return View("Contents", contents_of(result.get("contents"), target))
+    contents = result.get("contents")
+    items = contents if isinstance(contents, list) else []
+    messages = [{"role": "user", "content": {"type": "resource", "resource": item}} for item in items]
+    return View("Contents", contents_of(contents, target), messages=_copied(messages))
 
 
 def _prompt(target: str, result: Mapping[str, Any]) -> View:
     messages = result.get("messages")
-    return View("Messages", _messages(messages) if isinstance(messages, list) else [])
+    if not isinstance(messages, list):
+        return View("Messages", [])
+    return View("Messages", _messages(messages), messages=_copied(messages))
+
+
+def _copied(messages: list[Any]) -> str:
+    """In ASCII: hidden characters are in what is copied, and not in the page."""
+    text = json.dumps(messages, indent=2) if messages else ""
+    return text if len(text) <= MESSAGES_CHARS else ""
 
 
 def _messages(messages: list[Any]) -> list[Block]:

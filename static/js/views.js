@@ -13,10 +13,11 @@ function press(within) {
   }
 }
 
-/* The tools of trees and tables are loaded by the first page that has one. */
+/* What only some results need is loaded by the first page that has one. */
 function look() {
   press(document);
   if (document.querySelector('[data-json-view]')) import('./json-view.js');
+  if (document.querySelector('[data-read-link]')) import('./result-links.js');
 }
 
 export function startViews() {
