@@ -103,6 +103,7 @@ call_patterns = [
     path("<uuid:uid>/card/", calls.card, name="card"),
     path("<uuid:uid>/result.json", calls.result, name="result"),
     path("<uuid:uid>/values.json", completion.values, name="values"),
+    path("<uuid:uid>/part/", calls.part, name="part"),
     path("<uuid:uid>/structured.json", calls.structured, name="structured"),
     path("<uuid:uid>/contents/<int:position>/", calls.content, name="content"),
     path("<uuid:uid>/cancel/", calls.cancel, name="cancel"),

@@ -229,6 +229,7 @@ LOOKS = {
     ("calls:result", "get"): "view_payload",
     ("calls:content", "get"): "view_payload",
     ("calls:structured", "get"): "view_payload",
+    ("calls:part", "get"): "view_payload",
     ("calls:repeat", "post"): "view_payload",
     ("servers:subscribe", "post"): "manage_subscription",
     ("subscriptions:end", "post"): "manage_subscription",

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from servers.audit import query
-from servers.kit.visible import visible_text
+from servers.kit.spreadsheet import cell
 from servers.models import AuditEvent
 
 COLUMNS = (
     "seq", "at", "event", "action", "outcome", "user", "ip", "server", "identity", "subject",
     "call", "request_id", "details", "digests", "hash",
 )  # fmt: skip
-#: what a spreadsheet takes for a formula, also after blanks and in full width
-_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
-_BLANK = " \t\r\n"
 
 
 class TextOutput(Protocol):
@@ -55,9 +52,3 @@ def _row(event: AuditEvent) -> list[str]:
         event.hash,
     ]
     return [cell(text) for text in cells]
-
-
-def cell(text: str) -> str:
-    """Text that a spreadsheet shows as it is: an apostrophe stands before what it would take for a formula."""
-    risky = text[:1] in ("\t", "\r", "\n") or text.lstrip(_BLANK).startswith(_FORMULA)
-    return f"'{visible_text(text)}" if risky else visible_text(text)

@@ -1,5 +1,6 @@
 """The page kit's tags and filters. Everything that a server sent goes through `visible` or `json_tree`."""
 
+import json
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -18,7 +19,9 @@ from django.utils.safestring import SafeString, mark_safe
 from servers import access
 from servers.enums import TransportKind
 from servers.kit.icons import icon_body
-from servers.kit.json_tree import render_json_tree
+from servers.kit.json_table import table_of
+from servers.kit.json_tree import NODES, Tree
+from servers.kit.markdown import looks_like_markdown, render_markdown
 from servers.kit.visible import has_hidden, visible_html, visible_text
 from servers.kit.words import Look, byte_words, duration_words, elapsed_words, session_look, shortened
 from servers.models import Server
@@ -134,10 +137,36 @@ def query_with(context: Context, **changes: Any) -> str:
     return query.urlencode()
 
 
-@register.simple_tag
-def json_tree(value: Any, label: str = "JSON value") -> SafeString:
-    tree = mark_safe(render_json_tree(value))  # noqa: S308 - all text in it went through visible_html
-    return format_html('<div class="jv" tabindex="0" role="region" aria-label="{}">{}</div>', label, tree)
+_SMALL = 8  # nodes that need no tools
+_COPIED = 300_000  # characters of JSON from which values are copied
+
+
+@register.inclusion_tag("kit/_json.html")
+def json_tree(value: Any, label: str = "JSON value", more_url: str = "") -> dict[str, Any]:
+    """A tree with its tools, and a table beside it where the value is, or has, a list of similar objects. `more_url`: see
+    Tree; without it a large value is cut."""
+    tree = Tree(more_url)
+    markup = mark_safe(tree.render(value))  # noqa: S308 - all text in it went through visible_html
+    table = table_of(value)
+    tools = NODES - tree.left >= _SMALL
+    source = json.dumps(value, default=str) if tools or table else ""
+    return {
+        "label": label,
+        "tree": markup,
+        "cut": tree.cut,
+        "tools": tools,
+        "table": table,
+        "rows": mark_safe("".join(table.body())) if table else "",  # noqa: S308 - escapes all text
+        "source": source if len(source) <= _COPIED else "",
+    }
+
+
+@register.inclusion_tag("kit/_text.html")
+def server_text(text: Any, css: str = "") -> dict[str, Any]:
+    """A text of a server: rendered if it looks like Markdown, with its source one click away, else as it is."""
+    source = "" if text is None else str(text)
+    rendered = render_markdown(source) if looks_like_markdown(source) else None
+    return {"rendered": mark_safe(rendered) if rendered else "", "source": source, "css": css}  # noqa: S308  # sanitised by nh3
 
 
 @register.filter(is_safe=False)

@@ -32,6 +32,7 @@ class Block:
     """`kind` picks the template's branch: text, json, image, audio, link, binary, note.
 
     `source` is a data: URI that passed the checks below. It is empty for media that our own URL serves.
+    `rendered`: the text as sanitised HTML; `remark` says why a Markdown text has none (see markdown_blocks).
     `cut`: `text` or `uri` is only a beginning. `role`: of a prompt's message. `size` (bytes) and `digest` (SHA-256): of
     a content. `position`: of the content in its result, to download it.
     """
@@ -48,6 +49,8 @@ class Block:
     size: int | None = None
     digest: str = ""
     position: int | None = None
+    rendered: str = ""
+    remark: str = ""
 
 
 class Budget:

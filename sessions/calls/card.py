@@ -16,7 +16,7 @@ from servers.crypto import SealError
 from servers.models import Payload
 from sessions.calls import statements
 from sessions.calls.operations import Words, words_of
-from sessions.calls.outcome_words import OutcomeWords, outcome_of
+from sessions.calls.outcome_words import NOT_CHECKED, OutcomeWords, outcome_of
 from sessions.calls.results import View, lighter, view_of
 from sessions.enums import UNSENT, CallState
 from sessions.mcp.core import refusals
@@ -51,6 +51,13 @@ class Result:
         structured = [Tab("s", "Structured")] if self.view.has_structured else []
         both = content + structured if self.view.blocks_first else structured + content
         return [*both, Tab("r", "Raw")]
+
+
+class Violation(NamedTuple):
+    """`pointer`: where the result differs (JSON Pointer); empty for the whole result."""
+
+    pointer: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,22 @@ class Card:
     def remarkable(self) -> bool:
         """Whether there is more to say of the end than its state and result."""
         return self.outcome is not None or bool(self.call.schema_violation) or self.late
+
+    @property
+    def unchecked(self) -> str:
+        """Why the result could not be checked against the tool's output schema."""
+        words = self.call.schema_violation
+        return words.removeprefix(NOT_CHECKED) if words.startswith(NOT_CHECKED) else ""
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Of the tool's output schema, one for each pointer."""
+        lines = "" if self.unchecked else self.call.schema_violation
+        return [
+            Violation(*line.split(": ", 1)) if line.startswith("/") and ": " in line else Violation("", line)
+            for line in lines.splitlines()
+            if line
+        ]
 
     @property
     def percent(self) -> int | None:

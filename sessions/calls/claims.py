@@ -103,6 +103,8 @@ class CallOutcome:
     error_message: str = ""
     error_data: str = ""
     schema_violation: str = ""
+    #: whether the result matches the tool's output schema; None: there is none, or it could not be checked
+    schema_valid: bool | None = None
     #: it did not succeed, and how far the server got is unknown
     may_have_run: bool = False
     upstream: Upstream = Upstream()
@@ -121,6 +123,7 @@ class CallOutcome:
             "error_message": storable(self.error_message, TEXT_CHARS),
             "error_data": storable(self.error_data, DATA_CHARS),
             "schema_violation": storable(self.schema_violation, TEXT_CHARS),
+            "schema_valid": self.schema_valid,
         }
 
 

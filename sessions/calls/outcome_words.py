@@ -11,6 +11,8 @@ from sessions.enums import CallState
 from sessions.mcp.core.errors import Fault
 from sessions.models import Call
 
+#: begins what is stored of a result that could not be checked against the tool's output schema
+NOT_CHECKED = "Not checked: "
 # An answer came and was not read.
 _REFUSED_ANSWERS = {
     *(Fault.MESSAGE_LIMIT, Fault.INFLATED_LIMIT, Fault.VALUE_LIMIT, Fault.DEPTH_LIMIT, Fault.HEADER_LIMIT),

@@ -39,7 +39,7 @@ def _content(item: Any, asked: str, position: int, budget: Budget) -> Block:
 
 
 def _shown(item: dict[str, Any], mime: str, budget: Budget) -> Block:
-    """Markdown and HTML are shown as text: nothing from a server becomes markup here."""
+    """HTML is shown as text; what is Markdown, `with_markdown` decides."""
     if isinstance(item.get("text"), str):
         block = text_block(item["text"], "")
         return replace(block, title="", text=item["text"]) if block.kind == "json" else block

@@ -6,18 +6,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sessions.calls.blocks import BLOCKS, Block, Budget, block_of, blocks_of, text_block
+from sessions.calls.markdown_blocks import with_markdown
 from sessions.calls.resource_blocks import contents_of
 from sessions.mcp.core import methods
 
-STRUCTURED_BYTES = 200_000
+#: shown as a tree; of a larger one only the download is offered
+STRUCTURED_BYTES = 1_000_000
 BRIEF_CHARS = 100_000
+MESSAGES_CHARS = 100_000
 _ABSENT = object()
 
 
 @dataclass(frozen=True)
 class View:
     """`name`: of the blocks' tab. `structured` is shown if `has_structured`, after the blocks if `blocks_first`.
-    `structured_size` is set if it is too large to be shown as a tree."""
+    `messages`: as JSON of PromptMessage, to copy, unless it is large. `structured_size` is set if it is too large to be shown as a tree."""
 
     name: str
     blocks: list[Block]
@@ -25,12 +28,14 @@ class View:
     structured: Any = None
     structured_size: int | None = None
     blocks_first: bool = False
+    messages: str = ""
 
 
 def view_of(method: str, target: str, result: Mapping[str, Any]) -> View:
     if result.get("resultType") == "input_required":  # of a program, which continues with a further call
         return View("Input required", [Block("json", value=result.get("inputRequests") or {})])
-    return _VIEWS.get(method, _tool)(target, result)
+    view = _VIEWS.get(method, _tool)(target, result)
+    return replace(view, blocks=with_markdown(view.blocks))
 
 
 def lighter(view: View) -> View:
@@ -46,12 +51,15 @@ def lighter(view: View) -> View:
                 text=text[:left],
                 value=None,
                 source="",
+                rendered="",
                 cut=block.cut or len(text) > left,
             )
         )
         left -= min(left, len(text))
     size = view.structured_size or len(json.dumps(view.structured, ensure_ascii=False))
-    return replace(view, blocks=blocks, structured=None, structured_size=size if view.has_structured else None)
+    return replace(
+        view, blocks=blocks, messages="", structured=None, structured_size=size if view.has_structured else None
+    )
 
 
 def _tool(target: str, result: Mapping[str, Any]) -> View:
@@ -78,12 +86,23 @@ def _one_text(structured: Any) -> str | None:
 
 
 def _resource(target: str, result: Mapping[str, Any]) -> View:
-    return View("Contents", contents_of(result.get("contents"), target))
+    contents = result.get("contents")
+    items = contents if isinstance(contents, list) else []
+    messages = [{"role": "user", "content": {"type": "resource", "resource": item}} for item in items]
+    return View("Contents", contents_of(contents, target), messages=_copied(messages))
 
 
 def _prompt(target: str, result: Mapping[str, Any]) -> View:
     messages = result.get("messages")
-    return View("Messages", _messages(messages) if isinstance(messages, list) else [])
+    if not isinstance(messages, list):
+        return View("Messages", [])
+    return View("Messages", _messages(messages), messages=_copied(messages))
+
+
+def _copied(messages: list[Any]) -> str:
+    """In ASCII: hidden characters are in what is copied, and not in the page."""
+    text = json.dumps(messages, indent=2) if messages else ""
+    return text if len(text) <= MESSAGES_CHARS else ""
 
 
 def _messages(messages: list[Any]) -> list[Block]:

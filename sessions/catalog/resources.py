@@ -15,6 +15,7 @@ from servers.enums import DefinitionKind
 from servers.models import Definition, Payload, Server
 from sessions.calls.blocks import Block
 from sessions.calls.card import PARSED_BYTES
+from sessions.calls.markdown_blocks import with_markdown
 from sessions.calls.resource_blocks import contents_of
 from sessions.catalog import search
 from sessions.catalog.search import Listed
@@ -187,4 +188,4 @@ def _blocks(payload: Payload, uri: str) -> list[Block]:
         value = json.loads(payloads.read(payload) or "")
     except (ValueError, RecursionError):
         return []
-    return contents_of(value.get("contents") if isinstance(value, dict) else value, uri)
+    return with_markdown(contents_of(value.get("contents") if isinstance(value, dict) else value, uri))

@@ -76,6 +76,7 @@ class Call(models.Model):
     progress_total = models.FloatField(null=True)
     progress_message = models.TextField(blank=True)
     schema_violation = models.TextField(blank=True)  # how the result violates the tool's output schema
+    schema_valid = models.BooleanField(null=True)  # null: the tool has no output schema, or it could not be checked
 
     class Meta:
         ordering = ["-id"]

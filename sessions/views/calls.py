@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.db.models import Q
 from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
@@ -17,7 +18,9 @@ from servers.audit import query as audit
 from servers.audit.record import Actor
 from servers.crypto import SealError
 from servers.enums import DefinitionKind
+from servers.kit.json_tree import Tree, value_at
 from servers.models import AuditEvent, Definition, Server
+from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.calls import placing, result_files, statements
 from sessions.calls.operations import OPERATIONS, words_of
@@ -30,6 +33,8 @@ from sessions.views.catalog import tool_list_context
 from sessions.views.forms import ToolForm
 
 TIMELINE = 100
+#: of a tree that one click loads
+PART_NODES = 1_000
 
 
 def visible_call(request: WebRequest, uid: UUID) -> Call:
@@ -213,6 +218,23 @@ def structured(request: WebRequest, uid: UUID) -> HttpResponse:
         raise Http404("This result has no structured content.")
     text = json.dumps(value["structuredContent"], indent=2, ensure_ascii=False)
     return _file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}-structured.json")
+
+
+@require_safe
+def part(request: WebRequest, uid: UUID) -> HttpResponse:
+    """`?at=` a JSON Pointer into the structured part, `&from=` a number: children of that node, for the tree that shows
+    it."""
+    call = visible_call(request, uid)
+    value = _result_object(request, call)
+    pointer, start = request.GET.get("at", ""), whole_number(request.GET.get("from", ""))
+    try:
+        found = value_at(value["structuredContent"], pointer)
+    except LookupError:
+        found = None
+    if not isinstance(found, dict | list) or start is None:
+        raise Http404("The result has nothing there.")
+    tree = Tree(reverse("calls:part", args=[uid]), PART_NODES)
+    return HttpResponse(tree.page(found, pointer, start))
 
 
 def _result_object(request: WebRequest, call: Call) -> dict[str, Any]:

@@ -15,12 +15,14 @@ import { startSignInNotes } from './sign-in-notes.js';
 import { startSubscriptionNotes } from './subscription-notes.js';
 import { startTimes } from './time.js';
 import { startToasts, toast } from './toast.js';
+import { startViews } from './views.js';
 
 startTimes();
 startToasts();
 startDialogs();
 startMenus();
 startCopy();
+startViews();
 startDirty();
 startPalette();
 startKeys();

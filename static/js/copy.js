@@ -1,7 +1,7 @@
 /* data-copy="text" or data-copy-from="#selector": copies, and says so on the button for a moment. */
 import { announce } from './dom.js';
 
-async function write(text) {
+export async function write(text) {
   if (navigator.clipboard && isSecureContext) return navigator.clipboard.writeText(text);
   const area = document.createElement('textarea'); // plain http on a LAN address has no clipboard API
   area.value = text;

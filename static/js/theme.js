@@ -21,6 +21,15 @@
   }
 
   paint();
+  /* How texts and values of servers are shown (views.js), also before the first paint. */
+  for (const view of ['text', 'json']) {
+    try {
+      const choice = localStorage.getItem(`view-${view}`);
+      if (choice) root.dataset[`view${view}`] = choice;
+    } catch {
+      /* Storage may be forbidden: then the first view is shown. */
+    }
+  }
   system.addEventListener('change', paint);
   addEventListener('storage', paint);
   document.addEventListener('DOMContentLoaded', paint);

@@ -2,6 +2,7 @@
 prompts.
 """
 
+import json
 import re
 from collections.abc import Callable
 
@@ -141,7 +142,24 @@ def test_a_prompt_is_completed_got_and_shown_message_by_message(page: Page, demo
     expect(card).to_contain_text("Messages 2")
     expect(card.locator(".tag", has_text="user")).to_have_count(2)
     expect(card).to_contain_text("Summarise the note “Compost” (short).")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    card.get_by_role("button", name="Copy as messages").click()
+    expect(card.locator("[data-copied=Copied]")).to_be_attached()
+    messages = json.loads(page.evaluate("navigator.clipboard.readText()"))
+    assert [message["role"] for message in messages] == ["user", "user"]
     assert "ref/prompt:summarise" in targets(stack, "completion/complete")
+
+
+def test_a_link_in_a_result_is_read_in_its_place_once(page: Page, demo: str, stack: Stack) -> None:
+    open_live(page, f"{demo}/tools/?tool=search_notes")
+    page.locator("form [data-run]").first.click()
+    card = page.locator("#results .call-slot").first
+    card.get_by_role("tab", name="Content").click()
+    before = len(targets(stack, "resources/read"))
+    card.get_by_role("button", name="Read here").first.click()
+    expect(card.locator("[data-read-link] + div .card")).to_contain_text("Contents 1")
+    expect(card.get_by_role("button", name="Read again")).to_have_count(1)
+    assert len(targets(stack, "resources/read")) == before + 1
 
 
 def test_what_is_typed_in_a_breath_is_completed_once(page: Page, demo: str, stack: Stack) -> None:

@@ -9,14 +9,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-PAGES = ["pages/states/", "pages/kit/"]
+PAGES = ["pages/states/", "pages/kit/", "pages/results/"]
 BARE = ["accounts/login/", "accounts/password/reset/", "accounts/signup/", "nowhere/"]
 SIGNED_IN = ["accounts/password/change/", "accounts/logout/", "messages/"]
 AXE_OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 Opener = Callable[..., tuple[Page, Any, Any]]
 
 
-def _faults(page: Page) -> list[str]:
+def faults(page: Page) -> list[str]:
     found = Axe().run(page, options=AXE_OPTIONS).response["violations"]
     return [f"{v['id']}: {node['html'][:160]}" for v in found for node in v["nodes"]]
 
@@ -46,7 +46,7 @@ def test_every_page_of_the_kit_is_accessible_and_fits(open_page: Opener, width: 
             complaints.allow("404")
         page.goto(path, wait_until="load")
         page.wait_for_timeout(150)
-        problems += [f"{path}: {fault}" for fault in _faults(page)]
+        problems += [f"{path}: {fault}" for fault in faults(page)]
         problems += [f"{path}: {line}" for line in complaints.unexpected()]
         overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         problems += [f"{path}: {overflow} px wider than the screen"] if overflow > 0 else []

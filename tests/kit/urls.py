@@ -11,12 +11,45 @@ from django.template import engines
 from django.urls import include, path
 from django.views.decorators.http import require_POST
 
+from tests.kit import hostile_markup
+
 PAGES = settings.BASE_DIR / "tests" / "kit" / "pages"
 TREE = {
     "count": 37,
     "orders": [{"id": "ord_41F9", "state": "packed", "total": 412.5, "gift": False, "note": "pay\u202egnp.exe"}],
     "long": "lorem " * 200,
     "next_cursor": None,
+}
+MARKDOWN = """# Release notes
+
+Version **2.1** of `orders`, see [the site](https://docs.example/orders) or <https://example.com>.
+
+### Changes
+- faster
+- [ ] ![A chart](https://images.example/chart.png)
+
+| id | state |
+|---:|:-----:|
+| 1 | packed |
+
+```python
+print("pay\u202egnp.exe")
+```
+> quoted
+"""
+ORDERS = {
+    "count": 130,
+    "orders": [
+        {
+            "id": 1000 - n,
+            "state": "packed" if n % 2 else "sent",
+            "note": "=1+1" if n == 0 else None,
+            "lines": [{"sku": f"a/{n}"}],
+        }
+        | ({"gift": True} if n % 3 else {})
+        for n in range(130)
+    ],
+    "a/b~c'd\u202e": {"x": {"exact": 12345678901234567890}},
 }
 PILLS = [
     ("disconnected", "none"),
@@ -36,6 +69,7 @@ PILLS = [
 def sample(request: HttpRequest, name: str) -> HttpResponse:
     template = engines["django"].from_string((PAGES / f"{name}.html").read_text())
     context: dict[str, Any] = {"tree": TREE, "pills": PILLS, "hostile": "<img src=x onerror=alert(1)>\u200b"}
+    context |= {"markdown": MARKDOWN, "orders": ORDERS} | (hostile_markup.context() if name == "hostile" else {})
     return HttpResponse(template.render(context, request))
 
 

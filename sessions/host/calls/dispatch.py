@@ -138,8 +138,8 @@ class CallRun:
         finally:
             request.progress.close()
         asks = raw.get("resultType") == "input_required"
-        violation = "" if asks else await sender.violation(call, raw)
-        return outcomes.of_result(raw, masks, violation, tool=call.method == TOOLS_CALL)
+        conformity = outcomes.UNCHECKED if asks else await sender.check(call, raw)
+        return outcomes.of_result(raw, masks, conformity, tool=call.method == TOOLS_CALL)
 
     async def _send(self, sender: senders.Sender, request: OperationRequest) -> Raw:
         self._sending = asyncio.create_task(sender.send(request))

@@ -41,7 +41,21 @@ class ResultMasks:
         return redaction.detected_in(self.redactor.text(text), policy.latest())
 
 
-def of_result(raw: dict[str, Any], masks: ResultMasks, violation: str = "", *, tool: bool = True) -> CallOutcome:
+@dataclass(frozen=True)
+class Conformity:
+    """`words` say how a result breaks the promise of its method, or why that could not be checked. `valid`: whether it
+    matches the tool's output schema; None: there is none, or it could not be checked."""
+
+    words: str = ""
+    valid: bool | None = None
+
+
+UNCHECKED = Conformity()
+
+
+def of_result(
+    raw: dict[str, Any], masks: ResultMasks, conformity: Conformity = UNCHECKED, *, tool: bool = True
+) -> CallOutcome:
     """Only a tool result can declare itself an error."""
     required = None
     if raw.get("resultType") == "input_required":
@@ -49,9 +63,17 @@ def of_result(raw: dict[str, Any], masks: ResultMasks, violation: str = "", *, t
         raw = {name: value for name, value in raw.items() if name != "requestState"}
     state = CallState.TOOL_ERROR if tool and raw.get("isError") is True else CallState.SUCCEEDED
     text, count = masks.json_text(raw)
-    if violation and count:  # its words quote the result
-        violation = "The result violates the tool's output schema. Details are left out: values in it are masked."
-    return CallOutcome(state, text, schema_violation=masks.text(violation), redacted=count, required=required)
+    words = conformity.words
+    if words and count and conformity.valid is not None:  # they quote the result
+        words = "Details are left out: values in the result are masked."
+    return CallOutcome(
+        state,
+        text,
+        schema_violation=masks.text(words),
+        schema_valid=conformity.valid,
+        redacted=count,
+        required=required,
+    )
 
 
 def of_error(error: McpError, masks: ResultMasks, unsure: str = MAY_HAVE_RUN) -> CallOutcome:

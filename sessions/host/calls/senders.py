@@ -10,7 +10,8 @@ from typing import Any
 from servers.schemas import checker
 from sessions.calls.claims import PendingCall, Upstream
 from sessions.calls.operations import completion_reference
-from sessions.host.calls.outcomes import arguments_of
+from sessions.calls.outcome_words import NOT_CHECKED
+from sessions.host.calls.outcomes import UNCHECKED, Conformity, arguments_of
 from sessions.host.calls.progress import CallProgress
 from sessions.host.open_session import Live
 from sessions.mcp.client import BeforeSend
@@ -54,10 +55,10 @@ class OperationRequest:
 
 @dataclass(frozen=True)
 class Sender:
-    """`violation` returns how the result breaks the promise of its method, in words; empty if it does not."""
+    """`check` says whether the result keeps the promise of its method."""
 
     send: Callable[[OperationRequest], Coroutine[Any, Any, Raw]]
-    violation: Callable[[PendingCall, Raw], Awaitable[str]]
+    check: Callable[[PendingCall, Raw], Awaitable[Conformity]]
 
 
 def sender_of(method: str) -> Sender:
@@ -131,30 +132,33 @@ def _definition(call: PendingCall) -> Mapping[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-async def _breaks_schema(call: PendingCall, raw: Raw) -> str:
+async def _matches_schema(call: PendingCall, raw: Raw) -> Conformity:
     schema = _definition(call).get("outputSchema")
     if not isinstance(schema, dict) or raw.get("isError") is True:
-        return ""
+        return UNCHECKED
     if "structuredContent" not in raw:
-        return "The tool declares an output schema and sent no structured content."
+        return Conformity("The tool declares an output schema and sent no structured content.", valid=False)
     verdict = await checker.shared().acheck(schema, raw["structuredContent"])
-    return "\n".join(f"{where or '/'}: {' '.join(words)}" for where, words in verdict.errors.items())
+    if verdict.unable:
+        return Conformity(f"{NOT_CHECKED}{verdict.reason}")
+    words = "\n".join(f"{where or '/'}: {' '.join(words)}" for where, words in verdict.errors.items())
+    return Conformity(words, valid=verdict.state == "valid")
 
 
-def _requires_list(*path: str) -> Callable[[PendingCall, Raw], Awaitable[str]]:
+def _requires_list(*path: str) -> Callable[[PendingCall, Raw], Awaitable[Conformity]]:
     """A result without its list is still shown, with this violation."""
 
-    async def check(call: PendingCall, raw: Raw) -> str:
+    async def check(call: PendingCall, raw: Raw) -> Conformity:
         value: Any = raw
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
-        return "" if isinstance(value, list) else f"The result has no list “{'.'.join(path)}”."
+        return UNCHECKED if isinstance(value, list) else Conformity(f"The result has no list “{'.'.join(path)}”.")
 
     return check
 
 
 _SENDERS: Mapping[str, Sender] = {
-    methods.TOOLS_CALL: Sender(_call_tool, _breaks_schema),
+    methods.TOOLS_CALL: Sender(_call_tool, _matches_schema),
     methods.RESOURCES_READ: Sender(_read_resource, _requires_list("contents")),
     methods.PROMPTS_GET: Sender(_get_prompt, _requires_list("messages")),
     methods.COMPLETE: Sender(_complete, _requires_list("completion", "values")),

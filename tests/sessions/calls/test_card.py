@@ -225,7 +225,7 @@ def test_a_structured_result_that_is_one_text_shows_the_text_first(call: Call) -
 
 
 def test_a_structured_result_too_large_for_a_tree_keeps_its_tab_and_says_so(call: Call) -> None:
-    rows = [{"id": number, "text": "x" * 50} for number in range(9_000)]
+    rows = [{"id": number, "text": "x" * 50} for number in range(18_000)]
     over(
         call, CallState.SUCCEEDED, {"content": [{"type": "text", "text": "many"}], "structuredContent": {"rows": rows}}
     )
@@ -294,3 +294,31 @@ def test_a_call_that_needs_more_permission_says_which_and_leads_to_the_sign_in(c
     assert words in shown
     assert f'href="/servers/{call.server.slug}/sign-in/"' in shown
     assert "/sign-in/" not in html(over(call, CallState.FAILED, fault="forbidden", detail="No."))
+
+
+def test_the_card_says_whether_the_result_is_valid_and_where_it_is_not(call: Call) -> None:
+    result = {"content": [], "structuredContent": {"n": 1}}
+    assert "Valid<" in html(over(call, CallState.SUCCEEDED, result, schema_valid=True))
+    words = "/n: must be a string.\n/a/b: is required: <b>"
+    page = html(over(call, CallState.SUCCEEDED, result, schema_valid=False, schema_violation=words))
+    assert "Invalid<" in page
+    assert '<code class="wraps">/a/b</code> is required: &lt;b&gt;' in page
+    page = html(over(call, CallState.SUCCEEDED, result, schema_valid=None, schema_violation="Not checked: too busy."))
+    assert "was not checked" in page
+    assert "too busy." in page
+    assert "alid<" not in html(over(call, CallState.SUCCEEDED, result, schema_valid=None, schema_violation=""))
+
+
+def test_a_large_structured_result_is_loaded_page_by_page_and_each_row_once(call: Call, admin_client: Any) -> None:
+    rows = [{"id": number, "a/b": [number]} for number in range(2_500)]
+    over(call, CallState.SUCCEEDED, {"content": [], "structuredContent": {"rows~": rows}})
+    shown = html(call)
+    seen = re.findall(r'<details data-i="(\d+)"', shown)
+    while match := re.search(r'hx-get="([^"]*at=%2Frows~0&amp;from=[^"]*)"', shown):
+        response = admin_client.get(html_of.unescape(match[1]))
+        assert response.status_code == 200
+        shown = response.content.decode()
+        seen += re.findall(r'<details data-i="(\d+)"', shown)
+    assert sorted(set(map(int, seen))) == list(range(2_500))
+    for query in ("at=/rows~0/x&from=0", "at=/none&from=0", "at=/rows~0&from=-1", "at=/rows~0/0/id&from=0"):
+        assert admin_client.get(f"/calls/{call.uid}/part/?{query}").status_code == 404

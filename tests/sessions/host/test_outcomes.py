@@ -8,7 +8,7 @@ from servers.enums import RedactedPart
 from servers.privacy.redaction import Subject
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor
-from sessions.host.calls.outcomes import ResultMasks, arguments_of, of_error, of_result
+from sessions.host.calls.outcomes import Conformity, ResultMasks, arguments_of, of_error, of_result
 from sessions.mcp.core.errors import (
     Fault,
     HttpError,
@@ -91,7 +91,9 @@ def test_arguments_keep_integers_beyond_sixty_four_bits() -> None:
 def test_words_about_a_result_with_masked_values_do_not_quote_them() -> None:
     masks = ResultMasks(Redactor(), Subject(RedactedPart.RESULT))
     token = "ghp_" + "a1B2" * 9
-    outcome = of_result({"content": [{"type": "text", "text": token}]}, masks, f"'{token}' is not a number")
+    outcome = of_result(
+        {"content": [{"type": "text", "text": token}]}, masks, Conformity(f"'{token}' is not a number", valid=False)
+    )
     assert token not in outcome.schema_violation + (outcome.result or "")
     assert outcome.redacted == 1
     outcome = of_error(RpcError(1, f"bad {token}", {"a": token}), masks)

@@ -184,6 +184,7 @@ def test_a_result_that_breaks_the_tools_own_schema_is_kept_and_noted(
     call = run(session, "shaped")
     assert call.state == CallState.SUCCEEDED
     assert "/n" in call.schema_violation
+    assert call.schema_valid is False
 
 
 def test_a_secret_of_the_server_comes_back_neither_in_results_nor_in_logs(

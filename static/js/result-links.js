@@ -1,0 +1,27 @@
+/* Resource links in results: read on a click, as a call like any other, whose card appears under the link. */
+import { addCard, refuse, say } from './call-cards.js';
+import { sendCall, unconfirmed } from './sending.js';
+
+document.addEventListener('submit', async (event) => {
+  const form = event.target;
+  if (!form.matches('[data-read-link]')) return;
+  event.preventDefault();
+  const button = form.querySelector('button');
+  if (button.disabled) return;
+  const { uri } = Object.fromEntries(new FormData(form));
+  form.querySelector('[data-call-refused]').hidden = true;
+  button.disabled = true;
+  try {
+    const answer = await sendCall(form, { op: 'call', method: 'resources/read', server: form.dataset.server, target: uri, args: {} });
+    if (answer.op === 'accepted') {
+      addCard(answer.call, answer.version ?? 0, answer.html ?? '', form.nextElementSibling);
+      button.textContent = 'Read again';
+    } else refuse(form, answer.message);
+  } catch (problem) {
+    /* Never sent again by itself: the call may have been accepted before the connection broke. */
+    refuse(form, unconfirmed(problem, 'the history of the server'));
+  } finally {
+    say(form, '');
+    button.disabled = false;
+  }
+});

@@ -1,0 +1,43 @@
+/* How texts and values of servers are shown: rendered or source, tree or table. One choice for all, kept for the viewer.
+   css/tools.css shows the chosen view; theme.js reads the choice before the first paint. */
+import { storage } from './dom.js';
+
+const root = document.documentElement;
+
+function press(within) {
+  for (const button of within.querySelectorAll('[data-view]')) {
+    const { view, value } = button.dataset;
+    const chosen = root.dataset[`view${view}`] ?? button.parentElement.firstElementChild.dataset.value;
+    const pressed = String(chosen === value);
+    if (button.getAttribute('aria-pressed') !== pressed) button.setAttribute('aria-pressed', pressed);
+  }
+}
+
+/* What only some results need is loaded by the first page that has one. */
+function look() {
+  press(document);
+  if (document.querySelector('[data-json-view]')) import('./json-view.js');
+  if (document.querySelector('[data-read-link]')) import('./result-links.js');
+}
+
+export function startViews() {
+  document.addEventListener('click', (event) => {
+    const button = event.target.closest('[data-view]');
+    if (!button) return;
+    const before = button.getBoundingClientRect().top;
+    root.dataset[`view${button.dataset.view}`] = button.dataset.value;
+    storage(`view-${button.dataset.view}`, button.dataset.value);
+    press(document);
+    /* What stands above changed its height too: the button stays where it was pressed. */
+    button.scrollIntoView({ block: 'nearest' });
+    const pane = button.closest('.pane') ?? root;
+    pane.scrollTop += button.getBoundingClientRect().top - before;
+  });
+  look();
+  /* Cards arrive later, and a morph restores the markup of the server. */
+  new MutationObserver(look).observe(document.body, {
+    childList: true,
+    subtree: true,
+    attributeFilter: ['aria-pressed'],
+  });
+}
