@@ -9,6 +9,7 @@ from servers.enums import RedactedPart
 from servers.privacy import redaction
 from servers.schemas.secrets import may_hold_secret
 from sessions.calls.claims import CallOutcome, PendingCall, Required
+from sessions.calls.outcome_words import NOT_CHECKED
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor
@@ -64,7 +65,7 @@ def of_result(
     state = CallState.TOOL_ERROR if tool and raw.get("isError") is True else CallState.SUCCEEDED
     text, count = masks.json_text(raw)
     words = conformity.words
-    if words and count and conformity.valid is not None:  # they quote the result
+    if words and count and not words.startswith(NOT_CHECKED):  # they quote the result
         words = "Details are left out: values in the result are masked."
     return CallOutcome(
         state,
