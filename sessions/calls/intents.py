@@ -53,6 +53,23 @@ class Companion:
     judge: Callable[[Target], Hold | None]
 
 
+class AlreadyPlaced(Exception):
+    """The same request was accepted a moment ago, or its call still runs: `call` is that one, and no other was made."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(f"Call #{call.pk} is already running this.")
+        self.call = call
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a person runs again with one click. Both run in the call's transaction. `twin`: the call of the same click, of
+    another tab too, if there is one; it locks what all such clicks have in common."""
+
+    twin: Callable[[], Call | None]
+    placed: Callable[[Call], None] = lambda call: None
+
+
 class _Settlement:
     """Decides what came first: the commit, or the refusal that the caller received."""
 
@@ -106,6 +123,7 @@ class Intent:
     details: dict[str, Any] = field(default_factory=dict)
     companion: Companion | None = None
     hold: Hold | None = None
+    origin: Origin | None = None
     settlement: _Settlement = field(default_factory=_Settlement)
 
     def refuse(self) -> None:
@@ -167,12 +185,16 @@ def intent_of(
 
 
 def write(intent: Intent) -> Call:
-    """Runs in the writer's transaction."""
+    """Runs in the writer's transaction. Raises AlreadyPlaced."""
+    if intent.origin is not None and (twin := intent.origin.twin()) is not None:
+        raise AlreadyPlaced(twin)
     if not intent.target.session_requested and intent.hold is None:
         request_session(intent.target.session_id)
     intent.insert()
     if intent.companion is not None:
         intent.companion.write(intent.call, intent.hold)
+    if intent.origin is not None:
+        intent.origin.placed(intent.call)
     transaction.on_commit(partial(_announce, intent, intent.call), robust=True)
     return intent.call
 

@@ -1,4 +1,4 @@
-"""Placing, cancelling and repeating calls. Socket, form and repeat all end here.
+"""Placing and cancelling calls. Socket, form and repetition all end here.
 
 A call is accepted when its intent (row, arguments, audit event) is committed. No byte may leave before that; after it
 `intents` wakes the worker. If the wake-up is lost, the tick of the session's owner finds the row.
@@ -7,6 +7,7 @@ A call is accepted when its intent (row, arguments, audit event) is committed. N
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -16,7 +17,6 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from servers import access, rights
-from servers.audit import payloads
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
@@ -33,14 +33,34 @@ from sessions.calls.final_states import (
     request_cancel,
     server_ref,
 )
-from sessions.calls.intents import Companion, Intent, intent_of, redacted_arguments, requested, write
+from sessions.calls.intents import (
+    AlreadyPlaced,
+    Companion,
+    Intent,
+    Origin,
+    intent_of,
+    redacted_arguments,
+    requested,
+    write,
+)
 from sessions.calls.operations import operation_of
 from sessions.calls.targets import Target, find_target
 from sessions.enums import CallState
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.models import Call
 
-__all__ = ["AuditUnavailable", "Given", "Rejected", "aplace", "cancel", "check", "expire_due", "place", "repeat"]
+__all__ = [
+    "AlreadyPlaced",
+    "AuditUnavailable",
+    "Given",
+    "Origin",
+    "Rejected",
+    "aplace",
+    "cancel",
+    "check",
+    "expire_due",
+    "place",
+]
 
 DURABLE_SECONDS = 2.0
 #: how long a call may wait for its session before it expires, on top of the server's own connect time-out
@@ -58,13 +78,14 @@ def place(
     *,
     method: str = TOOLS_CALL,
     repeats: Call | None = None,
+    origin: Origin | None = None,
 ) -> Call:
     """Place a call and return its committed row. Not inside a transaction.
 
     Raises Http404 and access.Denied (recorded), Rejected (server, target, arguments or confirmation) and
-    AuditUnavailable (the intent was not durable within 2 s: the call is refused).
+    AuditUnavailable (the intent was not durable within 2 s: the call is refused). With an `origin` also AlreadyPlaced.
     """
-    intent = check(actor, user, server.uid, target, given, method=method, repeats=repeats)
+    intent = replace(check(actor, user, server.uid, target, given, method=method, repeats=repeats), origin=origin)
     with _refusing(intent):
         return writer().submit_and_wait(partial(write, intent), partial(requested, intent), DURABLE_SECONDS)
 
@@ -192,21 +213,6 @@ def _cancelled(call: Call) -> None:
     notify(call)
     if call.worker_uid is not None:
         hints.wake_worker(call.worker_uid, "cancel", call.uid, call.epoch)
-
-
-def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "") -> Call:
-    """A new call with the arguments of `call`, linked to it. The old one does not change."""
-    if not may_read(user, call):
-        raise access.Denied("view_payload", call.server)
-    if call.server is None:
-        raise Rejected(f"{call.server_name} was deleted; its calls cannot be run again.")
-    text = payloads.read(call.arguments)
-    if text is None:
-        raise Rejected("The arguments of this call were erased. Fill in the form again.")
-    if call.arguments.redacted:
-        raise Rejected("Some arguments of this call were masked when it was stored. Fill in the form again.")
-    given = Given(text=text, confirm=confirm, as_task=call.as_task)
-    return place(actor, user, call.server, call.target, given, method=call.method, repeats=call)
 
 
 def may_read(user: Any, call: Call) -> bool:

@@ -7,8 +7,10 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.db.models import Q
-from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
@@ -17,12 +19,13 @@ from servers.audit import query as audit
 from servers.audit.record import Actor
 from servers.crypto import SealError
 from servers.enums import DefinitionKind
-from servers.models import AuditEvent, Definition, Server
+from servers.models import AuditEvent, Server
 from servers.requests import WebRequest
-from sessions.calls import placing, result_files, statements
-from sessions.calls.operations import OPERATIONS, words_of
-from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls import placing, repeating, result_files, statements
+from sessions.calls.operations import words_of
+from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Given, Rejected
 from sessions.calls.reading import record_reading
+from sessions.calls.repeating import SecondThought
 from sessions.catalog import search
 from sessions.models import Call
 from sessions.overview import server_page
@@ -88,32 +91,58 @@ def _form_again(request: WebRequest, server: Server, tool: str, message: str, st
 
 @require_http_methods(["GET", "POST"])
 def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
-    """GET shows what would be sent and asks; POST makes a new call that refers to the old one."""
+    """POST makes a new call that refers to the old one. Where that needs a second thought, it leads to the page that GET
+    shows: what would be sent, and the question. `asked` comes from that page. A script reads JSON."""
     call = visible_call(request, uid)
-    problem = None
-    if request.method == "POST":
-        try:
-            confirm = request.POST.get("confirm", "")
-            return see_other(placing.repeat(Actor.of(request), request.user, call, confirm=confirm))
-        except (Rejected, AuditUnavailable) as refusal:
-            problem = refusal
+    thought = repeating.second_thought(call)
+    if request.method == "GET":
+        return _ask_again(request, call, thought)
+    scripted = request.accepts("application/json") and not request.accepts("text/html")
+    if thought and "asked" not in request.POST:
+        return _lead(reverse("calls:repeat", args=[call.uid]), scripted)
+    try:
+        confirm = request.POST.get("confirm", "")
+        made = repeating.repeat(Actor.of(request), request.user, call, confirm=confirm)
+    except AlreadyPlaced as twin:
+        if scripted:
+            return JsonResponse(_card_of(request, twin.call) | {"message": str(twin)})
+        messages.info(request, str(twin))
+        return see_other(twin.call)
+    except (Rejected, AuditUnavailable) as problem:
+        if scripted and isinstance(problem, Rejected) and problem.confirm:
+            return _lead(reverse("calls:repeat", args=[call.uid]), scripted)
+        if scripted:
+            return JsonResponse({"message": str(problem)}, status=422)
+        return _ask_again(request, call, thought, problem)
+    return JsonResponse(_card_of(request, made)) if scripted else see_other(made)
+
+
+def _lead(url: str, scripted: bool) -> HttpResponse:
+    return JsonResponse({"ask": url}) if scripted else HttpResponseRedirect(url, status=303)
+
+
+def _card_of(request: WebRequest, call: Call) -> dict[str, Any]:
+    """As the socket answers a call that it accepted, for the same script."""
+    html = render_to_string("calls/_card.html", {"call": call, "may_read": True}, request)
+    url = reverse("calls:detail", args=[call.uid])
+    return {"call": str(call.uid), "number": call.pk, "version": call.version, "html": html, "url": url}
+
+
+def _ask_again(
+    request: WebRequest,
+    call: Call,
+    thought: SecondThought,
+    problem: Rejected | AuditUnavailable | None = None,
+) -> HttpResponse:
+    missing = problem.confirm if isinstance(problem, Rejected) else ""
     context = _page(request, call) | {
         "problem": str(problem) if problem else "",
         "errors": getattr(problem, "errors", {}),
-        "ask_name": _destructive(call) or getattr(problem, "confirm", "") == "name",
-        "ask_unchecked": getattr(problem, "confirm", "") == "unchecked",
-        "unknown": call.effect_unknown,
+        "ask_name": thought.name or missing == "name",
+        "ask_unchecked": missing == "unchecked",
+        "thought": thought,
     }
     return render(request, "calls/repeat.html", context, status=422 if problem else 200)
-
-
-def _destructive(call: Call) -> bool:
-    operation = OPERATIONS.get(call.method)
-    if operation is None:
-        return False
-    kind, key = operation.place(call.target)
-    definition = Definition.objects.filter(identity=call.identity_id, kind=kind, key=key, removed_at=None).first()
-    return definition is not None and operation.destructive(server_page.body(definition))
 
 
 @require_POST
