@@ -51,6 +51,15 @@ def call_page(call: Call) -> str:
     return _page("servers:resources", server, "template", about["uri"])
 
 
+@register.simple_tag
+def call_form(call: Call) -> str:
+    """The form of the call's target, filled with its arguments; empty for a call that has no form of its own. Its server
+    must still exist."""
+    if call.method == RESOURCES_READ and call.server:
+        return _page("servers:resources", call.server.slug, "call", str(call.uid))
+    return f"{call_page(call)}&call={call.uid}" if call.method in (TOOLS_CALL, PROMPTS_GET) else ""
+
+
 def _page(name: str, slug: str, key: str, target: str) -> str:
     return f"{reverse(name, args=[slug])}?{urlencode({key: target})}"
 

@@ -20,7 +20,7 @@ Read = tuple[Any, str]
 
 @dataclass(frozen=True)
 class Words:
-    """`noun`: what a target is. `open` leads to its page.
+    """`noun`: what a target is. `open` leads to its page, `edit` to its form with the arguments of the call.
 
     `unsure` ends a failure without an answer, `refused` one where the server only refused. `cancelled` says what a
     cancellation leaves open. `remedy` says what to do while the outcome is unknown.
@@ -29,6 +29,7 @@ class Words:
     noun: str
     again: str
     open: str
+    edit: str = ""
     unsure: str = "The server may have received it."
     refused: str = "The server rejected the request."
     cancelled: str = "so the server may have continued."
@@ -39,6 +40,7 @@ _TOOL_WORDS = Words(
     noun="tool",
     again="Run again",
     open="Open the tool",
+    edit="Edit and run",
     unsure="The tool may have run.",
     refused="The server rejected the request; there is no result from the tool.",
     cancelled="so the tool may have run partially.",
@@ -137,14 +139,14 @@ OPERATIONS: Mapping[str, Operation] = {
         ),
         Operation(
             methods.RESOURCES_READ,
-            Words("resource", "Read again", "Open the resource"),
+            Words("resource", "Read again", "Open the resource", "Edit and read"),
             lambda target: (DefinitionKind.RESOURCE, target),
             lambda target, definition, given: (plain_arguments.of_resource(target, given), ""),
             check_target=plain_arguments.check_uri,
         ),
         Operation(
             methods.PROMPTS_GET,
-            Words("prompt", "Get again", "Open the prompt"),
+            Words("prompt", "Get again", "Open the prompt", "Edit and get"),
             lambda target: (DefinitionKind.PROMPT, target),
             lambda target, definition, given: (plain_arguments.of_prompt(definition, given), ""),
             missing="no longer offers a prompt with this name. Reload the list or choose another prompt.",

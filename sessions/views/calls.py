@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.db.models import Q
 from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -31,20 +30,9 @@ from sessions.models import Call
 from sessions.overview import server_page
 from sessions.views.catalog import tool_list_context
 from sessions.views.forms import ToolForm
+from sessions.views.visible_calls import visible_call
 
 TIMELINE = 100
-
-
-def visible_call(request: WebRequest, uid: UUID) -> Call:
-    """Calls outlive their servers: one without a server is visible to everyone who may view servers."""
-    if not access.may(request.user, "view"):
-        raise Http404("This call does not exist, or you don't have access to it.")
-    seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
-    rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result")
-    try:
-        return rows.filter(seen, statements.seen(request.user)).get(uid=uid)
-    except Call.DoesNotExist:
-        raise Http404("This call does not exist, or you don't have access to it.") from None
 
 
 def see_other(call: Call) -> HttpResponseRedirect:

@@ -9,10 +9,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.definitions import versions
-from servers.enums import DefinitionKind
+from servers.enums import DefinitionKind, PayloadKind
 from servers.models import Definition
+from servers.secret import MASK
 from sessions.calls import repeating
 from sessions.enums import CallState
 from sessions.models import Call
@@ -112,3 +114,19 @@ def test_what_may_do_harm_a_second_time_is_asked_first(tool: str, fields: dict[s
     if tool == "wipe":
         assert client.post(url, {"asked": "yes", "confirm": "wipe"}).status_code == 303
         assert Call.objects.filter(repeats=call).count() == 1
+
+
+# --- the form with the arguments of a call -------------------------------------------------------------------------------
+def test_masked_values_of_a_call_are_left_empty_in_its_form_and_said() -> None:
+    call, client = make_ended()
+    masked = {"text": "kept", "token": MASK, "nested": {"list": ["a", f"Bearer {MASK}"]}}
+    stored = payloads.store(PayloadKind.ARGUMENTS, json.dumps(masked), redacted=2)
+    Call.objects.filter(pk=call.pk).update(arguments=stored)
+    page = client.get(f"/servers/tools/tools/?tool=echo&call={call.uid}&mode=json").content.decode()
+    assert "2 masked values left empty: enter them again." in page
+    assert MASK not in page[page.index('<form id="tool-form"') : page.index("</form>", page.index("tool-form"))]
+    assert "kept" in page
+    payloads.erase(stored)
+    assert (
+        "Its arguments were erased." in client.get(f"/servers/tools/tools/?tool=echo&call={call.uid}").content.decode()
+    )
