@@ -22,6 +22,7 @@ from servers.privacy import redaction
 from servers.schemas import secrets
 from sessions import hints
 from sessions.calls import final_states
+from sessions.calls.arguments import Doubt
 from sessions.calls.targets import Target
 from sessions.connections import commands, lifecycle
 from sessions.enums import CallState, Desired
@@ -147,13 +148,13 @@ def intent_of(
     arguments: StoredArguments,
     deadline: datetime,
     repeats: Call | None,
-    unchecked: str,
+    doubt: Doubt,
     *,
     as_task: bool = False,
     companion: Companion | None = None,
     hold: Hold | None = None,
 ) -> Intent:
-    """`unchecked` says why it was not checked. Never call this in the writer's
+    """`doubt`: what a person was asked about before these arguments. Never call this in the writer's
     transaction."""
     call = Call(
         session_id=target.session_id,
@@ -171,6 +172,7 @@ def intent_of(
         arguments=arguments.payload,
         repeats=repeats,
         as_task=as_task,
+        doubt=doubt.kind,
         state=CallState.HELD if hold is not None else CallState.REQUESTED,
         deadline=deadline,
         created_at=timezone.now(),
@@ -178,7 +180,7 @@ def intent_of(
     call.argument_bytes = call.total_bytes = call.arguments.size
     call.preview = payloads.preview(call.arguments, arguments.text)
     values = payloads.insert.values(call.arguments), _insert.values(call)
-    details: dict[str, Any] = {"unchecked": unchecked} if unchecked else {}
+    details: dict[str, Any] = {doubt.kind.value: doubt.reason} if doubt else {}
     details |= {"as_task": True} if as_task else {}
     details |= companion.details if companion else {}
     return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, companion, hold)

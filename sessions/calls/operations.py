@@ -9,13 +9,13 @@ from typing import Any
 
 from servers.enums import DefinitionKind
 from sessions.calls import plain_arguments
-from sessions.calls.arguments import Given, Rejected, read_arguments
+from sessions.calls.arguments import NO_DOUBT, Doubt, Given, Rejected, read_arguments
 from sessions.mcp.core import methods
 
 TARGET_BYTES = 8 * 1024
 Definition = Mapping[str, Any]
-#: arguments as stored, and why they could not be checked ("" if they were)
-Read = tuple[Any, str]
+#: arguments as stored, and what speaks against them
+Read = tuple[Any, Doubt]
 
 
 @dataclass(frozen=True)
@@ -141,21 +141,21 @@ OPERATIONS: Mapping[str, Operation] = {
             methods.RESOURCES_READ,
             Words("resource", "Read again", "Open the resource", "Edit and read"),
             lambda target: (DefinitionKind.RESOURCE, target),
-            lambda target, definition, given: (plain_arguments.of_resource(target, given), ""),
+            lambda target, definition, given: (plain_arguments.of_resource(target, given), NO_DOUBT),
             check_target=plain_arguments.check_uri,
         ),
         Operation(
             methods.PROMPTS_GET,
             Words("prompt", "Get again", "Open the prompt", "Edit and get"),
             lambda target: (DefinitionKind.PROMPT, target),
-            lambda target, definition, given: (plain_arguments.of_prompt(definition, given), ""),
+            lambda target, definition, given: (plain_arguments.of_prompt(definition, given), NO_DOUBT),
             missing="no longer offers a prompt with this name. Reload the list or choose another prompt.",
         ),
         Operation(
             methods.COMPLETE,
             Words("completion", "Ask again", "Open its form"),
             _completed,
-            lambda target, definition, given: (plain_arguments.of_completion(given), ""),
+            lambda target, definition, given: (plain_arguments.of_completion(given), NO_DOUBT),
             missing="no longer offers the prompt or template of this completion.",
         ),
     )

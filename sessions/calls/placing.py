@@ -23,7 +23,7 @@ from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from servers.schemas import checker, jsontext
 from sessions import hints
-from sessions.calls.arguments import Given, Rejected
+from sessions.calls.arguments import Doubt, Given, Rejected
 from sessions.calls.final_states import (
     CANCELLED_BEFORE,
     end_now,
@@ -150,24 +150,26 @@ def check(
     target = find_target(user, actor, server_uid, operation, name)
     # First: a program that may not call it is not told which arguments it takes.
     hold = companion.judge(target) if companion is not None else None
-    arguments, unchecked = operation.read(name, target.definition, given)
+    arguments, doubt = operation.read(name, target.definition, given)
     if companion is None:
-        _require_confirmation(target, operation.destructive(target.definition), given, unchecked)
+        _require_confirmation(target, operation.destructive(target.definition), given, doubt)
     text = jsontext.dumps(arguments, indent=None)
     stored = redacted_arguments(text, method, target)
     seconds = hold.seconds if hold is not None else target.connect_seconds + WAIT_SECONDS
     deadline = timezone.now() + timedelta(seconds=seconds)
     as_task = given.as_task and method == TOOLS_CALL
     return intent_of(
-        actor, method, target, stored, deadline, repeats, unchecked, as_task=as_task, companion=companion, hold=hold
+        actor, method, target, stored, deadline, repeats, doubt, as_task=as_task, companion=companion, hold=hold
     )
 
 
-def _require_confirmation(target: Target, destructive: bool, given: Given, unchecked: str) -> None:
+def _require_confirmation(target: Target, destructive: bool, given: Given, doubt: Doubt) -> None:
     if destructive and given.confirm != target.name:
         raise Rejected("This tool is marked destructive. Type its name to confirm, then run it again.", confirm="name")
-    if unchecked and not given.confirm:
-        message = f"The arguments cannot be checked against the tool's schema ({unchecked}). Confirm to run it anyway."
+    if doubt and not given.confirm and not given.anyway:
+        message = (
+            f"The arguments cannot be checked against the tool's schema ({doubt.reason}). Confirm to run it anyway."
+        )
         raise Rejected(message, confirm="unchecked")
 
 

@@ -24,24 +24,27 @@ RUNNING = [state for state in CallState if not state.final]
 
 @dataclass(frozen=True)
 class SecondThought:
-    """Why a person is asked before the call is made. `breaking`: how the definition changed since the first call."""
+    """Why a person is asked before the call is made. `breaking`: how the definition changed since the first call.
+    `doubt`: what already spoke against these arguments."""
 
     name: bool = False
+    doubt: str = ""
     unknown: bool = False
     breaking: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return self.name or self.unknown or bool(self.breaking)
+        return self.name or self.unknown or bool(self.doubt) or bool(self.breaking)
 
 
 def second_thought(call: Call) -> SecondThought:
     """At most two queries."""
     operation, definition = OPERATIONS.get(call.method), current_definition(call)
     if operation is None or definition is None:
-        return SecondThought(unknown=call.effect_unknown)
+        return SecondThought(unknown=call.effect_unknown, doubt=call.doubt)
     return SecondThought(
         name=operation.destructive(_body(definition)),
         unknown=call.effect_unknown,
+        doubt=call.doubt,
         breaking=breaking_since(definition, call.definition_digest),
     )
 
@@ -71,7 +74,7 @@ def breaking_since(definition: Definition, digest: str) -> list[str]:
     return found.reasons if found.change == "breaking" else []
 
 
-def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "") -> Call:
+def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "", anyway: bool = False) -> Call:
     """A new call with the arguments of `call`, linked to it. The old one does not change. Raises what `place` does, and
     AlreadyPlaced for the second of two clicks, and while the call of the first one runs."""
     if not may_read(user, call):
@@ -83,7 +86,7 @@ def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "") -> 
         raise Rejected("The arguments of this call were erased. Fill in the form again.")
     if call.arguments.redacted:
         raise Rejected("Some arguments of this call were masked when it was stored. Fill in the form again.")
-    given = Given(text=text, confirm=confirm, as_task=call.as_task)
+    given = Given(text=text, confirm=confirm, as_task=call.as_task, anyway=anyway)
     origin = Origin(twin=lambda: _twin(call, user))
     return place(actor, user, call.server, call.target, given, method=call.method, repeats=call, origin=origin)
 

@@ -26,6 +26,7 @@ from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Given, Rejec
 from sessions.calls.reading import record_reading
 from sessions.calls.repeating import SecondThought
 from sessions.catalog import search
+from sessions.enums import ArgumentDoubt
 from sessions.models import Call
 from sessions.overview import server_page
 from sessions.views.catalog import tool_list_context
@@ -49,7 +50,12 @@ def place(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     tool = request.GET.get("tool", "")
     fields = {name: [str(value) for value in values] for name, values in request.POST.lists()}
-    given = Given(form=fields, confirm=request.POST.get("_confirm", ""), as_task="_task" in request.POST)
+    given = Given(
+        form=fields,
+        confirm=request.POST.get("_confirm", ""),
+        as_task="_task" in request.POST,
+        anyway="_anyway" in request.POST,
+    )
     try:
         call = placing.place(Actor.of(request), request.user, server, tool, given)
     except Rejected as problem:
@@ -90,7 +96,8 @@ def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
         return _lead(reverse("calls:repeat", args=[call.uid]), scripted)
     try:
         confirm = request.POST.get("confirm", "")
-        made = repeating.repeat(Actor.of(request), request.user, call, confirm=confirm)
+        anyway = "anyway" in request.POST
+        made = repeating.repeat(Actor.of(request), request.user, call, confirm=confirm, anyway=anyway)
     except AlreadyPlaced as twin:
         if scripted:
             return JsonResponse(_card_of(request, twin.call) | {"message": str(twin)})
@@ -127,7 +134,8 @@ def _ask_again(
         "problem": str(problem) if problem else "",
         "errors": getattr(problem, "errors", {}),
         "ask_name": thought.name or missing == "name",
-        "ask_unchecked": missing == "unchecked",
+        "ask_unchecked": missing == "unchecked" or thought.doubt == ArgumentDoubt.UNCHECKED,
+        "ask_anyway": missing == "anyway" or thought.doubt == ArgumentDoubt.INVALID,
         "thought": thought,
     }
     return render(request, "calls/repeat.html", context, status=422 if problem else 200)

@@ -191,6 +191,11 @@ class ToolForm:
         return self.verdict is not None and self.verdict.unable
 
     @property
+    def invalid(self) -> bool:
+        """Readable, and forbidden by the schema: it can be sent anyway."""
+        return self.verdict is not None and self.verdict.state == "invalid"
+
+    @property
     def notice(self) -> str:
         if self.mode == "form" and self._posted and self._data.get("_switch") == "form" and not self.parsed.ok:
             return "Invalid JSON, so the form starts empty. Switch back to see your text."

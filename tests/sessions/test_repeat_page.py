@@ -16,7 +16,7 @@ from servers.enums import DefinitionKind, PayloadKind
 from servers.models import Definition
 from servers.secret import MASK
 from sessions.calls import repeating
-from sessions.enums import CallState
+from sessions.enums import ArgumentDoubt, CallState
 from sessions.models import Call
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
@@ -95,6 +95,7 @@ def test_one_click_runs_it_again_and_the_second_click_finds_the_same_call() -> N
     [
         ("wipe", {}, "Type <code>wipe</code> to confirm"),
         ("echo", {"state": CallState.OUTCOME_UNKNOWN}, WARNING),
+        ("echo", {"doubt": ArgumentDoubt.INVALID}, "although the tool's schema forbids them"),
         ("echo", {"definition_digest": "an older version"}, "the change is breaking"),
     ],
 )

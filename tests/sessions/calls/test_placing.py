@@ -20,7 +20,7 @@ from servers.models import AuditEvent, Definition, Identity, Payload, Server
 from sessions.calls import final_states, placing, repeating
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.connections import commands
-from sessions.enums import CallState, Desired
+from sessions.enums import ArgumentDoubt, CallState, Desired
 from sessions.models import Call, McpSession, Worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -239,3 +239,18 @@ def test_deleting_a_server_ends_what_waits_and_keeps_the_history(caller: Any, se
     ended = Call.objects.get(pk=waiting.pk)
     assert (ended.state, ended.server_name) == (CallState.CANCELLED, "Demo")
     assert Call.objects.get(pk=running.pk).cancel_requested_at is not None
+
+
+def test_arguments_that_the_schema_forbids_are_sent_only_on_request_and_marked(caller: Any, server: Server) -> None:
+    with pytest.raises(Rejected) as refusal:
+        place(caller, server, value={"text": 7})
+    assert refusal.value.confirm == "anyway"
+    given = Given(value={"text": 7}, anyway=True)
+    call = placing.place(Actor.of_user(caller), caller, server, "echo", given)
+    assert call.doubt == ArgumentDoubt.INVALID
+    event = AuditEvent.objects.get(action=AuditAction.CALL_REQUEST)
+    assert json.loads(event.body)["details"]["invalid"] == "1 invalid argument"
+    with pytest.raises(Rejected, match="destructive"):
+        placing.place(Actor.of_user(caller), caller, server, "wipe", Given(value={}, anyway=True))
+    fitting = placing.place(Actor.of_user(caller), caller, server, "echo", Given(value={"text": "7"}, anyway=True))
+    assert fitting.doubt == ""
