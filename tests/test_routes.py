@@ -230,6 +230,7 @@ LOOKS = {
     ("calls:content", "get"): "view_payload",
     ("calls:structured", "get"): "view_payload",
     ("calls:repeat", "post"): "view_payload",
+    ("calls:save", "post"): "view_payload",
     ("servers:subscribe", "post"): "manage_subscription",
     ("subscriptions:end", "post"): "manage_subscription",
     ("subscriptions:settings", "get"): "manage_subscription",
@@ -342,6 +343,7 @@ MISSING |= {
     for name in ("edit_bundle", "bundle_member", "bundle_tool", "delete_bundle")
     for method in ("get", "post")
 }
+MISSING |= {(f"saved_calls:{name}", method) for name in ("run", "change", "delete") for method in ("get", "post")}
 # Without the parameters of OAuth, the request matches no sign-in and no client.
 FORGED = {("sign_in_callback", "get"), ("oauth:authorize", "get"), ("oauth:authorize", "post")}
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F
@@ -64,11 +65,11 @@ class AlreadyPlaced(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """What a person runs again with one click. Both run in the call's transaction. `twin`: the call of the same click, of
-    another tab too, if there is one; it locks what all such clicks have in common."""
+    """What a person runs again with one click. `twin` runs in the call's transaction: the call of the same click, of
+    another tab too, if there is one; it locks what all such clicks have in common. `saved`: the saved call."""
 
     twin: Callable[[], Call | None]
-    placed: Callable[[Call], None] = lambda call: None
+    saved: UUID | None = None
 
 
 class _Settlement:
@@ -153,6 +154,7 @@ def intent_of(
     as_task: bool = False,
     companion: Companion | None = None,
     hold: Hold | None = None,
+    origin: Origin | None = None,
 ) -> Intent:
     """`doubt`: what a person was asked about before these arguments. Never call this in the writer's
     transaction."""
@@ -173,6 +175,7 @@ def intent_of(
         repeats=repeats,
         as_task=as_task,
         doubt=doubt.kind,
+        saved=origin.saved if origin else None,
         state=CallState.HELD if hold is not None else CallState.REQUESTED,
         deadline=deadline,
         created_at=timezone.now(),
@@ -183,7 +186,7 @@ def intent_of(
     details: dict[str, Any] = {doubt.kind.value: doubt.reason} if doubt else {}
     details |= {"as_task": True} if as_task else {}
     details |= companion.details if companion else {}
-    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, companion, hold)
+    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, companion, hold, origin)
 
 
 def write(intent: Intent) -> Call:
@@ -195,8 +198,6 @@ def write(intent: Intent) -> Call:
     intent.insert()
     if intent.companion is not None:
         intent.companion.write(intent.call, intent.hold)
-    if intent.origin is not None:
-        intent.origin.placed(intent.call)
     transaction.on_commit(partial(_announce, intent, intent.call), robust=True)
     return intent.call
 

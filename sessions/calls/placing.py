@@ -7,7 +7,6 @@ A call is accepted when its intent (row, arguments, audit event) is committed. N
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -85,7 +84,7 @@ def place(
     Raises Http404 and access.Denied (recorded), Rejected (server, target, arguments or confirmation) and
     AuditUnavailable (the intent was not durable within 2 s: the call is refused). With an `origin` also AlreadyPlaced.
     """
-    intent = replace(check(actor, user, server.uid, target, given, method=method, repeats=repeats), origin=origin)
+    intent = check(actor, user, server.uid, target, given, method=method, repeats=repeats, origin=origin)
     with _refusing(intent):
         return writer().submit_and_wait(partial(write, intent), partial(requested, intent), DURABLE_SECONDS)
 
@@ -144,6 +143,7 @@ def check(
     method: str = TOOLS_CALL,
     repeats: Call | None = None,
     companion: Companion | None = None,
+    origin: Origin | None = None,
 ) -> Intent:
     """Everything that may refuse a call: `find_target` checks the right, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
     operation = operation_of(method)
@@ -159,7 +159,17 @@ def check(
     deadline = timezone.now() + timedelta(seconds=seconds)
     as_task = given.as_task and method == TOOLS_CALL
     return intent_of(
-        actor, method, target, stored, deadline, repeats, doubt, as_task=as_task, companion=companion, hold=hold
+        actor,
+        method,
+        target,
+        stored,
+        deadline,
+        repeats,
+        doubt,
+        as_task=as_task,
+        companion=companion,
+        hold=hold,
+        origin=origin,
     )
 
 

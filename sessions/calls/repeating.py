@@ -11,7 +11,7 @@ from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.definitions.listing import compatibility_of
-from servers.models import Definition
+from servers.models import Definition, Server
 from sessions.calls.operations import OPERATIONS
 from sessions.calls.placing import Given, Origin, Rejected, may_read, place
 from sessions.enums import CallState
@@ -38,23 +38,34 @@ class SecondThought:
 
 def second_thought(call: Call) -> SecondThought:
     """At most two queries."""
-    operation, definition = OPERATIONS.get(call.method), current_definition(call)
+    found = _definition(call.method, call.target, identity=call.identity_id)
+    return thought_of(found, call.method, call.definition_digest, call.doubt, unknown=call.effect_unknown)
+
+
+def thought_of(definition: Definition | None, method: str, digest: str, doubt: str, *, unknown: bool) -> SecondThought:
+    """`digest`: of the definition that the arguments were made for."""
+    operation = OPERATIONS.get(method)
     if operation is None or definition is None:
-        return SecondThought(unknown=call.effect_unknown, doubt=call.doubt)
+        return SecondThought(unknown=unknown, doubt=doubt)
     return SecondThought(
         name=operation.destructive(_body(definition)),
-        unknown=call.effect_unknown,
-        doubt=call.doubt,
-        breaking=breaking_since(definition, call.definition_digest),
+        unknown=unknown,
+        doubt=doubt,
+        breaking=breaking_since(definition, digest),
     )
 
 
-def current_definition(call: Call) -> Definition | None:
-    operation = OPERATIONS.get(call.method)
+def _definition(method: str, target: str, **whose: Any) -> Definition | None:
+    operation = OPERATIONS.get(method)
     if operation is None:
         return None
-    kind, key = operation.place(call.target)
-    return Definition.objects.filter(identity=call.identity_id, kind=kind, key=key, removed_at=None).first()
+    kind, key = operation.place(target)
+    return Definition.objects.filter(kind=kind, key=key, removed_at=None, **whose).first()
+
+
+def definition_for(server: Server, method: str, target: str) -> Definition | None:
+    """As the identity that `server` was read for is offered it."""
+    return _definition(method, target, server=server, **server.identity_filter)
 
 
 def _body(definition: Definition) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from sessions.models import Call
 from sessions.overview import server_page
 from sessions.views.catalog import tool_list_context
 from sessions.views.forms import ToolForm
-from sessions.views.visible_calls import visible_call
+from sessions.views.visible_calls import scripted, visible_call
 
 TIMELINE = 100
 
@@ -91,32 +91,32 @@ def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
     thought = repeating.second_thought(call)
     if request.method == "GET":
         return _ask_again(request, call, thought)
-    scripted = request.accepts("application/json") and not request.accepts("text/html")
+    script = scripted(request)
     if thought and "asked" not in request.POST:
-        return _lead(reverse("calls:repeat", args=[call.uid]), scripted)
+        return _lead(reverse("calls:repeat", args=[call.uid]), script=script)
     try:
         confirm = request.POST.get("confirm", "")
         anyway = "anyway" in request.POST
         made = repeating.repeat(Actor.of(request), request.user, call, confirm=confirm, anyway=anyway)
     except AlreadyPlaced as twin:
-        if scripted:
-            return JsonResponse(_card_of(request, twin.call) | {"message": str(twin)})
+        if script:
+            return JsonResponse(card_of(request, twin.call) | {"message": str(twin)})
         messages.info(request, str(twin))
         return see_other(twin.call)
     except (Rejected, AuditUnavailable) as problem:
-        if scripted and isinstance(problem, Rejected) and problem.confirm:
-            return _lead(reverse("calls:repeat", args=[call.uid]), scripted)
-        if scripted:
+        if script and isinstance(problem, Rejected) and problem.confirm:
+            return _lead(reverse("calls:repeat", args=[call.uid]), script=script)
+        if script:
             return JsonResponse({"message": str(problem)}, status=422)
         return _ask_again(request, call, thought, problem)
-    return JsonResponse(_card_of(request, made)) if scripted else see_other(made)
+    return JsonResponse(card_of(request, made)) if script else see_other(made)
 
 
-def _lead(url: str, scripted: bool) -> HttpResponse:
-    return JsonResponse({"ask": url}) if scripted else HttpResponseRedirect(url, status=303)
+def _lead(url: str, *, script: bool) -> HttpResponse:
+    return JsonResponse({"ask": url}) if script else HttpResponseRedirect(url, status=303)
 
 
-def _card_of(request: WebRequest, call: Call) -> dict[str, Any]:
+def card_of(request: WebRequest, call: Call) -> dict[str, Any]:
     """As the socket answers a call that it accepted, for the same script."""
     html = render_to_string("calls/_card.html", {"call": call, "may_read": True}, request)
     url = reverse("calls:detail", args=[call.uid])
@@ -129,16 +129,21 @@ def _ask_again(
     thought: SecondThought,
     problem: Rejected | AuditUnavailable | None = None,
 ) -> HttpResponse:
+    context = _page(request, call) | asked_for(thought, problem) | {"target": call.target}
+    return render(request, "calls/repeat.html", context, status=422 if problem else 200)
+
+
+def asked_for(thought: SecondThought, problem: Rejected | AuditUnavailable | None) -> dict[str, Any]:
+    """What calls/_second_thought.html needs beside `target` and `words`."""
     missing = problem.confirm if isinstance(problem, Rejected) else ""
-    context = _page(request, call) | {
+    return {
         "problem": str(problem) if problem else "",
-        "errors": getattr(problem, "errors", {}),
+        "errors": problem.errors if isinstance(problem, Rejected) else {},
         "ask_name": thought.name or missing == "name",
         "ask_unchecked": missing == "unchecked" or thought.doubt == ArgumentDoubt.UNCHECKED,
         "ask_anyway": missing == "anyway" or thought.doubt == ArgumentDoubt.INVALID,
         "thought": thought,
     }
-    return render(request, "calls/repeat.html", context, status=422 if problem else 200)
 
 
 @require_POST

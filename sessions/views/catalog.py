@@ -20,6 +20,7 @@ from sessions.enums import LogSource
 from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.overview import server_page
+from sessions.saved_calls.reading import entries
 from sessions.views.forms import ToolForm
 from sessions.views.servers import list_context, list_status, server_context
 from sessions.views.visible_calls import prefill
@@ -63,6 +64,7 @@ def _tool_context(request: WebRequest, server: Server, definition: Definition) -
         "tool": server_page.body(definition),
         "form": form,
         "calls": server_page.recent_calls(server, definition.key),
+        "saved_calls": entries(request.user, server, TOOLS_CALL, definition.key),
     }
 
 

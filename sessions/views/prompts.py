@@ -20,6 +20,7 @@ from sessions.catalog import search
 from sessions.mcp.core.methods import PROMPTS_GET
 from sessions.models import McpSession
 from sessions.overview import server_page
+from sessions.saved_calls.reading import entries
 from sessions.views.calls import see_other
 from sessions.views.resources import typed
 from sessions.views.servers import list_context, list_status
@@ -47,6 +48,7 @@ def _context(request: WebRequest, server: Server, data: Any, errors: dict[str, s
         "prefill": given,
         "prompt": prompt_page.prompt(definition, (given.texts if given else {}) | typed(data), errors),
         "calls": prompt_page.recent(server, definition.key),
+        "saved_calls": entries(request.user, server, PROMPTS_GET, definition.key),
         "suggests": _suggests(request, header.mcp_session, definition),
     }
 

@@ -73,7 +73,7 @@ document.addEventListener('submit', async (event) => {
 });
 
 /* Running a call again. The new card appears where the page has cards of this kind; otherwise its own page opens. */
-function showAgain(answer) {
+export function showAgain(answer) {
   const slot = document.getElementById('read-slot');
   if (!results && !slot) return location.assign(answer.url);
   if (slot) {

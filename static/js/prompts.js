@@ -3,6 +3,7 @@ import { addCard, followWords, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
 import { keepDrafts } from './drafts.js';
 import './pick-list.js';
+import './saved-calls.js';
 import { sendCall, unconfirmed } from './sending.js';
 
 const form = document.getElementById('prompt-form');

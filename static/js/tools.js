@@ -2,6 +2,7 @@
 import { addCard, followWords, refuse, say } from './call-cards.js';
 import { keepDrafts } from './drafts.js';
 import './pick-list.js';
+import './saved-calls.js';
 import { sendCall, unconfirmed } from './sending.js';
 import { explain, send } from './sign-in.js';
 
