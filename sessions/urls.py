@@ -12,6 +12,7 @@ from sessions.views import (
     calls,
     catalog,
     charts,
+    comparing,
     completion,
     definitions,
     erasing,
@@ -110,6 +111,8 @@ call_patterns = [
     path("<uuid:uid>/contents/<int:position>/", calls.content, name="content"),
     path("<uuid:uid>/cancel/", calls.cancel, name="cancel"),
     path("<uuid:uid>/repeat/", calls.repeat, name="repeat"),
+    path("<uuid:uid>/compare/", comparing.choose, name="choose"),
+    path("<uuid:uid>/compare/<uuid:other>/", comparing.page, name="compare"),
     path("<uuid:uid>/save/", saved_calls.save_call, name="save"),
 ]
 

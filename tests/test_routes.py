@@ -42,6 +42,7 @@ UID = str(uuid4())
 SAMPLES = {
     "<slug:slug>": "orders",
     "<uuid:uid>": UID,
+    "<uuid:other>": UID,
     "<int:seq>": "1",
     "<str:token>": "no-such-token",
     "<int:position>": "0",
@@ -231,6 +232,7 @@ LOOKS = {
     ("calls:structured", "get"): "view_payload",
     ("calls:repeat", "post"): "view_payload",
     ("calls:save", "post"): "view_payload",
+    ("calls:compare", "get"): "view_payload",
     ("servers:subscribe", "post"): "manage_subscription",
     ("subscriptions:end", "post"): "manage_subscription",
     ("subscriptions:settings", "get"): "manage_subscription",

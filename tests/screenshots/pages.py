@@ -124,6 +124,8 @@ SHOTS = [
     Shot("archive", on_server("archive/")),
     Shot("delete", on_server("delete/")),
     Shot("call", lambda world: f"/calls/{world.succeeded}/"),
+    Shot("call-compare-choose", lambda world: f"/calls/{world.succeeded}/compare/"),
+    Shot("call-compare", lambda world: f"/calls/{world.succeeded}/compare/{world.succeeded}/"),
     Shot("call-failed", lambda world: f"/calls/{world.failed}/"),
     Shot("subscriptions", at("/subscriptions/")),
     Shot("subscriptions-none", at("/subscriptions/?text=nothing-has-this-name")),
