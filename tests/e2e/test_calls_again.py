@@ -66,7 +66,7 @@ def test_a_call_is_run_again_edited_sent_anyway_saved_and_checked(stack: Stack, 
     page.get_by_label("Name", exact=True).press("Enter")
     expect(page.get_by_text(f"Saved as “{name}”")).to_be_visible()
     ada.open_tool("again", "shout")
-    ada.fill_argument("text", f"other {words}")
+    page.locator("[name=_json]").fill(f'{{"text": "other {words}"}}')  # the draft is still JSON
     page.locator("#tool-form summary", has_text="Save…").click()
     page.get_by_label("Name", exact=True).fill(f"Other {words}")
     page.get_by_role("button", name="Save", exact=True).click()
