@@ -1,4 +1,5 @@
 /* Cards of calls on the pages that make them: added when a call is accepted, followed by its own topic, cancelled. */
+import { announce } from './dom.js';
 import { live } from './live.js';
 import { explain, send, SignedOut } from './sign-in.js';
 import { toast } from './toast.js';
@@ -83,7 +84,8 @@ export function showAgain(answer) {
   addCard(answer.call, answer.version, answer.html, slot ?? results, slot ? Infinity : answer.number);
   const card = document.getElementById(`call-${answer.call}`);
   card?.scrollIntoView({ block: 'nearest' });
-  toast({ title: answer.message ?? `Call #${answer.number} was requested`, tone: answer.message ? 'info' : 'ok' });
+  if (answer.message) toast({ title: answer.message, tone: 'info' });
+  else announce(`Call #${answer.number} is running`);
   return undefined;
 }
 
