@@ -118,6 +118,7 @@ class PayloadKind(TextChoices):
     QUESTION = "question", "Question"
     ANSWER = "answer", "Answer"
     RESOURCE = "resource", "Resource"
+    SAVED = "saved", "Saved arguments"
 
 
 class RedactedPart(TextChoices):
@@ -379,6 +380,9 @@ class AuditAction(TextChoices):
     SUBSCRIPTION_END = "server:subscription:end", "Unsubscribed"
     SUBSCRIPTION_DELETE = "server:subscription:delete", "Subscription deleted"
     WEBHOOK_FAIL = "server:webhook:fail", "Webhook delivery failed"
+    SAVED_CALL_CREATE = "server:saved_call:create", "Call saved"
+    SAVED_CALL_CHANGE = "server:saved_call:change", "Saved call changed"
+    SAVED_CALL_DELETE = "server:saved_call:delete", "Saved call deleted"
     QUESTION_RECEIVE = "inbox:question:receive", "Server request received"
     QUESTION_TAKE = "inbox:question:take", "Server request assigned"
     QUESTION_ANSWER = "inbox:question:answer", "Server request answered"

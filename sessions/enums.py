@@ -54,6 +54,14 @@ class CallState(TextChoices):
 UNSENT = (CallState.HELD, CallState.REQUESTED)
 
 
+class ArgumentDoubt(TextChoices):
+    """Why a person was asked before the arguments of a call were sent."""
+
+    NONE = "", ""
+    UNCHECKED = "unchecked", "Sent unchecked"
+    INVALID = "invalid", "Sent with invalid arguments"
+
+
 class ApprovalState(TextChoices):
     """Of a call that a policy holds. Every state except OPEN is final."""
 

@@ -17,7 +17,7 @@ from django.dispatch import receiver
 
 from servers.audit.writer import after_batches
 from servers.enums import AuditAction
-from servers.models import AgentToken, Server
+from servers.models import AgentToken, Payload, Server
 from servers.signals import (
     agent_policy_changed,
     audit_recorded,
@@ -41,7 +41,8 @@ from sessions.connections import commands
 from sessions.explorer import exporting, fulltext, indexing, suggestions
 from sessions.housekeeping import changed_registrations, erased, people
 from sessions.live import tickets
-from sessions.models import Call
+from sessions.models import Call, SavedCall
+from sessions.saved_calls import saving
 
 User = get_user_model()
 after_batches(hints.send_inline)
@@ -101,6 +102,14 @@ def _calls_removed(ids: list[int], **_: Any) -> None:
 @receiver(payload_erased)
 def _payload_erased(payload_ids: list[int], everywhere: bool, **_: Any) -> None:
     indexing.calls_erased(erased.forget_copies(payload_ids, everywhere=everywhere))
+    if everywhere:
+        saving.erased(payload_ids)
+
+
+@receiver(post_delete, sender=SavedCall)
+def _saved_call_deleted(instance: SavedCall, **_: Any) -> None:
+    """Also with its server or its owner."""
+    Payload.objects.filter(pk=instance.arguments_id).delete()
 
 
 @receiver(client_document_asked)

@@ -12,6 +12,7 @@ from sessions.views import (
     calls,
     catalog,
     charts,
+    comparing,
     completion,
     definitions,
     erasing,
@@ -28,6 +29,7 @@ from sessions.views import (
     protocol,
     registration,
     resources,
+    saved_calls,
     servers,
     sessions,
     storage,
@@ -68,6 +70,8 @@ server_patterns = [
     path("<slug:slug>/agents/rules/", agent_policies.add_server_rule, name="add_agent_rule"),
     path("<slug:slug>/agents/rules/<uuid:uid>/remove/", agent_policies.remove_server_rule, name="remove_agent_rule"),
     path("<slug:slug>/clone/", registration.clone, name="clone"),
+    path("<slug:slug>/saved/", saved_calls.index, name="saved"),
+    path("<slug:slug>/saved/add/", saved_calls.save_form, name="save_form"),
     path("<slug:slug>/call/", calls.place, name="call"),
     path("<slug:slug>/subscribe/", subscription_verbs.subscribe, name="subscribe"),
     path("<slug:slug>/connect/", verbs.connect, name="connect"),
@@ -108,6 +112,15 @@ call_patterns = [
     path("<uuid:uid>/contents/<int:position>/", calls.content, name="content"),
     path("<uuid:uid>/cancel/", calls.cancel, name="cancel"),
     path("<uuid:uid>/repeat/", calls.repeat, name="repeat"),
+    path("<uuid:uid>/compare/", comparing.choose, name="choose"),
+    path("<uuid:uid>/compare/<uuid:other>/", comparing.page, name="compare"),
+    path("<uuid:uid>/save/", saved_calls.save_call, name="save"),
+]
+
+saved_call_patterns = [
+    path("<uuid:uid>/run/", saved_calls.run, name="run"),
+    path("<uuid:uid>/change/", saved_calls.change, name="change"),
+    path("<uuid:uid>/delete/", saved_calls.delete, name="delete"),
 ]
 
 storage_patterns = [
@@ -191,6 +204,7 @@ urlpatterns = [
     path("server-actions/", bulk.act, name="server_actions"),
     path("server-states/", servers.states, name="server_states"),
     path("calls/", include((call_patterns, "calls"))),
+    path("saved-calls/", include((saved_call_patterns, "saved_calls"))),
     path("agents/", include((agent_patterns, "agents"))),
     path("storage/", include((storage_patterns, "storage"))),
     path("payloads/<str:digest>/erase/", erasing.erase, name="erase_payload"),

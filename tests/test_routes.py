@@ -42,6 +42,7 @@ UID = str(uuid4())
 SAMPLES = {
     "<slug:slug>": "orders",
     "<uuid:uid>": UID,
+    "<uuid:other>": UID,
     "<int:seq>": "1",
     "<str:token>": "no-such-token",
     "<int:position>": "0",
@@ -231,6 +232,8 @@ LOOKS = {
     ("calls:structured", "get"): "view_payload",
     ("calls:part", "get"): "view_payload",
     ("calls:repeat", "post"): "view_payload",
+    ("calls:save", "post"): "view_payload",
+    ("calls:compare", "get"): "view_payload",
     ("servers:subscribe", "post"): "manage_subscription",
     ("subscriptions:end", "post"): "manage_subscription",
     ("subscriptions:settings", "get"): "manage_subscription",
@@ -343,6 +346,7 @@ MISSING |= {
     for name in ("edit_bundle", "bundle_member", "bundle_tool", "delete_bundle")
     for method in ("get", "post")
 }
+MISSING |= {(f"saved_calls:{name}", method) for name in ("run", "change", "delete") for method in ("get", "post")}
 # Without the parameters of OAuth, the request matches no sign-in and no client.
 FORGED = {("sign_in_callback", "get"), ("oauth:authorize", "get"), ("oauth:authorize", "post")}
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from servers.schemas import checker, parse
+from sessions.enums import ArgumentDoubt
 
 
 class Rejected(Exception):
@@ -26,17 +27,33 @@ class NotListed(Rejected):
 @dataclass(frozen=True)
 class Given:
     """One of `form` (field -> values as posted), `text` (JSON) or `value`. `confirm` is what the person typed or
-    ticked. `as_task`: run the tool as a task where that is optional."""
+    ticked. `as_task`: run the tool as a task where that is optional. `anyway`: also with arguments that the schema of the
+    tool forbids."""
 
     form: Mapping[str, list[str]] | None = None
     text: str | None = None
     value: Any = None
     confirm: str | bool = ""
     as_task: bool = False
+    anyway: bool = False
 
 
-def read_arguments(schema: Any, given: Given) -> tuple[Any, str]:
-    """Return the arguments, and why they could not be checked ("" if they were checked and fit). Raises Rejected.
+@dataclass(frozen=True)
+class Doubt:
+    """Whether something speaks against the arguments: `reason` says what, and quotes none of them."""
+
+    kind: ArgumentDoubt = ArgumentDoubt.NONE
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.kind)
+
+
+NO_DOUBT = Doubt()
+
+
+def read_arguments(schema: Any, given: Given) -> tuple[Any, Doubt]:
+    """Return the arguments, and what speaks against them. Raises Rejected.
 
     May wait for the schema checker: never call it in an event loop.
     """
@@ -44,9 +61,11 @@ def read_arguments(schema: Any, given: Given) -> tuple[Any, str]:
     if not isinstance(value, dict):
         raise Rejected("The arguments must be a JSON object.", {"": ["Enter a JSON object: { … }."]})
     verdict = checker.check(schema, value)
+    if verdict.state == "invalid" and not given.anyway:
+        raise Rejected(_summary(verdict.errors), verdict.errors, confirm="anyway")
     if verdict.state == "invalid":
-        raise Rejected(_summary(verdict.errors), verdict.errors)
-    return value, verdict.reason if verdict.state == "unable" else ""
+        return value, Doubt(ArgumentDoubt.INVALID, _summary(verdict.errors).rstrip("."))
+    return value, Doubt(ArgumentDoubt.UNCHECKED, verdict.reason) if verdict.state == "unable" else NO_DOUBT
 
 
 def _value(schema: Any, given: Given) -> Any:

@@ -73,6 +73,7 @@ class Card:
     late: bool
     lines: list[LogLine]
     brief: bool
+    readable: bool = False
 
     @cached_property
     def id(self) -> SafeString:
@@ -102,6 +103,10 @@ class Card:
     @property
     def repeatable(self) -> bool:
         return not self.running and self.call.server_id is not None
+
+    @property
+    def editable(self) -> bool:
+        return self.readable and self.call.server_id is not None
 
     @property
     def remarkable(self) -> bool:
@@ -153,6 +158,7 @@ def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
         late=call.late_result is not None,
         lines=call_lines(call) if may_read else [],
         brief=brief,
+        readable=may_read,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F
@@ -22,6 +23,7 @@ from servers.privacy import redaction
 from servers.schemas import secrets
 from sessions import hints
 from sessions.calls import final_states
+from sessions.calls.arguments import Doubt
 from sessions.calls.targets import Target
 from sessions.connections import commands, lifecycle
 from sessions.enums import CallState, Desired
@@ -51,6 +53,23 @@ class Companion:
     write: Callable[[Call, Hold | None], None]
     details: Mapping[str, Any]
     judge: Callable[[Target], Hold | None]
+
+
+class AlreadyPlaced(Exception):
+    """The same request was accepted a moment ago, or its call still runs: `call` is that one, and no other was made."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(f"Call #{call.pk} is already running this.")
+        self.call = call
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a person runs again with one click. `twin` runs in the call's transaction: the call of the same click, of
+    another tab too, if there is one; it locks what all such clicks have in common. `saved`: the saved call."""
+
+    twin: Callable[[], Call | None]
+    saved: UUID | None = None
 
 
 class _Settlement:
@@ -106,6 +125,7 @@ class Intent:
     details: dict[str, Any] = field(default_factory=dict)
     companion: Companion | None = None
     hold: Hold | None = None
+    origin: Origin | None = None
     settlement: _Settlement = field(default_factory=_Settlement)
 
     def refuse(self) -> None:
@@ -129,13 +149,14 @@ def intent_of(
     arguments: StoredArguments,
     deadline: datetime,
     repeats: Call | None,
-    unchecked: str,
+    doubt: Doubt,
     *,
     as_task: bool = False,
     companion: Companion | None = None,
     hold: Hold | None = None,
+    origin: Origin | None = None,
 ) -> Intent:
-    """`unchecked` says why it was not checked. Never call this in the writer's
+    """`doubt`: what a person was asked about before these arguments. Never call this in the writer's
     transaction."""
     call = Call(
         session_id=target.session_id,
@@ -153,6 +174,8 @@ def intent_of(
         arguments=arguments.payload,
         repeats=repeats,
         as_task=as_task,
+        doubt=doubt.kind,
+        saved=origin.saved if origin else None,
         state=CallState.HELD if hold is not None else CallState.REQUESTED,
         deadline=deadline,
         created_at=timezone.now(),
@@ -160,14 +183,16 @@ def intent_of(
     call.argument_bytes = call.total_bytes = call.arguments.size
     call.preview = payloads.preview(call.arguments, arguments.text)
     values = payloads.insert.values(call.arguments), _insert.values(call)
-    details: dict[str, Any] = {"unchecked": unchecked} if unchecked else {}
+    details: dict[str, Any] = {doubt.kind.value: doubt.reason} if doubt else {}
     details |= {"as_task": True} if as_task else {}
     details |= companion.details if companion else {}
-    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, companion, hold)
+    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, companion, hold, origin)
 
 
 def write(intent: Intent) -> Call:
-    """Runs in the writer's transaction."""
+    """Runs in the writer's transaction. Raises AlreadyPlaced."""
+    if intent.origin is not None and (twin := intent.origin.twin()) is not None:
+        raise AlreadyPlaced(twin)
     if not intent.target.session_requested and intent.hold is None:
         request_session(intent.target.session_id)
     intent.insert()

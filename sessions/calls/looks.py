@@ -14,7 +14,7 @@ from sessions.calls.operations import completion_reference
 from sessions.connections import icons
 from sessions.enums import CallState
 from sessions.mcp.core.methods import PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
-from sessions.models import Call
+from sessions.models import Call, SavedCall
 
 register = template.Library()
 
@@ -49,6 +49,24 @@ def call_page(call: Call) -> str:
     if "name" in about:
         return _page("servers:prompts", server, "prompt", about["name"])
     return _page("servers:resources", server, "template", about["uri"])
+
+
+@register.simple_tag
+def call_form(call: Call) -> str:
+    """The form of the call's target, filled with its arguments; empty for a call that has no form of its own. Its server
+    must still exist."""
+    if call.method == RESOURCES_READ and call.server:
+        return _page("servers:resources", call.server.slug, "call", str(call.uid))
+    return f"{call_page(call)}&call={call.uid}" if call.method in (TOOLS_CALL, PROMPTS_GET) else ""
+
+
+@register.simple_tag
+def saved_form(saved: SavedCall) -> str:
+    """The form of a saved call's target, filled with its arguments."""
+    if saved.method == RESOURCES_READ:
+        return _page("servers:resources", saved.server.slug, "uri", saved.target)
+    name, key = ("servers:tools", "tool") if saved.method == TOOLS_CALL else ("servers:prompts", "prompt")
+    return f"{_page(name, saved.server.slug, key, saved.target)}&saved={saved.uid}"
 
 
 def _page(name: str, slug: str, key: str, target: str) -> str:

@@ -9,18 +9,18 @@ from typing import Any
 
 from servers.enums import DefinitionKind
 from sessions.calls import plain_arguments
-from sessions.calls.arguments import Given, Rejected, read_arguments
+from sessions.calls.arguments import NO_DOUBT, Doubt, Given, Rejected, read_arguments
 from sessions.mcp.core import methods
 
 TARGET_BYTES = 8 * 1024
 Definition = Mapping[str, Any]
-#: arguments as stored, and why they could not be checked ("" if they were)
-Read = tuple[Any, str]
+#: arguments as stored, and what speaks against them
+Read = tuple[Any, Doubt]
 
 
 @dataclass(frozen=True)
 class Words:
-    """`noun`: what a target is. `open` leads to its page.
+    """`noun`: what a target is. `open` leads to its page, `edit` to its form with the arguments of the call.
 
     `unsure` ends a failure without an answer, `refused` one where the server only refused. `cancelled` says what a
     cancellation leaves open. `remedy` says what to do while the outcome is unknown.
@@ -29,6 +29,7 @@ class Words:
     noun: str
     again: str
     open: str
+    edit: str = ""
     unsure: str = "The server may have received it."
     refused: str = "The server rejected the request."
     cancelled: str = "so the server may have continued."
@@ -39,6 +40,7 @@ _TOOL_WORDS = Words(
     noun="tool",
     again="Run again",
     open="Open the tool",
+    edit="Edit and run",
     unsure="The tool may have run.",
     refused="The server rejected the request; there is no result from the tool.",
     cancelled="so the tool may have run partially.",
@@ -137,23 +139,23 @@ OPERATIONS: Mapping[str, Operation] = {
         ),
         Operation(
             methods.RESOURCES_READ,
-            Words("resource", "Read again", "Open the resource"),
+            Words("resource", "Read again", "Open the resource", "Edit and read"),
             lambda target: (DefinitionKind.RESOURCE, target),
-            lambda target, definition, given: (plain_arguments.of_resource(target, given), ""),
+            lambda target, definition, given: (plain_arguments.of_resource(target, given), NO_DOUBT),
             check_target=plain_arguments.check_uri,
         ),
         Operation(
             methods.PROMPTS_GET,
-            Words("prompt", "Get again", "Open the prompt"),
+            Words("prompt", "Get again", "Open the prompt", "Edit and get"),
             lambda target: (DefinitionKind.PROMPT, target),
-            lambda target, definition, given: (plain_arguments.of_prompt(definition, given), ""),
+            lambda target, definition, given: (plain_arguments.of_prompt(definition, given), NO_DOUBT),
             missing="no longer offers a prompt with this name. Reload the list or choose another prompt.",
         ),
         Operation(
             methods.COMPLETE,
             Words("completion", "Ask again", "Open its form"),
             _completed,
-            lambda target, definition, given: (plain_arguments.of_completion(given), ""),
+            lambda target, definition, given: (plain_arguments.of_completion(given), NO_DOUBT),
             missing="no longer offers the prompt or template of this completion.",
         ),
     )

@@ -1,4 +1,4 @@
-"""Placing, cancelling and repeating calls. Socket, form and repeat all end here.
+"""Placing and cancelling calls. Socket, form and repetition all end here.
 
 A call is accepted when its intent (row, arguments, audit event) is committed. No byte may leave before that; after it
 `intents` wakes the worker. If the wake-up is lost, the tick of the session's owner finds the row.
@@ -16,14 +16,13 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from servers import access, rights
-from servers.audit import payloads
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from servers.schemas import checker, jsontext
 from sessions import hints
-from sessions.calls.arguments import Given, Rejected
+from sessions.calls.arguments import Doubt, Given, Rejected
 from sessions.calls.final_states import (
     CANCELLED_BEFORE,
     end_now,
@@ -33,14 +32,34 @@ from sessions.calls.final_states import (
     request_cancel,
     server_ref,
 )
-from sessions.calls.intents import Companion, Intent, intent_of, redacted_arguments, requested, write
+from sessions.calls.intents import (
+    AlreadyPlaced,
+    Companion,
+    Intent,
+    Origin,
+    intent_of,
+    redacted_arguments,
+    requested,
+    write,
+)
 from sessions.calls.operations import operation_of
 from sessions.calls.targets import Target, find_target
 from sessions.enums import CallState
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.models import Call
 
-__all__ = ["AuditUnavailable", "Given", "Rejected", "aplace", "cancel", "check", "expire_due", "place", "repeat"]
+__all__ = [
+    "AlreadyPlaced",
+    "AuditUnavailable",
+    "Given",
+    "Origin",
+    "Rejected",
+    "aplace",
+    "cancel",
+    "check",
+    "expire_due",
+    "place",
+]
 
 DURABLE_SECONDS = 2.0
 #: how long a call may wait for its session before it expires, on top of the server's own connect time-out
@@ -58,13 +77,14 @@ def place(
     *,
     method: str = TOOLS_CALL,
     repeats: Call | None = None,
+    origin: Origin | None = None,
 ) -> Call:
     """Place a call and return its committed row. Not inside a transaction.
 
     Raises Http404 and access.Denied (recorded), Rejected (server, target, arguments or confirmation) and
-    AuditUnavailable (the intent was not durable within 2 s: the call is refused).
+    AuditUnavailable (the intent was not durable within 2 s: the call is refused). With an `origin` also AlreadyPlaced.
     """
-    intent = check(actor, user, server.uid, target, given, method=method, repeats=repeats)
+    intent = check(actor, user, server.uid, target, given, method=method, repeats=repeats, origin=origin)
     with _refusing(intent):
         return writer().submit_and_wait(partial(write, intent), partial(requested, intent), DURABLE_SECONDS)
 
@@ -123,30 +143,43 @@ def check(
     method: str = TOOLS_CALL,
     repeats: Call | None = None,
     companion: Companion | None = None,
+    origin: Origin | None = None,
 ) -> Intent:
     """Everything that may refuse a call: `find_target` checks the right, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
     operation = operation_of(method)
     target = find_target(user, actor, server_uid, operation, name)
     # First: a program that may not call it is not told which arguments it takes.
     hold = companion.judge(target) if companion is not None else None
-    arguments, unchecked = operation.read(name, target.definition, given)
+    arguments, doubt = operation.read(name, target.definition, given)
     if companion is None:
-        _require_confirmation(target, operation.destructive(target.definition), given, unchecked)
+        _require_confirmation(target, operation.destructive(target.definition), given, doubt)
     text = jsontext.dumps(arguments, indent=None)
     stored = redacted_arguments(text, method, target)
     seconds = hold.seconds if hold is not None else target.connect_seconds + WAIT_SECONDS
     deadline = timezone.now() + timedelta(seconds=seconds)
     as_task = given.as_task and method == TOOLS_CALL
     return intent_of(
-        actor, method, target, stored, deadline, repeats, unchecked, as_task=as_task, companion=companion, hold=hold
+        actor,
+        method,
+        target,
+        stored,
+        deadline,
+        repeats,
+        doubt,
+        as_task=as_task,
+        companion=companion,
+        hold=hold,
+        origin=origin,
     )
 
 
-def _require_confirmation(target: Target, destructive: bool, given: Given, unchecked: str) -> None:
+def _require_confirmation(target: Target, destructive: bool, given: Given, doubt: Doubt) -> None:
     if destructive and given.confirm != target.name:
         raise Rejected("This tool is marked destructive. Type its name to confirm, then run it again.", confirm="name")
-    if unchecked and not given.confirm:
-        message = f"The arguments cannot be checked against the tool's schema ({unchecked}). Confirm to run it anyway."
+    if doubt and not given.confirm and not given.anyway:
+        message = (
+            f"The arguments cannot be checked against the tool's schema ({doubt.reason}). Confirm to run it anyway."
+        )
         raise Rejected(message, confirm="unchecked")
 
 
@@ -192,21 +225,6 @@ def _cancelled(call: Call) -> None:
     notify(call)
     if call.worker_uid is not None:
         hints.wake_worker(call.worker_uid, "cancel", call.uid, call.epoch)
-
-
-def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "") -> Call:
-    """A new call with the arguments of `call`, linked to it. The old one does not change."""
-    if not may_read(user, call):
-        raise access.Denied("view_payload", call.server)
-    if call.server is None:
-        raise Rejected(f"{call.server_name} was deleted; its calls cannot be run again.")
-    text = payloads.read(call.arguments)
-    if text is None:
-        raise Rejected("The arguments of this call were erased. Fill in the form again.")
-    if call.arguments.redacted:
-        raise Rejected("Some arguments of this call were masked when it was stored. Fill in the form again.")
-    given = Given(text=text, confirm=confirm, as_task=call.as_task)
-    return place(actor, user, call.server, call.target, given, method=call.method, repeats=call)
 
 
 def may_read(user: Any, call: Call) -> bool:

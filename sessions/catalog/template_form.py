@@ -1,7 +1,9 @@
 """The form of a URI template: its variables as fields, and the URI that their values produce."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
 
 from servers.schemas import uri_template
 from servers.schemas.uri_template import BrokenTemplate, Value, Variable
@@ -57,3 +59,35 @@ def _field(variable: Variable, value: str, checked: bool) -> Field:
 
 def _value(field: Field) -> Value:
     return field.value.splitlines() if field.many else field.value
+
+
+_EXPRESSION = re.compile(r"\{([^{}]*)\}")
+_QUERY = re.compile(r"\{[?&]([\w,.-]+)\}$")
+
+
+def values_in(template: str, uri: str) -> dict[str, str] | None:
+    """The values with which `template` makes `uri`; None if it does not, or if its expressions are more than plain names
+    and a query at the end. Each value reaches to the next literal text, so no pattern of a server is searched for."""
+    path, values = uri, dict[str, str]()
+    query = _QUERY.search(template)
+    if query is not None:
+        path, _, given = uri.partition("?" if query[0][1] == "?" else "&")
+        values = {
+            name: value for name, value in parse_qsl(given, keep_blank_values=True) if name in query[1].split(",")
+        }
+    parts = _EXPRESSION.split(template[: query.start()] if query else template)
+    literals, names = parts[::2], parts[1::2]
+    if not path.startswith(literals[0]):
+        return None
+    at = len(literals[0])
+    for name, literal in zip(names, literals[1:], strict=True):
+        end = path.find(literal, at) if literal else len(path)
+        if end < 0:
+            return None
+        values[name.removeprefix("+")] = unquote(path[at:end])
+        at = end + len(literal)
+    try:
+        made = uri_template.expand(template, values)
+    except ValueError:
+        return None
+    return values if made == uri else None

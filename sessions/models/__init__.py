@@ -7,6 +7,7 @@ from sessions.models.connection import ConnectionEvent
 from sessions.models.log import LogLine
 from sessions.models.question import Question
 from sessions.models.retention import RetentionLimit, StorageHour
+from sessions.models.saved_call import SavedCall
 from sessions.models.saved_view import SavedView
 from sessions.models.session import McpSession
 from sessions.models.statistics import CallRollup, RollupCursor, UncountedCall
@@ -37,6 +38,7 @@ __all__ = [
     "ResourceVersion",
     "RetentionLimit",
     "RollupCursor",
+    "SavedCall",
     "SavedView",
     "StorageHour",
     "Subscription",

@@ -6,7 +6,7 @@ from django.db.models import Q
 
 from servers.enums import Way
 from servers.models import Identity, Payload, Server
-from sessions.enums import CallState
+from sessions.enums import ArgumentDoubt, CallState
 from sessions.models.session import McpSession
 
 #: calls beyond these are few, and each of them stands in an index of its own
@@ -47,6 +47,8 @@ class Call(models.Model):
     result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
     late_result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
     as_task = models.BooleanField(default=False)  # the user chose a task where the tool can run without one
+    doubt = models.CharField(max_length=10, choices=ArgumentDoubt, blank=True, default="", db_default="")
+    saved = models.UUIDField(null=True)  # the saved call that it was placed from, which may be deleted
     repeats = models.ForeignKey(
         "self", null=True, on_delete=models.SET_NULL, related_name="repeated_by", db_index=False
     )
@@ -95,6 +97,7 @@ class Call(models.Model):
             # Every index costs each call; most calls have no second result and repeat nothing.
             models.Index(fields=["result"], name="calls_by_result", condition=Q(result__isnull=False)),
             models.Index(fields=["late_result"], name="calls_by_late_result", condition=Q(late_result__isnull=False)),
+            models.Index(fields=["saved", "-id"], name="calls_by_saved", condition=Q(saved__isnull=False)),
             models.Index(fields=["repeats"], name="calls_by_repeated", condition=Q(repeats__isnull=False)),
         ]
 

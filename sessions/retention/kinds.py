@@ -52,7 +52,7 @@ def stored_kinds() -> Mapping[StoredKind, Stored]:
     """Those of this version."""
     found = [
         Stored(StoredKind.CALLS, Call, "created_at", 700),
-        Stored(StoredKind.PAYLOADS, Payload, "created_at", 350, ~Q(kind=PayloadKind.RESOURCE)),
+        Stored(StoredKind.PAYLOADS, Payload, "created_at", 350, ~Q(kind__in=[PayloadKind.RESOURCE, PayloadKind.SAVED])),
         Stored(StoredKind.EVENTS, AuditEvent, "at", 720),
         Stored(StoredKind.LOGS, LogLine, "at", 100, trimmed_elsewhere=True),
         Stored(StoredKind.VERSIONS, ResourceVersion, "at", 500, contents="contents", trimmed_elsewhere=True),

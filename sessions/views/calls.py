@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.db.models import Q
-from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -19,34 +19,25 @@ from servers.audit.record import Actor
 from servers.crypto import SealError
 from servers.enums import DefinitionKind
 from servers.kit.json_tree import Tree, value_at
-from servers.models import AuditEvent, Definition, Server
+from servers.models import AuditEvent, Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
-from sessions.calls import placing, result_files, statements
-from sessions.calls.operations import OPERATIONS, words_of
-from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls import placing, repeating, result_files, statements
+from sessions.calls.operations import words_of
+from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Given, Rejected
 from sessions.calls.reading import record_reading
+from sessions.calls.repeating import SecondThought
 from sessions.catalog import search
+from sessions.enums import ArgumentDoubt
 from sessions.models import Call
 from sessions.overview import server_page
 from sessions.views.catalog import tool_list_context
 from sessions.views.forms import ToolForm
+from sessions.views.visible_calls import scripted, visible_call
 
 TIMELINE = 100
 #: of a tree that one click loads
 PART_NODES = 1_000
-
-
-def visible_call(request: WebRequest, uid: UUID) -> Call:
-    """Calls outlive their servers: one without a server is visible to everyone who may view servers."""
-    if not access.may(request.user, "view"):
-        raise Http404("This call does not exist, or you don't have access to it.")
-    seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
-    rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result")
-    try:
-        return rows.filter(seen, statements.seen(request.user)).get(uid=uid)
-    except Call.DoesNotExist:
-        raise Http404("This call does not exist, or you don't have access to it.") from None
 
 
 def see_other(call: Call) -> HttpResponseRedirect:
@@ -63,7 +54,12 @@ def place(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     tool = request.GET.get("tool", "")
     fields = {name: [str(value) for value in values] for name, values in request.POST.lists()}
-    given = Given(form=fields, confirm=request.POST.get("_confirm", ""), as_task="_task" in request.POST)
+    given = Given(
+        form=fields,
+        confirm=request.POST.get("_confirm", ""),
+        as_task="_task" in request.POST,
+        anyway="_anyway" in request.POST,
+    )
     try:
         call = placing.place(Actor.of(request), request.user, server, tool, given)
     except Rejected as problem:
@@ -93,32 +89,65 @@ def _form_again(request: WebRequest, server: Server, tool: str, message: str, st
 
 @require_http_methods(["GET", "POST"])
 def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
-    """GET shows what would be sent and asks; POST makes a new call that refers to the old one."""
+    """POST makes a new call that refers to the old one. Where that needs a second thought, it leads to the page that GET
+    shows: what would be sent, and the question. `asked` comes from that page. A script reads JSON."""
     call = visible_call(request, uid)
-    problem = None
-    if request.method == "POST":
-        try:
-            confirm = request.POST.get("confirm", "")
-            return see_other(placing.repeat(Actor.of(request), request.user, call, confirm=confirm))
-        except (Rejected, AuditUnavailable) as refusal:
-            problem = refusal
-    context = _page(request, call) | {
-        "problem": str(problem) if problem else "",
-        "errors": getattr(problem, "errors", {}),
-        "ask_name": _destructive(call) or getattr(problem, "confirm", "") == "name",
-        "ask_unchecked": getattr(problem, "confirm", "") == "unchecked",
-        "unknown": call.effect_unknown,
-    }
+    thought = repeating.second_thought(call)
+    if request.method == "GET":
+        return _ask_again(request, call, thought)
+    script = scripted(request)
+    if thought and "asked" not in request.POST:
+        return _lead(reverse("calls:repeat", args=[call.uid]), script=script)
+    try:
+        confirm = request.POST.get("confirm", "")
+        anyway = "anyway" in request.POST
+        made = repeating.repeat(Actor.of(request), request.user, call, confirm=confirm, anyway=anyway)
+    except AlreadyPlaced as twin:
+        if script:
+            return JsonResponse(card_of(request, twin.call) | {"message": str(twin)})
+        messages.info(request, str(twin))
+        return see_other(twin.call)
+    except (Rejected, AuditUnavailable) as problem:
+        if script and isinstance(problem, Rejected) and problem.confirm:
+            return _lead(reverse("calls:repeat", args=[call.uid]), script=script)
+        if script:
+            return JsonResponse({"message": str(problem)}, status=422)
+        return _ask_again(request, call, thought, problem)
+    return JsonResponse(card_of(request, made)) if script else see_other(made)
+
+
+def _lead(url: str, *, script: bool) -> HttpResponse:
+    return JsonResponse({"ask": url}) if script else HttpResponseRedirect(url, status=303)
+
+
+def card_of(request: WebRequest, call: Call) -> dict[str, Any]:
+    """As the socket answers a call that it accepted, for the same script."""
+    html = render_to_string("calls/_card.html", {"call": call, "may_read": True}, request)
+    url = reverse("calls:detail", args=[call.uid])
+    return {"call": str(call.uid), "number": call.pk, "version": call.version, "html": html, "url": url}
+
+
+def _ask_again(
+    request: WebRequest,
+    call: Call,
+    thought: SecondThought,
+    problem: Rejected | AuditUnavailable | None = None,
+) -> HttpResponse:
+    context = _page(request, call) | asked_for(thought, problem) | {"target": call.target}
     return render(request, "calls/repeat.html", context, status=422 if problem else 200)
 
 
-def _destructive(call: Call) -> bool:
-    operation = OPERATIONS.get(call.method)
-    if operation is None:
-        return False
-    kind, key = operation.place(call.target)
-    definition = Definition.objects.filter(identity=call.identity_id, kind=kind, key=key, removed_at=None).first()
-    return definition is not None and operation.destructive(server_page.body(definition))
+def asked_for(thought: SecondThought, problem: Rejected | AuditUnavailable | None) -> dict[str, Any]:
+    """What calls/_second_thought.html needs beside `target` and `words`."""
+    missing = problem.confirm if isinstance(problem, Rejected) else ""
+    return {
+        "problem": str(problem) if problem else "",
+        "errors": problem.errors if isinstance(problem, Rejected) else {},
+        "ask_name": thought.name or missing == "name",
+        "ask_unchecked": missing == "unchecked" or thought.doubt == ArgumentDoubt.UNCHECKED,
+        "ask_anyway": missing == "anyway" or thought.doubt == ArgumentDoubt.INVALID,
+        "thought": thought,
+    }
 
 
 @require_POST

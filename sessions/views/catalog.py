@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -11,15 +11,19 @@ from servers.enums import DefinitionKind
 from servers.kit.filters import ignored
 from servers.models import Definition, Server
 from servers.numbers import whole_number
+from servers.requests import WebRequest
 from sessions.catalog import search
 from sessions.catalog.search import Listed
 from sessions.connections import log_page
 from sessions.connections.log_page import LogFilter
 from sessions.enums import LogSource
 from sessions.mcp.core.capabilities import declares
+from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.overview import server_page
+from sessions.saved_calls.reading import entries
 from sessions.views.forms import ToolForm
 from sessions.views.servers import list_context, list_status, server_context
+from sessions.views.visible_calls import prefill
 
 
 def _tool(server: Server, name: str) -> Definition:
@@ -30,7 +34,7 @@ def _tool(server: Server, name: str) -> Definition:
 
 
 @require_safe
-def tools(request: HttpRequest, slug: str) -> HttpResponse:
+def tools(request: WebRequest, slug: str) -> HttpResponse:
     """The list on the left, the form of `?tool=` (or of the first tool) in the middle, its calls on the right."""
     server = access.server_for(request.user, slug)
     # Read the age of the lists before the lists. A page that seems older than it is only reloads needlessly; one that
@@ -40,7 +44,7 @@ def tools(request: HttpRequest, slug: str) -> HttpResponse:
     context = tool_list_context(request, header, found)
     name = request.GET.get("tool", "")
     if definition := search.chosen(server, DefinitionKind.TOOL, name, found):
-        context |= _tool_context(server, definition, request.GET)
+        context |= _tool_context(request, server, definition)
     return render(request, "catalog/tools.html", context, status=list_status(context, name, definition))
 
 
@@ -51,14 +55,16 @@ def tool_list_context(
     return context | {"groups": server_page.tool_groups(found.rows)}
 
 
-def _tool_context(server: Server, definition: Definition, data: QueryDict) -> dict[str, Any]:
-    form = ToolForm(definition, data, posted=False)
+def _tool_context(request: WebRequest, server: Server, definition: Definition) -> dict[str, Any]:
+    given = prefill(request, TOOLS_CALL, definition.key)
+    form = ToolForm(definition, request.GET, posted=False, prefill=given)
     return {
         "definition": definition,
         "entry": server_page.tool_entry(definition),
         "tool": server_page.body(definition),
         "form": form,
         "calls": server_page.recent_calls(server, definition.key),
+        "saved_calls": entries(request.user, server, TOOLS_CALL, definition.key),
     }
 
 

@@ -16,7 +16,7 @@ from sessions.calls.placing import may_read
 from sessions.calls.reading import record_reading
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call
-from sessions.views.calls import visible_call
+from sessions.views.visible_calls import visible_call
 
 #: limit of the specification; further values are dropped
 VALUES = 100

@@ -32,7 +32,8 @@ from sessions.explorer import columns, language, numbers, saved_views, search, s
 from sessions.explorer.language import Query, QueryError
 from sessions.explorer.rows import Histogram, Row
 from sessions.models import Call
-from sessions.views.calls import readable_arguments, visible_call
+from sessions.views.calls import readable_arguments
+from sessions.views.visible_calls import visible_call
 
 #: of an address without a query
 DEFAULT = "last:24h in:calls,events"

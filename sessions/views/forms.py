@@ -20,6 +20,7 @@ from servers.schemas.operations import apply
 from servers.schemas.parse import Parsed, parse_form, parse_json
 from servers.schemas.secrets import holds_secret
 from servers.schemas.values import ABSENT, loose
+from sessions.calls.prefilling import Prefill
 from sessions.mcp.core.tasks import offer_of, support_of
 from sessions.mcp.core.versions import REVISIONS
 from sessions.models import McpSession
@@ -103,11 +104,14 @@ class ServerListFilter(forms.Form):
 class ToolForm:
     """The form of one tool in one of two modes: fields generated from its schema, or the arguments as JSON.
 
-    Unposted, `?args=` (base64url JSON) prefills it and never runs anything. Posted, it is the form again after a
+    Unposted, `?args=` (base64url JSON) or `prefill` prefills it and never runs anything. Posted, it is the form again after a
     structural edit (`_op`), a switch of mode (`_switch`) or a check (`_validate`).
     """
 
-    def __init__(self, definition: Definition, data: QueryDict, *, posted: bool) -> None:
+    def __init__(
+        self, definition: Definition, data: QueryDict, *, posted: bool, prefill: Prefill | None = None
+    ) -> None:
+        self.prefill = prefill
         self._data = data
         self._posted = posted
         self.tool = server_page.body(definition)
@@ -135,7 +139,9 @@ class ToolForm:
 
     @property
     def as_task(self) -> bool:
-        return self._posted and "_task" in self._data
+        if not self._posted:
+            return self.prefill is not None and self.prefill.as_task
+        return "_task" in self._data
 
     @cached_property
     def mode(self) -> str:
@@ -144,6 +150,8 @@ class ToolForm:
 
     @cached_property
     def parsed(self) -> Parsed:
+        if not self._posted and self.prefill is not None:
+            return Parsed(ABSENT, draft=ABSENT if self.prefill.value is None else self.prefill.value)
         if not self._posted:
             return Parsed(ABSENT, draft=_prefilled(self._data.get("args", "")))
         if self._data.get("_mode") == "json":
@@ -181,6 +189,11 @@ class ToolForm:
     @property
     def unchecked(self) -> bool:
         return self.verdict is not None and self.verdict.unable
+
+    @property
+    def invalid(self) -> bool:
+        """Readable, and forbidden by the schema: it can be sent anyway."""
+        return self.verdict is not None and self.verdict.state == "invalid"
 
     @property
     def notice(self) -> str:

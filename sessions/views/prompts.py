@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -11,6 +11,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
+from servers.requests import WebRequest
 from servers.schemas.pointer import unescape
 from sessions.calls import placing
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
@@ -19,35 +20,40 @@ from sessions.catalog import search
 from sessions.mcp.core.methods import PROMPTS_GET
 from sessions.models import McpSession
 from sessions.overview import server_page
+from sessions.saved_calls.reading import entries
 from sessions.views.calls import see_other
 from sessions.views.resources import typed
 from sessions.views.servers import list_context, list_status
+from sessions.views.visible_calls import prefill
 
 
 @require_safe
-def page(request: HttpRequest, slug: str) -> HttpResponse:
-    """`?prompt=` chooses, `?arg.<name>=` prefills. Opening the page sends nothing to the server."""
+def page(request: WebRequest, slug: str) -> HttpResponse:
+    """`?prompt=` chooses, `?arg.<name>=` or `?call=` prefills. Opening the page sends nothing to the server."""
     server = access.server_for(request.user, slug)
     context = _context(request, server, request.GET, {})
     status = list_status(context, request.GET.get("prompt", ""), context.get("prompt"))
     return render(request, "prompts/page.html", context, status=status)
 
 
-def _context(request: HttpRequest, server: Server, data: Any, errors: dict[str, str]) -> dict[str, Any]:
+def _context(request: WebRequest, server: Server, data: Any, errors: dict[str, str]) -> dict[str, Any]:
     header = server_page.header(server)
     found = search.offered(server, DefinitionKind.PROMPT, search.words_of(request.GET))
     context = list_context(request, header, "prompts", (DefinitionKind.PROMPT, found)) | {"prompts": found.rows}
     definition = search.chosen(server, DefinitionKind.PROMPT, request.GET.get("prompt", ""), found)
     if definition is None:
         return context
+    given = prefill(request, PROMPTS_GET, definition.key)
     return context | {
-        "prompt": prompt_page.prompt(definition, typed(data), errors),
+        "prefill": given,
+        "prompt": prompt_page.prompt(definition, (given.texts if given else {}) | typed(data), errors),
         "calls": prompt_page.recent(server, definition.key),
+        "saved_calls": entries(request.user, server, PROMPTS_GET, definition.key),
         "suggests": _suggests(request, header.mcp_session, definition),
     }
 
 
-def _suggests(request: HttpRequest, session: McpSession | None, definition: Definition) -> str:
+def _suggests(request: WebRequest, session: McpSession | None, definition: Definition) -> str:
     """A completion is a call, so suggestions need the right to make one."""
     if not access.may(request.user, "call_tool"):
         return ""
@@ -55,7 +61,7 @@ def _suggests(request: HttpRequest, session: McpSession | None, definition: Defi
 
 
 @require_POST
-def get(request: HttpRequest, slug: str) -> HttpResponse:
+def get(request: WebRequest, slug: str) -> HttpResponse:
     """The same call as through the socket. If it is refused, the form is shown again with the errors at their
     fields."""
     server = access.server_for(request.user, slug)

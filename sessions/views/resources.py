@@ -1,11 +1,13 @@
 """The resources of a server: the lists, one resource with its last content, and the form without JavaScript."""
 
 from typing import Any
+from uuid import UUID
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
@@ -16,6 +18,7 @@ from servers.kit.visible import visible_text
 from servers.models import Server
 from servers.privacy import reading
 from servers.privacy.reading import PayloadContext
+from servers.requests import WebRequest
 from sessions.calls import placing
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.calls.plain_arguments import FIELD
@@ -23,11 +26,12 @@ from sessions.calls.reading import record_reading
 from sessions.catalog import not_offered, prompts, search
 from sessions.catalog import resources as resource_page
 from sessions.catalog.resources import Chosen, StoredContent
-from sessions.catalog.template_form import TemplateForm, template_form
+from sessions.catalog.template_form import TemplateForm, template_form, values_in
 from sessions.mcp.core.methods import RESOURCES_READ
 from sessions.overview import server_page
 from sessions.views.calls import see_other
 from sessions.views.servers import list_context
+from sessions.views.visible_calls import visible_call
 
 _KINDS = (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
 
@@ -38,11 +42,13 @@ def typed(data: Any) -> dict[str, str]:
 
 
 @require_safe
-def page(request: HttpRequest, slug: str) -> HttpResponse:
-    """`?uri=`, or `?template=` with `?arg.<name>=`, prefills the form. Opening the page reads nothing from the
+def page(request: WebRequest, slug: str) -> HttpResponse:
+    """`?uri=`, or `?template=` with `?arg.<name>=`, or `?call=` prefills the form. Opening the page reads nothing from the
     server."""
     server = access.server_for(request.user, slug)
     header = server_page.header(server)
+    if (way := _of_call(request, server)) is not None:
+        return way
     found = resource_page.lists(server, search.words_of(request.GET))
     lists = zip(_KINDS, (found.resources, found.templates), strict=True)
     context = list_context(request, header, "resources", *lists) | {"lists": found}
@@ -54,6 +60,26 @@ def page(request: HttpRequest, slug: str) -> HttpResponse:
             header.mcp_session, DefinitionKind(chosen.template.kind), chosen.template.key
         )
     return render(request, "resources/page.html", context)
+
+
+def _of_call(request: WebRequest, server: Server) -> HttpResponse | None:
+    """`?call=` leads to what that call read: to the form of the template that makes its URI, if one does."""
+    if "call" not in request.GET:
+        return None
+    try:
+        call = visible_call(request, UUID(request.GET["call"]))
+    except ValueError:
+        raise Http404("This call does not exist, or you don't have access to it.") from None
+    if call.method != RESOURCES_READ:
+        raise Http404("This call read no resource.")
+    query = {"uri": call.target}
+    listed = server_page.definitions(server, DefinitionKind.RESOURCE).filter(key=call.target).exists()
+    keys = server_page.definitions(server, DefinitionKind.RESOURCE_TEMPLATE).values_list("key", flat=True)
+    for template in [] if listed else list(keys):
+        if (values := values_in(template, call.target)) is not None:
+            query = {"template": template} | {f"{FIELD}{name}": value for name, value in values.items()}
+            break
+    return redirect(reverse("servers:resources", args=[server.slug], query=query))
 
 
 def _choose(

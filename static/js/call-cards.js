@@ -1,6 +1,8 @@
 /* Cards of calls on the pages that make them: added when a call is accepted, followed by its own topic, cancelled. */
+import { announce } from './dom.js';
 import { live } from './live.js';
-import { explain, send } from './sign-in.js';
+import { explain, send, SignedOut } from './sign-in.js';
+import { toast } from './toast.js';
 
 const results = document.getElementById('results');
 
@@ -69,6 +71,44 @@ document.addEventListener('submit', async (event) => {
       explain(problem);
     });
   }
+});
+
+/* Running a call again. The new card appears where the page has cards of this kind; otherwise its own page opens. */
+export function showAgain(answer) {
+  const slot = document.getElementById('read-slot');
+  if (!results && !slot) return location.assign(answer.url);
+  if (slot) {
+    slot.replaceChildren();
+    document.getElementById('not-read')?.remove();
+  }
+  addCard(answer.call, answer.version, answer.html, slot ?? results, slot ? Infinity : answer.number);
+  const card = document.getElementById(`call-${answer.call}`);
+  card?.scrollIntoView({ block: 'nearest' });
+  if (answer.message) toast({ title: answer.message, tone: 'info' });
+  else announce(`Call #${answer.number} is running`);
+  return undefined;
+}
+
+document.addEventListener('submit', async (event) => {
+  const form = event.target;
+  if (!form.matches('[data-repeat-call]')) return;
+  event.preventDefault();
+  const button = form.querySelector('button');
+  if (button.disabled) return;
+  button.disabled = true;
+  try {
+    const response = await send(form.action, { method: 'POST', body: new FormData(form), headers: { Accept: 'application/json' } });
+    const answer = response.headers.get('Content-Type')?.startsWith('application/json') ? await response.json() : {};
+    if (answer.ask) return location.assign(answer.ask);
+    if (!answer.call) return toast({ title: 'Not run again', text: answer.message ?? `mcpadmin answered ${response.status}.`, tone: 'bad' });
+    showAgain(answer);
+  } catch (problem) {
+    if (problem instanceof SignedOut) explain(problem);
+    else toast({ title: 'No confirmation received', text: 'Check the history before running it again.', tone: 'bad' });
+  } finally {
+    button.disabled = false;
+  }
+  return undefined;
 });
 
 /* Somebody else's call of what is shown here: fetch its card once, from then on its own topic keeps it fresh. */

@@ -1,4 +1,4 @@
-/* What is typed into the form of a tool or prompt lasts as long as the tab: over other tools, pages, back and reload.
+/* What is typed into the form of a tool, prompt or resource template lasts as long as the tab: over other tools, pages, back and reload.
    Secrets are not kept: fields that the server marked so, and the text of arguments whose schema has one. */
 import { kept } from './tab-storage.js';
 
@@ -9,7 +9,7 @@ const NEVER = ['csrfmiddlewaretoken', '_confirm', '_validate', '_restored'];
 
 /* Whose, of what, and of which prefilled address. */
 function keyOf(form) {
-  const given = new URLSearchParams([...new URLSearchParams(location.search)].filter(([name]) => name === 'args' || name.startsWith('arg.')));
+  const given = new URLSearchParams([...new URLSearchParams(location.search)].filter(([name]) => ['args', 'call', 'saved'].includes(name) || name.startsWith('arg.')));
   return `${PREFIX}${document.body.dataset.user}:${form.dataset.draft}:${given}`;
 }
 
@@ -79,4 +79,11 @@ export function keepDrafts(find, { restore, clear }) {
   const draft = JSON.parse(kept(key) ?? 'null');
   if (draft) restore(draft.entries);
   return { save };
+}
+
+/* The form of a prompt or template: fields by name, and the notice that they were restored. */
+export function fillArguments(form, entries) {
+  const values = new Map(entries);
+  for (const field of form.querySelectorAll('[data-argument] textarea')) field.value = values.get(field.name) ?? '';
+  form.querySelector('[data-restored]').hidden = !entries.length;
 }

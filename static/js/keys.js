@@ -1,11 +1,20 @@
 /* Keyboard shortcuts. Keys without Ctrl never fire in inputs and can be switched off (WCAG 2.1.4). */
 import { storage } from './dom.js';
-import { openPalette } from './palette.js';
 
 const GO = { o: 'overview', s: 'servers', e: 'explorer', a: 'explorer', i: 'inbox' };
 const ROWS = '.tbl tbody tr, .tl li, [data-row-nav] > *';
 const CHORD_MS = 1_200;
 let chord = 0;
+
+/* It is open before its module is there, so that nothing that is typed gets lost. */
+function openPalette() {
+  const palette = document.getElementById('palette');
+  if (!palette) return false;
+  palette.querySelector('input').value = '';
+  palette.showModal();
+  import('./palette.js').then((module) => module.search());
+  return true;
+}
 
 function isTyping(target) {
   return target.isContentEditable || target.matches?.('input, textarea, select, [role=combobox]');
@@ -106,6 +115,7 @@ function onKey(event) {
 }
 
 export function startKeys() {
+  document.querySelector('[data-palette-open]')?.addEventListener('click', openPalette);
   document.addEventListener('keydown', onKey);
   const box = document.querySelector('[data-single-keys]');
   if (!box) return;

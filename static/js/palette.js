@@ -1,4 +1,5 @@
-/* Ctrl K: pages from the side bar and the account menu at once, servers and tools from the server while one types. */
+/* The palette, which keys.js opens by Ctrl K and which is loaded then: pages from the side bar and the account menu at
+   once, servers and tools from the server while one types. */
 import { fromTemplate } from './dom.js';
 
 const WAIT_MS = 120;
@@ -11,21 +12,13 @@ const dialog = () => document.getElementById('palette');
 const input = () => dialog().querySelector('input');
 const list = () => document.getElementById('palette-list');
 
-export function openPalette() {
-  if (!dialog()) return false;
-  input().value = '';
-  dialog().showModal();
-  search();
-  return true;
-}
-
 function pages(words) {
   return [...document.querySelectorAll('.side nav a, .side-foot a.dropdown-item')]
     .map((link) => ({ kind: 'Page', label: link.textContent.trim(), hint: '', url: link.href }))
     .filter((page) => page.label.toLowerCase().includes(words.toLowerCase()));
 }
 
-async function search() {
+export async function search() {
   const words = input().value.trim();
   const local = pages(words);
   show(local, '');
@@ -93,12 +86,8 @@ function onKey(event) {
   }
 }
 
-export function startPalette() {
-  if (!dialog()) return;
-  document.querySelector('[data-palette-open]')?.addEventListener('click', openPalette);
-  input().addEventListener('keydown', onKey);
-  input().addEventListener('input', () => {
-    clearTimeout(timer);
-    timer = setTimeout(search, WAIT_MS);
-  });
-}
+input().addEventListener('keydown', onKey);
+input().addEventListener('input', () => {
+  clearTimeout(timer);
+  timer = setTimeout(search, WAIT_MS);
+});

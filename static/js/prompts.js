@@ -1,8 +1,9 @@
 /* The page of one prompt: gets it through the socket; its messages arrive as the card of the call. */
 import { addCard, followWords, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
-import { keepDrafts } from './drafts.js';
+import { fillArguments, keepDrafts } from './drafts.js';
 import './pick-list.js';
+import './saved-calls.js';
 import { sendCall, unconfirmed } from './sending.js';
 
 const form = document.getElementById('prompt-form');
@@ -56,10 +57,4 @@ form?.addEventListener('submit', (event) => {
   if (button && !button.disabled) run();
 });
 
-function fill(entries) {
-  const notice = form.querySelector('[data-restored]');
-  const values = new Map(entries);
-  for (const field of form.querySelectorAll('[data-argument] textarea')) field.value = values.get(field.name) ?? '';
-  notice.hidden = !entries.length;
-}
-keepDrafts(() => form, { restore: fill, clear: () => fill([]) });
+keepDrafts(() => form, { restore: (entries) => fillArguments(form, entries), clear: () => fillArguments(form, []) });

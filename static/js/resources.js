@@ -1,6 +1,7 @@
 /* The page of one resource: reads it through the socket and shows the content in its place, no matter who read it. */
 import { addCard, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
+import { fillArguments, keepDrafts } from './drafts.js';
 import { live } from './live.js';
 import { refreshParts, refreshSoon } from './refresh.js';
 import { sendCall, unconfirmed } from './sending.js';
@@ -129,6 +130,11 @@ if (form) {
   if (form.dataset.template) {
     form.addEventListener('input', previewSoon);
     form.addEventListener('change', previewSoon);
+    const fill = (entries) => {
+      fillArguments(form, entries);
+      previewSoon();
+    };
+    keepDrafts(() => form, { restore: fill, clear: () => fill([]) });
   }
 }
 

@@ -2,6 +2,7 @@
 import { addCard, followWords, refuse, say } from './call-cards.js';
 import { keepDrafts } from './drafts.js';
 import './pick-list.js';
+import './saved-calls.js';
 import { sendCall, unconfirmed } from './sending.js';
 import { explain, send } from './sign-in.js';
 
@@ -14,7 +15,7 @@ function givenBy(form) {
   for (const [name, value] of new FormData(form)) {
     if (typeof value === 'string') (fields[name] ??= []).push(value);
   }
-  const { _mode, _json, _confirm, _task, _restored, csrfmiddlewaretoken, ...rest } = fields;
+  const { _mode, _json, _confirm, _task, _restored, _anyway, csrfmiddlewaretoken, ...rest } = fields;
   const given = { confirm: _confirm?.[0] ?? '', task: _task !== undefined };
   return _mode?.[0] === 'json' ? { ...given, json: _json?.[0] ?? '' } : { ...given, form: rest };
 }
@@ -53,7 +54,7 @@ const drafts = keepDrafts(shown, {
   },
 });
 
-async function run(form) {
+async function run(form, anyway = false) {
   const button = form.querySelector('[data-run]');
   if (running || !button) return;
   running = true;
@@ -62,7 +63,7 @@ async function run(form) {
   say(form, 'Sending…');
   const { server, tool } = form.dataset;
   try {
-    const answer = await sendCall(form, { op: 'call', server, tool, ...givenBy(form) });
+    const answer = await sendCall(form, { op: 'call', server, tool, anyway, ...givenBy(form) });
     if (answer.op === 'accepted') {
       addCard(answer.call, answer.version ?? 0, answer.html ?? '', undefined, answer.number);
       followWords(shown, answer);
@@ -90,5 +91,5 @@ document.addEventListener('submit', (event) => {
   event.preventDefault();
   if (button && (button.name === '_op' || button.name === '_switch')) {
     rerender(form, { [button.name]: button.value }).catch((problem) => refuse(form, problem.message));
-  } else run(form);
+  } else run(form, button?.name === '_anyway');
 });

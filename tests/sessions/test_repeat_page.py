@@ -1,13 +1,22 @@
-"""*Run again* warns whenever the first run may have had an effect, in every final state."""
+"""*Run again* runs at once, and asks first whenever a second run may do harm."""
 
+import json
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from servers.audit import payloads
 from servers.audit import writer as writing
-from sessions.enums import CallState
+from servers.definitions import versions
+from servers.enums import DefinitionKind, PayloadKind
+from servers.models import Definition
+from servers.secret import MASK
+from sessions.calls import repeating
+from sessions.enums import ArgumentDoubt, CallState
 from sessions.models import Call
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
@@ -42,3 +51,83 @@ def test_the_page_warns_where_the_tool_may_have_run(state: CallState, may_have_r
     page = client.get(f"/calls/{call.uid}/repeat/").content.decode()
     assert (WARNING in page) is bool(why)
     assert why in page
+
+
+# --- one click -----------------------------------------------------------------------------------------------------------
+def make_ended(tool: str = "echo", **fields: Any) -> tuple[Call, Client]:
+    """An ended call of carla's, and her browser; the server lists the tool."""
+    carla = person("carla", "view_server", "call_tool")
+    session = make_session("tools")
+    listed = [
+        {"name": "echo", "inputSchema": {"type": "object"}},
+        {"name": "wipe", "annotations": {"destructiveHint": True}},
+    ]
+    versions.store_listing(session.server, DefinitionKind.TOOL, listed, timezone.now())
+    call = make_call(session, tool, text="twice")
+    Call.objects.filter(pk=call.pk).update(
+        **{"state": CallState.SUCCEEDED, "finished_at": timezone.now(), "user": carla} | fields
+    )
+    client = Client()
+    client.force_login(carla)
+    return call, client
+
+
+def press(client: Client, call: Call, **fields: str) -> Any:
+    return client.post(f"/calls/{call.uid}/repeat/", fields, headers={"Accept": "application/json"}).json()
+
+
+def test_one_click_runs_it_again_and_the_second_click_finds_the_same_call() -> None:
+    call, client = make_ended()
+    first, second = press(client, call), press(client, call)
+    assert first["call"] == second["call"]
+    assert "already running" in second["message"]
+    assert Call.objects.get(repeats=call).uid.hex == first["call"].replace("-", "")
+    plain = client.post(f"/calls/{call.uid}/repeat/")
+    assert (plain.status_code, plain["Location"]) == (303, f"/calls/{first['call']}/")
+    Call.objects.filter(repeats=call).update(
+        state=CallState.SUCCEEDED, created_at=timezone.now() - timedelta(seconds=repeating.TWICE_SECONDS + 1)
+    )
+    assert press(client, call)["call"] != first["call"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "fields", "question"),
+    [
+        ("wipe", {}, "Type <code>wipe</code> to confirm"),
+        ("echo", {"state": CallState.OUTCOME_UNKNOWN}, WARNING),
+        ("echo", {"doubt": ArgumentDoubt.INVALID}, "although the tool's schema forbids them"),
+        ("echo", {"definition_digest": "an older version"}, "the change is breaking"),
+    ],
+)
+def test_what_may_do_harm_a_second_time_is_asked_first(tool: str, fields: dict[str, Any], question: str) -> None:
+    call, client = make_ended(tool, **fields)
+    older = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
+    now = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "integer"}}}}
+    if "definition_digest" in fields:
+        definition = Definition.objects.get(key="echo")
+        definition.versions.create(digest="an older version", body=json.dumps(older), seen_at=timezone.now())
+        Definition.objects.filter(pk=definition.pk).update(body=json.dumps(now))
+    url = f"/calls/{call.uid}/repeat/"
+    assert press(client, call) == {"ask": url}
+    assert client.post(url)["Location"] == url
+    assert question in client.get(url).content.decode()
+    assert not Call.objects.filter(repeats=call).exists()
+    if tool == "wipe":
+        assert client.post(url, {"asked": "yes", "confirm": "wipe"}).status_code == 303
+        assert Call.objects.filter(repeats=call).count() == 1
+
+
+# --- the form with the arguments of a call -------------------------------------------------------------------------------
+def test_masked_values_of_a_call_are_left_empty_in_its_form_and_said() -> None:
+    call, client = make_ended()
+    masked = {"text": "kept", "token": MASK, "nested": {"list": ["a", f"Bearer {MASK}"]}}
+    stored = payloads.store(PayloadKind.ARGUMENTS, json.dumps(masked), redacted=2)
+    Call.objects.filter(pk=call.pk).update(arguments=stored)
+    page = client.get(f"/servers/tools/tools/?tool=echo&call={call.uid}&mode=json").content.decode()
+    assert "2 masked values left empty: enter them again." in page
+    assert MASK not in page[page.index('<form id="tool-form"') : page.index("</form>", page.index("tool-form"))]
+    assert "kept" in page
+    payloads.erase(stored)
+    assert (
+        "Its arguments were erased." in client.get(f"/servers/tools/tools/?tool=echo&call={call.uid}").content.decode()
+    )

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from html import escape
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
@@ -366,3 +368,27 @@ def test_the_page_of_a_call_leads_back_to_what_was_asked_for(
     assert f'href="{leads_to}"' in html(client, f"/calls/{call.uid}/")
     html(client, leads_to)
     assert "again" in html(client, f"/calls/{call.uid}/repeat/")
+
+
+# --- the form of an earlier call ---------------------------------------------------------------------------------------
+def test_editing_a_call_fills_its_form_and_sends_nothing(session: McpSession) -> None:
+    client, user = signed_in(), get_user_model().objects.get(username="carla")
+    read = read_before(session, "lib://a%20b?q=7", "x", user=user)
+    got = make_call(session, "review", method=PROMPTS_GET, code="print()")
+    other = make_call(session, "review", method=PROMPTS_GET, code="of another person")
+    Call.objects.filter(pk=got.pk).update(user=user)
+    before = Call.objects.count()
+    answer = client.get(PAGE, {"call": str(read.uid)})
+    assert parse_qs(urlsplit(answer["Location"]).query) == {
+        "template": ["lib://{name}{?q}"],
+        "arg.name": ["a b"],
+        "arg.q": ["7"],
+    }
+    prompts = "/servers/library/prompts/?prompt=review&call="
+    page = html(client, f"{prompts}{got.uid}")
+    assert ">print()</textarea>" in page
+    assert "Nothing was sent." in page
+    page = html(client, f"{prompts}{other.uid}")
+    assert "of another person" not in page
+    assert "You don&#x27;t have permission to view its arguments." in page
+    assert Call.objects.count() == before

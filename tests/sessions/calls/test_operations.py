@@ -14,7 +14,7 @@ from servers.audit.record import Actor
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, TransportKind
 from servers.models import AuditEvent, Server
-from sessions.calls import placing
+from sessions.calls import placing, repeating
 from sessions.calls.operations import completion_reference, completion_target
 from sessions.calls.placing import Given, Rejected
 from sessions.connections import commands
@@ -167,7 +167,7 @@ def test_whoever_may_not_call_tools_may_not_read_either_and_that_is_recorded(ser
 )
 def test_each_can_be_repeated_as_what_it_was(method: str, target: str, given: Any, caller: Any, server: Server) -> None:
     first = place(caller, server, method, target, value=given)
-    second = placing.repeat(Actor.of_user(caller), caller, first)
+    second = repeating.repeat(Actor.of_user(caller), caller, first)
     assert (second.method, second.target, second.repeats) == (method, target, first)
     assert arguments(second) == arguments(first)
 

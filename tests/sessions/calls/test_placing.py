@@ -17,10 +17,10 @@ from servers.audit import writer as writer_module
 from servers.audit.record import Actor
 from servers.enums import AuditAction, AuditOutcome, TransportKind
 from servers.models import AuditEvent, Definition, Identity, Payload, Server
-from sessions.calls import final_states, placing
+from sessions.calls import final_states, placing, repeating
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.connections import commands
-from sessions.enums import CallState, Desired
+from sessions.enums import ArgumentDoubt, CallState, Desired
 from sessions.models import Call, McpSession, Worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -185,7 +185,7 @@ def test_of_a_sent_call_only_the_wish_is_written(caller: Any, server: Server) ->
 
 def test_a_repetition_is_a_new_call_with_the_same_arguments(caller: Any, server: Server) -> None:
     first = place(caller, server, value={"text": "twice"})
-    second = placing.repeat(Actor.of_user(caller), caller, first)
+    second = repeating.repeat(Actor.of_user(caller), caller, first)
     assert second.pk != first.pk
     assert second.repeats == first
     assert payloads.read(second.arguments) == payloads.read(first.arguments)
@@ -197,14 +197,14 @@ def test_erased_arguments_cannot_be_repeated(caller: Any, server: Server) -> Non
     first = place(caller, server)
     payloads.erase(first.arguments)
     with pytest.raises(Rejected, match="erased"):
-        placing.repeat(Actor.of_user(caller), caller, first)
+        repeating.repeat(Actor.of_user(caller), caller, first)
 
 
 def test_arguments_of_others_are_not_repeated_without_the_right_to_read_them(caller: Any, server: Server) -> None:
     call = place(caller, server)
     other = person("view_server", "call_tool")
     with pytest.raises(access.Denied):
-        placing.repeat(Actor.of_user(other), other, call)
+        repeating.repeat(Actor.of_user(other), other, call)
 
 
 def test_overdue_calls_expire_while_no_worker_lives(caller: Any, server: Server) -> None:
@@ -239,3 +239,18 @@ def test_deleting_a_server_ends_what_waits_and_keeps_the_history(caller: Any, se
     ended = Call.objects.get(pk=waiting.pk)
     assert (ended.state, ended.server_name) == (CallState.CANCELLED, "Demo")
     assert Call.objects.get(pk=running.pk).cancel_requested_at is not None
+
+
+def test_arguments_that_the_schema_forbids_are_sent_only_on_request_and_marked(caller: Any, server: Server) -> None:
+    with pytest.raises(Rejected) as refusal:
+        place(caller, server, value={"text": 7})
+    assert refusal.value.confirm == "anyway"
+    given = Given(value={"text": 7}, anyway=True)
+    call = placing.place(Actor.of_user(caller), caller, server, "echo", given)
+    assert call.doubt == ArgumentDoubt.INVALID
+    event = AuditEvent.objects.get(action=AuditAction.CALL_REQUEST)
+    assert json.loads(event.body)["details"]["invalid"] == "1 invalid argument"
+    with pytest.raises(Rejected, match="destructive"):
+        placing.place(Actor.of_user(caller), caller, server, "wipe", Given(value={}, anyway=True))
+    fitting = placing.place(Actor.of_user(caller), caller, server, "echo", Given(value={"text": "7"}, anyway=True))
+    assert fitting.doubt == ""

@@ -11,7 +11,7 @@ from servers.audit.record import Actor
 from servers.audit.verify import verify
 from servers.models import Definition, Payload, PrivacySettings, RedactionRule, Unredacted
 from servers.secret import MASK
-from sessions.calls import placing
+from sessions.calls import placing, repeating
 from sessions.calls.placing import Given, Rejected
 from sessions.enums import CallState
 from sessions.models import Call, McpSession
@@ -62,7 +62,7 @@ def test_the_server_receives_the_password_and_the_database_does_not(session: Mcp
     assert Unredacted.objects.count() == 0, "what was sent is kept no longer"
     assert verify().ok
     with pytest.raises(Rejected, match="masked"):
-        placing.repeat(Actor.of_user(call.user), call.user, call)
+        repeating.repeat(Actor.of_user(call.user), call.user, call)
 
 
 def test_sealed_arguments_reach_the_server_and_nothing_of_the_exchange_is_readable_in_the_database(

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('mcp_sessions', '0022_rollup_counts'),
+        ('mcp_sessions', '0023_saved_calls'),
     ]
 
     operations = [

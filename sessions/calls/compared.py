@@ -1,0 +1,55 @@
+"""The parts of a call that are compared with those of another: its arguments, and each content of its result."""
+
+import json
+from typing import Any
+
+from sessions.mcp.core.methods import PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
+
+Parts = list[dict[str, Any]]
+
+
+def argument_parts(text: str) -> Parts:
+    return [{"uri": "Arguments", "mimeType": "application/json", "text": text}]
+
+
+def result_parts(method: str, text: str) -> Parts:
+    """As the contents of a resource, whose names say which part it is. What a server sent is not trusted to have the form
+    that its method asks for: then the whole result is one part."""
+    value = _parsed(text)
+    if not isinstance(value, dict):
+        return [{"uri": "Result", "text": text}]
+    key = {TOOLS_CALL: "content", RESOURCES_READ: "contents", PROMPTS_GET: "messages"}.get(method, "")
+    items = value.get(key)
+    if not isinstance(items, list):
+        return [_as_json("Result", value)]
+    parts = [_part(f"Content {number}", item) for number, item in enumerate(items, 1)]
+    rest = {name: value[name] for name in value if name != key and name != "_meta"}
+    return [*parts, *(_as_json(_NAMES.get(name, name[:100]), rest[name]) for name in rest)]
+
+
+_NAMES = {"structuredContent": "Structured content", "isError": "Error flag"}
+
+
+def _part(name: str, item: Any) -> dict[str, Any]:
+    """Text as text, data as data, anything else as JSON."""
+    found = item.get("content", item) if isinstance(item, dict) and "role" in item else item
+    if isinstance(found, dict) and isinstance(found.get("resource"), dict):
+        found = found["resource"]
+    if not isinstance(found, dict):
+        return _as_json(name, item)
+    mime = str(found.get("mimeType") or "")
+    for key, as_key in (("text", "text"), ("data", "blob"), ("blob", "blob")):
+        if isinstance(found.get(key), str):
+            return {"uri": name, "mimeType": mime, as_key: found[key]}
+    return _as_json(name, item)
+
+
+def _as_json(name: str, value: Any) -> dict[str, Any]:
+    return {"uri": name, "mimeType": "application/json", "text": json.dumps(value, indent=2, ensure_ascii=False)}
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,55 @@
+"""The arguments of an earlier call as the beginning of a form. Nothing is run by it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from servers.audit import payloads
+from servers.crypto import SealError
+from servers.models import Payload
+from servers.secret import MASK
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """`value`: the arguments without what was masked; None if they cannot be shown, and `problem` says why. `whose`: in
+    words. `url` leads there."""
+
+    whose: str
+    url: str = ""
+    value: Any = None
+    masked: int = 0
+    as_task: bool = False
+    problem: str = ""
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Of a prompt, whose arguments are all text."""
+        found = self.value if isinstance(self.value, dict) else {}
+        return {name: text for name, text in found.items() if isinstance(text, str)}
+
+
+def prefill_of(payload: Payload, whose: str, url: str, *, as_task: bool = False) -> Prefill:
+    try:
+        text = payloads.read(payload)
+        value = json.loads(text) if text is not None else None
+    except (SealError, ValueError, RecursionError) as problem:
+        return Prefill(whose, url, problem=str(problem))
+    if text is None:
+        return Prefill(whose, url, problem="Its arguments were erased.")
+    return Prefill(whose, url, unmasked(value) if payload.redacted else value, payload.redacted, as_task)
+
+
+def unmasked(value: Any) -> Any:
+    """Without members and items that hold a mask: a form leaves them empty. A whole value that is masked is None."""
+    if isinstance(value, str):
+        return None if MASK in value else value
+    if isinstance(value, list):
+        return [unmasked(item) for item in value if not _masked(item)]
+    if isinstance(value, dict):
+        return {name: unmasked(item) for name, item in value.items() if not _masked(item)}
+    return value
+
+
+def _masked(value: Any) -> bool:
+    return isinstance(value, str) and MASK in value

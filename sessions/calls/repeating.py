@@ -1,0 +1,117 @@
+"""A call once more, with the arguments of an earlier one: when to ask first, and one call for one click."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from servers import access
+from servers.audit import payloads
+from servers.audit.record import Actor
+from servers.definitions.listing import compatibility_of
+from servers.models import Definition, Server
+from sessions.calls.operations import OPERATIONS
+from sessions.calls.placing import Given, Origin, Rejected, may_read, place
+from sessions.enums import CallState
+from sessions.models import Call
+
+#: a second click within this time is the same click
+TWICE_SECONDS = 2
+RUNNING = [state for state in CallState if not state.final]
+
+
+@dataclass(frozen=True)
+class SecondThought:
+    """Why a person is asked before the call is made. `breaking`: how the definition changed since the first call.
+    `doubt`: what already spoke against these arguments."""
+
+    name: bool = False
+    doubt: str = ""
+    unknown: bool = False
+    breaking: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return self.name or self.unknown or bool(self.doubt) or bool(self.breaking)
+
+
+def second_thought(call: Call) -> SecondThought:
+    """At most two queries."""
+    found = _definition(call.method, call.target, identity=call.identity_id)
+    return thought_of(found, call.method, call.definition_digest, call.doubt, unknown=call.effect_unknown)
+
+
+def thought_of(definition: Definition | None, method: str, digest: str, doubt: str, *, unknown: bool) -> SecondThought:
+    """`digest`: of the definition that the arguments were made for."""
+    operation = OPERATIONS.get(method)
+    if operation is None or definition is None:
+        return SecondThought(unknown=unknown, doubt=doubt)
+    return SecondThought(
+        name=operation.destructive(_body(definition)),
+        unknown=unknown,
+        doubt=doubt,
+        breaking=breaking_since(definition, digest),
+    )
+
+
+def _definition(method: str, target: str, **whose: Any) -> Definition | None:
+    operation = OPERATIONS.get(method)
+    if operation is None:
+        return None
+    kind, key = operation.place(target)
+    return Definition.objects.filter(kind=kind, key=key, removed_at=None, **whose).first()
+
+
+def definition_for(server: Server, method: str, target: str) -> Definition | None:
+    """As the identity that `server` was read for is offered it."""
+    return _definition(method, target, server=server, **server.identity_filter)
+
+
+def _body(definition: Definition) -> dict[str, Any]:
+    value = json.loads(definition.body)
+    return value if isinstance(value, dict) else {}
+
+
+def breaking_since(definition: Definition, digest: str) -> list[str]:
+    """How the definition is incompatible with its version of `digest`. Of a version that is not stored any more, only the
+    check of the arguments can tell."""
+    if not digest or digest == definition.digest:
+        return []
+    before = definition.versions.filter(digest=digest).exclude(body="").values_list("body", flat=True).first()
+    if before is None:
+        return []
+    found = compatibility_of(before, definition.body)
+    return found.reasons if found.change == "breaking" else []
+
+
+def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "", anyway: bool = False) -> Call:
+    """A new call with the arguments of `call`, linked to it. The old one does not change. Raises what `place` does, and
+    AlreadyPlaced for the second of two clicks, and while the call of the first one runs."""
+    if not may_read(user, call):
+        raise access.Denied("view_payload", call.server)
+    if call.server is None:
+        raise Rejected(f"{call.server_name} was deleted; its calls cannot be run again.")
+    text = payloads.read(call.arguments)
+    if text is None:
+        raise Rejected("The arguments of this call were erased. Fill in the form again.")
+    if call.arguments.redacted:
+        raise Rejected("Some arguments of this call were masked when it was stored. Fill in the form again.")
+    given = Given(text=text, confirm=confirm, as_task=call.as_task, anyway=anyway)
+    origin = Origin(twin=lambda: _twin(call, user))
+    return place(actor, user, call.server, call.target, given, method=call.method, repeats=call, origin=origin)
+
+
+def _twin(call: Call, user: Any) -> Call | None:
+    # The lock has clicks that arrive at two processes follow each other; SQLite has one writer anyway.
+    Call.objects.select_for_update(of=("self",)).filter(pk=call.pk).values_list("pk", flat=True).first()
+    return twin_among(Call.objects.filter(repeats=call), user)
+
+
+def twin_among(calls: Any, user: Any) -> Call | None:
+    """This person's newest of `calls`, if it still runs or was requested a moment ago."""
+    newest: Call | None = calls.filter(user_id=user.pk).order_by("-pk").first()
+    if newest is None:
+        return None
+    recent = newest.created_at >= timezone.now() - timedelta(seconds=TWICE_SECONDS)
+    return newest if recent or newest.state in RUNNING else None

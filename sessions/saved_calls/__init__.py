@@ -1,0 +1,1 @@
+"""Calls under a name: saving, running, listing."""

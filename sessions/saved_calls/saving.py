@@ -1,0 +1,161 @@
+"""Saving, changing and deleting a call under a name. Its arguments are a payload: masked and encrypted as those of calls."""
+
+from typing import Any
+
+from django.db import IntegrityError
+from django.http import Http404
+
+from servers import access, rights
+from servers.audit import payloads, policy
+from servers.audit.acts import audited
+from servers.audit.record import Actor, ServerRef
+from servers.enums import AuditAction, PayloadKind, RedactedPart
+from servers.models import Definition, Payload, Server
+from servers.privacy import redaction
+from servers.schemas import jsontext, secrets
+from sessions.calls import placing
+from sessions.calls.arguments import Given, Rejected
+from sessions.calls.operations import OPERATIONS, operation_of, schema_of
+from sessions.mcp.core.methods import COMPLETE, TOOLS_CALL
+from sessions.models import Call, SavedCall
+from sessions.overview import server_page
+from sessions.saved_calls.reading import may_change
+
+#: of one server
+MOST = 500
+NAME_CHARS = 80
+METHODS = frozenset(OPERATIONS) - {COMPLETE}
+
+
+class Unsaved(Exception):
+    """The message is for the page."""
+
+
+def save_form(
+    actor: Actor, user: Any, server: Server, method: str, target: str, given: Given, name: str, *, shared: bool
+) -> SavedCall:
+    """The arguments of a form, also those that the schema of the tool forbids. Raises Unsaved and access.Denied."""
+    rights.require(user, actor, "call_tool", server, subject=target)
+    if method not in METHODS:
+        raise Unsaved("Calls of this method cannot be saved.")
+    operation = operation_of(method)
+    kind, key = operation.place(target)
+    definition = server_page.definitions(server, kind).filter(key=key).first()
+    if definition is None and operation.missing:
+        raise Unsaved(f"{server.name} {operation.missing}")
+    described = server_page.body(definition) if definition is not None else {}
+    try:
+        arguments, doubt = operation.read(target, described, given)
+    except Rejected as problem:
+        raise Unsaved(f"Not saved. {problem.message}") from problem
+    row = SavedCall(
+        server=server,
+        method=method,
+        target=target,
+        as_task=given.as_task and method == TOOLS_CALL,
+        definition_digest=definition.digest if definition is not None else "",
+        doubt=doubt.kind,
+    )
+    text = jsontext.dumps(arguments, indent=None)
+    masked, count = redaction.redacted(text, _subject(row, definition, described), policy.current())
+    return _write(actor, user, row, name, masked, count, shared=shared)
+
+
+def _subject(row: SavedCall, definition: Definition | None, described: dict[str, Any]) -> redaction.Subject:
+    secret = definition is not None and row.method == TOOLS_CALL and secrets.may_hold_secret(definition.body)
+    schema = schema_of(described) if secret else None
+    return redaction.Subject(RedactedPart.ARGUMENTS, row.server_id, row.target, schema)
+
+
+def save_call(actor: Actor, user: Any, call: Call, name: str, *, shared: bool) -> SavedCall:
+    """The arguments of a call as they are stored: what was masked stays masked. Raises Unsaved and access.Denied."""
+    server = call.server
+    if not placing.may_read(user, call):
+        raise access.Denied("view_payload", server)
+    rights.require(user, actor, "call_tool", server, subject=call.target)
+    if server is None or call.method not in METHODS:
+        raise Unsaved("This call cannot be saved.")
+    text = payloads.read(call.arguments)
+    if text is None:
+        raise Unsaved("The arguments of this call were erased, so there is nothing to save.")
+    row = SavedCall(
+        server=server,
+        method=call.method,
+        target=call.target,
+        as_task=call.as_task,
+        definition_digest=call.definition_digest,
+        source=call.arguments.digest,
+        doubt=call.doubt,
+    )
+    return _write(actor, user, row, name, text, call.arguments.redacted, shared=shared)
+
+
+def _write(actor: Actor, user: Any, row: SavedCall, name: str, text: str, masked: int, *, shared: bool) -> SavedCall:
+    row.name, row.shared, row.owner_id = _name(name), shared, user.pk
+    if SavedCall.objects.filter(server_id=row.server_id).count() >= MOST:
+        raise Unsaved(f"{row.server.name} has {MOST} saved calls, which is the limit. Delete one first.")
+    try:
+        with audited(actor) as trail:
+            row.arguments = payloads.store(PayloadKind.SAVED, text, redacted=masked)
+            row.save()
+            details = {"name": row.name, "method": row.method, "shared": shared}
+            trail.note(AuditAction.SAVED_CALL_CREATE, ServerRef.of(row.server), row.target[:300], details)
+    except IntegrityError as problem:
+        raise _taken(row.name) from problem
+    return row
+
+
+def change(actor: Actor, user: Any, saved: SavedCall, name: str, *, shared: bool) -> bool:
+    """False if nothing changed. Raises Unsaved and access.Denied."""
+    _require_change(actor, user, saved)
+    name, old = _name(name), {"name": saved.name, "shared": saved.shared}
+    if old == {"name": name, "shared": shared}:
+        return False
+    if shared != saved.shared and saved.owner_id != user.pk:
+        raise Unsaved("Only its owner can change with whom it is shared.")
+    saved.name, saved.shared = name, shared
+    try:
+        with audited(actor) as trail:
+            saved.save(update_fields=["name", "shared"])
+            details = {"before": old, "after": {"name": name, "shared": shared}, "method": saved.method}
+            trail.note(AuditAction.SAVED_CALL_CHANGE, ServerRef.of(saved.server), saved.target[:300], details)
+    except IntegrityError as problem:
+        raise _taken(name) from problem
+    return True
+
+
+def delete(actor: Actor, user: Any, saved: SavedCall) -> None:
+    """With its arguments. Raises access.Denied."""
+    _require_change(actor, user, saved)
+    with audited(actor) as trail:
+        details = {"name": saved.name, "method": saved.method}
+        trail.note(AuditAction.SAVED_CALL_DELETE, ServerRef.of(saved.server), saved.target[:300], details)
+        saved.delete()
+
+
+def erased(payload_ids: list[int]) -> None:
+    """In the transaction of the erasure that a person asked for: what was saved from these arguments, and what they were
+    placed from."""
+    digests = Payload.objects.filter(pk__in=payload_ids).values("digest")
+    placed = Call.objects.filter(arguments__in=payload_ids, saved__isnull=False).order_by().values("saved")
+    for rows in (SavedCall.objects.filter(source__in=digests), SavedCall.objects.filter(uid__in=placed)):
+        payloads.erase_all(rows.values_list("arguments", flat=True), everywhere=False)
+
+
+def _require_change(actor: Actor, user: Any, saved: SavedCall) -> None:
+    rights.require(user, actor, "call_tool", saved.server, subject=saved.target)
+    if not may_change(user, saved):
+        if not saved.shared:
+            raise Http404("This saved call does not exist, or you don't have access to it.")
+        rights.require(user, actor, "change", saved.server, subject=saved.target)
+
+
+def _name(text: str) -> str:
+    name = " ".join(text.split())
+    if not name or len(name) > NAME_CHARS or "\x00" in name:
+        raise Unsaved(f"Enter a name of at most {NAME_CHARS} characters.")
+    return name
+
+
+def _taken(name: str) -> Unsaved:
+    return Unsaved(f"Another saved call of this server is named “{name}”. Choose another name.")

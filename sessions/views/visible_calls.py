@@ -1,0 +1,70 @@
+"""Calls that a request may see, and their arguments as the beginning of a form."""
+
+from uuid import UUID
+
+from django.db.models import Q
+from django.http import Http404
+from django.urls import reverse
+
+from servers import access
+from servers.audit.record import Actor, ServerRef
+from servers.privacy import reading
+from servers.privacy.reading import PayloadContext
+from servers.requests import WebRequest
+from sessions.calls import placing, statements
+from sessions.calls.prefilling import Prefill, prefill_of
+from sessions.calls.reading import record_reading
+from sessions.models import Call
+from sessions.saved_calls.reading import saved_call
+
+
+def visible_call(request: WebRequest, uid: UUID) -> Call:
+    """Calls outlive their servers: one without a server is visible to everyone who may view servers."""
+    if not access.may(request.user, "view"):
+        raise Http404("This call does not exist, or you don't have access to it.")
+    seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
+    rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result")
+    try:
+        return rows.filter(seen, statements.seen(request.user)).get(uid=uid)
+    except Call.DoesNotExist:
+        raise Http404("This call does not exist, or you don't have access to it.") from None
+
+
+def scripted(request: WebRequest) -> bool:
+    """Whether a script of a page asks, which takes JSON alone."""
+    return request.accepts("application/json") and not request.accepts("text/html")
+
+
+def prefill(request: WebRequest, method: str, target: str) -> Prefill | None:
+    """What `?call=` or `?saved=` asks for; None without them. A call of another tool is refused: its arguments would not
+    fit."""
+    if "saved" in request.GET:
+        return _saved(request, method, target)
+    word = request.GET.get("call", "")
+    if not word:
+        return None
+    try:
+        call = visible_call(request, UUID(word))
+    except (ValueError, Http404):
+        return Prefill("that call", problem="It does not exist, or you don't have access to it.")
+    whose, url = f"call #{call.pk}", reverse("calls:detail", args=[call.uid])
+    if (call.method, call.target) != (method, target):
+        return Prefill(whose, url, problem="It is a call of something else.")
+    if not placing.may_read(request.user, call):
+        return Prefill(whose, url, problem="You don't have permission to view its arguments.")
+    record_reading(Actor.of(request), call, call.arguments)
+    return prefill_of(call.arguments, whose, url, as_task=call.as_task)
+
+
+def _saved(request: WebRequest, method: str, target: str) -> Prefill:
+    try:
+        saved = saved_call(request.user, UUID(request.GET["saved"]))
+    except (ValueError, Http404):
+        return Prefill("that saved call", problem="It does not exist, or you don't have access to it.")
+    whose, url = f"“{saved.name}”", reverse("servers:saved", args=[saved.server.slug])
+    if (saved.method, saved.target) != (method, target):
+        return Prefill(whose, url, problem="It is a call of something else.")
+    if saved.owner_id != request.user.pk:
+        context = PayloadContext(ServerRef.of(saved.server), subject=saved.target)
+        reading.record(Actor.of(request), [saved.arguments], context)
+    return prefill_of(saved.arguments, whose, url, as_task=saved.as_task)

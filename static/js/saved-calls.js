@@ -1,0 +1,176 @@
+/* Saved calls: saving what a form holds, running one in place, and a checklist that runs several one after another. */
+import { showAgain, whenOver } from './call-cards.js';
+import { live } from './live.js';
+import { refreshParts } from './refresh.js';
+import { explain, send, SignedOut } from './sign-in.js';
+import { toast } from './toast.js';
+
+const RUNNING = ['held', 'requested', 'sent'];
+const Lost = class extends Error {};
+
+/* Sent once: what it did is not known from an answer that does not come. */
+async function posted(url, body) {
+  try {
+    const response = await send(url, { method: 'POST', body, headers: { Accept: 'application/json' } });
+    const json = response.headers.get('Content-Type')?.startsWith('application/json');
+    return json ? await response.json() : { message: `mcpadmin answered ${response.status}.` };
+  } catch (problem) {
+    if (problem instanceof SignedOut) throw problem;
+    throw new Lost('No confirmation received. Check the history before running it again.', { cause: problem });
+  }
+}
+
+function failed(problem) {
+  if (problem instanceof Lost) toast({ title: problem.message, tone: 'bad' });
+  else explain(problem);
+}
+
+/* --- saving --- */
+async function save(form) {
+  const body = new FormData(form);
+  const filled = document.querySelector(form.dataset.saveForm || 'null');
+  for (const [name, value] of filled ? new FormData(filled) : []) if (!body.has(name)) body.append(name, value);
+  body.append('_filled', '1');
+  const answer = await posted(form.action, body);
+  if (!answer.url) return toast({ title: 'Not saved', text: answer.message, tone: 'bad' });
+  form.reset();
+  for (const details of document.querySelectorAll('details[data-pop][open]')) details.open = false;
+  toast({ title: answer.message, tone: 'ok', action: { label: 'Saved calls', url: answer.url } });
+  return refreshParts('saved-calls');
+}
+
+/* --- one --- */
+const row = (uid) => document.querySelector(`[data-saved="${uid}"]`);
+
+function outcome(uid, ...parts) {
+  row(uid)?.querySelector('[data-outcome]').replaceChildren(...parts);
+}
+
+function link(text, url) {
+  return Object.assign(document.createElement('a'), { textContent: text, href: url });
+}
+
+/* Resolves with whether it succeeded, when its call is over. `cell`: shows its state. */
+async function run(form, signal) {
+  const { runSaved: uid } = form.dataset;
+  outcome(uid, 'Sending…');
+  const answer = await posted(form.action, new FormData(form));
+  if (answer.ask) {
+    outcome(uid, link('Needs a confirmation', answer.ask));
+    return false;
+  }
+  if (!answer.call) {
+    outcome(uid, answer.message);
+    return false;
+  }
+  const card = fragmentOf(answer.html);
+  outcome(uid, card.querySelector('header .tag') ?? '', ' ', link(`#${answer.number}`, answer.url));
+  const { callState } = card.querySelector('[data-call-state]').dataset;
+  if (!RUNNING.includes(callState)) return callState === 'succeeded';
+  const ended = new Promise((resolve) => {
+    signal?.addEventListener('abort', () => resolve(null), { once: true });
+    whenOver(answer.call, resolve);
+  });
+  const slot = document.createElement('div');
+  Object.assign(slot.dataset, { liveTopic: `call.${answer.call}`, liveSince: String(answer.version) });
+  row(uid)?.querySelector('[data-outcome]').append(slot);
+  live.scan(slot);
+  const over = await ended;
+  if (over === null) return false;
+  const shown = await fetch(`/calls/${answer.call}/card/`, { headers: { 'HX-Request': 'true' } });
+  const pill = shown.ok ? fragmentOf(await shown.text()).querySelector('header .tag') : null;
+  outcome(uid, pill ?? 'Ended', ' ', link(`#${answer.number}`, answer.url));
+  live.scan(document.body); // its topic is of no more use
+  return over.state === 'succeeded';
+}
+
+/* What our own server rendered, parsed without running or loading anything. */
+function fragmentOf(html) {
+  return document.adoptNode(new DOMParser().parseFromString(html, 'text/html').body);
+}
+
+async function runHere(form) {
+  const button = form.querySelector('button');
+  if (button.disabled) return;
+  button.disabled = true;
+  try {
+    if (row(form.dataset.runSaved)) await run(form);
+    else {
+      const answer = await posted(form.action, new FormData(form));
+      if (answer.ask) location.assign(answer.ask);
+      else if (answer.call) showAgain(answer);
+      else toast({ title: 'Not run', text: answer.message, tone: 'bad' });
+    }
+  } catch (problem) {
+    outcome(form.dataset.runSaved, '');
+    failed(problem);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+document.addEventListener('submit', (event) => {
+  const form = event.target;
+  if (form.matches('[data-save-form]')) {
+    event.preventDefault();
+    save(form).catch(failed);
+  } else if (form.matches('[data-run-saved]')) {
+    event.preventDefault();
+    runHere(form);
+  }
+});
+
+/* --- checklist --- */
+const list = document.querySelector('[data-checklist]');
+
+function startChecklist() {
+  const go = list.querySelector('[data-run-checklist]');
+  const stop = list.querySelector('[data-stop-checklist]');
+  const sum = list.querySelector('[data-checklist-sum]');
+  const all = list.querySelector('[data-tick-all]');
+  const ticks = () => [...list.querySelectorAll('[data-tick]:not(:disabled)')];
+  const ticked = () => ticks().filter((box) => box.checked);
+  let stopping = null;
+
+  function count() {
+    const number = ticked().length;
+    go.disabled = stopping !== null || !number;
+    all.checked = number > 0 && number === ticks().length;
+    all.indeterminate = number > 0 && number < ticks().length;
+  }
+
+  async function runAll() {
+    const forms = ticked().map((box) => box.closest('tr').querySelector('[data-run-saved]'));
+    stopping = new AbortController();
+    stop.hidden = false;
+    count();
+    let [good, done] = [0, 0];
+    for (const form of forms) outcome(form.dataset.runSaved, 'Waiting');
+    try {
+      for (const form of forms) {
+        sum.textContent = `Running ${done + 1} of ${forms.length}`;
+        if (await run(form, stopping.signal)) good += 1; // eslint-disable-line no-await-in-loop
+        done += 1;
+        if (stopping.signal.aborted) break;
+      }
+    } catch (problem) {
+      failed(problem);
+    }
+    for (const form of forms.slice(done)) outcome(form.dataset.runSaved, 'Not run');
+    sum.textContent = `${good} of ${forms.length} succeeded`;
+    stopping = null;
+    stop.hidden = true;
+    count();
+  }
+
+  all.addEventListener('change', () => {
+    for (const box of ticks()) box.checked = all.checked;
+    count();
+  });
+  list.addEventListener('change', count);
+  go.addEventListener('click', runAll);
+  stop.addEventListener('click', () => stopping?.abort());
+  count();
+}
+
+if (list) startChecklist();

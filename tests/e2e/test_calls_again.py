@@ -1,0 +1,85 @@
+"""One walk over calls that a person makes again: at once, edited, against the schema, saved, as a checklist, compared."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.walk import Walk
+from tests.tools.stack import ADMIN, Stack
+
+pytestmark = [pytest.mark.browser, pytest.mark.up]
+FORMS = str(Path(__file__).with_name("form_server.py"))
+
+
+@pytest.fixture
+def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
+    person = walker(stack, signed_in=True)
+    if not stack.rows("SELECT slug FROM servers_server WHERE slug = 'again'"):
+        stack.manage("register_server", "--user", ADMIN[0], "--name", "Again", "--", sys.executable, FORMS)
+    person.open("/servers/again/tools/")
+    person.wait_for_state("Ready")
+    return person
+
+
+def test_a_call_is_run_again_edited_sent_anyway_saved_and_checked(stack: Stack, ada: Walk) -> None:
+    page, words = ada.page, f"words {uuid4().hex[:8]}"
+    cards = page.locator("#results .call-slot")
+    ada.open_tool("again", "shout")
+    before = cards.count()
+    ada.fill_argument("text", words)
+    ada.run_tool()
+    expect(ada.result()).to_contain_text(words.upper())
+    first = ada.result().get_attribute("id")
+
+    page.locator(f"#{first}").get_by_role("button", name="Run again").dblclick()
+    expect(cards).to_have_count(before + 2)
+    expect(ada.result()).to_contain_text(words.upper())
+    second = str(ada.result().get_attribute("id"))
+    assert second != first
+
+    ada.result().get_by_role("link", name="Edit and run").click()
+    expect(page).to_have_url(re.compile("call="))
+    expect(page.get_by_text("Nothing was sent.")).to_be_visible()
+    expect(page.locator("[name='arg:/text']")).to_have_value(words)
+    expect(cards).to_have_count(before + 2)
+
+    ada.open(f"/calls/{second.removeprefix('call-')}/")
+    page.get_by_role("link", name="Compare with…").click()
+    page.get_by_role("button", name="Compare").first.click()
+    expect(page.get_by_text("No differences.")).to_have_count(2)
+
+    ada.open_tool("again", "shout")
+    page.get_by_role("button", name="JSON", exact=True).click()
+    page.locator("[name=_json]").fill('{"text": 7}')
+    ada.run_tool()
+    page.get_by_role("button", name="Send anyway").click()
+    expect(ada.result()).to_contain_text("Sent with invalid arguments")
+    expect(ada.result()).to_contain_text("Succeeded")
+
+    name = f"Saved {words}"
+    page.locator("#tool-form summary", has_text="Save…").click()
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Name", exact=True).press("Enter")
+    expect(page.get_by_text(f"Saved as “{name}”")).to_be_visible()
+    ada.open_tool("again", "shout")
+    page.locator("[name=_json]").fill(f'{{"text": "other {words}"}}')  # the draft is still JSON
+    page.locator("#tool-form summary", has_text="Save…").click()
+    page.get_by_label("Name", exact=True).fill(f"Other {words}")
+    page.get_by_role("button", name="Save", exact=True).click()
+    entry = page.locator("#saved-calls li", has_text=f"Other {words}")
+    entry.get_by_role("button", name="Run").click()
+    expect(ada.result()).to_contain_text(f"OTHER {words.upper()}")
+
+    ada.open("/servers/again/saved/")
+    page.get_by_label("Select all saved calls").check()
+    page.get_by_role("button", name="Run selected").click()
+    expect(page.get_by_role("status").filter(has_text="1 of 2 succeeded")).to_be_visible()
+    row = page.get_by_role("row").filter(has_text=f"Other {words}")
+    expect(row.locator("[data-outcome]")).to_contain_text("Succeeded")
+    wrong = page.get_by_role("row").filter(has_text=name)
+    expect(wrong.locator("[data-outcome]").get_by_role("link", name="Needs a confirmation")).to_be_visible()

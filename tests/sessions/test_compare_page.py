@@ -1,0 +1,65 @@
+"""Two calls side by side: what differs in arguments and results, for those who may read both."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from servers.audit import payloads
+from servers.audit import writer as writing
+from servers.enums import PayloadKind
+from sessions.enums import CallState
+from sessions.models import Call, McpSession
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_call, make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(autouse=True)
+def own_writer() -> Iterator[None]:
+    yield
+    writing.reset()
+
+
+def ended(session: McpSession, user: Any, text: str, result: dict[str, Any] | None) -> Call:
+    call = make_call(session, "echo", text=text)
+    stored = payloads.store(PayloadKind.RESULT, json.dumps(result)) if result is not None else None
+    Call.objects.filter(pk=call.pk).update(
+        user=user, state=CallState.SUCCEEDED, result=stored, finished_at=timezone.now()
+    )
+    return call
+
+
+def test_two_calls_of_two_servers_are_compared_by_value_and_by_line() -> None:
+    carla = person("carla", "view_server", "call_tool")
+    client = Client()
+    client.force_login(carla)
+    lines = {"type": "text", "text": f"same\n{EVIL}"}
+    one = ended(make_session("one"), carla, "a", {"content": [lines], "structuredContent": {"n": 1, "kept": True}})
+    fields = {"content": [lines | {"text": "same\nother"}], "structuredContent": {"n": 2, "kept": True}}
+    two = ended(make_session("two"), carla, "b", fields)
+    bare = ended(two.session or make_session("three"), carla, "a", None)
+
+    chosen = client.get(f"/calls/{two.uid}/compare/").content.decode()
+    assert chosen.index(f'value="{one.uid}"') < chosen.index("checked") < chosen.index(f'value="{bare.uid}"')
+    by_number = client.get(f"/calls/{one.uid}/compare/", {"number": f"#{two.pk}"})
+    assert by_number["Location"] == f"/calls/{one.uid}/compare/{two.uid}/"
+    page = client.get(f"/calls/{two.uid}/compare/{one.uid}/").content.decode()
+    assert page.index(f">#{one.pk}<") < page.index(f">#{two.pk}<", page.index("side-1"))
+    assert "$.text" in page
+    assert "$.n" in page
+    assert "$.kept" not in page
+    assert "1 line added, 1 removed" in page
+    assert EVIL not in page
+    page = client.get(f"/calls/{one.uid}/compare/{bare.uid}/").content.decode()
+    assert "No differences." in page
+    assert "This call has no result." in page
+
+    other = Client()
+    other.force_login(person("otto", "view_server", "call_tool"))
+    assert other.get(f"/calls/{one.uid}/compare/{two.uid}/").status_code == 403
