@@ -16,6 +16,7 @@ WATCH = """() => {
     for (const entry of list.getEntries()) window.longest = Math.max(window.longest, entry.duration);
   }).observe({ type: "longtask", buffered: true });
 }"""
+WIDTH = "(where) => document.querySelector(where)?.naturalWidth"
 FETCH = """async ([url, range]) => {
   const answer = await fetch(url, { headers: range ? { Range: range } : {} });
   const names = ["content-type", "content-disposition", "content-range", "content-security-policy", "cache-control"];
@@ -48,11 +49,10 @@ def test_a_picture_a_document_and_json_of_several_megabytes_are_shown_or_downloa
         started = time.monotonic()
         card = answered(ada, number, kind)
         spent, longest = time.monotonic() - started, ada.page.evaluate("window.longest")
-        address = f"/calls/{own_stack.rows('SELECT uid FROM mcp_sessions_call ORDER BY id DESC LIMIT 1')[0]['uid']}/"
         link = card.get_by_label("Download content").first
         match kind:
             case "png":
-                ada.page.wait_for_function("document.querySelector('#results img').naturalWidth === 1000")
+                ada.until(lambda: ada.page.evaluate(WIDTH, "#results img") == 1000)
             case "pdf":
                 found = ada.page.evaluate(FETCH, [link.get_attribute("href"), ""])
                 assert (found["status"], found["size"], found["content-type"]) == (
@@ -63,13 +63,14 @@ def test_a_picture_a_document_and_json_of_several_megabytes_are_shown_or_downloa
                 assert found["content-disposition"] == 'attachment; filename="report.pdf"'
                 expect(card.get_by_role("link", name="Open in new tab")).to_have_attribute("target", "_blank")
             case "json":
-                expect(card).to_contain_text("First 64 kB of 6.")
+                expect(card).to_contain_text("First 64.0 kB of 6.")
                 text = card.get_by_role("link", name="Download the full text").first
                 found = ada.page.evaluate(FETCH, [text.get_attribute("href"), ""])
                 assert found["content-type"] == "application/json"
                 assert found["size"] > JSON_BYTES * 0.9
             case "structured":
-                found = ada.page.evaluate(FETCH, [f"{address}structured.json", ""])
+                whole = card.get_by_label("Download result").get_attribute("href") or ""
+                found = ada.page.evaluate(FETCH, [whole.replace("result.json", "structured.json"), ""])
                 assert found["size"] > JSON_BYTES * 0.9
             case "webm":
                 source = card.locator("video").get_attribute("src")
@@ -90,4 +91,4 @@ def test_a_picture_a_document_and_json_of_several_megabytes_are_shown_or_downloa
         frames.clear()
     ada.open("/servers/media/resources/?uri=media://png")
     ada.page.get_by_role("button", name="Read now").click()
-    ada.page.wait_for_function("document.querySelector('#resource-content img')?.naturalWidth === 1000")
+    ada.until(lambda: ada.page.evaluate(WIDTH, "#resource-content img") == 1000)

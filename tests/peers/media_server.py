@@ -47,7 +47,7 @@ def webm(size: int) -> bytes:
 
 
 def rows(size: int) -> list[dict[str, Any]]:
-    return [{"id": number, "name": f"row {number}", "open": True, "note": "x" * 100} for number in range(size // 165)]
+    return [{"id": number, "name": f"row {number}", "open": True, "note": "x" * 100} for number in range(size // 160)]
 
 
 def encoded(data: bytes) -> str:
