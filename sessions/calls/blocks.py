@@ -5,34 +5,24 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from servers.image_types import IMAGES
+from sessions.calls.media_types import declared_format, format_of, kind_of, mismatch
 from sessions.calls.result_files import bytes_of, mime_of
 
 BLOCKS = 100
 TEXT_CHARS = 64_000
 URI_CHARS = 2_000
-#: media embedded in one card: at most this many base64 characters; an image shown by URL: at most this many bytes
+#: media embedded in one page where no URL serves them: base64 characters; media shown by URL: bytes of each
 MEDIA_BYTES = 400_000
 SHOWN_BYTES = 8 * 1024 * 1024
-SOUNDS = {
-    "audio/wav",
-    "audio/x-wav",
-    "audio/mpeg",
-    "audio/mp3",
-    "audio/ogg",
-    "audio/webm",
-    "audio/flac",
-    "audio/aac",
-    "audio/mp4",
-}
 
 
 @dataclass(frozen=True)
 class Block:
-    """`kind` picks the template's branch: text, json, image, audio, link, binary, note.
+    """`kind` picks the template's branch: text, json, image, audio, video, link, binary, note.
 
-    `source` is a data: URI that passed the checks below. It is empty for media that our own URL serves.
-    `rendered`: the text as sanitised HTML; `remark` says why a Markdown text has none (see markdown_blocks).
+    `source` is a data: URI that passed the checks below, for contents without a call; those of a call have a URL of
+    ours. `rendered`: the text as sanitised HTML. `remark`: why a Markdown text has none (see markdown_blocks), or a
+    declared type that is not that of the bytes. `opens`: a browser shows it in a tab of its own.
     `cut`: `text` or `uri` is only a beginning. `role`: of a prompt's message. `size` (bytes) and `digest` (SHA-256): of
     a content. `position`: of the content in its result, to download it.
     """
@@ -51,6 +41,12 @@ class Block:
     position: int | None = None
     rendered: str = ""
     remark: str = ""
+    opens: bool = False
+
+    @property
+    def shown_size(self) -> int:
+        """Bytes of the beginning that `text` is."""
+        return len(self.text.encode("utf-8", "surrogatepass"))
 
 
 class Budget:
@@ -82,13 +78,16 @@ def block_of(item: Any, budget: Budget, position: int) -> Block:
         return Block("json", "Not a content block", value=item)
     match item.get("type"):
         case "text" if isinstance(item.get("text"), str):
-            return text_block(item["text"])
+            return located(text_block(item["text"]), item, position)
         case "image" | "audio" as kind:
             return replace(media_block(item, kind, budget), position=_readable(item, position))
         case "resource_link":
             return _link(item)
         case "resource" if isinstance(item.get("resource"), dict):
-            return replace(_embedded(item["resource"], budget), position=_readable(item["resource"], position))
+            inner = item["resource"]
+            if isinstance(inner.get("text"), str):
+                return located(_embedded(inner, budget), inner, position)
+            return replace(_embedded(inner, budget), position=_readable(inner, position))
         case kind:
             return Block("json", f"Unknown type “{str(kind)[:60]}”", value=item)
 
@@ -102,24 +101,47 @@ def text_block(text: str, title: str = "", uri: str = "") -> Block:
     return Block("text", title, text[:TEXT_CHARS], uri=uri, cut=len(text) > TEXT_CHARS)
 
 
+def located(block: Block, item: dict[str, Any], position: int) -> Block:
+    """A text that is only a beginning says of what, and can be downloaded by itself."""
+    if not block.cut:
+        return block
+    return replace(block, size=len(item["text"].encode("utf-8", "surrogatepass")), position=position)
+
+
 def media_block(item: dict[str, Any], kind: str, budget: Budget) -> Block:
-    mime, data = str(item.get("mimeType", "")).lower(), item.get("data")
-    if not isinstance(data, str):
-        return Block("json", f"{kind.capitalize()} without data", value=item)
-    known = mime in (IMAGES if kind == "image" else SOUNDS)
-    raw = bytes_of({"data": data})
-    size = None if raw is None else len(raw)
+    """What the bytes are decides how they are shown; a type that the server got wrong is mentioned."""
+    mime, data = mime_of(item), item.get("data")
     named = kind.capitalize()
-    if not known:
-        return Block("note", text=f"{named} of type “{mime[:60]}” is not shown.", mime=mime[:100], size=size)
-    # Valid base64 of a known type, and for an image the signature of that type: nothing else gets into a `src`.
-    if raw is None or not (mime in SOUNDS or raw.startswith(IMAGES[mime])):
-        return Block("note", text=f"{named} whose data is not {mime}.", size=size)
-    if budget.take(len(data)):
-        return Block(kind, mime=mime, source=f"data:{mime};base64,{data}", size=size)
+    if not isinstance(data, str):
+        return Block("json", f"{named} without data", value=item)
+    raw = bytes_of({"data": data})
+    if raw is None:
+        return Block("note", text=f"{named} whose data is not valid base64.", mime=mime[:100])
+    found = format_of(raw)
+    if found is None or found.kind == "binary":
+        told = mismatch(mime, raw) or f"{named} of type “{mime[:60]}” is not shown."
+        return Block("note", text=told, mime=mime[:100], size=len(raw), opens=found is not None and bool(found.mimes))
+    shown = mime if mime in found.mimes else found.mimes[0]
+    block = Block(kind_of(mime, found), mime=shown, size=len(raw), remark=mismatch(mime, raw), opens=True)
     if len(raw) > SHOWN_BYTES:
-        return Block("note", text=f"{named} is too large to show here.", mime=mime, size=size)
-    return Block(kind, mime=mime, size=size)
+        return replace(block, kind="note", text=f"{named} is too large to show here. Download it.")
+    return replace(block, source=f"data:{shown};base64,{data}") if budget.take(len(data)) else block
+
+
+def blob_block(resource: dict[str, Any], budget: Budget) -> Block | None:
+    """Of a resource with readable bytes; None without."""
+    data = bytes_of(resource)
+    if data is None or not isinstance(resource.get("blob"), str):
+        return None
+    mime, found = mime_of(resource), format_of(data)
+    if found is not None and found.kind != "binary":
+        return media_block({"mimeType": mime, "data": resource["blob"]}, kind_of(mime, found), budget)
+    opens = found is not None and bool(found.mimes)
+    promised = declared_format(mime)
+    if promised is not None and promised.kind != "binary":
+        return media_block({"mimeType": mime, "data": resource["blob"]}, promised.kind, budget)
+    digest = hashlib.sha256(data).hexdigest()
+    return Block("binary", mime=mime[:100], size=len(data), digest=digest, remark=mismatch(mime, data), opens=opens)
 
 
 def _link(item: dict[str, Any]) -> Block:
@@ -135,16 +157,10 @@ def _readable(item: dict[str, Any], position: int) -> int | None:
 
 
 def _embedded(resource: dict[str, Any], budget: Budget) -> Block:
-    uri, mime = str(resource.get("uri", ""))[:2_000], str(resource.get("mimeType", ""))[:100]
+    uri = str(resource.get("uri", ""))[:2_000]
     if isinstance(resource.get("text"), str):
         return text_block(resource["text"], "Embedded resource", uri)
-    blob = resource.get("blob")
-    kind = mime_of(resource)
-    if isinstance(blob, str) and kind in IMAGES:
-        return replace(media_block({"mimeType": kind, "data": blob}, "image", budget), uri=uri)
-    if isinstance(blob, str) and kind in SOUNDS:
-        return replace(media_block({"mimeType": kind, "data": blob}, "audio", budget), uri=uri)
-    if isinstance(blob, str) and (data := bytes_of(resource)) is not None:
-        digest = hashlib.sha256(data).hexdigest()
-        return Block("binary", "Embedded resource", uri=uri, mime=mime, size=len(data), digest=digest)
+    block = blob_block(resource, budget)
+    if block is not None:
+        return replace(block, title="Embedded resource", uri=uri)
     return Block("json", "Embedded resource", value=resource, uri=uri)

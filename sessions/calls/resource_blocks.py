@@ -4,9 +4,8 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
-from servers.image_types import IMAGES
-from sessions.calls.blocks import BLOCKS, SOUNDS, Block, Budget, media_block, text_block
-from sessions.calls.result_files import bytes_of, mime_of
+from sessions.calls.blocks import BLOCKS, Block, Budget, blob_block, text_block
+from sessions.calls.result_files import bytes_of
 
 _LABEL = 200
 
@@ -43,8 +42,4 @@ def _shown(item: dict[str, Any], mime: str, budget: Budget) -> Block:
     if isinstance(item.get("text"), str):
         block = text_block(item["text"], "")
         return replace(block, title="", text=item["text"]) if block.kind == "json" else block
-    kind = mime_of(item)
-    if kind in IMAGES or kind in SOUNDS:
-        media = media_block({"mimeType": kind, "data": item["blob"]}, "image" if kind in IMAGES else "audio", budget)
-        return media
-    return Block("binary")
+    return blob_block(item, budget) or Block("binary")

@@ -2,14 +2,21 @@
 
 import base64
 import binascii
+import json
 import mimetypes
 import re
-from collections.abc import Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from threading import Lock, Timer
 from typing import Any
 from urllib.parse import unquote
 
+from servers.audit import payloads
+from servers.models import Payload
+from sessions.calls.media_types import ACTIVE, declared_format, format_of
 from sessions.mcp.core import methods
 
 OCTETS = "application/octet-stream"
@@ -24,9 +31,92 @@ _INERT = re.compile(
 
 @dataclass(frozen=True)
 class File:
+    """`viewable`: its bytes are those of its type, and a browser shows that type without running anything in it."""
+
     name: str
     mime: str
     data: bytes
+    viewable: bool = False
+
+
+class RecentItems:
+    """The contents of the results that were shown last, so that a page with twenty pictures, or a player that asks for
+    pieces, does not parse the result again for each. Of limited size and for seconds; the row decides whether anything of
+    it may still be shown.
+    """
+
+    BYTES = 32 * 1024 * 1024
+    SECONDS = 30.0
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, str], tuple[float, int, list[Any]]] = OrderedDict()
+        self._lock = Lock()
+        self._timer: Timer | None = None
+
+    def of(self, payload: Payload, method: str) -> list[Any] | None:
+        """None once the payload was erased. Raises SealError as payloads.read."""
+        if payload.erased_at is not None:
+            self.forget([payload.pk])
+            return None
+        key = (payload.pk, f"{payload.uid} {method}")
+        with self._lock:
+            if found := self._kept.get(key):
+                return found[2]
+        text = payloads.read(payload)
+        if text is None:
+            return None
+        items = [_only_file(item) for item in items_of(method, _object(text))]
+        if payload.size <= self.BYTES:
+            self._keep(key, payload.size, items)
+        return items
+
+    def forget(self, payload_ids: Iterable[int]) -> None:
+        gone = set(payload_ids)
+        with self._lock:
+            for key in [key for key in self._kept if key[0] in gone]:
+                del self._kept[key]
+
+    def _keep(self, key: tuple[int, str], size: int, items: list[Any]) -> None:
+        with self._lock:
+            self._kept[key] = (time.monotonic() + self.SECONDS, size, items)
+            while sum(entry[1] for entry in self._kept.values()) > self.BYTES:
+                self._kept.popitem(last=False)
+            self._wait()
+
+    def _wait(self) -> None:
+        if self._timer is None and self._kept:
+            self._timer = Timer(self.SECONDS, self._expire)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            for key in [key for key, entry in self._kept.items() if entry[0] <= now]:
+                del self._kept[key]
+            self._timer = None
+            self._wait()
+
+
+recent = RecentItems()
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _only_file(item: Any) -> Any:
+    """Without the parts that `file_of` does not read; None for what is no file."""
+    inner = item.get("resource") if isinstance(item, dict) and item.get("type") == "resource" else item
+    if not isinstance(inner, dict):
+        return None
+    return {
+        name: inner[name] for name in ("uri", "mimeType", "text", "blob", "data") if isinstance(inner.get(name), str)
+    }
 
 
 def items_of(method: str, result: Mapping[str, Any]) -> list[Any]:
@@ -49,8 +139,34 @@ def file_of(item: Any, stem: str) -> File | None:
         return None
     mime = mime_of(inner)
     textual = not isinstance(inner.get("blob"), str) and not isinstance(inner.get("data"), str)
-    served = mime if _INERT.fullmatch(mime) else "text/plain" if textual else OCTETS
-    return File(_name(inner.get("uri"), served, stem), served, data)
+    served, viewable = _text_type(mime, data) if textual else _type(mime, data)
+    return File(_name(inner.get("uri"), served, stem), served, data, viewable)
+
+
+def _text_type(mime: str, data: bytes) -> tuple[str, bool]:
+    if _INERT.fullmatch(mime):
+        return mime, False
+    return ("application/json" if _is_json(data) else "text/plain"), False
+
+
+def _is_json(data: bytes) -> bool:
+    if data[:100].lstrip()[:1] not in (b"{", b"["):
+        return False
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _type(mime: str, data: bytes) -> tuple[str, bool]:
+    """What the bytes are. The declared type counts only where they cannot tell."""
+    found, declared = format_of(data), declared_format(mime)
+    if found is not None and found.mimes:
+        return (mime if mime in found.mimes else found.mimes[0]), True
+    if found is ACTIVE or declared is not None or not _INERT.fullmatch(mime):
+        return OCTETS, False
+    return mime, False
 
 
 def bytes_of(item: Any) -> bytes | None:

@@ -14,7 +14,6 @@ from servers.audit import payloads
 from servers.enums import DefinitionKind
 from servers.models import Definition, Payload, Server
 from sessions.calls.blocks import Block
-from sessions.calls.card import PARSED_BYTES
 from sessions.calls.markdown_blocks import with_markdown
 from sessions.calls.resource_blocks import contents_of
 from sessions.catalog import search
@@ -98,8 +97,8 @@ class Chosen:
 
 @dataclass(frozen=True)
 class StoredContent:
-    """The last stored content of a resource. `call` or `version` is its source. `blocks` is empty if it is too
-    large."""
+    """The last stored content of a resource. `call` or `version` is its source. `blocks` is empty if it
+    cannot be read."""
 
     at: datetime
     size: int
@@ -182,8 +181,6 @@ def _from_subscription(user: access.User, server: Server, uri: str) -> StoredCon
 
 def _blocks(payload: Payload, uri: str) -> list[Block]:
     """A call stores the whole result, a version only the list of contents."""
-    if payload.size > PARSED_BYTES:
-        return []
     try:
         value = json.loads(payloads.read(payload) or "")
     except (ValueError, RecursionError):

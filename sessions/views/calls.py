@@ -2,6 +2,7 @@
 repeat."""
 
 import json
+import re
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from servers.audit.record import Actor
 from servers.crypto import SealError
 from servers.enums import DefinitionKind
 from servers.kit.json_tree import Tree, value_at
-from servers.models import AuditEvent, Server
+from servers.models import AuditEvent, Payload, Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.calls import placing, repeating, result_files, statements
@@ -38,6 +39,8 @@ from sessions.views.visible_calls import scripted, visible_call
 TIMELINE = 100
 #: of a tree that one click loads
 PART_NODES = 1_000
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
 def see_other(call: Call) -> HttpResponseRedirect:
@@ -229,13 +232,50 @@ def result(request: WebRequest, uid: UUID) -> HttpResponse:
 
 @require_safe
 def content(request: WebRequest, uid: UUID, position: int) -> HttpResponse:
-    """One content of a result, as raw bytes."""
+    """One content of a result, as raw bytes: for a download, for the elements that show it, and with `?open` for a tab of
+    its own if its type is one that runs nothing."""
     call = visible_call(request, uid)
-    items = result_files.items_of(call.method, _result_object(request, call))
+    payload = _result_payload(request, call)
+    tag = f'"{payload.digest[:32]}-{position}"'
+    if payload.erased_at is None and tag in request.headers.get("If-None-Match", ""):
+        return _revalidated(HttpResponse(status=304), tag)
+    items = result_files.recent.of(payload, call.method)
+    if items is None:
+        raise Http404("This result was erased.")
     found = result_files.file_of(items[position], f"call-{call.pk}-{position + 1}") if position < len(items) else None
     if found is None:
         raise Http404("This result has no such content.")
-    return _file(found.data, found.mime, found.name)
+    data, part = _asked_part(request, found.data, tag)
+    response = _file(data, found.mime, found.name)
+    if part:
+        response.status_code = 206 if data else 416
+        response.headers["Content-Range"] = part
+    if "open" in request.GET and found.viewable:
+        response.headers["Content-Disposition"] = f'inline; filename="{found.name}"'
+        if found.mime == "application/pdf":  # a sandboxed page may not start the browser's viewer, which isolates it
+            response.headers["Content-Security-Policy"] = _PDF_POLICY
+    response.headers["Accept-Ranges"] = "bytes"
+    return _revalidated(response, tag)
+
+
+def _revalidated(response: HttpResponse, tag: str) -> HttpResponse:
+    """A browser may keep it, and asks before each use: it may have been erased, or the right withdrawn."""
+    response.headers["ETag"] = tag
+    response.headers["Cache-Control"] = "private, no-cache"
+    return response
+
+
+def _asked_part(request: WebRequest, data: bytes, tag: str) -> tuple[bytes, str]:
+    """One range of bytes, as players ask for it, and its Content-Range; everything and "" without a valid one."""
+    found = _RANGE.fullmatch(request.headers.get("Range", ""))
+    if found is None or request.headers.get("If-Range", tag) != tag or not any(found.groups()):
+        return data, ""
+    size, (first, last) = len(data), found.groups()
+    start = int(first) if first else max(0, size - int(last))
+    end = min(int(last), size - 1) if first and last else size - 1
+    if start >= size or end < start:
+        return b"", f"bytes */{size}"
+    return data[start : end + 1], f"bytes {start}-{end}/{size}"
 
 
 @require_safe
@@ -275,14 +315,20 @@ def _result_object(request: WebRequest, call: Call) -> dict[str, Any]:
 
 
 def _result_text(request: WebRequest, call: Call) -> str:
+    text = payloads.read(_result_payload(request, call))
+    if text is None:
+        raise Http404("This call has no result, or it was erased.")
+    return text
+
+
+def _result_payload(request: WebRequest, call: Call) -> Payload:
     if not placing.may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
     payload = call.result or call.late_result
     record_reading(Actor.of(request), call, payload)
-    text = payloads.read(payload) if payload is not None else None
-    if text is None:
+    if payload is None:
         raise Http404("This call has no result, or it was erased.")
-    return text
+    return payload
 
 
 def _file(data: bytes, kind: str, name: str) -> HttpResponse:

@@ -126,7 +126,7 @@ def test_a_result_over_the_message_limit_is_refused_and_other_sessions_live_on(s
     healthy_since = session_row(stack, "Healthy")["connected_at"]
     ada.open_tool("big", "big")
     ada.page.get_by_role("button", name="JSON").click()
-    ada.page.get_by_label("Arguments").fill(json.dumps({"size": 9 * 1024 * 1024}))
+    ada.page.get_by_label("Arguments").fill(json.dumps({"size": 13 * 1024 * 1024}))
     ada.run_tool()
     expect(ada.result()).to_contain_text("Refused: message limit", timeout=60_000)
     row = last_call(stack, "big")

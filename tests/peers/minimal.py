@@ -3,14 +3,14 @@
 from typing import Any
 
 MIB = 1024 * 1024
-BIG_RESULT = 9 * MIB
+BIG_RESULT = 13 * MIB
 TOOLS = [
     {
         "name": "shout",
         "description": "Say it louder.",
         "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
     },
-    {"name": "big", "description": "Answers with 9 MiB.", "inputSchema": {"type": "object"}},
+    {"name": "big", "description": "Answers with 13 MiB.", "inputSchema": {"type": "object"}},
 ]
 
 

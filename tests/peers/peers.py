@@ -70,8 +70,8 @@ def peer_python(name: str) -> Path:
 def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
     """(command, arguments) of a peer, both absolute. Skips the test when the peer is not installed.
 
-    `name` is one of PYTHON_PEERS, NODE_PEERS, NPM_SERVERS or BRIDGES, evil:<scenario of evil_stdio.py>, telltale, demo,
-    evil, protected, slow-start or asking (stdio). `transport` is stdio or http; for the first two kinds also "all"
+    `name` is one of PYTHON_PEERS, NODE_PEERS, NPM_SERVERS or BRIDGES, evil:<scenario of evil_stdio.py>, telltale, media,
+    demo, evil, protected, slow-start or asking (stdio). `transport` is stdio or http; for the first two kinds also "all"
     (every HTTP face), for everything also sse, for bridges the name that the bridge uses."""
     if name in NODE_PEERS or name in NPM_SERVERS:
         return _node_command(name, transport)
@@ -87,6 +87,8 @@ def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
         return str(peer_python("sdk2")), [str(HERE / "asking_server.py")]
     if name == "protected":
         return str(peer_python("sdk2")), [str(HERE / "protected_server.py"), "http"]
+    if name == "media":
+        return sys.executable, [str(HERE / "media_server.py")]
     if name == "telltale":
         return sys.executable, [str(HERE / "telltale.py"), transport]
     if name == "evil":

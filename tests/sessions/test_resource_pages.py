@@ -279,13 +279,40 @@ def test_one_content_can_be_downloaded_as_bytes_that_no_browser_opens(session: M
     assert signed_in(name="other").get(f"/calls/{call.uid}/contents/0/").status_code == 403
 
 
+def test_a_content_is_revalidated_read_in_pieces_and_gone_once_it_was_erased(session: McpSession) -> None:
+    call = read_before(session, "lib://plain", "x")
+    film = b"\x1a\x45\xdf\xa3" + b"f" * 96
+    contents = [{"uri": "x", "mimeType": "video/webm", "blob": base64.b64encode(film).decode()}]
+    contents.append({"uri": "x", "mimeType": "image/png", "blob": base64.b64encode(b"<html>").decode()})
+    result = payloads.store(PayloadKind.RESULT, json.dumps({"contents": contents}))
+    Call.objects.filter(pk=call.pk).update(result=result)
+    client, path = signed_in(*CALLER, "view_payload"), f"/calls/{call.uid}/contents/0/"
+    whole = client.get(f"{path}?open")
+    assert (whole.content, whole["Content-Type"], whole["Cache-Control"]) == (film, "video/webm", "private, no-cache")
+    assert whole["Content-Disposition"].startswith("inline")
+    assert client.get(f"/calls/{call.uid}/contents/1/?open")["Content-Disposition"].startswith("attachment")
+    pieces = {
+        "bytes=0-3": (206, film[:4]),
+        "bytes=96-": (206, film[96:]),
+        "bytes=-2": (206, b"ff"),
+        "bytes=200-": (416, b""),
+    }
+    for asked, expected in pieces.items():
+        answer = client.get(path, headers={"Range": asked})
+        assert (answer.status_code, answer.content) == expected
+    assert client.get(path, headers={"If-None-Match": whole["ETag"]}).status_code == 304
+    assert signed_in(name="other").get(path, headers={"If-None-Match": whole["ETag"]}).status_code == 403
+    payloads.erase(result)
+    assert client.get(path, headers={"If-None-Match": whole["ETag"]}).status_code == 404
+
+
 def test_binary_parts_of_a_tools_result_are_files_of_their_own_type_and_a_safe_name(session: McpSession) -> None:
     def part(data: bytes, mime: str, uri: str) -> dict[str, Any]:
         return {"type": "resource", "resource": {"uri": uri, "mimeType": mime, "blob": base64.b64encode(data).decode()}}
 
     png = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()}
     content = [
-        part(b"%PDF", "application/pdf", "file:///tmp/..%2f..%2fReport 2026.pdf"),
+        part(b"%PDF-1.7", "application/pdf", "file:///tmp/..%2f..%2fReport 2026.pdf"),
         part(b"alert(1)", "text/javascript", "x://evil.js"),
         part(b"<svg>", "image/svg+xml", 'x://a";b.svg'),
         part(b"PK", "application/zip; x=y", "x://archive.exe"),

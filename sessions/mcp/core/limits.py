@@ -14,8 +14,9 @@ MIB = 1024 * KIB
 class Limits:
     # -- one message
 
-    #: bytes of one JSON-RPC message, on every transport and in both directions (message_limit)
-    message_bytes: int = 8 * MIB
+    #: bytes of one JSON-RPC message, on every transport and in both directions (message_limit). A file of 9 MB fits in,
+    #: as base64
+    message_bytes: int = 12 * MIB
     #: values (members, elements, arrays, objects) of one message: each takes far more memory than text (value_limit)
     message_values: int = 500_000
     #: messages of one batch, as 2025-03-26 allows them (value_limit)
@@ -26,11 +27,11 @@ class Limits:
     # -- the bytes that carry a message
 
     #: bytes of one HTTP body, or of one WebSocket message, after decompression (inflated_limit)
-    inflated_bytes: int = 8 * MIB
+    inflated_bytes: int = 12 * MIB
     #: maximum ratio of decompressed to compressed size of a body, checked beyond 1 MiB (inflated_limit)
     inflated_ratio: int = 100
     #: bytes of one SSE event including its comments and field names (message_limit)
-    sse_event_bytes: int = 8 * MIB + 64 * KIB
+    sse_event_bytes: int = 12 * MIB + 64 * KIB
     #: bytes of an event stream between two messages: comments, ids, events of other names (stream_limit)
     stream_bytes: int = 16 * MIB
     #: bytes of one line on a child's stdout before the client gives the server up; bytes beyond `message_bytes` are

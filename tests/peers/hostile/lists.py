@@ -77,7 +77,7 @@ def hostile_schemas(ask: Ask) -> Iterator[Said]:
 # --- lists that are refused as a whole ------------------------------------------------------------------------------------
 @on_list
 def giant_list(ask: Ask) -> Iterator[Said]:
-    yield Big(b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[' % ask.id, b'{"name":"t"},', 800_000, b'{"name":"t"}]}}')
+    yield Big(b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[' % ask.id, b'{"name":"t"},', 1_100_000, b'{"name":"t"}]}}')
 
 
 @on_list

@@ -22,7 +22,7 @@ def test_text_json_images_sounds_and_binaries_are_told_apart() -> None:
         {"uri": "x://1", "mimeType": "text/markdown", "text": "# <b>Title</b>"},
         {"uri": "x://1", "mimeType": "application/json", "text": '{"a": [1]}'},
         blob(PNG, "image/png; charset=binary"),
-        blob(b"RIFF", "audio/wav"),
+        blob(b"RIFF\0\0\0\0WAVE", "audio/wav"),
         blob(b"%PDF-1.7", "application/pdf"),
     ]
     blocks = contents_of(contents, "x://1")
@@ -95,3 +95,23 @@ def test_a_result_without_its_list_has_no_blocks(method: str, result: dict[str, 
 def test_the_values_of_a_completion_are_shown() -> None:
     (block,) = view_of(COMPLETE, "ref/prompt:p", {"completion": {"values": ["a"], "total": 1}}).blocks
     assert block.value == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("mime", "data", "kind", "remark"),
+    [
+        ("image/jpeg", PNG, "image", "Declared as image/jpeg, but the data is PNG."),
+        ("image/svg+xml", b"<svg onload=alert(1)>", "binary", ""),
+        ("application/pdf", b"<!doctype html>", "binary", "Declared as application/pdf, but the data is HTML or SVG."),
+        ("application/pdf", b"", "binary", "Empty: the server sent 0 bytes."),
+        ("application/octet-stream", PNG, "image", "Declared as application/octet-stream, but the data is PNG."),
+        ("video/webm", b"\x1a\x45\xdf\xa3", "video", ""),
+        ("audio/webm", b"\x1a\x45\xdf\xa3", "audio", ""),
+    ],
+    ids=["png-as-jpeg", "svg", "html-as-pdf", "empty", "undeclared", "video", "sound"],
+)
+def test_the_bytes_decide_how_a_content_is_shown_and_a_wrong_type_is_said(
+    mime: str, data: bytes, kind: str, remark: str
+) -> None:
+    (block,) = contents_of([blob(data, mime)])
+    assert (block.kind, block.remark) == (kind, remark)

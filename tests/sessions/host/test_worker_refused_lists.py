@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[3]
 #: scenario of tests/peers/hostile/lists.py: what its tab says
 SAID = {
-    "giant-list": "Limit: 8 MiB per message. Change it for this server under Settings, Limits",
+    "giant-list": "Limit: 12 MiB per message. Change it for this server under Settings, Limits",
     "list-of-values": "500,000 values per message",
     "deep-list": "Limit: 64 levels of nested arrays and objects. Change it for this server under Settings, Limits",
     "broken-list": "The server sent an invalid message",
