@@ -56,7 +56,8 @@ def verbs(
             opening = snippets.opening_of(message.method, session.era if session else "")
             found |= {"curl": snippets.pipe(server, text, opening), "curl_label": "Copy as command"}
     exchange = message if message.kind == WireKind.EXCHANGE else details.exchange
-    if (is_sent or exchange is message) and exchange is not None and exchange.kind == WireKind.EXCHANGE and readable:
+    over_http = exchange is not None and exchange.kind == WireKind.EXCHANGE and server.transport != TransportKind.STDIO
+    if exchange is not None and over_http and readable and (is_sent or exchange is message):
         found["curl"] = _curl(exchange, text or _sent_in(details))
     if is_sent and message.kind == WireKind.REQUEST and access.may(user, "call_tool") and not server.archived_at:
         found |= _again(user, server, message, text)
