@@ -10,6 +10,7 @@ from django.db.models import Case, Count, Max, OuterRef, Q, QuerySet, Subquery, 
 
 from servers import access
 from servers.crypto import open_bytes
+from servers.kit.visible import visible_text
 from servers.models import Server
 from sessions.enums import SessionState, WireDirection, WireKind
 from sessions.models import McpSession, WireMessage
@@ -255,9 +256,10 @@ def _children(server: Server, leaders: list[WireMessage]) -> dict[int, list[Wire
 
 
 def methods(server: Server, head: int) -> list[tuple[str, int]]:
-    """Of the newest messages, with their counts."""
+    """Of the newest messages, with their counts. Not those with hidden characters: they are found by text."""
     newest = of_server(server).filter(seq__gt=head - COUNTED, kind__in=(WireKind.REQUEST, WireKind.NOTIFICATION))
-    return list(newest.order_by("method").values_list("method").annotate(Count("seq")))
+    counts = newest.order_by("method").values_list("method").annotate(Count("seq"))
+    return [(method, count) for method, count in counts if visible_text(method) == method]
 
 
 @dataclass
