@@ -1,6 +1,8 @@
 """The Protocol tab of a server: what crossed the wire of the session that this user's calls use."""
 
+import json
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,13 +20,19 @@ from servers.kit.filters import ignored
 from servers.models import Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
+from sessions.calls import statements
+from sessions.calls.operations import OPERATIONS
 from sessions.calls.reading import record_reading
 from sessions.enums import WireDirection, WireKind
-from sessions.models import Call
+from sessions.mcp.core import methods
+from sessions.models import Call, WireMessage
 from sessions.overview import server_page
 from sessions.views.servers import panel, server_context
 from sessions.wire import reading, rows, verbs
 from sessions.wire.reading import MessageFilter, WireDetails
+
+#: sent again by reading all lists
+_LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 
 
 @require_safe
@@ -94,7 +102,8 @@ def message(request: WebRequest, slug: str, seq: int) -> HttpResponse:
     if readable:
         _record_reading(Actor.of(request), details)
     header = server_page.header(server)
-    offered = verbs.verbs(request.user, server, header.mcp_session, details, readable)
+    offered = verbs.verbs(server, header.mcp_session, details, readable)
+    offered = replace(offered, **_again(request.user, server, found, offered.json))
     context: dict[str, Any] = {"details": details, "row": rows.row(found), "readable": readable, "verbs": offered}
     if request.htmx:
         return render(request, "protocol/_details.html", context | {"server": server})
@@ -111,3 +120,32 @@ def _record_reading(actor: Actor, details: WireDetails) -> None:
         call = Call.objects.filter(uid=message.call_uid).select_related("arguments", "result").first()
         if call is not None:
             record_reading(actor, call, call.arguments if message.direction == WireDirection.SENT else call.result)
+
+
+def _again(user: access.User, server: Server, message: WireMessage, text: str) -> dict[str, str]:
+    is_request = message.direction == WireDirection.SENT and message.kind == WireKind.REQUEST
+    if not is_request or server.archived_at or not access.may(user, "call_tool"):
+        return {}
+    if message.method in _LISTS:
+        return {"again": reverse("servers:refresh", args=[server.slug])}
+    if message.method not in OPERATIONS or message.call_uid is None:
+        return {}
+    if not Call.objects.filter(statements.seen(user), uid=message.call_uid).exists():
+        return {}
+    found = {"repeat": reverse("calls:repeat", args=[message.call_uid])}
+    if message.method == methods.TOOLS_CALL:
+        query = {"tool": message.target, "call": str(message.call_uid)}
+        return found | {"edit": f"{reverse('servers:tools', args=[server.slug])}?{urlencode(query)}"}
+    if message.method == "prompts/get":
+        return found | {"edit": f"{reverse('servers:prompts', args=[server.slug])}?{urlencode(_prompt(message, text))}"}
+    if message.method == "resources/read":
+        query = {"uri": message.target}
+        return found | {"edit": f"{reverse('servers:resources', args=[server.slug])}?{urlencode(query)}"}
+    return {}
+
+
+def _prompt(message: WireMessage, text: str) -> dict[str, str]:
+    params = json.loads(text).get("params") if text else None
+    arguments = params.get("arguments") if isinstance(params, dict) else None
+    given = arguments.items() if isinstance(arguments, dict) else ()
+    return {"prompt": message.target} | {f"arg.{name}": str(value) for name, value in given}

@@ -4,30 +4,22 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import QuerySet
-from django.urls import reverse
 
-from servers import access
 from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
 from servers.crypto import SealError
 from servers.enums import AuditAction, TransportKind
 from servers.models import Server
-from sessions.calls import statements
-from sessions.calls.operations import OPERATIONS
 from sessions.enums import WireDirection, WireKind
-from sessions.mcp.core import methods
-from sessions.models import Call, McpSession, WireMessage
+from sessions.models import McpSession, WireMessage
 from sessions.wire import reading, snippets
 from sessions.wire.reading import MessageFilter, WireDetails
 
 #: messages of one export
 EXPORTED = 50_000
 _BATCH = 200
-#: sent again by reading all lists
-_LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 
 
 @dataclass(frozen=True)
@@ -43,11 +35,9 @@ class MessageVerbs:
     again: str = ""
 
 
-def verbs(
-    user: access.User, server: Server, session: McpSession | None, details: WireDetails, readable: bool
-) -> MessageVerbs:
+def verbs(server: Server, session: McpSession | None, details: WireDetails, readable: bool) -> MessageVerbs:
     message = details.message
-    text = _whole(message) if readable else ""
+    text = whole(message) if readable else ""
     is_sent = message.direction == WireDirection.SENT and message.kind in (WireKind.REQUEST, WireKind.NOTIFICATION)
     found: dict[str, str] = {"json": text}
     if is_sent and text:
@@ -59,8 +49,6 @@ def verbs(
     over_http = exchange is not None and exchange.kind == WireKind.EXCHANGE and server.transport != TransportKind.STDIO
     if exchange is not None and over_http and readable and (is_sent or exchange is message):
         found["curl"] = _curl(exchange, text or _sent_in(details))
-    if is_sent and message.kind == WireKind.REQUEST and access.may(user, "call_tool") and not server.archived_at:
-        found |= _again(user, server, message, text)
     return MessageVerbs(**found)
 
 
@@ -72,36 +60,10 @@ def _curl(exchange: WireMessage, text: str) -> str:
 
 def _sent_in(details: WireDetails) -> str:
     sent = [one for one in details.carried if one.direction == WireDirection.SENT]
-    return _whole(WireMessage.objects.get(pk=sent[0].pk)) if len(sent) == 1 else ""
+    return whole(WireMessage.objects.get(pk=sent[0].pk)) if len(sent) == 1 else ""
 
 
-def _again(user: access.User, server: Server, message: WireMessage, text: str) -> dict[str, str]:
-    if message.method in _LISTS:
-        return {"again": reverse("servers:refresh", args=[server.slug])}
-    if message.method not in OPERATIONS or message.call_uid is None:
-        return {}
-    if not Call.objects.filter(statements.seen(user), uid=message.call_uid).exists():
-        return {}
-    found = {"repeat": reverse("calls:repeat", args=[message.call_uid])}
-    if message.method == methods.TOOLS_CALL:
-        query = {"tool": message.target, "call": str(message.call_uid)}
-        return found | {"edit": f"{reverse('servers:tools', args=[server.slug])}?{urlencode(query)}"}
-    if message.method == "prompts/get":
-        return found | {"edit": f"{reverse('servers:prompts', args=[server.slug])}?{urlencode(_prompt(message, text))}"}
-    if message.method == "resources/read":
-        query = {"uri": message.target}
-        return found | {"edit": f"{reverse('servers:resources', args=[server.slug])}?{urlencode(query)}"}
-    return {}
-
-
-def _prompt(message: WireMessage, text: str) -> dict[str, str]:
-    params = json.loads(text).get("params") if text else None
-    arguments = params.get("arguments") if isinstance(params, dict) else None
-    given = arguments.items() if isinstance(arguments, dict) else ()
-    return {"prompt": message.target} | {f"arg.{name}": str(value) for name, value in given}
-
-
-def _whole(message: WireMessage) -> str:
+def whole(message: WireMessage) -> str:
     """As JSON in one line; empty where it was not kept as a whole."""
     if message.cut:
         return ""
@@ -137,7 +99,7 @@ def lines(found: "QuerySet[WireMessage]") -> Iterator[bytes]:
 
 
 def _line(row: WireMessage) -> bytes:
-    whole = _whole(row)
+    text = whole(row)
     found: dict[str, Any] = {
         "seq": row.seq,
         "at": row.at.isoformat(),
@@ -151,7 +113,7 @@ def _line(row: WireMessage) -> bytes:
         "fault": row.fault,
         "duration_ms": row.duration_ms,
         "size": row.size,
-        "message": json.loads(whole) if whole else None,
+        "message": json.loads(text) if text else None,
     }
     if row.cut:
         found["cut"] = True
