@@ -343,6 +343,7 @@ class AuditAction(TextChoices):
     SERVER_RESTORE = "server:registration:restore", "Server restored"
     SERVER_DELETE = "server:registration:delete", "Server deleted"
     SERVER_EXPORT = "server:registration:export", "Servers exported"
+    WIRE_EXPORT = "server:protocol:export", "Protocol messages exported"
     CREDENTIAL_SET = "server:credential:set", "Credential set"
     CREDENTIAL_REMOVE = "server:credential:remove", "Credential removed"
     CREDENTIAL_CREATE = "server:credential:create", "Credential added"

@@ -124,7 +124,7 @@ def _log_after(topic: Topic, seq: int, limit: int) -> list[Row]:
 
 
 def _wire_after(topic: Topic, seq: int, limit: int) -> list[Row]:
-    rows = _wire_messages(topic).filter(seq__gt=seq).order_by("seq").defer("body", "sealed", "headers", "detail")
+    rows = _wire_messages(topic).filter(seq__gt=seq).order_by("seq").defer("body", "sealed", "detail")
     return [wire_rows.row(message) for message in rows[:limit]]
 
 

@@ -1,42 +1,93 @@
 """The Protocol tab of a server: what crossed the wire of the session that this user's calls use."""
 
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from asgiref.sync import sync_to_async
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from servers import access
 from servers.audit.record import Actor
 from servers.enums import Recording
 from servers.kit.filters import ignored
+from servers.models import Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
+from sessions.calls import statements
+from sessions.calls.operations import OPERATIONS
 from sessions.calls.reading import record_reading
-from sessions.enums import WireDirection
-from sessions.models import Call
+from sessions.enums import WireDirection, WireKind
+from sessions.mcp.core import methods
+from sessions.models import Call, WireMessage
 from sessions.overview import server_page
-from sessions.views.servers import server_context
-from sessions.wire import reading, rows
-from sessions.wire.reading import WireDetails, WireFilter
+from sessions.views.servers import panel, server_context
+from sessions.wire import reading, rows, verbs
+from sessions.wire.reading import MessageFilter, WireDetails
+
+#: sent again by reading all lists
+_LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 
 
 @require_safe
 def index(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
-    chosen = WireFilter.of(*(request.GET.get(name, "") for name in ("show", "direction", "text")))
-    page = reading.wire_page(server, chosen, whole_number(request.GET.get("before", "")))
-    context = server_context(request, server_page.header(server), "protocol") | {
+    if request.GET.get("show") == "http":  # before the Network tab, its rows were here
+        query = {name: value for name in ("text", "before") if (value := request.GET.get(name))}
+        return redirect(f"{reverse('servers:network', args=[slug])}{'?' if query else ''}{urlencode(query)}")
+    chosen = MessageFilter.of(*(request.GET.get(name, "") for name in MessageFilter.NAMES))
+    header = server_page.header(server)
+    page = reading.message_page(server, header.mcp_session, chosen, whole_number(request.GET.get("before", "")))
+    methods = reading.methods(server, page.head)
+    context = server_context(request, header, "protocol") | {
         "page": page,
-        "rows": [rows.row(message) for message in page.messages],
+        "rows": [rows.paired_row(message, page) if chosen.paired else rows.row(message) for message in page.messages],
         "chosen": chosen,
-        "shows": [(value, words) for value, (words, _) in reading.SHOWS.items()],
+        "orders": reading.ORDERS,
+        "outcomes": reading.OUTCOMES,
+        "methods": methods,
+        "chosen_is_listed": chosen.method in dict(methods),
         "directions": WireDirection.choices,
+        "may_export": _may_export(request, server),
+        "open": whole_number(request.GET.get("open", "")) or "",
         "recording": Recording(server.recording),
-        "ignored_filters": ignored(request.GET, {"show": chosen.show, "direction": chosen.direction}),
+        "ignored_filters": ignored(
+            request.GET, {name: getattr(chosen, name) for name in ("order", "direction", "outcome")}
+        ),
     }
-    return render(request, "protocol/index.html", context)
+    return panel(request, "protocol", context)
+
+
+@require_POST
+def export(request: WebRequest, slug: str) -> StreamingHttpResponse:
+    """The messages of a filter as a file. Only a POST returns it: opening the URL by accident writes no audit event."""
+    server = access.server_for(request.user, slug)
+    if not _may_export(request, server):
+        raise access.Denied("view_payload", server)
+    chosen = MessageFilter.of(*(request.GET.get(name, "") for name in MessageFilter.NAMES))
+    found = verbs.exported(Actor.of(request), server, chosen)
+    response = StreamingHttpResponse(_pieces(verbs.lines(found)), content_type="application/jsonl")
+    response.headers["Content-Disposition"] = f'attachment; filename="{server.slug}-protocol.jsonl"'
+    response.headers["Cache-Control"] = "private, no-store"
+    return response
+
+
+def _may_export(request: HttpRequest, server: Server) -> bool:
+    """Others' payloads, or what one's own session said."""
+    return access.may_read_payloads(request.user) or server.seen_as is not None
+
+
+async def _pieces(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Asynchronous: of a synchronous stream, ASGI would read all before it sends anything."""
+    following = sync_to_async(lambda: next(parts, b""))
+    while piece := await following():
+        yield piece
 
 
 @require_safe
@@ -50,10 +101,14 @@ def message(request: WebRequest, slug: str, seq: int) -> HttpResponse:
     details, readable = reading.details(found), reading.may_read(request.user, found)
     if readable:
         _record_reading(Actor.of(request), details)
-    context: dict[str, Any] = {"details": details, "row": rows.row(found), "readable": readable}
+    header = server_page.header(server)
+    offered = verbs.verbs(server, header.mcp_session, details, readable)
+    offered = replace(offered, **_again(request.user, server, found, offered.json))
+    context: dict[str, Any] = {"details": details, "row": rows.row(found), "readable": readable, "verbs": offered}
     if request.htmx:
         return render(request, "protocol/_details.html", context | {"server": server})
-    context |= server_context(request, server_page.header(server), "protocol")
+    tab = "protocol" if WireKind(found.kind).is_message or found.kind == WireKind.DROPPED else "network"
+    context |= server_context(request, header, tab)
     return render(request, "protocol/message.html", context)
 
 
@@ -65,3 +120,32 @@ def _record_reading(actor: Actor, details: WireDetails) -> None:
         call = Call.objects.filter(uid=message.call_uid).select_related("arguments", "result").first()
         if call is not None:
             record_reading(actor, call, call.arguments if message.direction == WireDirection.SENT else call.result)
+
+
+def _again(user: access.User, server: Server, message: WireMessage, text: str) -> dict[str, str]:
+    is_request = message.direction == WireDirection.SENT and message.kind == WireKind.REQUEST
+    if not is_request or server.archived_at or not access.may(user, "call_tool"):
+        return {}
+    if message.method in _LISTS:
+        return {"again": reverse("servers:refresh", args=[server.slug])}
+    if message.method not in OPERATIONS or message.call_uid is None:
+        return {}
+    if not Call.objects.filter(statements.seen(user), uid=message.call_uid).exists():
+        return {}
+    found = {"repeat": reverse("calls:repeat", args=[message.call_uid])}
+    if message.method == methods.TOOLS_CALL:
+        query = {"tool": message.target, "call": str(message.call_uid)}
+        return found | {"edit": f"{reverse('servers:tools', args=[server.slug])}?{urlencode(query)}"}
+    if message.method == "prompts/get":
+        return found | {"edit": f"{reverse('servers:prompts', args=[server.slug])}?{urlencode(_prompt(message, text))}"}
+    if message.method == "resources/read":
+        query = {"uri": message.target}
+        return found | {"edit": f"{reverse('servers:resources', args=[server.slug])}?{urlencode(query)}"}
+    return {}
+
+
+def _prompt(message: WireMessage, text: str) -> dict[str, str]:
+    params = json.loads(text).get("params") if text else None
+    arguments = params.get("arguments") if isinstance(params, dict) else None
+    given = arguments.items() if isinstance(arguments, dict) else ()
+    return {"prompt": message.target} | {f"arg.{name}": str(value) for name, value in given}

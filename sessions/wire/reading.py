@@ -1,61 +1,154 @@
-"""The recorded wire as pages and searches read it."""
+"""The recorded wire as pages and searches read it: messages for the Protocol tab, HTTP requests for the Network tab."""
 
 import json
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Case, Count, Max, OuterRef, Q, QuerySet, Subquery, Sum, When
 
 from servers import access
 from servers.crypto import open_bytes
+from servers.kit.visible import visible_text
 from servers.models import Server
-from sessions.enums import WireDirection, WireKind
-from sessions.models import WireMessage
+from sessions.enums import SessionState, WireDirection, WireKind
+from sessions.models import McpSession, WireMessage
 
 SHOWN = 200
 TEXT_CHARS = 200
 #: messages of one HTTP exchange that its details name
 CARRIED = 50
+#: rows after a request in which its answer is looked for: no index leads from one to the other
+ANSWERED_WITHIN = 5_000
+#: rows after the newest shown exchange that still count as carried by those shown
+CARRIED_WITHIN = 20_000
+#: a request is recorded just before the exchange that carries it
+_BEFORE_EXCHANGE = 1_000
+#: children of the calls of one page
+_CHILDREN = 1_000
+#: newest rows whose methods are offered as filters
+COUNTED = 5_000
 MESSAGES = tuple(kind for kind in WireKind if kind.is_message)
 _ANSWERS = (WireKind.RESULT, WireKind.ERROR)
-_HTTP = (WireKind.EXCHANGE, WireKind.AUTHORIZATION, WireKind.STREAM_END)
-#: value of the filter: its name, and the kinds that it shows. What was not recorded is shown with each.
-SHOWS = {"": ("Messages", MESSAGES), "http": ("HTTP requests", _HTTP), "all": ("Messages and HTTP", tuple(WireKind))}
+_EXCHANGES = (WireKind.EXCHANGE, WireKind.AUTHORIZATION)
+_HTTP = (*_EXCHANGES, WireKind.STREAM_END)
+OUTCOMES = (("error", "Errors"), ("ok", "Successful"), ("pending", "Without an answer"))
+ORDERS = (("", "Paired"), ("time", "In order"))
+#: one row each in a paired list; the others stand with them
+_LEADERS = (
+    Q(kind=WireKind.REQUEST, direction=WireDirection.SENT)
+    | Q(kind__in=(WireKind.REQUEST, WireKind.NOTIFICATION), call_uid=None)
+    | Q(kind__in=(WireKind.INVALID, WireKind.DROPPED))
+)
+EXCHANGE_KINDS = (
+    ("mcp", "MCP requests", Q(kind=WireKind.EXCHANGE)),
+    ("authorization", "Sign-in requests", Q(kind=WireKind.AUTHORIZATION)),
+)
+EXCHANGE_OUTCOMES = (
+    ("failed", "Failed", Q(status=None) | Q(status__gte=400) | ~Q(fault="")),
+    ("ok", "Successful", Q(status__lt=400, fault="")),
+)
+
+
+def _words(text: str) -> str:
+    return text.strip()[:TEXT_CHARS].replace("\0", "")
+
+
+def _about(text: str) -> Q:
+    return Q(method__icontains=text) | Q(target__icontains=text) if text else Q()
 
 
 @dataclass(frozen=True)
-class WireFilter:
-    """Unknown values do not filter."""
+class MessageFilter:
+    """Unknown values do not filter. `order`: "" pairs answers with their requests, "time" shows each message in order."""
 
-    show: str = ""
+    order: str = ""
     direction: str = ""
+    method: str = ""
+    outcome: str = ""
     text: str = ""
 
+    NAMES = ("order", "direction", "method", "outcome", "text")
+
     @classmethod
-    def of(cls, show: str, direction: str, text: str) -> "WireFilter":
-        known = direction if direction in WireDirection.values else ""
-        return cls(show if show in SHOWS else "", known, text.strip()[:TEXT_CHARS].replace("\0", ""))
+    def of(cls, order: str, direction: str, method: str, outcome: str, text: str) -> "MessageFilter":
+        return cls(
+            order if order in dict(ORDERS) else "",
+            direction if direction in WireDirection.values else "",
+            _words(method),
+            outcome if outcome in dict(OUTCOMES) else "",
+            _words(text),
+        )
 
     def __bool__(self) -> bool:
-        return bool(self.show or self.direction or self.text)
+        return bool(self.direction or self.method or self.outcome or self.text)
+
+    @property
+    def paired(self) -> bool:
+        return not self.order
 
     def query(self) -> Q:
-        found = Q(kind__in=(*SHOWS[self.show][1], WireKind.DROPPED))
+        """The outcome of a request is that of its answer: see `_with_answers`."""
+        found = _LEADERS if self.paired else Q(kind__in=(*MESSAGES, WireKind.DROPPED))
         if self.direction:
             found &= Q(direction=self.direction)
-        if self.text:
-            found &= Q(method__icontains=self.text) | Q(target__icontains=self.text)
+        if self.method:
+            found &= Q(method=self.method)
+        found &= _about(self.text)
+        if not self.outcome:
+            return found
+        if self.outcome == "pending":
+            return found & Q(kind=WireKind.REQUEST, answer_seq=None)
+        is_request, is_answer = Q(kind=WireKind.REQUEST), Q(kind__in=_ANSWERS)
+        failed = Q(answer_kind=WireKind.ERROR) | ~Q(answer_fault="")
+        answer_failed = Q(kind=WireKind.ERROR) | ~Q(fault="")
+        if self.outcome == "error":
+            request = is_request & Q(answer_seq__isnull=False) & failed
+            return found & (request | Q(kind=WireKind.INVALID) | is_answer & answer_failed)
+        request = is_request & Q(answer_kind=WireKind.RESULT, answer_fault="")
+        return found & (request | Q(kind=WireKind.RESULT, fault=""))
+
+
+@dataclass(frozen=True)
+class ExchangeFilter:
+    """Of the Network tab. Unknown values do not filter."""
+
+    kind: str = ""
+    outcome: str = ""
+    text: str = ""
+
+    NAMES = ("kind", "outcome", "text")
+
+    @classmethod
+    def of(cls, kind: str, outcome: str, text: str) -> "ExchangeFilter":
+        kinds, outcomes = ([value for value, *_ in known] for known in (EXCHANGE_KINDS, EXCHANGE_OUTCOMES))
+        return cls(kind if kind in kinds else "", outcome if outcome in outcomes else "", _words(text))
+
+    def __bool__(self) -> bool:
+        return bool(self.kind or self.outcome or self.text)
+
+    def query(self) -> Q:
+        found = Q(kind__in=(*_EXCHANGES, WireKind.DROPPED)) & _about(self.text)
+        for chosen, known in ((self.kind, EXCHANGE_KINDS), (self.outcome, EXCHANGE_OUTCOMES)):
+            found &= next((query for value, _, query in known if value == chosen), Q())
         return found
 
 
 @dataclass(frozen=True)
 class WirePage:
     """`messages`: oldest first. `head`: the newest of all, from which live updates continue. `older`: cursor to go
-    back."""
+    back. `connection`: the one that is open, 0 without one."""
 
     messages: list[WireMessage]
     head: int
     older: int | None
     latest: bool
+    connection: int = 0
+    #: by the number of the request
+    answers: dict[int, WireMessage] = field(default_factory=dict)
+    #: by the number of the request of their call, oldest first
+    children: dict[int, list[WireMessage]] = field(default_factory=dict)
 
 
 def messages(user: access.User) -> QuerySet[WireMessage]:
@@ -77,16 +170,138 @@ def of_server(server: Server) -> QuerySet[WireMessage]:
     return server.wire_messages.filter(identity=server.seen_as)
 
 
-def wire_page(server: Server, chosen: WireFilter, before: int | None) -> WirePage:
+_OPEN = (SessionState.CONNECTING, SessionState.INITIALIZING, SessionState.READY)
+_BRIEF = ("body", "sealed", "headers")
+
+
+def message_page(server: Server, session: McpSession | None, chosen: MessageFilter, before: int | None) -> WirePage:
     """Only up to the head, which is read first: so live updates neither repeat nor miss a message."""
-    rows = of_server(server)
-    head = rows.aggregate(newest=Max("seq"))["newest"] or 0
+    found = _with_answers(server) if chosen.paired or chosen.outcome else of_server(server)
+    page = _page(server, session, found.filter(chosen.query()).defer(*_BRIEF), before)
+    if not chosen.paired:
+        return page
+    children = _children(server, page.messages)
+    later = {child.seq for of_call in children.values() for child in of_call}
+    leaders = [message for message in page.messages if message.seq not in later]
+    requests = [*leaders, *(child for of_call in children.values() for child in of_call)]
+    return WirePage(leaders, page.head, page.older, page.latest, page.connection, _answers(server, requests), children)
+
+
+def matching(server: Server, chosen: MessageFilter) -> QuerySet[WireMessage]:
+    """Each message by itself, also of a paired list: there, requests by the outcome of their answers."""
+    found = _with_answers(server) if chosen.outcome else of_server(server)
+    return found.filter(replace(chosen, order="time").query(), kind__in=MESSAGES)
+
+
+def exchange_page(server: Server, session: McpSession | None, chosen: ExchangeFilter, before: int | None) -> WirePage:
+    return _page(server, session, of_server(server).filter(chosen.query()).defer("body", "sealed"), before)
+
+
+def _page(server: Server, session: McpSession | None, matching: QuerySet[WireMessage], before: int | None) -> WirePage:
+    newest = of_server(server).order_by("-seq").values_list("seq", "connection")
+    head = (newest.first() or (0, 0))[0]
+    # a notice that messages were dropped belongs to no connection
+    connection = (newest.exclude(connection=0).first() or (0, 0))[1] if session and session.state in _OPEN else 0
     end = head if before is None else min(head, before - 1)
-    found = list(
-        rows.filter(chosen.query(), seq__lte=end).order_by("-seq").defer("body", "sealed", "headers")[: SHOWN + 1]
-    )
+    found = list(matching.filter(seq__lte=end).order_by("-seq")[: SHOWN + 1])
     older = found[SHOWN - 1].seq if len(found) > SHOWN else None
-    return WirePage(found[:SHOWN][::-1], head, older, before is None)
+    return WirePage(found[:SHOWN][::-1], head, older, before is None, connection)
+
+
+def _with_answers(server: Server) -> QuerySet[WireMessage]:
+    """Requests with `answer_seq`, `answer_kind` and `answer_fault`. The ids of both sides are counted apart; a message
+    that was repeated has the answer that followed it."""
+    answer = (
+        of_server(server)
+        .filter(
+            kind__in=_ANSWERS,
+            seq__gt=OuterRef("seq"),
+            seq__lte=OuterRef("seq") + ANSWERED_WITHIN,
+            connection=OuterRef("connection"),
+            rpc_id=OuterRef("rpc_id"),
+        )
+        .exclude(direction=OuterRef("direction"))
+        .order_by("seq")
+    )
+    is_request = Q(kind=WireKind.REQUEST) & ~Q(rpc_id="")
+    return of_server(server).annotate(
+        **{
+            f"answer_{name}": Case(When(is_request, then=Subquery(answer.values(name)[:1])))
+            for name in ("seq", "kind", "fault")
+        }
+    )
+
+
+def _answers(server: Server, requests: Iterable[WireMessage]) -> dict[int, WireMessage]:
+    by_answer = {seq: found.seq for found in requests if (seq := getattr(found, "answer_seq", None)) is not None}
+    rows = of_server(server).filter(seq__in=by_answer).defer(*_BRIEF)
+    return {by_answer[answer.seq]: answer for answer in rows}
+
+
+def _children(server: Server, leaders: list[WireMessage]) -> dict[int, list[WireMessage]]:
+    """What belongs to a call beside its first request and the answers: further rounds, server requests,
+    notifications. Of one call, the oldest recorded request stands for all."""
+    calls = {leader.call_uid for leader in leaders if leader.call_uid is not None}
+    if not calls:
+        return {}
+    rows = _with_answers(server).filter(call_uid__in=calls, kind__in=(WireKind.REQUEST, WireKind.NOTIFICATION))
+    first: dict[Any, int] = {}
+    found: dict[int, list[WireMessage]] = defaultdict(list)
+    for row in rows.order_by("seq").defer(*_BRIEF)[:_CHILDREN]:
+        if row.call_uid not in first and row.kind == WireKind.REQUEST and row.direction == WireDirection.SENT:
+            first[row.call_uid] = row.seq
+        elif row.call_uid in first:
+            found[first[row.call_uid]].append(row)
+    return dict(found)
+
+
+def methods(server: Server, head: int) -> list[tuple[str, int]]:
+    """Of the newest messages, with their counts. Not those with hidden characters: they are found by text."""
+    newest = of_server(server).filter(seq__gt=head - COUNTED, kind__in=(WireKind.REQUEST, WireKind.NOTIFICATION))
+    counts = newest.order_by("method").values_list("method").annotate(Count("seq"))
+    return [(method, count) for method, count in counts if visible_text(method) == method]
+
+
+@dataclass
+class Carried:
+    """What crossed one HTTP exchange, as far as it is recorded. `attempt`: 2 for the first repetition of a request."""
+
+    messages: int = 0
+    sent: int = 0
+    received: int = 0
+    attempt: int = 1
+    ended: bool = False
+    end_fault: str = ""
+    lasted_ms: float | None = None
+
+
+def carried_by(server: Server, page: WirePage) -> dict[tuple[int, int | None], Carried]:
+    """By connection and number of the exchange. Two queries."""
+    shown = [message for message in page.messages if message.exchange is not None]
+    if not shown:
+        return {}
+    rows = of_server(server).filter(
+        seq__gte=shown[0].seq - _BEFORE_EXCHANGE,
+        seq__lte=shown[-1].seq + CARRIED_WITHIN,
+        connection__in={message.connection for message in shown},
+        exchange__isnull=False,
+    )
+    found: dict[tuple[int, int | None], Carried] = defaultdict(Carried)
+    counts = rows.exclude(kind__in=_EXCHANGES).order_by().values("connection", "exchange", "direction", "kind")
+    for row in counts.annotate(n=Count("seq"), bytes=Sum("size"), fault=Max("fault"), ms=Max("duration_ms")):
+        of = found[row["connection"], row["exchange"]]
+        if row["kind"] == WireKind.STREAM_END:
+            of.ended, of.end_fault, of.lasted_ms, of.received = True, row["fault"], row["ms"], row["bytes"]
+            continue
+        of.messages += row["n"]
+        if row["direction"] == WireDirection.SENT:
+            of.sent += row["bytes"]
+    attempts: dict[tuple[int, str], int] = defaultdict(int)
+    sent = rows.filter(kind=WireKind.REQUEST, direction=WireDirection.SENT).order_by("seq")
+    for connection, exchange, rpc_id in sent.values_list("connection", "exchange", "rpc_id"):
+        attempts[connection, rpc_id] += 1
+        found[connection, exchange].attempt = max(found[connection, exchange].attempt, attempts[connection, rpc_id])
+    return found
 
 
 @dataclass(frozen=True)
@@ -98,19 +313,21 @@ class WireDetails:
     pair: WireMessage | None
     exchange: WireMessage | None
     carried: list[WireMessage]
+    ended: WireMessage | None = None
 
 
 def details(message: WireMessage) -> WireDetails:
     of_connection = WireMessage.objects.filter(
         server=message.server_id, identity=message.identity, connection=message.connection
     )
-    exchange, carried = None, []
+    exchange, ended, carried = None, None, []
     if message.exchange is not None:
         in_it = of_connection.filter(exchange=message.exchange).order_by("seq")
-        exchange = in_it.filter(kind__in=_HTTP[:2]).first()
+        exchange = in_it.filter(kind__in=_EXCHANGES).first()
         if message.kind in _HTTP:
             carried = list(in_it.filter(kind__in=MESSAGES).defer("body", "sealed")[:CARRIED])
-    return WireDetails(message, _pair(message, of_connection), exchange, carried)
+            ended = in_it.filter(kind=WireKind.STREAM_END).first()
+    return WireDetails(message, _pair(message, of_connection), exchange, carried, ended)
 
 
 def _pair(message: WireMessage, of_connection: QuerySet[WireMessage]) -> WireMessage | None:
@@ -148,3 +365,12 @@ def text(message: WireMessage) -> str:
     table = WireMessage._meta.db_table
     opened = open_bytes(message.sealed, key_id=message.key_id, table=table, uid=message.uid, field="sealed")
     return opened.decode("utf-8", "replace")
+
+
+def is_stream(message: WireMessage) -> bool:
+    """Whether the answer goes on after its head: server-sent events, or a WebSocket connection."""
+    found = headers(message)
+    if message.status == 101 or found is None:
+        return message.status == 101
+    media = next((value for name, value in found.received if name.lower() == "content-type"), "")
+    return media.lower().startswith("text/event-stream")

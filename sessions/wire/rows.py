@@ -1,4 +1,4 @@
-"""One line of the Protocol tab, for the page and for its live updates."""
+"""One line of the Protocol or Network tab, for the page and for its live updates."""
 
 from typing import Any
 
@@ -8,6 +8,8 @@ from servers.kit.visible import visible_text
 from servers.kit.words import byte_words, duration_words
 from sessions.enums import WireDirection, WireKind
 from sessions.models import WireMessage
+from sessions.wire import reading
+from sessions.wire.reading import Carried, WirePage
 
 TARGET_CHARS = 200
 
@@ -32,6 +34,48 @@ def row(message: WireMessage) -> dict[str, Any]:
         "size": "" if kind == WireKind.DROPPED else byte_words(message.size),
         "pair": _pair(message),
         "call": reverse("calls:detail", args=[message.call_uid]) if message.call_uid else "",
+        "connection": message.connection,
+        "exchange": "" if message.exchange is None else f"{message.connection} {message.exchange}",
+        "bytes": message.size,
+        "is_stream": kind == WireKind.EXCHANGE and reading.is_stream(message),
+    }
+
+
+def paired_row(message: WireMessage, page: WirePage) -> dict[str, Any]:
+    """A request with its answer, and below it what belongs to its call."""
+    found = row(message)
+    if message.kind == WireKind.REQUEST:
+        answer = page.answers.get(message.seq)
+        if answer is not None:
+            of_answer = row(answer)
+            found |= {name: of_answer[name] for name in ("word", "tone", "duration", "size")}
+        elif message.connection == page.connection:
+            found |= {"word": "Pending", "tone": "run", "pending": True}
+        else:
+            found |= {"word": "No answer", "tone": "warn"}
+    found["children"] = [paired_row(child, page) for child in page.children.get(message.seq, ())]
+    return found
+
+
+def network_row(message: WireMessage, carried: Carried, connection: int) -> dict[str, Any]:
+    """An HTTP exchange with what it carried. `connection`: the one that is open."""
+    found = row(message)
+    received = max(message.size, carried.received)
+    stream = ""
+    if found["is_stream"]:
+        is_open = not carried.ended and not message.size and message.connection == connection
+        stream = "Stream open" if is_open else "Stream ended" if carried.ended or message.size else "Stream"
+        if carried.end_fault:
+            stream = f"Stream lost: {carried.end_fault.replace('_', ' ')}"
+    return found | {
+        "sent_bytes": carried.sent,
+        "received_bytes": received,
+        "sent": byte_words(carried.sent) if carried.sent else "",
+        "size": "" if message.kind == WireKind.DROPPED else byte_words(received),
+        "stream": stream,
+        "stream_tone": "bad" if carried.end_fault else "run" if stream == "Stream open" else "",
+        "messages": carried.messages,
+        "attempt": carried.attempt if carried.attempt > 1 else "",
     }
 
 

@@ -1,16 +1,7 @@
-/* The log page: the lines of one session as they arrive. */
-import { openConsole, plural } from './console.js';
+/* The log of a server: the lines of one session as they arrive. */
+import { openConsole, plural, startTab } from './console.js';
 
-const ranks = [...document.querySelector('[data-console-filter]').level.options].map((option) => option.value); // "" first, then from the least grave on
-
-function matches(row, { level, source, text }) {
-  if (level.value && ranks.indexOf(row.level) < ranks.indexOf(level.value)) return false;
-  if (source.value && row.from !== source.value) return false;
-  const words = text.value.trim().toLowerCase();
-  return !words || row.text.toLowerCase().includes(words) || row.source.toLowerCase().includes(words);
-}
-
-function element(row, line) {
+function element(row, line, ranks) {
   const slot = (name) => line.querySelector(`[data-part="${name}"]`);
   slot('at').dateTime = row.at;
   slot('at').textContent = row.at;
@@ -22,24 +13,38 @@ function element(row, line) {
   else slot('call').remove();
 }
 
-const { page, list, note } = openConsole({ kind: 'line', noun: 'line', matches, element });
-
 function textOf(line) {
   const words = [...line.children].map((child) => (child instanceof HTMLTimeElement ? child.dateTime : child.textContent));
   return words.map((word) => word.trim().replace(/\s*View call$/, '')).join(' ');
 }
 
-async function copy() {
-  const lines = [...list().children].map(textOf);
-  try {
-    await navigator.clipboard.writeText(`${lines.join('\n')}\n`);
-    note(`Copied ${plural(lines.length, 'line')}.`);
-  } catch {
-    getSelection().selectAllChildren(list()); // plain http on a LAN address has no clipboard API
-    note('The browser blocked copying. The lines are selected: press Ctrl+C.');
+export function start(page) {
+  const ranks = [...page.querySelector('[data-console-filter]').level.options].map((option) => option.value); // "" first, then from the least grave on
+
+  function matches(row, { level, source, text }) {
+    if (level.value && ranks.indexOf(row.level) < ranks.indexOf(level.value)) return false;
+    if (source.value && row.from !== source.value) return false;
+    const words = text.value.trim().toLowerCase();
+    return !words || row.text.toLowerCase().includes(words) || row.source.toLowerCase().includes(words);
   }
+
+  const { list, note, close } = openConsole({ page, kind: 'line', noun: 'line', matches, element: (row, line) => element(row, line, ranks) });
+
+  async function copy() {
+    const lines = [...list().children].map(textOf);
+    try {
+      await navigator.clipboard.writeText(`${lines.join('\n')}\n`);
+      note(`Copied ${plural(lines.length, 'line')}.`);
+    } catch {
+      getSelection().selectAllChildren(list()); // plain http on a LAN address has no clipboard API
+      note('The browser blocked copying. The lines are selected: press Ctrl+C.');
+    }
+  }
+
+  const button = page.querySelector('[data-log-copy]');
+  button.hidden = false;
+  button.addEventListener('click', copy);
+  return close;
 }
 
-const button = page.querySelector('[data-log-copy]');
-button.hidden = false;
-button.addEventListener('click', copy);
+startTab('logs', start);

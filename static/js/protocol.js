@@ -1,60 +1,150 @@
-/* The Protocol tab: the messages of one session as they arrive. Each unfolds, and then loads what it says. */
-import { openConsole } from './console.js';
-import { send } from './sign-in.js';
+/* The Protocol tab: the messages of one session as they arrive, a request in one row with its answer and with what
+   belongs to its call. Each unfolds, and then loads what it says. */
+import { openConsole, startTab } from './console.js';
+import { outdated, setWord, unfolding } from './wire.js';
 
-const HTTP = new Set(['exchange', 'authorization', 'stream_end']);
-const TONES = new Set(['ok', 'warn', 'bad']);
+const ANSWERS = new Set(['result', 'error']);
+const KNOWN = 5_000; // requests whose answers may still come
 
-function matches(row, { show, direction, text }) {
-  const shown = show.value === 'all' || row.kind === 'dropped' || (show.value === 'http' ? HTTP.has(row.kind) : row.is_message);
-  if (!shown || (direction.value && row.direction !== direction.value)) return false;
+const isAbout = (row, text) => {
   const words = text.value.trim().toLowerCase();
   return !words || row.method.toLowerCase().includes(words) || row.target.toLowerCase().includes(words);
+};
+
+const outcomeOf = (row) => (row.kind === 'error' || row.kind === 'invalid' || row.tone === 'bad' ? 'error' : 'ok');
+
+function chosen(row, { direction, method, text }) {
+  if (row.kind === 'dropped') return true;
+  if (!row.is_message || (direction.value && row.direction !== direction.value)) return false;
+  return (!method.value || row.method === method.value) && isAbout(row, text);
 }
 
-function element(row, item) {
-  const slot = (name) => item.querySelector(`[data-part="${name}"]`);
-  item.dataset.pair = row.pair;
-  item.className = row.direction;
-  slot('at').dateTime = row.at;
-  slot('at').textContent = row.at;
-  for (const name of ['method', 'target', 'word', 'duration', 'size']) slot(name).textContent = row[name];
-  slot('id').textContent = row.id ? `#${row.id}` : '';
-  if (TONES.has(row.tone)) slot('word').classList.add(row.tone);
-}
+export function start(page) {
+  const requests = new Map(); // pair -> the row of the request that is in the page
+  const calls = new Map(); // call -> the row of its first request
+  const waiting = new Map(); // pair -> a request that is shown once its answer has the chosen outcome
+  let connection = 0;
+  const paired = () => !page.querySelector('[data-console-filter]').order.value;
+  const slot = (item, name) => item.querySelector(`:scope > details > summary [data-part="${name}"]`);
 
-const { page } = openConsole({ kind: 'message', noun: 'message', matches, element });
-
-async function load(details) {
-  const place = details.querySelector('[data-part="details"]');
-  if (place.dataset.loaded) return;
-  place.dataset.loaded = 'loading';
-  place.textContent = 'Loading…';
-  try {
-    const response = await send(`${page.dataset.wireBase}${details.closest('li').dataset.seq}/`, { headers: { 'HX-Request': 'true' } });
-    if (response.status === 404) throw new Error('This message is not recorded any more.');
-    if (!response.ok) throw new Error(`The message could not be loaded (${response.status}). Close and open it to try again.`);
-    await htmx.swap({ target: place, swap: 'innerHTML', text: await response.text() });
-    place.dataset.loaded = 'yes';
-    details.scrollIntoView({ block: 'nearest' });
-  } catch (problem) {
-    place.textContent = problem.message;
-    delete place.dataset.loaded;
+  function matches(row, form) {
+    if (!chosen(row, form)) return false;
+    const { outcome } = form;
+    if (!outcome.value || row.kind === 'dropped') return true;
+    if (row.kind === 'request') {
+      if (outcome.value === 'pending') return true;
+      if (paired()) remember(waiting, row.pair, row);
+      return false;
+    }
+    if (row.kind === 'notification') return false;
+    return outcome.value === outcomeOf(row);
   }
-}
 
-page.addEventListener('toggle', (event) => {
-  if (event.target.matches('[data-wire-message]') && event.target.open) load(event.target);
-}, true);
-
-/* The request of an answer, and the other way round. */
-function mark(item) {
-  const pair = item?.dataset.pair;
-  for (const other of page.querySelectorAll('[data-console-rows] > li')) {
-    other.classList.toggle('paired', Boolean(pair) && other.dataset.pair === pair);
+  function remember(map, key, value) {
+    map.set(key, value);
+    if (map.size > KNOWN) map.delete(map.keys().next().value);
   }
+
+  function element(row, item) {
+    item.dataset.pair = row.pair;
+    item.className = row.direction;
+    slot(item, 'at').dateTime = row.at;
+    slot(item, 'at').textContent = row.at;
+    for (const name of ['method', 'target', 'duration', 'size']) slot(item, name).textContent = row[name];
+    slot(item, 'id').textContent = row.id ? `#${row.id}` : '';
+    setWord(item, row.word, row.tone);
+    if (!paired() || row.kind !== 'request') return;
+    if (!row.answered) pending(item);
+    remember(requests, row.pair, item);
+    if (row.call && row.direction === 'sent' && !calls.get(row.call)?.isConnected) remember(calls, row.call, item);
+  }
+
+  function pending(item) {
+    item.dataset.pending = '';
+    setWord(item, 'Pending', 'run');
+  }
+
+  function settle(item, row) {
+    delete item.dataset.pending;
+    setWord(item, row.word, row.tone);
+    for (const name of ['duration', 'size']) slot(item, name).textContent = row[name];
+    outdated(item, page);
+  }
+
+  /* Answers, and what belongs to a call, have no row of their own in a paired list. */
+  function joins(row, form) {
+    if (!paired() || !row.is_message) return false;
+    if (row.connection && row.connection !== connection) reconnected(row.connection);
+    if (ANSWERS.has(row.kind)) return !answersWaiting(row, form);
+    return Boolean(row.call) && (row.direction === 'received' || row.kind === 'notification' || calls.get(row.call)?.isConnected) && row.kind !== 'invalid';
+  }
+
+  /* With a filter by outcome, the answer decides whether its request is shown: then the answer's frame becomes its row. */
+  function answersWaiting(row, { outcome }) {
+    const request = waiting.get(row.pair);
+    if (!request || !outcome.value) return false;
+    waiting.delete(row.pair);
+    if (outcome.value !== outcomeOf(row)) return false;
+    const { word, tone, duration, size } = row;
+    Object.assign(row, request, { word, tone, duration, size, kind: 'request', answered: true });
+    return true;
+  }
+
+  function join(row) {
+    if (ANSWERS.has(row.kind)) {
+      const item = requests.get(row.pair);
+      if (!item) return false;
+      settle(item, row);
+      requests.delete(row.pair);
+      return true;
+    }
+    const parent = calls.get(row.call);
+    if (!parent) return false;
+    const item = page.querySelector('[data-console-row]').content.firstElementChild.cloneNode(true);
+    item.dataset.seq = row.seq;
+    element(row, item);
+    parent.querySelector('[data-part="children"]').append(item);
+    return true;
+  }
+
+  function reconnected(now) {
+    if (connection) {
+      for (const item of page.querySelectorAll('li[data-pending]')) {
+        delete item.dataset.pending;
+        setWord(item, 'No answer', 'warn');
+      }
+    }
+    connection = now;
+  }
+
+  function listed(list) {
+    requests.clear();
+    calls.clear();
+    waiting.clear();
+    for (const item of list.querySelectorAll('li[data-pair]')) {
+      if (item.hasAttribute('data-pending')) requests.set(item.dataset.pair, item);
+      if (item.dataset.ofCall && !calls.has(item.dataset.ofCall)) calls.set(item.dataset.ofCall, item);
+    }
+  }
+
+  const { close } = openConsole({
+    page, kind: 'message', noun: 'message', element, joins, join, listed,
+    matches: (row, form) => row.answered || matches(row, form),
+  });
+  unfolding(page);
+
+  /* The request of an answer, and the other way round. */
+  function mark(item) {
+    const pair = item?.dataset.pair;
+    for (const other of page.querySelectorAll('[data-console-rows] > li')) {
+      other.classList.toggle('paired', Boolean(pair) && other.dataset.pair === pair && !paired());
+    }
+  }
+
+  for (const kind of ['pointerover', 'focusin']) {
+    page.addEventListener(kind, (event) => mark(event.target.closest('[data-console-rows] > li')));
+  }
+  return close;
 }
 
-for (const kind of ['pointerover', 'focusin']) {
-  page.addEventListener(kind, (event) => mark(event.target.closest('[data-console-rows] > li')));
-}
+startTab('protocol', start);

@@ -52,31 +52,39 @@ def messages(person: Walk, words: str = "") -> Locator:
 
 
 def test_a_message_unfolds_into_a_tree_with_its_answer(ada: Walk) -> None:
-    request = messages(ada, "resources/list").filter(has_text="Request").first
+    request = messages(ada, "resources/list").first
+    expect(request).to_contain_text("Result")
     request.locator("summary").first.press("Enter")
-    details = request.locator(".wire-details")
+    details = request.locator(".wire-details").first
     expect(details.get_by_text("Answer")).to_be_visible()
     expect(details.locator(".jv").first).to_contain_text('"method": "resources/list"')
     expect(details.locator(".jv").last).to_contain_text('"result"')
-    answer = messages(ada, "resources/list").filter(has_text="Result").first
-    answer.hover()
+    ada.page.reload()
+    expect(details.get_by_text("Answer"), "the address keeps the open row").to_be_visible()
+    ada.page.get_by_label("Arrangement").select_option("time")
+    messages(ada, "resources/list").filter(has_text="Result").first.hover()
     expect(ada.page.locator("[data-console-rows] > li.paired")).to_have_count(2)
-    details.get_by_role("link", name="Link to this message").click()
+    messages(ada, "resources/list").first.locator("summary").first.press("Enter")
+    messages(ada).get_by_role("link", name="Link to this message").click()
     expect(ada.page.get_by_role("heading", name="resources/list")).to_be_visible()
     ada.page.get_by_role("link", name="Show in the list").click()
     expect(messages(ada).last).to_contain_text("resources/list")
 
 
-def test_a_reconnect_appears_while_it_happens(ada: Walk) -> None:
-    begun = messages(ada, "resources/list").filter(has_text="Request")
+def test_a_reconnect_appears_while_it_happens_and_its_requests_settle_in_place(ada: Walk) -> None:
+    begun = messages(ada, "resources/list")
     before = begun.count()
     ada.page.get_by_role("button", name="Reconnect").click()
     expect(begun).to_have_count(before + 1, timeout=30 * SECONDS)
+    expect(begun.last).to_contain_text("Result")
+    ada.page.get_by_role("link", name="Network").click()
+    expect(ada.page.get_by_role("heading", name="No HTTP on this transport")).to_be_visible()
+    expect(ada.page.get_by_role("heading", name="Connection timeline")).to_be_visible()
 
 
 def test_filters_hold_for_what_comes_and_stand_in_the_address(ada: Walk, stack: Stack) -> None:
     ada.page.get_by_label("Direction").select_option("sent")
-    expect(messages(ada, "Result")).to_have_count(0)
+    expect(messages(ada, "notifications/initialized")).not_to_have_count(0)
     ada.page.get_by_label("Filter by method or name").fill("resources")
     expect(messages(ada).first).to_contain_text("resources/")
     ada.until(lambda: "text=resources" in ada.page.url and "direction=sent" in ada.page.url)

@@ -102,6 +102,7 @@ SHOTS = [
     Shot("protocol-none", on_server("protocol/?text=nothing-has-this-name")),
     Shot("protocol-message", on_server("protocol/3/")),
     Shot("saved-calls", on_server("saved/")),
+    Shot("network", on_server("network/")),
     Shot("history", on_server("history/")),
     Shot("history-all", on_server("history/?method=all")),
     Shot("settings", on_server("settings/")),

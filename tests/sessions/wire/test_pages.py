@@ -2,25 +2,27 @@
 read payloads."""
 
 import json
+from html import unescape
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from servers.enums import IdentityKind, Recording, SignsInAs
-from servers.models import Identity, Server
+from servers.enums import AuditAction, IdentityKind, Recording, SignsInAs, TransportKind
+from servers.models import AuditEvent, Identity, Server
 from sessions.connections import commands
-from sessions.enums import WireDirection, WireKind
+from sessions.enums import SessionState, WireDirection, WireKind
 from sessions.live import sources
 from sessions.live.topics import Topic, TopicKind, parse
 from sessions.live.viewers import Viewer, sees_row
-from sessions.models import WireMessage
+from sessions.models import McpSession, WireMessage
 from sessions.wire import reading
 from tests.servers.conftest import person
-from tests.sessions.host.make import make_session
+from tests.sessions.host.make import make_call, make_session
 from tests.sessions.wire.rows import add_message
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -62,7 +64,7 @@ def browser(*rights: str, name: str = "vera") -> Client:
 
 
 def shown(client: Client, path: str = "", **query: str) -> str:
-    answer = client.get(f"/servers/wired/protocol/{path}", query)
+    answer = client.get(f"/servers/wired/protocol/{path}".replace("protocol/../", ""), query)
     assert answer.status_code == 200
     return " ".join(answer.content.decode().split())
 
@@ -73,23 +75,84 @@ def numbers(html: str) -> list[str]:
 
 def test_the_list_has_the_messages_and_the_filters_choose_among_them(exchanged: list[WireMessage]) -> None:
     client = browser()
-    assert numbers(shown(client)) == ["1", "3"]
-    assert numbers(shown(client, show="http")) == ["2"]
-    assert numbers(shown(client, show="all")) == ["1", "2", "3"]
-    assert numbers(shown(client, direction="received")) == ["3"]
-    assert numbers(shown(client, text="GREET", show="all")) == ["1", "3"]
+    assert numbers(shown(client, order="time")) == ["1", "3"]
+    assert numbers(shown(client, order="time", direction="received")) == ["3"]
+    assert numbers(shown(client, text="GREET")) == ["1"]
     assert numbers(shown(client, text="%")) == []
     assert "No matching messages" in shown(client, text="nothing")
 
 
+def test_a_request_and_its_answer_are_one_row_and_its_call_keeps_what_belongs_to_it(server: Server) -> None:
+    uid = uuid4()
+    McpSession.objects.filter(server=server).update(state=SessionState.READY)
+    add_message(server, call_uid=uid, target="greet", rpc_id="1")
+    add_message(
+        server,
+        WireKind.NOTIFICATION,
+        direction=WireDirection.RECEIVED,
+        call_uid=uid,
+        rpc_id="",
+        method="notifications/progress",
+    )
+    add_message(server, direction=WireDirection.RECEIVED, call_uid=uid, rpc_id="7", method="elicitation/create")
+    add_message(
+        server, WireKind.RESULT, direction=WireDirection.SENT, call_uid=uid, rpc_id="7", method="elicitation/create"
+    )
+    add_message(server, rpc_id="2", call_uid=uid, target="greet")
+    add_message(server, WireKind.RESULT, rpc_id="2", duration_ms=1500)
+    add_message(server, WireKind.ERROR, rpc_id="1", fault="-32000", duration_ms=2500)
+    add_message(server, rpc_id="3", method="ping")
+    client = browser()
+    page = shown(client)
+    assert numbers(page) == ["1", "2", "3", "5", "8"], "children follow their call"
+    assert page.index("wire-children") < page.index('data-seq="2"')
+    assert ("Error -32000" in page, "2.50 s" in page, ">Pending<" in page) == (True, True, True)
+    assert numbers(shown(client, outcome="error"))[0] == "1"
+    assert numbers(shown(client, outcome="pending")) == ["8"]
+    assert numbers(shown(client, outcome="ok")) == []
+    assert numbers(shown(client, method="ping")) == ["8"]
+    assert "ping (1)" in page
+    add_message(server, rpc_id="1", connection=2, method="initialize")
+    assert ">No answer<" in shown(client), "what an earlier connection did not answer stays so"
+
+
+def test_the_network_tab_has_requests_with_what_they_carried_and_old_addresses_lead_there(
+    exchanged: list[WireMessage], server: Server
+) -> None:
+    received = {"sent": [], "received": [["content-type", "text/event-stream"]]}
+    http = {"method": "GET", "rpc_id": "", "body": "", "target": "https://h.test/mcp"}
+    add_message(server, WireKind.EXCHANGE, exchange=2, status=200, headers=json.dumps(received), size=0, **http)
+    for _ in range(3):
+        add_message(server, WireKind.NOTIFICATION, direction=WireDirection.RECEIVED, exchange=2, rpc_id="")
+    add_message(server, exchange=3)
+    add_message(server, WireKind.EXCHANGE, exchange=3, status=None, fault="timeout", **http)
+    client, address = browser(), "../network/"
+    page = shown(client, address)
+    assert numbers(page) == ["2", "4", "9"]
+    assert 'data-messages="3"' in page
+    assert "Attempt 2" in page, "the request with the id 1 was sent before"
+    assert numbers(shown(client, address, outcome="failed")) == ["9"]
+    assert numbers(shown(client, address, text="key=")) == ["2"]
+    add_message(
+        server, WireKind.STREAM_END, exchange=2, fault="broken", rpc_id="", method="GET", size=900, duration_ms=5
+    )
+    assert "Stream lost: broken" in shown(client, address)
+    answer = client.get("/servers/wired/protocol/?show=http&text=key")
+    assert answer.headers["Location"] == "/servers/wired/network/?text=key"
+    assert "<html" not in shown(client, address, pane="1")
+    Server.objects.update(transport=TransportKind.STDIO)
+    WireMessage.objects.all().delete()
+    assert "No HTTP on this transport" in shown(client, address)
+
+
 def test_what_a_message_says_is_for_those_who_may_read_payloads(exchanged: list[WireMessage]) -> None:
     vera, rita = browser(), browser("view_payload", name="rita")
-    pages = [shown(vera, path, **query) for path, query in [("", {}), ("", {"show": "all"}), ("1/", {}), ("3/", {})]]
+    pages = [shown(vera, path, **query) for path, query in [("", {}), ("", {"order": "time"}), ("1/", {}), ("3/", {})]]
     assert [SAID in page for page in pages] == [False] * 4
     assert "Ask an administrator" in pages[2]
     assert "greet" in pages[2]
     assert SAID in shown(rita, "1/")
-    assert shown(rita, "3/").count(SAID) == 3, "the error, its text, and the request above it"
+    assert shown(rita, "3/").count(SAID) == 4, "the error, its text, what the button copies, and the request above it"
     assert SAID not in shown(rita)
 
 
@@ -111,6 +174,61 @@ def test_the_list_fetches_a_message_without_the_page_around_it(exchanged: list[W
     assert b"<html" not in answer.content
     assert SAID.encode() in answer.content
     assert "HX-Request" in answer.headers["Vary"]
+
+
+def test_a_message_is_copied_as_json_curl_and_python_without_secrets(
+    exchanged: list[WireMessage], server: Server
+) -> None:
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "it's", "arguments": {"a": "\u202e$(id)", "b": None}},
+    }
+    WireMessage.objects.filter(seq=1).update(body=json.dumps(body, ensure_ascii=False))
+    Server.objects.update(transport=TransportKind.STREAMABLE_HTTP, url="https://h.test/mcp?api_key=abc")
+    html = unescape(browser("view_payload").get("/servers/wired/protocol/1/").content.decode())
+    assert '-H "Authorization: ${AUTHORIZATION}"' in html
+    assert '"https://h.test/mcp?key=${URL_PARAMETER}"' in html
+    assert r"\u202e$(id)" in html
+    assert "session.call_tool(\"it's\", {'a': " in html
+    assert "'b': None}" in html
+    assert 'os.environ["WIRED_API_KEY"]' in html
+    Server.objects.update(transport=TransportKind.STDIO, command="/bin/serve", arguments=["--dir", "a b"])
+    piped = unescape(browser("view_payload", name="rita").get("/servers/wired/protocol/1/").content.decode())
+    assert "; sleep 5) | /bin/serve --dir 'a b'" in piped
+    assert '"method":"initialize"' in piped
+    assert "Copy as" not in shown(browser(name="otto"), "1/"), "what may not be read may not be copied"
+
+
+def test_a_known_call_is_replayed_by_its_own_form(server: Server) -> None:
+    call = make_call(server.sessions.get())
+    add_message(server, call_uid=call.uid, target="greet", rpc_id="1")
+    add_message(server, method="tools/list", rpc_id="2")
+    add_message(server, call_uid=uuid4(), target="gone", rpc_id="3")
+    client = browser("call_tool")
+    assert f'action="/calls/{call.uid}/repeat/"' in shown(client, "1/")
+    assert f"/servers/wired/tools/?tool=greet&amp;call={call.uid}" in shown(client, "1/")
+    assert 'action="/servers/wired/refresh/"' in shown(client, "2/")
+    assert "Replay" not in shown(client, "3/")
+    assert "Replay" not in shown(browser(name="otto"), "1/")
+
+
+def test_an_export_has_the_filtered_messages_and_is_an_audit_event(exchanged: list[WireMessage]) -> None:
+    address = "/servers/wired/protocol/export/?direction=received"
+    assert browser().post(address).status_code == 403
+    assert AuditEvent.objects.filter(action=AuditAction.WIRE_EXPORT).count() == 0
+    rita = browser("view_payload", name="rita")
+    assert rita.get(address).status_code == 405
+    answer = rita.post(address)
+    text = async_to_sync(_whole)(answer).decode()
+    assert [json.loads(line)["seq"] for line in text.splitlines()] == [3]
+    assert json.loads(text)["message"] == {"error": SAID}
+    assert "direction" in AuditEvent.objects.get(action=AuditAction.WIRE_EXPORT).body
+
+
+async def _whole(answer: Any) -> bytes:
+    return b"".join([part async for part in answer.streaming_content])
 
 
 def test_pairs_are_found_by_side_connection_and_order(server: Server) -> None:
@@ -167,10 +285,13 @@ def test_older_messages_are_paged(server: Server, monkeypatch: pytest.MonkeyPatc
 def test_one_message_and_fifty_need_as_many_queries(server: Server) -> None:
     client, counts = browser(), []
     for more in (1, 49):
-        for _ in range(more):
-            add_message(server, call_uid=uuid4())
+        for number in range(more):
+            add_message(server, call_uid=uuid4(), rpc_id=str(number), exchange=number)
+            add_message(server, WireKind.RESULT, rpc_id=str(number))
+            add_message(server, WireKind.EXCHANGE, exchange=number, rpc_id="")
         with CaptureQueriesContext(connection) as queries:
             shown(client)
+            shown(client, "../network/")
         counts.append(len(queries))
     assert counts[0] == counts[1]
 

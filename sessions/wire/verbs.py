@@ -1,0 +1,120 @@
+"""What people may do with a recorded message: copy it in several forms, export it with others, send it again."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+
+from servers.audit.acts import audited
+from servers.audit.record import Actor, ServerRef
+from servers.crypto import SealError
+from servers.enums import AuditAction, TransportKind
+from servers.models import Server
+from sessions.enums import WireDirection, WireKind
+from sessions.models import McpSession, WireMessage
+from sessions.wire import reading, snippets
+from sessions.wire.reading import MessageFilter, WireDetails
+
+#: messages of one export
+EXPORTED = 50_000
+_BATCH = 200
+
+
+@dataclass(frozen=True)
+class MessageVerbs:
+    """Empty texts: not offered. `repeat` and `again` are addresses for a POST, `edit` for a GET."""
+
+    json: str = ""
+    curl: str = ""
+    curl_label: str = "Copy as curl"
+    python: str = ""
+    repeat: str = ""
+    edit: str = ""
+    again: str = ""
+
+
+def verbs(server: Server, session: McpSession | None, details: WireDetails, readable: bool) -> MessageVerbs:
+    message = details.message
+    text = whole(message) if readable else ""
+    is_sent = message.direction == WireDirection.SENT and message.kind in (WireKind.REQUEST, WireKind.NOTIFICATION)
+    found: dict[str, str] = {"json": text}
+    if is_sent and text:
+        found["python"] = snippets.python(server, message, text) if message.kind == WireKind.REQUEST else ""
+        if server.transport == TransportKind.STDIO:
+            opening = snippets.opening_of(message.method, session.era if session else "")
+            found |= {"curl": snippets.pipe(server, text, opening), "curl_label": "Copy as command"}
+    exchange = message if message.kind == WireKind.EXCHANGE else details.exchange
+    over_http = exchange is not None and exchange.kind == WireKind.EXCHANGE and server.transport != TransportKind.STDIO
+    if exchange is not None and over_http and readable and (is_sent or exchange is message):
+        found["curl"] = _curl(exchange, text or _sent_in(details))
+    return MessageVerbs(**found)
+
+
+def _curl(exchange: WireMessage, text: str) -> str:
+    if exchange.status == 101 or exchange.target.startswith("ws"):
+        return ""
+    return snippets.curl(exchange.target, exchange.method, reading.headers(exchange), text)
+
+
+def _sent_in(details: WireDetails) -> str:
+    sent = [one for one in details.carried if one.direction == WireDirection.SENT]
+    return whole(WireMessage.objects.get(pk=sent[0].pk)) if len(sent) == 1 else ""
+
+
+def whole(message: WireMessage) -> str:
+    """As JSON in one line; empty where it was not kept as a whole."""
+    if message.cut:
+        return ""
+    try:
+        text = reading.text(message)
+        return snippets.as_json(text) if text else ""
+    except (SealError, ValueError, RecursionError):
+        return ""
+
+
+# --- export ---------------------------------------------------------------------------------------------------------
+def exported(actor: Actor, server: Server, chosen: MessageFilter) -> "QuerySet[WireMessage]":
+    """What `lines` writes, after it was written down that it is exported. For readers of payloads, or of a session of
+    their own."""
+    found = reading.matching(server, chosen)
+    with audited(actor) as trail:
+        details: dict[str, Any] = {name: value for name in chosen.NAMES if (value := getattr(chosen, name))}
+        trail.note(AuditAction.WIRE_EXPORT, ServerRef.of(server), server.name, details)
+    return found
+
+
+def lines(found: "QuerySet[WireMessage]") -> Iterator[bytes]:
+    """One JSON object a line, the oldest first; at most the newest EXPORTED of them, read in small parts."""
+    newest = found.order_by("-seq").values_list("seq", flat=True)
+    end = newest.first()
+    start = newest[EXPORTED : EXPORTED + 1].first() or 0
+    while end is not None:
+        rows = list(found.filter(seq__gt=start, seq__lte=end).order_by("seq")[:_BATCH])
+        if not rows:
+            return
+        start = rows[-1].seq
+        yield b"".join(_line(row) for row in rows)
+
+
+def _line(row: WireMessage) -> bytes:
+    text = whole(row)
+    found: dict[str, Any] = {
+        "seq": row.seq,
+        "at": row.at.isoformat(),
+        "connection": row.connection,
+        "transport": row.transport,
+        "direction": row.direction,
+        "kind": row.kind,
+        "method": row.method,
+        "target": row.target,
+        "call": str(row.call_uid) if row.call_uid else None,
+        "fault": row.fault,
+        "duration_ms": row.duration_ms,
+        "size": row.size,
+        "message": json.loads(text) if text else None,
+    }
+    if row.cut:
+        found["cut"] = True
+    return json.dumps(found, separators=(",", ":")).encode() + b"\n"
