@@ -234,6 +234,7 @@ LOOKS = {
     ("calls:repeat", "post"): "view_payload",
     ("calls:save", "post"): "view_payload",
     ("calls:compare", "get"): "view_payload",
+    ("servers:protocol_export", "post"): "view_payload",
     ("servers:subscribe", "post"): "manage_subscription",
     ("subscriptions:end", "post"): "manage_subscription",
     ("subscriptions:settings", "get"): "manage_subscription",
