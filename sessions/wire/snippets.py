@@ -40,10 +40,10 @@ def as_json(text: str) -> str:
 
 
 def curl(url: str, verb: str, headers: Headers | None, text: str) -> str:
-    lines = [f"curl -N -X {shlex.quote(verb)} {_shell(_named(url, 'URL_PARAMETER'))}"]
+    lines = [f"curl -N -X {shlex.quote(verb)} {_unmasked(url, 'URL_PARAMETER')}"]
     for name, value in headers.sent if headers else ():
         if name.lower() not in _OF_THE_CONNECTION and name != "…":
-            lines.append(f"-H {_shell(f'{name}: {_named(value, _variable(name))}')}")
+            lines.append(f"-H {_unmasked(f'{name}: {value}', _variable(name))}")
     if text:
         lines.append(f"--data-raw {shlex.quote(as_json(text))}")
     return " \\\n  ".join(lines)
@@ -150,15 +150,21 @@ def _variable(name: str) -> str:
     return re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_") or "SECRET"
 
 
-def _named(text: str, name: str) -> str:
-    return _MASK.sub(f"${{{name}}}", text)
+def _unmasked(text: str, variable: str) -> str:
+    """For a shell, with the variable in place of each mask. What a server chose, like the id of a session, is text: a
+    `${NAME}` in it would send that variable to the server."""
+    parts = _MASK.split(_printable(text))
+    return f'"${{{variable}}}"'.join(shlex.quote(part) if part or len(parts) == 1 else "" for part in parts)
 
 
 def _shell(text: str) -> str:
-    """Quoted, but for the variables in it."""
-    text = "".join(char if char.isprintable() else "?" for char in text)
-    if not _VARIABLE.search(text):
-        return shlex.quote(text)
-    parts = _VARIABLE.split(text)
-    quoted = [f"${{{part}}}" if index % 2 else re.sub(r'([\\"`$!])', r"\\\1", part) for index, part in enumerate(parts)]
-    return f'"{"".join(quoted)}"'
+    """Of a registration: quoted, but for the references to variables in it."""
+    parts = _VARIABLE.split(_printable(text))  # text, name, text, …
+    return "".join(
+        f'"${{{part}}}"' if index % 2 else shlex.quote(part) if part or len(parts) == 1 else ""
+        for index, part in enumerate(parts)
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -2,6 +2,7 @@
 read payloads."""
 
 import json
+import subprocess
 from html import unescape
 from typing import Any
 from uuid import uuid4
@@ -20,7 +21,7 @@ from sessions.live import sources
 from sessions.live.topics import Topic, TopicKind, parse
 from sessions.live.viewers import Viewer, sees_row
 from sessions.models import McpSession, WireMessage
-from sessions.wire import reading
+from sessions.wire import reading, snippets
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.wire.rows import add_message
@@ -188,8 +189,8 @@ def test_a_message_is_copied_as_json_curl_and_python_without_secrets(
     WireMessage.objects.filter(seq=1).update(body=json.dumps(body, ensure_ascii=False))
     Server.objects.update(transport=TransportKind.STREAMABLE_HTTP, url="https://h.test/mcp?api_key=abc")
     html = unescape(browser("view_payload").get("/servers/wired/protocol/1/").content.decode())
-    assert '-H "Authorization: ${AUTHORIZATION}"' in html
-    assert '"https://h.test/mcp?key=${URL_PARAMETER}"' in html
+    assert "-H 'Authorization: '\"${AUTHORIZATION}\"" in html
+    assert "'https://h.test/mcp?key='\"${URL_PARAMETER}\"" in html
     assert r"\u202e$(id)" in html
     assert "session.call_tool(\"it's\", {'a': " in html
     assert "'b': None}" in html
@@ -199,6 +200,28 @@ def test_a_message_is_copied_as_json_curl_and_python_without_secrets(
     assert "; sleep 5) | /bin/serve --dir 'a b'" in piped
     assert '"method":"initialize"' in piped
     assert "Copy as" not in shown(browser(name="otto"), "1/"), "what may not be read may not be copied"
+
+
+def test_a_variable_that_a_server_names_is_text_in_a_copied_command() -> None:
+    headers = reading.Headers(sent=[("Mcp-Session-Id", "${HOME}$(id)`id`"), ("X-Key", "a [redacted] b")], received=[])
+    command = snippets.curl("https://h.test/${HOME}", "POST", headers, '{"a": 1}')
+    echoed = subprocess.run(
+        ["bash", "-c", f"curl() {{ printf '%s\\n' \"$@\"; }}\n{command}"],
+        env={"HOME": "/secret", "X_KEY": "mine"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert echoed[2:] == [
+        "POST",
+        "https://h.test/${HOME}",
+        "-H",
+        "Mcp-Session-Id: ${HOME}$(id)`id`",
+        "-H",
+        "X-Key: a mine b",
+        "--data-raw",
+        '{"a":1}',
+    ]
 
 
 def test_a_known_call_is_replayed_by_its_own_form(server: Server) -> None:
