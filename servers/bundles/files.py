@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from servers import access
 from servers.audit.acts import audited
 from servers.audit.record import Actor
-from servers.bundles import overrides
+from servers.bundles import exported_policy, overrides
 from servers.bundles.changing import Membership, Wanted, current_members
 from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing
@@ -41,6 +41,8 @@ def written(bundle: Bundle) -> str:
             for row in current_members(bundle)
         ],
     }
+    if policy := exported_policy.of_bundle(bundle):
+        value["policy"] = policy.value()
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -88,6 +90,7 @@ def read(user: Any, text: str) -> Wanted:
         _text(value, "instructions"),
         listing,
         _patterns(value, "pinned", []),
+        exported_policy.read(value.get("policy")),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,15 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from servers.agents import policies, policy_changes
 from servers.agents.configurations import configurations
+from servers.agents.policies import Rule
 from servers.audit.record import Actor
 from servers.bundles import changing, exposed, files
 from servers.bundles.changing import Membership, Wanted
 from servers.bundles.exposed import Renamed
 from servers.definitions.versions import store_listing
-from servers.enums import AuditAction, DefinitionKind
+from servers.enums import AuditAction, DefinitionKind, PolicyEffect, PolicyKind
 from servers.models import AgentToken, AuditEvent, Bundle, Definition, ExposedName, Server
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -250,6 +253,34 @@ def test_models_see_what_the_page_shows_and_a_tool_can_be_described_for_them(sig
     bundle.delete()
     made = changing.create(Actor.of_user(ann), ann, files.read(ann, text))
     assert made.members.get().overrides == {"search": override}
+
+
+def test_an_import_keeps_the_policy_of_the_exported_bundle(signed_in: Client, ann: Any) -> None:
+    bundle = make(ann, Membership(server("web", "search"), "web"))
+    assert "policy" not in files.written(bundle)
+    actor = Actor.of_user(ann)
+    policy_changes.change(actor, ann, bundle, {"otherwise": PolicyEffect.ASK, "equal_calls": 3})
+    policy_changes.add_rule(actor, ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, "web__drop_*", 5))
+    text = files.written(bundle)
+    assert signed_in.post("/agents/bundles/import/", {"text": text.replace('"team"', '"copy"')}).status_code == 302
+    copy = Bundle.objects.get(slug="copy")
+    assert files.written(copy).replace('"copy"', '"team"') == text
+    assert replace(policies.policy_of(copy), of="") == replace(policies.policy_of(bundle), of="")
+    event = AuditEvent.objects.filter(action=AuditAction.BUNDLE_CREATE).latest("seq")
+    assert json.loads(event.body)["details"]["policy"]["rules"][0]["pattern"] == "web__drop_*"
+    value = json.loads(text.replace('"team"', '"third"'))
+    for wrong, words in (
+        ({"otherwise": "maybe"}, "otherwise"),
+        ({"equal_calls": True}, "whole number"),
+        ({"requests_per_second": 0}, "whole number"),
+        ({"trusts_annotations": True}, "is unknown"),
+        ({"rules": [{"effect": "deny", "kind": "tool"}]}, "must have effect, kind and pattern"),
+        ({"rules": [{"effect": "deny", "kind": "tool", "pattern": "x" * 301}]}, "pattern"),
+        ({"rules": value["policy"]["rules"] * 2}, "two rules"),
+    ):
+        taken = signed_in.post("/agents/bundles/import/", {"text": json.dumps(value | {"policy": wrong})})
+        assert words in errors(taken), wrong
+    assert not Bundle.objects.filter(slug="third").exists()
 
 
 def test_the_list_of_a_servers_own_endpoint_is_the_servers(signed_in: Client) -> None:
