@@ -1,6 +1,5 @@
 /* A box that shows the rows of a feed as they arrive, the newest at its end: filters, pause, and the way back to the
-   newest. At most 500 rows stay in the page, and a frame adds few of them, so that a flood never stops the page. A page may
-   have two consoles: its tab, and the pane beside it. */
+   newest. At most 500 rows stay in the page, and a frame adds few of them, so that a flood never stops the page. */
 import { announce, storage } from './dom.js';
 import { live } from './live.js';
 
@@ -23,7 +22,6 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
   const part = (name) => page.querySelector(`[data-console-${name}]`);
   const form = part('filter');
   const topic = page.dataset.consoleTopic;
-  const inPane = page.hasAttribute('data-console-pane');
   const base = page.dataset.consoleBase;
 
   /* What arrived and is not shown: while paused, or while the reader looks at older rows. Oldest first. */
@@ -180,12 +178,11 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     const url = query.size ? `${base}?${query}` : base;
     fetching?.abort();
     const mine = (fetching = new AbortController());
-    if (inPane) query.set('pane', '1');
-    const response = await fetch(`${base}?${query}`, { headers: { Accept: 'text/html' }, signal: mine.signal });
+    const response = await fetch(url, { headers: { Accept: 'text/html' }, signal: mine.signal });
     if (!response.ok || response.redirected) return; // signed out: the live pill says so
     const whole = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('[data-console-list]');
     if (!whole || mine.signal.aborted) return;
-    if (!inPane) history.replaceState(null, '', url);
+    history.replaceState(null, '', url);
     part('list').replaceChildren(...document.importNode(whole, true).childNodes);
     listed(list());
     const head = Number(list().dataset.consoleHead);
@@ -238,8 +235,8 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
   return { page, list, note, close };
 }
 
-/* The tab of this kind that the page itself shows, if it does; the pane starts its own. */
+/* The tab of this kind, if the page shows it. */
 export function startTab(name, start) {
-  const page = document.querySelector(`[data-console-page="${name}"]:not([data-console-pane])`);
+  const page = document.querySelector(`[data-console-page="${name}"]`);
   if (page) start(page);
 }
