@@ -93,8 +93,6 @@ def logs(request: HttpRequest, slug: str) -> HttpResponse:
         "sources": LogSource.choices,
         "ignored_filters": ignored(request.GET, understood),
     }
-    if request.GET.get("pane"):
-        return render(request, "catalog/_log_panel.html", context | {"at": "pane-"})
     return render(request, "catalog/logs.html", context)
 
 

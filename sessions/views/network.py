@@ -2,6 +2,7 @@
 was started where there is no HTTP."""
 
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from servers import access
@@ -10,7 +11,7 @@ from servers.kit.filters import ignored
 from servers.numbers import whole_number
 from sessions.connections import timeline
 from sessions.overview import server_page
-from sessions.views.servers import panel, server_context
+from sessions.views.servers import server_context
 from sessions.wire import reading, rows
 from sessions.wire.reading import Carried, ExchangeFilter
 
@@ -38,4 +39,4 @@ def index(request: HttpRequest, slug: str) -> HttpResponse:
         "without_http": without_http,
         "ignored_filters": ignored(request.GET, {"kind": chosen.kind, "outcome": chosen.outcome}),
     }
-    return panel(request, "network", context)
+    return render(request, "network/index.html", context)

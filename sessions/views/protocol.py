@@ -27,7 +27,7 @@ from sessions.enums import WireDirection, WireKind
 from sessions.mcp.core import methods
 from sessions.models import Call, WireMessage
 from sessions.overview import server_page
-from sessions.views.servers import panel, server_context
+from sessions.views.servers import server_context
 from sessions.wire import reading, rows, verbs
 from sessions.wire.reading import MessageFilter, WireDetails
 
@@ -61,7 +61,7 @@ def index(request: HttpRequest, slug: str) -> HttpResponse:
             request.GET, {name: getattr(chosen, name) for name in ("order", "direction", "outcome")}
         ),
     }
-    return panel(request, "protocol", context)
+    return render(request, "protocol/index.html", context)
 
 
 @require_POST

@@ -136,13 +136,6 @@ def server_context(request: HttpRequest, header: server_page.ServerHeader, tab: 
     }
 
 
-def panel(request: HttpRequest, folder: str, context: dict[str, Any]) -> HttpResponse:
-    """A tab that also stands in the pane beside the others: `?pane=1` asks for it without the page around it."""
-    if request.GET.get("pane"):
-        return render(request, f"{folder}/_panel.html", context | {"at": "pane-"})
-    return render(request, f"{folder}/index.html", context)
-
-
 def list_context(
     request: HttpRequest, header: server_page.ServerHeader, tab: str, *lists: tuple[DefinitionKind, Listed[Any]]
 ) -> dict[str, object]:

@@ -94,17 +94,18 @@ export function start(page) {
     if (ANSWERS.has(row.kind)) {
       const item = requests.get(row.pair);
       if (!item) return false;
-      settle(item, row);
+      if (item.isConnected) settle(item, row);
       requests.delete(row.pair);
       return true;
     }
     const parent = calls.get(row.call);
     if (!parent) return false;
+    if (!parent.isConnected) return true; // the limit removed it
     const item = page.querySelector('[data-console-row]').content.firstElementChild.cloneNode(true);
     item.dataset.seq = row.seq;
     element(row, item);
     parent.querySelector('[data-part="children"]').append(item);
-    return true;
+    return item;
   }
 
   function reconnected(now) {

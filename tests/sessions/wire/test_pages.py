@@ -140,7 +140,6 @@ def test_the_network_tab_has_requests_with_what_they_carried_and_old_addresses_l
     assert "Stream lost: broken" in shown(client, address)
     answer = client.get("/servers/wired/protocol/?show=http&text=key")
     assert answer.headers["Location"] == "/servers/wired/network/?text=key"
-    assert "<html" not in shown(client, address, pane="1")
     Server.objects.update(transport=TransportKind.STDIO)
     WireMessage.objects.all().delete()
     assert "No HTTP on this transport" in shown(client, address)
