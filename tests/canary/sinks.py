@@ -19,7 +19,7 @@ from tests.tools import postgres
 from tests.tools.stack import Stack
 
 LINKS = re.compile(r'href="(/[^"#]*)"')
-MOST_PAGES = 1_200
+MOST_PAGES = 1_600
 #: each recorded message has a page; the database is searched for all of them
 MESSAGE, MOST_MESSAGES = re.compile(r"/protocol/\d+/$"), 60
 

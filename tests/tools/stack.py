@@ -213,8 +213,7 @@ class Stack:
         try:
             return self.process.wait(STOP_SECONDS)
         finally:
-            _, alive = psutil.wait_procs(family, timeout=2)
-            for process in alive:
+            for process in still_alive(family):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
 
@@ -223,6 +222,14 @@ class Stack:
         self._commands.close()
         if hasattr(self, "process"):
             self.stop()
+
+
+def still_alive(family: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended after 2 s."""
+    try:
+        return list(psutil.wait_procs(family, timeout=2)[1])
+    except FileNotFoundError:  # psutil meets a process between its end and its parent's wait
+        return [process for process in family if process.is_running()]
 
 
 @contextmanager
