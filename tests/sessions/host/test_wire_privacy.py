@@ -116,7 +116,7 @@ def test_encrypted_where_payloads_are_and_read_again_also_after_a_rotation(
     client = Client()
     client.force_login(person("rita", "view_server", "view_payload"))
     page = client.get(f"/servers/{session.server.slug}/protocol/1/").content.decode()
-    assert page.count("only sealed") == 2
+    assert "only sealed" in page
 
 
 @pytest.mark.django_db(transaction=True)
