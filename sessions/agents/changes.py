@@ -57,7 +57,7 @@ class Changes:
         self._hub, self._gate, self._entry, self._connection = hub, gate, entry, connection
         self._reads = reads
         self._granted, self._mark, self._stands = granted, mark, stands
-        self.stream = uuid.uuid4()
+        self.stream, self.opened = uuid.uuid4(), time.time()
         self._wake = asyncio.Event()
         self._lists_dirty = self._rights_dirty = self._replaced = False
         self._announced: set[str] = set()
@@ -147,6 +147,9 @@ class Changes:
         row = rows[0] if isinstance(rows[0], dict) else {}
         newest, newest_post = row.get("stream"), row.get("post")
         if newest is not None or newest_post is not None:
+            opened = row.get("opened")
+            if isinstance(opened, float) and opened < self.opened:
+                return  # what an older stream said arrives late
             mine = (str(self.stream), None)
             self._replaced = self._replaced or newest not in mine or (not self._stands and newest_post not in mine)
         else:
@@ -272,9 +275,10 @@ def _next_check(now: float) -> float:
     return now - now % CHECK_SECONDS + CHECK_SECONDS
 
 
-def take_over(session_uid: UUID, stream: UUID, *, post: bool = False) -> None:
-    """End what other streams of this session carry, in every web process. `post`: those of POSTs only."""
-    hints.publish(f"agent.{session_uid}", None, "stream", [{"post" if post else "stream": str(stream)}])
+def take_over(session_uid: UUID, stream: "Changes", *, post: bool = False) -> None:
+    """End what older streams of this session carry, in every web process. `post`: those of POSTs only."""
+    said = {"post" if post else "stream": str(stream.stream), "opened": stream.opened}
+    hints.publish(f"agent.{session_uid}", None, "stream", [said])
 
 
 def follows_changed(session_uid: UUID) -> None:

@@ -120,7 +120,7 @@ class LegacySessions:
         )
         running = None
         try:
-            changes.take_over(session.uid, stream.stream, post=True)  # each update goes to one stream
+            changes.take_over(session.uid, stream, post=True)  # each update goes to one stream
             await stream.join()
             for one in followed:
                 stream.add(one)

@@ -60,7 +60,7 @@ class StandingStreams:
                 granted=granted,
                 stands=True,
             )
-            changes.take_over(entry.session.uid, stream.stream)
+            changes.take_over(entry.session.uid, stream)
             await self._desk.reader.work(partial(follows.stands, entry.session))
             followed = await self._desk.reader.run(partial(follows.of_session, entry.session))
             await self._stand(stream, answer, followed, resumes=entry.session.revision >= "2025-11-25")
