@@ -5,6 +5,7 @@ from typing import Any
 from django import forms
 
 from servers import limits
+from servers.agents.policies import Rule
 from servers.enums import OwnApproval, PolicyEffect, PolicyKind
 
 _SELECT = {"class": "form-select"}
@@ -29,6 +30,12 @@ class RuleForm(forms.Form):
         help_text="Of each name or URI that matches. Empty: as many as the limits of the token allow.",
         widget=forms.NumberInput(attrs=_NUMBER),
     )
+
+    def rule(self) -> Rule:
+        """Of a valid form."""
+        given = self.cleaned_data
+        effect, kind = PolicyEffect(given["effect"]), PolicyKind(given["kind"])
+        return Rule(effect, kind, given["pattern"], given["calls_per_minute"])
 
 
 #: a field, and the limit of the product that holds for a token without it

@@ -16,7 +16,6 @@ from servers import rights, validators
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.bundles import exposed, names, offers, overrides
-from servers.bundles.exported_policy import BundlePolicy
 from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing
 from servers.models import Bundle, BundleMember, Server
@@ -62,7 +61,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class Wanted:
-    """`slug` empty: made from the name. `policy`: of a new bundle; None for one that allows everything."""
+    """`slug` empty: made from the name."""
 
     name: str
     members: Sequence[Membership]
@@ -70,7 +69,6 @@ class Wanted:
     instructions: str = ""
     listing: str = BundleListing.ALL
     pinned: Sequence[str] = field(default=())
-    policy: BundlePolicy | None = None
 
     def columns(self) -> dict[str, Any]:
         return {
@@ -103,11 +101,7 @@ def create(actor: Actor, user: Any, wanted: Wanted) -> Bundle:
     with _taken_in_words(), audited(actor) as trail:
         bundle = Bundle.objects.create(slug=slug, created_by_id=user.pk, **wanted.columns())
         _write_members(bundle, wanted.members)
-        details = {"bundle": str(bundle.uid), **described(bundle)}
-        if wanted.policy is not None:
-            wanted.policy.write(bundle, actor.name)
-            details["policy"] = wanted.policy.described()
-        trail.note(AuditAction.BUNDLE_CREATE, None, bundle.name, details)
+        trail.note(AuditAction.BUNDLE_CREATE, None, bundle.name, {"bundle": str(bundle.uid), **described(bundle)})
         _tell(bundle)
     return bundle
 

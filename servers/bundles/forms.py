@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 from django import forms
 
 from servers import access
-from servers.bundles import files, names, overrides
+from servers.bundles import names, overrides
 from servers.bundles.changing import INSTRUCTIONS_CHARS, Membership, Wanted, current_members
 from servers.bundles.overrides import Override
 from servers.enums import BundleListing
@@ -23,6 +23,10 @@ def _patterns(label: str) -> forms.CharField:
         max_length=50_000,
         widget=forms.Textarea(attrs={**_MONO, "rows": 2}),
     )
+
+
+#: of an exported bundle
+FILE_CHARS: Final = 500_000
 
 
 class MemberForm(forms.Form):
@@ -162,7 +166,7 @@ class OverrideForm(forms.Form):
 class ImportForm(forms.Form):
     text = forms.CharField(
         label="Exported bundle",
-        max_length=files.MOST_CHARS,
+        max_length=FILE_CHARS,
         help_text="The JSON of an export. Its servers must be registered here under the same short names.",
         widget=forms.Textarea(attrs={**_MONO, "rows": 12}),
     )

@@ -17,7 +17,7 @@ from servers.agents.policies import Owner
 from servers.agents.policy_forms import BundlePolicyForm, EndpointPolicyForm, RuleForm, TokenPolicyForm
 from servers.audit.record import Actor
 from servers.bundles import changing
-from servers.enums import PolicyEffect, PolicyKind
+from servers.enums import PolicyEffect
 from servers.models import AgentPolicy, AgentRule, AgentToken, Bundle, Server
 from sessions.agents.preview import preview, preview_of_bundle
 from sessions.overview import server_page
@@ -195,11 +195,8 @@ def _status(*forms: Any) -> int:
 def _added(request: HttpRequest, of: Owner, form: RuleForm) -> bool:
     if not form.is_valid():
         return False
-    given = form.cleaned_data
-    effect, kind = PolicyEffect(given["effect"]), PolicyKind(given["kind"])
-    rule = policies.Rule(effect, kind, given["pattern"], given["calls_per_minute"])
     try:
-        policy_changes.add_rule(Actor.of(request), request.user, of, rule)
+        policy_changes.add_rule(Actor.of(request), request.user, of, form.rule())
     except ValidationError as problem:
         form.add_error("pattern", problem)
         return False

@@ -16,11 +16,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
-from servers.agents import tokens
+from servers.agents import bundle_files, tokens
 from servers.agents.configurations import configurations
 from servers.agents.forms import EndpointTokenForm
 from servers.audit.record import Actor
-from servers.bundles import changing, files, names, offers
+from servers.bundles import changing, names, offers
 from servers.bundles.changing import Conflict, Wanted
 from servers.bundles.forms import BundleForm, ImportForm
 from servers.definitions import model_tokens
@@ -260,7 +260,9 @@ def restore(request: HttpRequest, uid: UUID) -> HttpResponse:
 @require_POST
 def export(request: HttpRequest, slug: str) -> HttpResponse:
     bundle = seen(request, slug)
-    answer = HttpResponse(files.export(Actor.of(request), bundle), content_type="application/json; charset=utf-8")
+    answer = HttpResponse(
+        bundle_files.export(Actor.of(request), bundle), content_type="application/json; charset=utf-8"
+    )
     answer["Content-Disposition"] = f'attachment; filename="{bundle.slug}.bundle.json"'
     return answer
 
@@ -271,7 +273,7 @@ def bring(request: HttpRequest) -> HttpResponse:
     form = ImportForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
-            made = changing.create(Actor.of(request), request.user, files.read(request.user, form.cleaned_data["text"]))
+            made = bundle_files.bring(Actor.of(request), request.user, form.cleaned_data["text"])
         except ValidationError as problem:
             for text in problem.messages:
                 form.add_error("text", text)

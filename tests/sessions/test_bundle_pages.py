@@ -11,11 +11,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from servers.agents import policies, policy_changes
+from servers.agents import bundle_files, policies, policy_changes
 from servers.agents.configurations import configurations
 from servers.agents.policies import Rule
 from servers.audit.record import Actor
-from servers.bundles import changing, exposed, files
+from servers.bundles import changing, exposed
 from servers.bundles.changing import Membership, Wanted
 from servers.bundles.exposed import Renamed
 from servers.definitions.versions import store_listing
@@ -132,12 +132,12 @@ def test_an_exported_bundle_is_the_same_when_it_is_imported_and_has_no_secret(si
     web = server("web", "search")
     bundle = make(ann, Membership(web, "web", ("*", "!drop_*")), instructions="Be kind.", pinned=("web__*",))
     text = signed_in.post("/agents/bundles/team/export/").content.decode()
-    assert text == files.written(bundle)
+    assert text == bundle_files.written(bundle)
     assert str(web.uid) not in text
     taken = signed_in.post("/agents/bundles/import/", {"text": text})
     assert "The bundle Team has this short name" in errors(taken)
     assert signed_in.post("/agents/bundles/import/", {"text": text.replace('"team"', '"copy"')}).status_code == 302
-    assert files.written(Bundle.objects.get(slug="copy")).replace('"copy"', '"team"') == text
+    assert bundle_files.written(Bundle.objects.get(slug="copy")).replace('"copy"', '"team"') == text
     for wrong, words in (
         ("{", "not JSON"),
         ("{}", "not an exported bundle"),
@@ -247,38 +247,47 @@ def test_models_see_what_the_page_shows_and_a_tool_can_be_described_for_them(sig
     assert signed_in.post(path, given | {"version": bundle.version, "hidden": ["query"]}).status_code == 422
     # what other forms change leaves it as it is, and an export brings it along
     assert signed_in.post("/agents/bundles/team/edit/", edit(bundle, (web, "web"))).status_code == 302
-    text = files.export(Actor.of_user(ann), bundle)
+    text = bundle_files.export(Actor.of_user(ann), bundle)
     bundle.members.all().delete()
     bundle.names.all().delete()
     bundle.delete()
-    made = changing.create(Actor.of_user(ann), ann, files.read(ann, text))
+    made = bundle_files.bring(Actor.of_user(ann), ann, text)
     assert made.members.get().overrides == {"search": override}
 
 
 def test_an_import_keeps_the_policy_of_the_exported_bundle(signed_in: Client, ann: Any) -> None:
     bundle = make(ann, Membership(server("web", "search"), "web"))
-    assert "policy" not in files.written(bundle)
+    assert "policy" not in bundle_files.written(bundle)
     actor = Actor.of_user(ann)
     policy_changes.change(actor, ann, bundle, {"otherwise": PolicyEffect.ASK, "equal_calls": 3})
     policy_changes.add_rule(actor, ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, "web__drop_*", 5))
-    text = files.written(bundle)
+    text = bundle_files.written(bundle)
     assert signed_in.post("/agents/bundles/import/", {"text": text.replace('"team"', '"copy"')}).status_code == 302
     copy = Bundle.objects.get(slug="copy")
-    assert files.written(copy).replace('"copy"', '"team"') == text
+    assert bundle_files.written(copy).replace('"copy"', '"team"') == text
     assert replace(policies.policy_of(copy), of="") == replace(policies.policy_of(bundle), of="")
-    event = AuditEvent.objects.filter(action=AuditAction.BUNDLE_CREATE).latest("seq")
-    assert json.loads(event.body)["details"]["policy"]["rules"][0]["pattern"] == "web__drop_*"
+    told = [event.body for event in AuditEvent.objects.filter(action=AuditAction.AGENT_POLICY_CHANGE).order_by("seq")]
+    assert sum("deny tool web__drop_*" in body for body in told) == 2
     value = json.loads(text.replace('"team"', '"third"'))
     for wrong, words in (
+        ([], "must be an object"),
         ({"otherwise": "maybe"}, "otherwise"),
         ({"equal_calls": True}, "whole number"),
-        ({"requests_per_second": 0}, "whole number"),
-        ({"trusts_annotations": True}, "is unknown"),
-        ({"rules": [{"effect": "deny", "kind": "tool"}]}, "must have effect, kind and pattern"),
+        ({"requests_per_second": 0}, "requests_per_second"),
+        ({"trusts_annotations": "yes"}, "is unknown"),
+        ({"rules": [{"effect": "deny", "kind": "tool"}]}, "pattern: This field is required"),
+        ({"rules": [{"effect": "deny", "kind": "tool", "pattern": ["x"]}]}, "must be a text"),
         ({"rules": [{"effect": "deny", "kind": "tool", "pattern": "x" * 301}]}, "pattern"),
-        ({"rules": value["policy"]["rules"] * 2}, "two rules"),
+        ({"rules": value["policy"]["rules"] * 2}, "There is a rule"),
     ):
-        taken = signed_in.post("/agents/bundles/import/", {"text": json.dumps(value | {"policy": wrong})})
+        taken = signed_in.post(
+            "/agents/bundles/import/",
+            {
+                "text": json.dumps(
+                    value | {"policy": {**value["policy"], **wrong} if isinstance(wrong, dict) else wrong}
+                )
+            },
+        )
         assert words in errors(taken), wrong
     assert not Bundle.objects.filter(slug="third").exists()
 

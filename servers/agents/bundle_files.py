@@ -1,23 +1,28 @@
-"""A bundle as a file that people review: JSON in a stable order, without secrets and without keys of this installation."""
+"""A bundle with its policy as a file that people review: JSON in a stable order, without secrets and without keys of this
+installation."""
 
 import json
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.forms import Form
 
 from servers import access
+from servers.agents import policy_changes
+from servers.agents.policy_forms import BundlePolicyForm, RuleForm
 from servers.audit.acts import audited
 from servers.audit.record import Actor
-from servers.bundles import exported_policy, overrides
+from servers.bundles import changing, overrides
 from servers.bundles.changing import Membership, Wanted, current_members
+from servers.bundles.forms import FILE_CHARS
 from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing
-from servers.models import Bundle
+from servers.models import AgentPolicy, AgentRule, Bundle
 from servers.schemas import jsontext
 
 FORMAT: Final = "mcpadmin-bundle"
 VERSION: Final = 1
-MOST_CHARS: Final = 500_000
 _LISTS: Final = ("tools", "resources", "prompts")
 
 
@@ -41,8 +46,11 @@ def written(bundle: Bundle) -> str:
             for row in current_members(bundle)
         ],
     }
-    if policy := exported_policy.of_bundle(bundle):
-        value["policy"] = policy.value()
+    row = AgentPolicy.objects.filter(bundle=bundle).prefetch_related("rules").first()
+    if row is not None:
+        value["policy"] = _fields(row, BundlePolicyForm) | {
+            "rules": [_fields(rule, RuleForm) for rule in row.rules.all()]
+        }
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -53,16 +61,60 @@ def export(actor: Actor, bundle: Bundle) -> str:
     return text
 
 
-def read(user: Any, text: str) -> Wanted:
-    """Raises ValidationError that names what is wrong."""
-    if len(text) > MOST_CHARS:
-        raise ValidationError(f"The file has more than {MOST_CHARS:,} characters.")
+def bring(actor: Actor, user: Any, text: str) -> Bundle:
+    """All of it or nothing. Raises access.Denied (recorded) and ValidationError that names what is wrong."""
+    value = _parsed(text)
+    wanted, policy = _wanted(user, value), value.get("policy")
+    if policy is None:
+        return changing.create(actor, user, wanted)
+    rules = policy.get("rules") if isinstance(policy, dict) else None
+    if not isinstance(rules, list):
+        raise ValidationError("policy must be an object with a list of rules.")
+    settings = _checked(BundlePolicyForm, {name: found for name, found in policy.items() if name != "rules"}, "policy")
+    forms = [_checked(RuleForm, rule, f"rule {number} of the policy") for number, rule in enumerate(rules, 1)]
+    with transaction.atomic():
+        bundle = changing.create(actor, user, wanted)
+        policy_changes.change(actor, user, bundle, settings.cleaned_data)
+        for form in forms:
+            policy_changes.add_rule(actor, user, bundle, form.rule())
+    return bundle
+
+
+F = TypeVar("F", bound=Form)
+
+
+def _fields(row: AgentPolicy | AgentRule, form: type[Form]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in form.base_fields}
+
+
+def _checked(form: type[F], value: Any, place: str) -> F:
+    """By the form in which people say the same: a policy is not imported in part, so all fields must be known."""
+    if not isinstance(value, dict):
+        raise ValidationError(f"{place} must be an object.")
+    for name, found in value.items():
+        if name not in form.base_fields:
+            raise ValidationError(f"{place}: {name[:100]} is unknown.")
+        if not isinstance(found, str | int | None) or isinstance(found, bool):
+            raise ValidationError(f"{place}: {name} must be a text or a whole number.")
+    filled = form(value)
+    for name, problems in filled.errors.items():
+        raise ValidationError(f"{place}: {name}: {problems[0]}")
+    return filled
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if len(text) > FILE_CHARS:
+        raise ValidationError(f"The file has more than {FILE_CHARS:,} characters.")
     try:
         value: Any = jsontext.loads(text)
     except jsontext.JsonProblem as problem:
         raise ValidationError(f"This is not JSON. {problem}") from problem
     if not isinstance(value, dict) or value.get("format") != FORMAT or value.get("version") != VERSION:
         raise ValidationError(f"This is not an exported bundle: format must be {FORMAT} and version {VERSION}.")
+    return value
+
+
+def _wanted(user: Any, value: dict[str, Any]) -> Wanted:
     members = value.get("members")
     if not isinstance(members, list) or not all(isinstance(one, dict) for one in members):
         raise ValidationError("members must be a list of objects.")
@@ -90,7 +142,6 @@ def read(user: Any, text: str) -> Wanted:
         _text(value, "instructions"),
         listing,
         _patterns(value, "pinned", []),
-        exported_policy.read(value.get("policy")),
     )
 
 
