@@ -13,6 +13,8 @@ from urllib.parse import urlencode
 
 from servers.kit.visible import visible_html
 from servers.numbers import whole_number
+from servers.schemas.pointer import escape as escape_segment
+from servers.schemas.pointer import segments, unescape
 
 CHILDREN = 200  # of one list or object before "show more"
 NODES = 5_000  # of the whole tree
@@ -85,7 +87,7 @@ class Tree:
                 yield f'<details class="jv-more"><summary>Show {len(items) - index:,} more</summary>'
                 opened += 1
             place = f' data-i="{index}"' if name is None else f' data-k="{escape(json.dumps(name)[1:-1])}"'
-            below = f"{pointer}/{index if name is None else _segment(name)}" if self._more_url else ""
+            below = f"{pointer}/{index if name is None else escape_segment(name)}" if self._more_url else ""
             comma = index < len(items) - 1
             yield self.render(item, place=place, name=name, depth=depth + 1, comma=comma, pointer=below)
         yield "</details>" * opened
@@ -105,15 +107,10 @@ def render_json_tree(value: Any) -> str:
     return Tree().render(value)
 
 
-def _segment(name: str) -> str:
-    """Of a JSON Pointer (RFC 6901)."""
-    return name.replace("~", "~0").replace("/", "~1")
-
-
 def value_at(value: Any, pointer: str) -> Any:
     """Raises LookupError if there is nothing."""
-    for segment in pointer.split("/")[1:]:
-        name = segment.replace("~1", "/").replace("~0", "~")
+    for segment in segments(pointer):
+        name = unescape(segment)
         if isinstance(value, list):
             number = whole_number(name)
             if number is None:

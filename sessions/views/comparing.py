@@ -83,7 +83,7 @@ def page(request: WebRequest, uid: UUID, other: UUID) -> HttpResponse:
     left, right = _side(one), _side(two)
     context = {
         "nav": "servers",
-        "call": visible_call(request, uid),
+        "call": one if one.uid == uid else two,
         "sides": [left, right],
         "arguments": _difference(
             left.arguments, right.arguments, argument_parts(left.arguments), argument_parts(right.arguments)
