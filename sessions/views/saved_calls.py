@@ -116,6 +116,7 @@ def _ask(
 ) -> HttpResponse:
     context: dict[str, Any] = asked_for(thought, problem) | {
         "nav": "servers",
+        "heading": f"Run “{saved.name}”",
         "saved": saved,
         "target": saved.target,
         "words": words_of(saved.method),
@@ -139,7 +140,7 @@ def change(request: WebRequest, uid: UUID) -> HttpResponse:
         except Unsaved as refusal:
             problem = str(refusal)
     context = {"nav": "servers", "saved": saved, "name": name, "shared": shared, "problem": problem}
-    context |= {"own": saved.owner_id == request.user.pk}
+    context |= {"own": saved.owner_id == request.user.pk, "heading": f"Rename “{saved.name}”"}
     return render(request, "saved_calls/change.html", context, status=422 if problem else 200)
 
 
@@ -151,4 +152,5 @@ def delete(request: WebRequest, uid: UUID) -> HttpResponse:
         saving.delete(Actor.of(request), request.user, saved)
         messages.success(request, f"“{saved.name}” deleted.")
         return redirect("servers:saved", saved.server.slug)
-    return render(request, "saved_calls/delete.html", {"nav": "servers", "saved": saved})
+    context = {"nav": "servers", "heading": f"Delete “{saved.name}”?", "saved": saved}
+    return render(request, "saved_calls/delete.html", context)
