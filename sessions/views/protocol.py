@@ -71,8 +71,8 @@ def export(request: WebRequest, slug: str) -> StreamingHttpResponse:
     if not _may_export(request, server):
         raise access.Denied("view_payload", server)
     chosen = MessageFilter.of(*(request.GET.get(name, "") for name in MessageFilter.NAMES))
-    found = verbs.exported(Actor.of(request), server, chosen)
-    response = StreamingHttpResponse(_pieces(verbs.lines(found)), content_type="application/jsonl")
+    lines = verbs.exported(Actor.of(request), server, chosen)
+    response = StreamingHttpResponse(_pieces(lines), content_type="application/jsonl")
     response.headers["Content-Disposition"] = f'attachment; filename="{server.slug}-protocol.jsonl"'
     response.headers["Cache-Control"] = "private, no-store"
     return response
@@ -85,8 +85,8 @@ def _may_export(request: HttpRequest, server: Server) -> bool:
 
 async def _pieces(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Asynchronous: of a synchronous stream, ASGI would read all before it sends anything."""
-    following = sync_to_async(lambda: next(parts, b""))
-    while piece := await following():
+    following = sync_to_async(lambda: next(parts, None))
+    while (piece := await following()) is not None:
         yield piece
 
 

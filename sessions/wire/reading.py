@@ -2,11 +2,11 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
-from django.db.models import Case, Count, Max, OuterRef, Q, QuerySet, Subquery, Sum, When
+from django.db.models import Count, Max, Q, QuerySet, Sum
 
 from servers import access
 from servers.crypto import open_bytes
@@ -14,6 +14,7 @@ from servers.kit.visible import visible_text
 from servers.models import Server
 from sessions.enums import SessionState, WireDirection, WireKind
 from sessions.models import McpSession, WireMessage
+from sessions.wire.pairing import ANSWERS, Pairing
 
 SHOWN = 200
 TEXT_CHARS = 200
@@ -30,7 +31,6 @@ _CHILDREN = 1_000
 #: newest rows whose methods are offered as filters
 COUNTED = 5_000
 MESSAGES = tuple(kind for kind in WireKind if kind.is_message)
-_ANSWERS = (WireKind.RESULT, WireKind.ERROR)
 _EXCHANGES = (WireKind.EXCHANGE, WireKind.AUTHORIZATION)
 _HTTP = (*_EXCHANGES, WireKind.STREAM_END)
 OUTCOMES = (("error", "Errors"), ("ok", "Successful"), ("pending", "Without an answer"))
@@ -89,25 +89,13 @@ class MessageFilter:
         return not self.order
 
     def query(self) -> Q:
-        """The outcome of a request is that of its answer: see `_with_answers`."""
+        """Without the outcome, which `Pairing` knows."""
         found = _LEADERS if self.paired else Q(kind__in=(*MESSAGES, WireKind.DROPPED))
         if self.direction:
             found &= Q(direction=self.direction)
         if self.method:
             found &= Q(method=self.method)
-        found &= _about(self.text)
-        if not self.outcome:
-            return found
-        if self.outcome == "pending":
-            return found & Q(kind=WireKind.REQUEST, answer_seq=None)
-        is_request, is_answer = Q(kind=WireKind.REQUEST), Q(kind__in=_ANSWERS)
-        failed = Q(answer_kind=WireKind.ERROR) | ~Q(answer_fault="")
-        answer_failed = Q(kind=WireKind.ERROR) | ~Q(fault="")
-        if self.outcome == "error":
-            request = is_request & Q(answer_seq__isnull=False) & failed
-            return found & (request | Q(kind=WireKind.INVALID) | is_answer & answer_failed)
-        request = is_request & Q(answer_kind=WireKind.RESULT, answer_fault="")
-        return found & (request | Q(kind=WireKind.RESULT, fault=""))
+        return found & _about(self.text)
 
 
 @dataclass(frozen=True)
@@ -176,66 +164,55 @@ _BRIEF = ("body", "sealed", "headers")
 
 def message_page(server: Server, session: McpSession | None, chosen: MessageFilter, before: int | None) -> WirePage:
     """Only up to the head, which is read first: so live updates neither repeat nor miss a message."""
-    found = _with_answers(server) if chosen.paired or chosen.outcome else of_server(server)
-    page = _page(server, session, found.filter(chosen.query()).defer(*_BRIEF), before)
-    if not chosen.paired:
+    page = _page(server, session, of_server(server).filter(chosen.query()).defer(*_BRIEF), before, chosen.outcome)
+    if not chosen.paired or not page.messages:
         return page
     children = _children(server, page.messages)
     later = {child.seq for of_call in children.values() for child in of_call}
     leaders = [message for message in page.messages if message.seq not in later]
-    requests = [*leaders, *(child for of_call in children.values() for child in of_call)]
-    return WirePage(leaders, page.head, page.older, page.latest, page.connection, _answers(server, requests), children)
+    numbers = {message.seq for message in page.messages} | later
+    near = of_server(server).filter(seq__gte=min(numbers), seq__lte=max(numbers) + ANSWERED_WITHIN)
+    pairs = {seq: answer for seq, answer in Pairing(near).answers.items() if seq in numbers}
+    rows = of_server(server).filter(seq__in=set(pairs.values())).defer(*_BRIEF)
+    by_number = {answer.seq: answer for answer in rows}
+    answers = {seq: by_number[answer] for seq, answer in pairs.items() if answer in by_number}
+    return WirePage(leaders, page.head, page.older, page.latest, page.connection, answers, children)
 
 
-def matching(server: Server, chosen: MessageFilter) -> QuerySet[WireMessage]:
-    """Each message by itself, also of a paired list: there, requests by the outcome of their answers."""
-    found = _with_answers(server) if chosen.outcome else of_server(server)
-    return found.filter(replace(chosen, order="time").query(), kind__in=MESSAGES)
+def matching(server: Server, chosen: MessageFilter, most: int) -> tuple[QuerySet[WireMessage], list[int]]:
+    """The messages of a server and the numbers of the newest ones that match, the newest first. Each by itself, also of a
+    paired list: there, requests by the outcome of their answers."""
+    rows = of_server(server)
+    each = rows.filter(replace(chosen, order="time").query(), kind__in=MESSAGES)
+    return rows, _newest(server, each, chosen.outcome, most)
+
+
+def _newest(server: Server, matching: QuerySet[WireMessage], outcome: str, most: int) -> list[int]:
+    numbers = matching.order_by("-seq").values_list("seq", flat=True)
+    if not outcome:
+        return list(numbers[:most])
+    outcomes = Pairing(of_server(server)).outcomes
+    return list(islice((seq for seq in numbers.iterator() if outcomes.get(seq) == outcome), most))
 
 
 def exchange_page(server: Server, session: McpSession | None, chosen: ExchangeFilter, before: int | None) -> WirePage:
     return _page(server, session, of_server(server).filter(chosen.query()).defer("body", "sealed"), before)
 
 
-def _page(server: Server, session: McpSession | None, matching: QuerySet[WireMessage], before: int | None) -> WirePage:
+def _page(
+    server: Server, session: McpSession | None, matching: QuerySet[WireMessage], before: int | None, outcome: str = ""
+) -> WirePage:
     newest = of_server(server).order_by("-seq").values_list("seq", "connection")
     head = (newest.first() or (0, 0))[0]
     # a notice that messages were dropped belongs to no connection
     connection = (newest.exclude(connection=0).first() or (0, 0))[1] if session and session.state in _OPEN else 0
     end = head if before is None else min(head, before - 1)
-    found = list(matching.filter(seq__lte=end).order_by("-seq")[: SHOWN + 1])
+    shown = matching.filter(seq__lte=end).order_by("-seq")
+    if outcome:
+        shown = shown.filter(seq__in=_newest(server, shown, outcome, SHOWN + 1))
+    found = list(shown[: SHOWN + 1])
     older = found[SHOWN - 1].seq if len(found) > SHOWN else None
     return WirePage(found[:SHOWN][::-1], head, older, before is None, connection)
-
-
-def _with_answers(server: Server) -> QuerySet[WireMessage]:
-    """Requests with `answer_seq`, `answer_kind` and `answer_fault`. The ids of both sides are counted apart; a message
-    that was repeated has the answer that followed it."""
-    answer = (
-        of_server(server)
-        .filter(
-            kind__in=_ANSWERS,
-            seq__gt=OuterRef("seq"),
-            seq__lte=OuterRef("seq") + ANSWERED_WITHIN,
-            connection=OuterRef("connection"),
-            rpc_id=OuterRef("rpc_id"),
-        )
-        .exclude(direction=OuterRef("direction"))
-        .order_by("seq")
-    )
-    is_request = Q(kind=WireKind.REQUEST) & ~Q(rpc_id="")
-    return of_server(server).annotate(
-        **{
-            f"answer_{name}": Case(When(is_request, then=Subquery(answer.values(name)[:1])))
-            for name in ("seq", "kind", "fault")
-        }
-    )
-
-
-def _answers(server: Server, requests: Iterable[WireMessage]) -> dict[int, WireMessage]:
-    by_answer = {seq: found.seq for found in requests if (seq := getattr(found, "answer_seq", None)) is not None}
-    rows = of_server(server).filter(seq__in=by_answer).defer(*_BRIEF)
-    return {by_answer[answer.seq]: answer for answer in rows}
 
 
 def _children(server: Server, leaders: list[WireMessage]) -> dict[int, list[WireMessage]]:
@@ -244,7 +221,7 @@ def _children(server: Server, leaders: list[WireMessage]) -> dict[int, list[Wire
     calls = {leader.call_uid for leader in leaders if leader.call_uid is not None}
     if not calls:
         return {}
-    rows = _with_answers(server).filter(call_uid__in=calls, kind__in=(WireKind.REQUEST, WireKind.NOTIFICATION))
+    rows = of_server(server).filter(call_uid__in=calls, kind__in=(WireKind.REQUEST, WireKind.NOTIFICATION))
     first: dict[Any, int] = {}
     found: dict[int, list[WireMessage]] = defaultdict(list)
     for row in rows.order_by("seq").defer(*_BRIEF)[:_CHILDREN]:
@@ -336,8 +313,8 @@ def _pair(message: WireMessage, of_connection: QuerySet[WireMessage]) -> WireMes
         return None
     others = of_connection.filter(rpc_id=message.rpc_id).exclude(direction=message.direction)
     if message.kind == WireKind.REQUEST:
-        return others.filter(kind__in=_ANSWERS, seq__gt=message.seq).order_by("seq").first()
-    if message.kind in _ANSWERS:
+        return others.filter(kind__in=ANSWERS, seq__gt=message.seq).order_by("seq").first()
+    if message.kind in ANSWERS:
         return others.filter(kind=WireKind.REQUEST, seq__lt=message.seq).order_by("-seq").first()
     return None
 

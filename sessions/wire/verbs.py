@@ -75,27 +75,20 @@ def whole(message: WireMessage) -> str:
 
 
 # --- export ---------------------------------------------------------------------------------------------------------
-def exported(actor: Actor, server: Server, chosen: MessageFilter) -> "QuerySet[WireMessage]":
-    """What `lines` writes, after it was written down that it is exported. For readers of payloads, or of a session of
-    their own."""
-    found = reading.matching(server, chosen)
+def exported(actor: Actor, server: Server, chosen: MessageFilter) -> Iterator[bytes]:
+    """After it was written down that they are exported: one JSON object a line, the oldest first; at most the newest
+    EXPORTED that match, read in small parts. For readers of payloads, or of a session of their own."""
+    rows, numbers = reading.matching(server, chosen, EXPORTED)
     with audited(actor) as trail:
         details: dict[str, Any] = {name: value for name in chosen.NAMES if (value := getattr(chosen, name))}
         trail.note(AuditAction.WIRE_EXPORT, ServerRef.of(server), server.name, details)
-    return found
+    return _lines(rows, numbers[::-1])
 
 
-def lines(found: "QuerySet[WireMessage]") -> Iterator[bytes]:
-    """One JSON object a line, the oldest first; at most the newest EXPORTED of them, read in small parts."""
-    newest = found.order_by("-seq").values_list("seq", flat=True)
-    end = newest.first()
-    start = newest[EXPORTED : EXPORTED + 1].first() or 0
-    while end is not None:
-        rows = list(found.filter(seq__gt=start, seq__lte=end).order_by("seq")[:_BATCH])
-        if not rows:
-            return
-        start = rows[-1].seq
-        yield b"".join(_line(row) for row in rows)
+def _lines(rows: QuerySet[WireMessage], numbers: list[int]) -> Iterator[bytes]:
+    for at in range(0, len(numbers), _BATCH):
+        part = rows.filter(seq__in=numbers[at : at + _BATCH]).order_by("seq")
+        yield b"".join(map(_line, part))
 
 
 def _line(row: WireMessage) -> bytes:

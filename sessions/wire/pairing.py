@@ -1,0 +1,37 @@
+"""Which answer belongs to which request of a recorded wire, in one pass: a server that never answers, or answers what
+nobody asked, costs no more than one that behaves."""
+
+from collections import defaultdict
+
+from django.db.models import QuerySet
+
+from sessions.enums import WireDirection, WireKind
+from sessions.models import WireMessage
+
+ANSWERS = (WireKind.RESULT, WireKind.ERROR)
+_OTHER_SIDE = {
+    WireDirection.SENT.value: WireDirection.RECEIVED.value,
+    WireDirection.RECEIVED.value: WireDirection.SENT.value,
+}
+
+
+class Pairing:
+    """`answers`: the number of the answer by that of its request. `outcomes`: ok, error or pending by the number of a
+    request or an answer. The ids of both sides are counted apart, and anew in each connection; a request that was
+    repeated has the answer that followed it."""
+
+    def __init__(self, rows: QuerySet[WireMessage]) -> None:
+        self.answers: dict[int, int] = {}
+        self.outcomes: dict[int, str] = {}
+        waiting: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+        paired = rows.filter(kind__in=(WireKind.REQUEST, WireKind.INVALID, *ANSWERS)).order_by("seq")
+        columns = paired.values_list("seq", "kind", "direction", "connection", "rpc_id", "fault")
+        for seq, kind, direction, connection, rpc_id, fault in columns.iterator():
+            if kind == WireKind.REQUEST:
+                self.outcomes[seq] = "pending"
+                if rpc_id:
+                    waiting[connection, direction, rpc_id].append(seq)
+                continue
+            outcome = self.outcomes[seq] = "ok" if kind == WireKind.RESULT and not fault else "error"
+            for request in waiting.pop((connection, _OTHER_SIDE[direction], rpc_id), ()):
+                self.answers[request], self.outcomes[request] = seq, outcome
