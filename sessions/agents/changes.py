@@ -57,6 +57,7 @@ class Changes:
         self._hub, self._gate, self._entry, self._connection = hub, gate, entry, connection
         self._reads = reads
         self._granted, self._mark, self._stands = granted, mark, stands
+        # By the clock, so between hosts as exact as their clocks: two streams that open closer together may both stay.
         self.stream, self.opened = uuid.uuid4(), time.time()
         self._wake = asyncio.Event()
         self._lists_dirty = self._rights_dirty = self._replaced = False

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sessions.calls.media_types import declared_format, format_of, kind_of, mismatch
+from servers.media_types import declared_format, format_of, kind_of, mismatch
 from sessions.calls.result_files import bytes_of, mime_of
 
 BLOCKS = 100

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from servers.audit import payloads
+from servers.media_types import ACTIVE, declared_format, format_of
 from servers.models import Payload
-from sessions.calls.media_types import ACTIVE, declared_format, format_of
 from sessions.mcp.core import methods
 
 OCTETS = "application/octet-stream"

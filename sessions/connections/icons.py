@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from servers.enums import DefinitionKind
-from servers.image_types import IMAGES
+from servers.media_types import format_of
 from servers.models import Definition, Icon, Server
 from sessions.connections.lifecycle import Lease, held
 
@@ -120,9 +120,8 @@ def _row(fetched: Fetched, now: datetime) -> dict[str, Any]:
 
 def _mime(data: bytes) -> str:
     """By signature: the type that the server claims is ignored."""
-    webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
-    found = (mime for mime, starts in IMAGES.items() if data.startswith(starts) and (mime != "image/webp" or webp))
-    return next(found, "")
+    found = format_of(data)
+    return found.mimes[0] if found is not None and found.kind == "image" else ""
 
 
 # --- what pages show -----------------------------------------------------------------------------------------------------
