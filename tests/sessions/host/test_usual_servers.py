@@ -28,11 +28,11 @@ from sessions.mcp.transports.registry import StdioSpec
 from sessions.mcp.transports.stdio import Runtime, Tier, isolation, tiers
 from tests.sessions.host.make import make_session
 from tests.sessions.mcp.transports.making import connected
-from tests.tools import podman
+from tests.tools import browser, podman
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine")]
 UVX = shutil.which("uvx") or str(Path(sys.executable).with_name("uvx"))
-CHROMIUM = shutil.which("chromium") or ""
+CHROMIUM = browser.executable() or ""
 FASTMCP = """
 from fastmcp import FastMCP
 mcp = FastMCP("own")

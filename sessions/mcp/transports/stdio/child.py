@@ -85,8 +85,7 @@ class Child(asyncio.SubprocessProtocol):
         self._is_kept = isinstance(transport, HeldTransport)
         self.pid = transport.get_pid()
         reach = Reach(confinement.network, confinement.hosts, on_refused)
-        own_tmp = ("/tmp",) if tier.has_own_tmp else ()  # noqa: S108  # it has one of its own there
-        folders = (*confinement.own, cwd, *confinement.write, *own_tmp)
+        folders = (*confinement.own, cwd, *confinement.write, *tier.own_tmp_folders)
         self._gate = Gate(listener, reach, folders, confinement.uid, on_refused)
 
     async def start(self, argv: tuple[str, ...], *, cwd: str | None, env: Mapping[str, str]) -> None:

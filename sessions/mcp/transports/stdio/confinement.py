@@ -67,8 +67,10 @@ _SCRIPTS: Final = frozenset(
 )
 #: folders of everything, where a script or program lies only by chance
 _TOO_MUCH: Final = frozenset(("/", "/etc", "/home", "/root", "/tmp", "/var", "/opt", "/srv", "/mnt", "/media"))  # noqa: S108  # only compared
-#: what a server with a view sees its own temporary folder as
-_TMP: Final = "/tmp"  # noqa: S108  # in the view: its own
+#: where a server sees its own temporary folder besides its own path. UNIX sockets have paths of at most 107 characters,
+#: and browsers make some below TMPDIR. A container's /tmp is of memory.
+_OWN_TMP: Final = "/tmp"  # noqa: S108  # only where it is its own
+CONTAINER_TMP: Final = "/var/tmp"  # noqa: S108  # the same
 #: threads of one user, where those of servers are not counted apart
 _TOGETHER: Final = 8_192
 #: what makes a folder a program
@@ -116,6 +118,13 @@ class Confines:
     def has_own_tmp(self) -> bool:
         """Whether /tmp is the server's own."""
         return self.view or self.tier in (Tier.BUBBLEWRAP, Tier.CONTAINER)
+
+    @property
+    def own_tmp_folders(self) -> tuple[str, ...]:
+        """Temporary folders of the system that are the server's own."""
+        if self.tier is Tier.CONTAINER:
+            return (_OWN_TMP, CONTAINER_TMP)
+        return (_OWN_TMP,) if self.has_own_tmp else ()
 
     def has_keeper(self, uid: int | None) -> bool:
         """Whether the server needs a keeper: neither a PID namespace nor a user of its own tells which processes belong to
@@ -189,6 +198,7 @@ def job(
     """What runner.py takes. Reads directories: call it in a thread."""
     given, view, isolated = list(arguments), confines.view, confines.has_own_tmp
     has_made_files = view or confines.tier is Tier.CONTAINER
+    short_tmp = _OWN_TMP if view else CONTAINER_TMP if confines.tier is Tier.CONTAINER else confinement.tmp
     places = _Places(confinement)
     package = (confinement.package,) if confinement.package else ()
     granted = [*map(os.path.normpath, (*package, *confinement.read, *(() if cwd in confinement.own else (cwd,))))]
@@ -203,10 +213,7 @@ def job(
     return {
         "program": program,
         "arguments": given,
-        # Paths of UNIX sockets have at most 107 characters, and browsers make some below TMPDIR.
-        "environment": {
-            name: _TMP if view and value == confinement.tmp else value for name, value in environment.items()
-        },
+        "environment": {name: short_tmp if value == confinement.tmp else value for name, value in environment.items()},
         "cwd": cwd,
         "uid": confinement.uid,
         "view": view,

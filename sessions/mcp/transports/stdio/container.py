@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from ...core.errors import Fault, LaunchError
 from . import held
-from .confinement import LOADER, PYTHON, RUNNER, is_of_the_system, threads
+from .confinement import CONTAINER_TMP, LOADER, PYTHON, RUNNER, is_of_the_system, threads
 from .connect_gate import Network
 
 #: seconds for a container to start; the machine may be busy with many
@@ -200,7 +200,7 @@ def command(runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _
         words += ["--userns", "keep-id"]
     if found.roots:
         words += ["--read-only-tmpfs=false", "--no-hosts"]
-    words += ["--volume", f"{place.socket_folder}:{_PLACE}:ro"]
+    words += ["--volume", f"{place.socket_folder}:{_PLACE}:ro", "--volume", f"{job['tmp']}:{CONTAINER_TMP}"]
     mounts = {path: (source, writable) for path, source, writable in job["mounts"]}
     for path in (RUNNER, cache_from_source(RUNNER)):
         if os.path.exists(path):
