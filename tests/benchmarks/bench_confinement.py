@@ -13,6 +13,7 @@ import contextlib
 import os
 import shlex
 import statistics
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -94,6 +95,22 @@ def _of_containers() -> list[psutil.Process]:
     return found
 
 
+def runtime_seconds(runtime: str, folder: Path) -> float:
+    """How long the runtime alone needs to start a container in which nothing of ours runs."""
+    root = folder / "root"
+    root.mkdir(exist_ok=True)
+    for name in ("bin", "lib", "lib64"):
+        if not (root / name).is_symlink():
+            (root / name).symlink_to(f"usr/{name}")
+    words = ["run", "--detach", "--rm", "--network", "host", "--read-only", "--log-driver", "none", "--cap-drop", "ALL"]
+    words += ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--volume", "/usr:/usr:ro"]
+    begin = time.perf_counter()
+    subprocess.run(
+        [*shlex.split(runtime), *words, "--rootfs", str(root), "/usr/bin/true"], check=True, capture_output=True
+    )
+    return time.perf_counter() - begin
+
+
 async def run(rounds: int, count: int, runtime: str) -> None:
     prepare_loop(asyncio.get_running_loop())
     held, best = await isolation(), await confines()
@@ -111,6 +128,11 @@ async def run(rounds: int, count: int, runtime: str) -> None:
         for number in range(rounds):  # by turns, so that all see the same load
             for mode, found in modes.items():
                 seconds[mode].append(await start_seconds(spec(folder, number, found)))
+        if "in a container" in modes:
+            alone = statistics.median(
+                [await asyncio.to_thread(runtime_seconds, runtime, folder) for _ in range(rounds)]
+            )
+            print(f"the runtime alone, an empty container: p50 {alone * 1000:.1f} ms")
         p50 = {mode: statistics.median(times) * 1000 for mode, times in seconds.items()}
         base = 0.0
         for mode, found in modes.items():
