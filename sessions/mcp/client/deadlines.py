@@ -37,7 +37,8 @@ class Deadlines:
         """End the waits whose deadline has passed, and set the timer for the next one."""
         self._timer, self.wakes_at = None, math.inf
         now = self.loop.time()
-        for wait in [wait for wait in self.waits if wait.ends <= now]:
+        over = [wait for wait in self.waits if wait.ends <= now]
+        for wait in sorted(over, key=lambda wait: wait.ends):
             self.waits.discard(wait)
             wait.expire()
         if self.waits:

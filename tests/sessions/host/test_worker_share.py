@@ -43,8 +43,8 @@ def admin(transactional_db: None) -> Any:
 def test_an_import_spreads_its_sessions_over_the_workers(
     start_worker: StartWorker, admin: Any, effects: Effects
 ) -> None:
-    start_worker("w1")
-    start_worker("w2")
+    start_worker("w1", MCPADMIN_STALE_SECONDS="30")
+    start_worker("w2", MCPADMIN_STALE_SECONDS="30")
     import_servers(admin, effects, *(f"server-{number}" for number in range(6)))
     eventually(lambda: sum(shares()) == 6, 60)
     assert shares() == [3, 3]
@@ -53,12 +53,12 @@ def test_an_import_spreads_its_sessions_over_the_workers(
 def test_after_a_worker_joined_new_servers_go_to_it_and_live_sessions_stay(
     start_worker: StartWorker, admin: Any, effects: Effects
 ) -> None:
-    start_worker("w1")
+    start_worker("w1", MCPADMIN_STALE_SECONDS="30")
     first = [effect_session(effects, f"first-{number}") for number in range(3)]
     for session in first:
         await_ready(session)
     before = list(McpSession.objects.order_by("pk").values_list("pk", "owner_id", "epoch"))
-    start_worker("w2")
+    start_worker("w2", MCPADMIN_STALE_SECONDS="30")
     import_servers(admin, effects, "second-1", "second-2", "second-3")
     eventually(lambda: sum(shares()) == 6, 60)
     assert shares() == [3, 3]

@@ -18,9 +18,13 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def wait(deadlines: Deadlines, seconds: float | None, ended: list[str], name: str) -> None:
+async def wait(deadlines: Deadlines, seconds: float, ended: list[str], name: str) -> None:
+    await wait_until(deadlines, now() + seconds, ended, name)
+
+
+async def wait_until(deadlines: Deadlines, deadline: float, ended: list[str], name: str) -> None:
     try:
-        with deadlines.at(None if seconds is None else now() + seconds):
+        with deadlines.at(deadline):
             await asyncio.sleep(30)
     except TimeoutError:
         ended.append(name)
@@ -28,11 +32,22 @@ async def wait(deadlines: Deadlines, seconds: float | None, ended: list[str], na
 
 async def test_each_wait_ends_in_the_order_of_its_deadline_whichever_began_first(deadlines: Deadlines) -> None:
     ended: list[str] = []
+    began = now()
     seconds = {"third": 0.09, "first": 0.01, "second": 0.05}
     async with asyncio.TaskGroup() as group:
         for name, time in seconds.items():
-            group.create_task(wait(deadlines, time, ended, name))
+            group.create_task(wait_until(deadlines, began + time, ended, name))
     assert ended == ["first", "second", "third"]
+
+
+async def test_waits_whose_deadlines_passed_together_end_in_their_order(deadlines: Deadlines) -> None:
+    ended: list[str] = []
+    began = now()
+    names = [f"{number:02}" for number in range(20)]
+    async with asyncio.TaskGroup() as group:
+        for name in reversed(names):
+            group.create_task(wait_until(deadlines, began + int(name) / 1e6, ended, name))
+    assert ended == names
 
 
 async def test_a_wait_that_is_over_in_time_leaves_its_task_alone(deadlines: Deadlines) -> None:
