@@ -3,6 +3,7 @@
 from django.urls import include, path
 
 from sessions.views import (
+    adding,
     agent_policies,
     agents,
     approvals,
@@ -41,7 +42,8 @@ from sessions.views import (
 
 server_patterns = [
     path("", servers.index, name="list"),
-    path("add/", registration.add, name="add"),
+    path("add/", adding.add, name="add"),
+    path("add/read/", adding.read, name="read_source"),
     path("demo/", registration.add_demo, name="demo"),
     path("test/", registration.test, name="test"),
     path("test/<uuid:uid>/", registration.test_progress, name="test_progress"),

@@ -189,6 +189,7 @@ def leaks(answer: Any) -> list[str]:
 LOOKS = {
     ("servers:add", "get"): "add_server",
     ("servers:add", "post"): "add_server",
+    ("servers:read_source", "post"): "add_server",
     ("servers:demo", "post"): "add_server",
     ("servers:test", "post"): "add_server",
     ("servers:settings", "get"): "change_server",

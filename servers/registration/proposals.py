@@ -3,7 +3,7 @@
 import itertools
 import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -18,10 +18,17 @@ class Proposal:
     writable_paths: tuple[str, ...] = ()
     network_hosts: tuple[str, ...] = ()
 
+    @property
+    def grants_engine(self) -> bool:
+        """Whether it hands over the socket of a container engine, which confines nothing."""
+        return any(path.endswith(".sock") for path in self.writable_paths)
 
-def proposed(command: str, arguments: Sequence[str]) -> Proposal | None:
+
+def proposed(command: str, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> Proposal | None:
     """None where nothing is known or nothing beyond the defaults is needed."""
     words = [command, *arguments]
+    if variables and (path := variables.get("MEMORY_FILE_PATH", "")).startswith("/"):
+        return Proposal("a memory server", writable_paths=(posixpath.dirname(path),))
     for pattern, make in _KNOWN:
         at = next((index for index, word in enumerate(words) if pattern.search(word)), None)
         if at is not None:

@@ -8,6 +8,8 @@ from django.utils import timezone
 from servers.enums import DraftState, TransportKind
 from servers.models import ServerDraft
 from sessions.connections.diagnosis import explain
+from sessions.mcp.core.errors import Fault
+from sessions.mcp.core.refusals import header_asked_for
 
 _TITLES = {
     "package": "Install package",
@@ -33,8 +35,18 @@ def draft_context(draft: ServerDraft) -> dict[str, Any]:
         "steps": steps,
         "explanation": explanation,
         "transport": transport,
+        "remedy_in_form": _remedy_in_form(draft),
         "start": _start(draft, reported.get("handshake") or reported.get("package", {})),
     }
+
+
+def _remedy_in_form(draft: ServerDraft) -> dict[str, Any] | None:
+    """What the form beside the report can add: a sign-in at the authorization server, a header with the key."""
+    if draft.state != DraftState.FAILED or draft.fault not in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
+        return None
+    is_sign_in = draft.fault == Fault.UNAUTHORIZED
+    named = "" if is_sign_in else header_asked_for(draft.detail)
+    return {"sign_in": is_sign_in, "header": "Authorization" if named.lower() in ("", "authorization") else named}
 
 
 def _start(draft: ServerDraft, step: dict[str, Any]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Registering and changing servers: the form, its connection test, the demo server, copies."""
+"""Changing servers and testing connections: the form, the demo server, copies. *Add server* is in `adding`."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,11 +21,11 @@ from servers.crypto import SealError
 from servers.enums import SignsInAs, TransportKind
 from servers.models import Server
 from servers.registration import drafts, needed_credentials, registering
+from servers.registration.adding.posted import reading_of, with_secrets
 from servers.registration.forms import ServerForm
 from servers.registration.registering import Conflict, Registration
 from servers.requests import WebRequest
 from sessions.connections import commands
-from sessions.connections.starting import unconfirmed
 from sessions.connections.test_report import draft_context
 from sessions.overview import server_page
 from sessions.views.servers import server_context
@@ -40,33 +40,7 @@ DEMO = Registration(
 )
 
 
-@sensitive_post_parameters()
-@require_http_methods(["GET", "POST"])
-def add(request: WebRequest) -> HttpResponse:
-    access.require(request.user, "add_server")
-    form, vault = ServerForm(request.POST or None, user=request.user, propose=True), _vault(request)
-    if request.method == "POST" and _complete(form) and vault.is_valid():
-        chosen = credentials.chosen(request.user, vault.chosen)
-        actor = Actor.of(request)
-        server = _saved(form, lambda data: registering.register(actor, request.user, data, chosen=chosen))
-        if server is not None:
-            messages.success(request, f"{server.name} is registered.")
-            if words := unconfirmed(server.command, server.arguments):
-                messages.warning(request, words)
-            return redirect("servers:tools", server.slug)
-    context = {
-        "nav": "servers",
-        "heading": "Add server",
-        "form": form,
-        "vault": vault,
-        "save": "Register server",
-        "rights": access.rights(request.user),
-    }
-    bad = form.errors or vault.errors
-    return render(request, "servers/form.html", context, status=422 if bad else 200)
-
-
-def _vault(request: WebRequest) -> VaultForm:
+def vault_form(request: WebRequest) -> VaultForm:
     return VaultForm(request.POST or None, offers=credentials.offers(request.user))
 
 
@@ -77,15 +51,15 @@ def edit(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
     form = ServerForm(request.POST or None, user=request.user, server=server, allowing=_allowing(request, server))
     conflict = None
-    if request.method == "POST" and _complete(form):
+    if request.method == "POST" and is_complete(form):
         try:
-            saved = _saved(form, lambda data: _change(request, server, form, data))
+            saved = saved_or_refused(form, lambda data: _change(request, server, form, data))
         except Conflict as found:
             conflict, saved = found, None
             form = ServerForm(_with_version(request, found.current), user=request.user, server=found.current)
         if saved is not None:
             messages.success(request, _saved_words(server, saved))
-            return redirect("servers:settings", saved.slug)
+            return redirect("servers:sign_in" if "_sign_in" in request.POST else "servers:settings", saved.slug)
     context = server_context(request, server_page.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}
     context |= {"uses": board.uses_of(server), "attachable": credentials.attachable(server)}
@@ -125,12 +99,12 @@ def _with_version(request: WebRequest, current: Server) -> Any:
     return data
 
 
-def _complete(form: ServerForm) -> bool:
+def is_complete(form: ServerForm) -> bool:
     """*Add row* asks for another blank row; it does not save."""
     return not (form.adding_row or form.proposing) and form.is_valid()
 
 
-def _saved(form: ServerForm, save: Any) -> Server | None:
+def saved_or_refused(form: ServerForm, save: Any) -> Server | None:
     """The server, or None with the refusal shown on the form."""
     try:
         return save(Registration.of(form.registration_data()))
@@ -175,7 +149,8 @@ def test(request: WebRequest) -> HttpResponse:
     slug = request.GET.get("server")
     server = access.server_for(request.user, slug, "change") if slug else None
     access.require(request.user, "change_server" if slug else "add_server", server)
-    form, vault = ServerForm(request.POST, user=request.user, server=server), _vault(request)
+    posted = request.POST if server else with_secrets(request.POST, reading_of(request.POST))
+    form, vault = ServerForm(posted, user=request.user, server=server), vault_form(request)
     complete = form.is_valid()
     if complete and not vault.is_valid():
         form.refuse(ValidationError(list(vault.errors["credentials"])))

@@ -1,5 +1,5 @@
 /* The form of a server: rows of headers, variables and roots, and only what the chosen transport has. */
-const form = document.getElementById('server-form');
+export const form = document.getElementById('server-form');
 const SECRET_NAME = /authorization|token|secret|passw|cookie|api[-_]?key|credential|private/i;
 
 function shownTransport() {
@@ -111,25 +111,51 @@ function followName(row) {
   });
 }
 
-if (form) {
+/* For a test that failed for want of a credential: a row for the header that it asks for. */
+function addHeader(name) {
+  const rows = form.querySelector('[data-rows="values"]');
+  for (const details of form.querySelectorAll('details')) details.open ||= details.contains(rows);
+  const empty = [...rows.querySelectorAll('[data-value-row]')].find((row) => !row.hidden && !row.querySelector('input[name$="-name"]').value);
+  if (!empty) addRow(rows);
+  const row = empty ?? [...rows.querySelectorAll('[data-value-row]')].at(-1);
+  const box = row.querySelector('input[name$="-name"]');
+  const value = row.querySelector('input[name$="-value"]');
+  box.value = name;
+  box.dispatchEvent(new Event('change', { bubbles: true }));
+  if (name === 'Authorization') value.value = 'Bearer ';
+  value.focus();
+}
+
+/* What depends on the fields as they are: after they were loaded, and after they were filled anew. */
+export function showForm() {
   for (const row of form.querySelectorAll('[data-form-row]')) dress(row);
+  for (const choice of form.querySelectorAll('[data-choice]')) showUse(choice);
+  const credentials = form.querySelector('[data-credentials]');
+  if (credentials) showCredentials(credentials);
+  showFields();
+  showPolicy();
+}
+
+if (form) {
   form.addEventListener('click', (event) => {
     const button = event.target.closest('[data-add-row]');
     if (!button) return;
     event.preventDefault();
     addRow(button.closest('[data-rows]'));
   });
-  for (const choice of form.querySelectorAll('[data-choice]')) {
-    choice.addEventListener('input', () => showUse(choice));
-    showUse(choice);
-  }
-  const credentials = form.querySelector('[data-credentials]');
-  for (const name of ['transport', 'url', 'command']) {
-    form.elements[name].addEventListener('input', showFields);
-    if (credentials) form.elements[name].addEventListener('input', () => showCredentials(credentials));
-  }
-  if (credentials) showCredentials(credentials);
-  form.elements.connection_policy.addEventListener('input', showPolicy);
-  showFields();
-  showPolicy();
+  document.addEventListener('click', (event) => {
+    const button = event.target.closest('[data-add-header]');
+    if (button) addHeader(button.dataset.addHeader);
+  });
+  form.addEventListener('input', (event) => {
+    const { name } = event.target;
+    const choice = event.target.closest('[data-choice]');
+    if (choice) showUse(choice);
+    if (name === 'connection_policy') showPolicy();
+    if (!['transport', 'url', 'command'].includes(name)) return;
+    showFields();
+    const credentials = form.querySelector('[data-credentials]');
+    if (credentials) showCredentials(credentials);
+  });
+  showForm();
 }

@@ -179,7 +179,7 @@ document.addEventListener('submit', async (event) => {
     const response = await send(button.formAction, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
     htmx.swap({ target: slot, swap: 'innerHTML', text: await response.text() });
     live.scan(slot);
-    keepInView(slot);
+    if (!slot.hasAttribute('data-beside')) keepInView(slot);
   } catch (problem) {
     explain(problem);
   } finally {

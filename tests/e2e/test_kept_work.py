@@ -354,7 +354,7 @@ def test_control_enter_presses_the_button_that_saves(stack: Stack, ada: Walk, fo
     expect(ada.page.get_by_text("Saved.", exact=True)).to_be_visible()
     name = f"Added {uuid4().hex[:6]}"
     ada.fill_stdio(name, sys.executable, [FORMS])
-    ada.page.get_by_label("Command").press("Control+Enter")
+    ada.page.get_by_label("Command", exact=True).press("Control+Enter")
     expect(ada.page.get_by_role("heading", name=name)).to_be_visible()
 
 

@@ -29,7 +29,7 @@ def call_echo(walk, slug: str, words: str) -> None:
 def test_a_server_of_2024_is_registered_by_its_url_alone_and_takes_a_call(stack, walker, faces) -> None:
     ada = walker(stack, signed_in=True)
     ada.fill_url("Old friend", faces + "/sse")
-    expect(ada.page.get_by_label("Command")).to_be_hidden()
+    expect(ada.page.get_by_label("Command", exact=True)).to_be_hidden()
     ada.save()
     ada.wait_for_state("Ready")
     call_echo(ada, "old-friend", "over two channels")
@@ -66,7 +66,7 @@ def test_a_new_server_is_offered_the_credentials_of_its_own_address_only(stack, 
     offered = page.get_by_role("checkbox", name="Token of the faces")
     expect(offered).to_be_hidden()
     expect(page.get_by_text("No credentials for the address above.")).to_be_visible()
-    page.get_by_label("URL").fill(f"{faces}/mcp")
+    page.get_by_label("URL", exact=True).fill(f"{faces}/mcp")
     offered.check()
     expect(ada.test_connection()).to_contain_text("Works")
     ada.save()

@@ -36,11 +36,17 @@ class Walk:
         expect(self.page.get_by_role("heading", name="Overview")).to_be_visible()
 
     # --- registering ---------------------------------------------------------------------------------------------------
-    def fill_stdio(self, name: str, command: str, arguments: list[str], **environment: str) -> None:
+    def open_add_form(self) -> None:
+        """*Add server* with all its fields, for what is not written in the box."""
         self.open("/servers/add/")
+        for fold in ("by-hand", "more"):
+            self.page.locator(f"[data-kept-open={fold}] > summary").click()
+
+    def fill_stdio(self, name: str, command: str, arguments: list[str], **environment: str) -> None:
+        self.open_add_form()
         self.page.locator("#server-form input[name=name]").fill(name)
         self.page.get_by_label("Transport").select_option("stdio")
-        self.page.get_by_label("Command").fill(command)
+        self.page.get_by_label("Command", exact=True).fill(command)
         self.page.get_by_label("Arguments").fill("\n".join(arguments))
         self._fill_values("environment", environment)
         written = [str(Path(value).parent) for value in environment.values() if value.startswith("/")]
@@ -49,15 +55,15 @@ class Walk:
 
     def fill_url(self, name: str, url: str) -> None:
         """Leave the transport to be detected from the URL."""
-        self.open("/servers/add/")
+        self.open_add_form()
         self.page.locator("#server-form input[name=name]").fill(name)
-        self.page.get_by_label("URL").fill(url)
+        self.page.get_by_label("URL", exact=True).fill(url)
 
     def fill_http(self, name: str, url: str, **headers: str) -> None:
-        self.open("/servers/add/")
+        self.open_add_form()
         self.page.locator("#server-form input[name=name]").fill(name)
         self.page.get_by_label("Transport").select_option("streamable_http")
-        self.page.get_by_label("URL").fill(url)
+        self.page.get_by_label("URL", exact=True).fill(url)
         self._fill_values("header", headers)
 
     def _fill_values(self, kind: str, values: dict[str, str]) -> None:

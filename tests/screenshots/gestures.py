@@ -33,7 +33,21 @@ def open_table_of_charts(page: Page) -> None:
     page.get_by_text("Show as table").click()
 
 
+def unfold_add_form(page: Page) -> None:
+    for fold in ("by-hand", "more"):
+        page.locator(f"[data-kept-open={fold}] > summary").click()
+
+
+def write_in_the_box(page: Page) -> None:
+    """A command line with a secret: what was understood, and the values that were recognised."""
+    page.locator("#source").fill(
+        "API_TOKEN=sk-example0000000000001 npx -y @modelcontextprotocol/server-filesystem /srv/data"
+    )
+    page.locator(".understood").wait_for()
+
+
 def submit_bad_server(page: Page) -> None:
+    unfold_add_form(page)
     page.get_by_role("button", name="Add row").click()
     rows = page.locator("[data-value-row]:visible")
     for index, (name, value) in enumerate([("X Bad Name", "one"), ("", "a value without a name")]):
@@ -107,6 +121,7 @@ def get_prompt(page: Page) -> None:
 
 def open_sections(page: Page) -> None:
     """Fill the sections: choices with descriptions, a refused root, and the limits."""
+    unfold_add_form(page)
     page.get_by_label("Transport").select_option("websocket")
     page.get_by_label("Protocol era").select_option("legacy")
     page.locator("[name='roots-0-uri']").fill("https://not-a-folder.example/")
@@ -122,8 +137,9 @@ def refuse_sections(page: Page) -> None:
 
 def start_slow_test(page: Page) -> None:
     be_live(page)
+    unfold_add_form(page)
     page.locator("#server-form input[name=name]").fill("Slow")
-    page.get_by_label("Command").fill("sleep 20")
+    page.get_by_label("Command", exact=True).fill("sleep 20")
     page.get_by_role("button", name="Test connection").click()
     page.locator("#test-result .step.started").first.wait_for()
 
@@ -178,6 +194,7 @@ def open_removed(page: Page) -> None:
 
 def choose_credential(page: Page) -> None:
     """Choose a transport, which decides which credentials the page offers, and select one."""
+    unfold_add_form(page)
     page.get_by_label("Transport").select_option("stdio")
     page.locator("[data-credentials]").get_by_role("checkbox").check()
 

@@ -37,6 +37,7 @@ from tests.screenshots.gestures import (
     try_connection,
     type_argument,
     wait_for_chart,
+    write_in_the_box,
 )
 from tests.screenshots.importing import apply_import, preview_import, refuse_import
 from tests.screenshots.keeping import add_bad_rule, keep_nothing, open_erasing, try_path
@@ -54,6 +55,8 @@ SHOTS = [
     Shot("servers-empty", at("/servers/"), Stage.EMPTY),
     Shot("subscriptions-empty", at("/subscriptions/"), Stage.EMPTY),
     Shot("server-add", at("/servers/add/"), Stage.EMPTY),
+    Shot("server-add-understood", at("/servers/add/"), Stage.EMPTY, prepare=write_in_the_box),
+    Shot("server-add-template", at("/servers/add/?template=github"), Stage.EMPTY),
     Shot("server-add-errors", at("/servers/add/"), Stage.EMPTY, prepare=submit_bad_server, allow=("422",)),
     Shot("server-add-sections", at("/servers/add/"), Stage.EMPTY, prepare=open_sections),
     Shot("server-add-sections-errors", at("/servers/add/"), Stage.EMPTY, prepare=refuse_sections, allow=("422",)),

@@ -5,6 +5,7 @@ from typing import Any, cast
 from django import forms
 from django.forms.formsets import formset_factory
 
+from servers.configuration import Registration
 from servers.models import Server
 from servers.registration.forms.rows import RowForm, RowFormSet
 from servers.validators import MAX_ROOTS, Root, root_uri, validate_root_name, validate_root_uri
@@ -64,6 +65,6 @@ _RootFormSet = formset_factory(
 )
 
 
-def root_rows(data: Any, server: Server | None) -> BaseRootFormSet:
+def root_rows(data: Any, server: Server | Registration | None) -> BaseRootFormSet:
     """The formset, with the roots of `server` and a blank row."""
     return cast("BaseRootFormSet", _RootFormSet(data, prefix=PREFIX, initial=server.roots if server else []))

@@ -9,6 +9,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
 from servers import validators
+from servers.configuration import Registration
 from servers.enums import (
     ConnectionPolicy,
     Environment,
@@ -84,7 +85,8 @@ class ServerForm(forms.Form):
     """`ServerForm(data, user=…, server=…)`; `values` and `roots` are formsets, `limits` is a form of its own.
 
     `adding_row` is true when a button to add a row was pressed: the form then has one row more, and no errors.
-    `notes_for_user` says what was read into the input, such as a command line that was split.
+    `notes_for_user` says what was read into the input, such as a command line that was split. `read`: what an unbound form
+    is filled with; its secrets are not.
     """
 
     name = _text("Name", 120, required=True)
@@ -183,6 +185,7 @@ class ServerForm(forms.Form):
         server: Server | None = None,
         allowing: tuple[str, str] | None = None,
         propose: bool = False,
+        read: Registration | None = None,
         **kwargs: Any,
     ) -> None:
         self.server = server
@@ -193,11 +196,12 @@ class ServerForm(forms.Form):
         if propose and data is not None and not row_prefix:
             data = self._with_proposal(data)
         data = with_another_row(data, row_prefix) if row_prefix else data
-        super().__init__(data, initial=_initial(server, user) | (kwargs.pop("initial", None) or {}), **kwargs)
+        initial = _initial(server, user) | (_initial_of_read(read) if read else {})
+        super().__init__(data, initial=initial | (kwargs.pop("initial", None) or {}), **kwargs)
         cast("forms.ModelChoiceField[Any]", self.fields["owner"]).queryset = _people(server)
-        self.values = values.value_rows(data, server, self._blank_kind())
-        self.roots = roots.root_rows(data, server)
-        self.limits = LimitsForm(data, server.limits if server else {})
+        self.values = values.value_rows(data, server, self._blank_kind(), read)
+        self.roots = roots.root_rows(data, server or read)
+        self.limits = LimitsForm(data, server.limits if server else read.limits if read else {})
         if self.adding_row:
             self._clear_errors()
         if allowing is not None and data is None:
@@ -223,7 +227,7 @@ class ServerForm(forms.Form):
         self.notes_for_user.append(
             f"This looks like {found.kind}. Access to {words} was filled in below: check it, then register."
         )
-        if any(path.endswith(".sock") for path in found.writable_paths):
+        if found.grants_engine:
             self.notes_for_user.append(
                 "The socket of a container engine gives control over the whole machine: what the command does with it is "
                 "not confined. Register it only if you trust the command line itself."
@@ -434,6 +438,17 @@ def _initial(server: Server | None, user: Any) -> dict[str, Any]:
         "arguments": "\n".join(server.arguments),
         **{name: "\n".join(getattr(server, name)) for name in _LINES},
         "version": server.version,
+    }
+
+
+def _initial_of_read(read: Registration) -> dict[str, Any]:
+    """Filled in and shown, so that known access counts without being proposed once more."""
+    return {name: getattr(read, name) for name in _PLAIN} | {
+        "transport": read.transport,
+        "tags": ", ".join(read.tags),
+        "arguments": "\n".join(read.arguments),
+        **{name: "\n".join(getattr(read, name)) for name in _LINES},
+        "proposed": "1",
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 from django import forms
 from django.forms.formsets import formset_factory
 
+from servers.configuration import Registration, ValueInput
 from servers.enums import TransportKind, ValueKind
 from servers.models import Server, ServerValue
 from servers.registration.forms.rows import RowForm, RowFormSet
@@ -43,7 +44,9 @@ class ValueForm(RowForm):
         required=False,
         max_length=200,
         label="Name",
-        widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
+        widget=forms.TextInput(
+            attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false", "placeholder": " "}
+        ),
     )
     value = forms.CharField(
         required=False,
@@ -58,15 +61,28 @@ class ValueForm(RowForm):
         widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )
 
-    def __init__(self, *args: Any, stored: Mapping[tuple[str, str], ServerValue], **kwargs: Any) -> None:
+    vaulted = forms.BooleanField(
+        required=False, label="Keep as a credential", widget=forms.CheckboxInput(attrs={"class": "form-check-input"})
+    )
+
+    def __init__(
+        self,
+        *args: Any,
+        stored: Mapping[tuple[str, str], ServerValue],
+        read: frozenset[tuple[str, str]] = frozenset(),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._rows = stored
+        self._read = read
 
     def set_widget(self) -> None:
         """After the formset has set what is initial: an empty box for a stored secret, dots for a secret."""
         if self.stored_row is not None:
             words = self._empty_words(self.stored_row)
             self.fields["value"].widget.attrs["placeholder"] = words
+        if self.is_read:
+            self.fields["value"].widget.attrs["placeholder"] = "From your input"
         if self._shows_secret():
             # A secret that was typed and came back with an error elsewhere must be typed again.
             self.fields["value"].widget = forms.PasswordInput(
@@ -84,11 +100,16 @@ class ValueForm(RowForm):
         row = self._rows.get(stored_key(self._now("kind"), self._now("name").strip()))
         return row if row is not None and row.secret else None
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the box of *Add server* holds this secret, so that the page need not."""
+        return not self.is_bound and stored_key(self._now("kind"), self._now("name")) in self._read
+
     def _now(self, field: str) -> str:
         return str(self[field].value() or "")
 
     def _shows_secret(self) -> bool:
-        return self.stored_row is not None or (self.is_bound and bool(self["secret"].value()))
+        return self.stored_row is not None or self.is_read or (self.is_bound and bool(self["secret"].value()))
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
@@ -115,6 +136,11 @@ class ValueForm(RowForm):
     def keeps_secret(self) -> bool:
         data = self.cleaned_data
         return bool(data.get("secret") and not data.get("value") and not data.get("DELETE") and self.stored_row)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """As `ValueInput.key`. After is_valid()."""
+        return stored_key(self.cleaned_data["kind"], self.cleaned_data["name"])
 
     def data_for_registration(self) -> dict[str, Any]:
         data = self.cleaned_data
@@ -176,14 +202,18 @@ _ValueFormSet = formset_factory(
 )
 
 
-def value_rows(data: Any, server: Server | None, kind: ValueKind) -> BaseValueFormSet:
-    """The formset, with the rows of `server` and a blank one of `kind`."""
+def value_rows(data: Any, server: Server | None, kind: ValueKind, read: Registration | None = None) -> BaseValueFormSet:
+    """The formset, with the rows of `server`, or those of the text that was `read`, and a blank one of `kind`."""
     stored = list(server.values.all()) if server else []
+    given = list(read.used_values()) if read else []
     made = _ValueFormSet(
         data,
         prefix=PREFIX,
-        initial=[_initial(row) for row in stored],
-        form_kwargs={"stored": {stored_key(row.kind, row.name): row for row in stored}},
+        initial=[_initial(row) for row in stored] + [_initial_of_read(value) for value in given],
+        form_kwargs={
+            "stored": {stored_key(row.kind, row.name): row for row in stored},
+            "read": frozenset(stored_key(one.kind, one.name) for one in given if isinstance(one.value, Secret)),
+        },
     )
     rows = cast("BaseValueFormSet", made)
     rows.blank_kind = kind
@@ -192,3 +222,12 @@ def value_rows(data: Any, server: Server | None, kind: ValueKind) -> BaseValueFo
 
 def _initial(row: ServerValue) -> dict[str, Any]:
     return {"kind": row.kind, "name": row.name, "secret": row.secret, "value": "" if row.secret else row.plain}
+
+
+def _initial_of_read(value: ValueInput) -> dict[str, Any]:
+    return {
+        "kind": value.kind,
+        "name": value.name,
+        "secret": value.secret,
+        "value": "" if value.secret else value.text(),
+    }

@@ -1,0 +1,163 @@
+"""From the text of the box to one server, with what it needs, what was left out and what is wrong with it."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+from servers.configuration import Registration
+from servers.enums import TransportKind
+from servers.registration.adding.command_lines import read_command_line
+from servers.registration.forms.suggestion import suggest
+from servers.registration.importing.document import ImportedDocument, read
+from servers.registration.importing.entries import Entry, parse
+from servers.registration.importing.entry_reader import Need
+from servers.registration.proposals import Proposal, proposed
+from servers.secret import Secret
+from servers.validators import is_secret_parameter, secret_arguments
+
+#: a command line longer than this is a configuration, or a mistake
+_LONGEST_LINE = 20_000
+_CONFIGURATION = re.compile(r"\s*(?:[{\[\"#]|//|/\*)|\s*[\w.\"-]+\s*:\s*(?:\{|$)", re.MULTILINE)
+#: parts of a host or package that name no server
+_COMMON = frozenset({"mcp", "server", "api", "www", "docs", "modelcontextprotocol", "index", "main", "sse"})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """`kind`: what the text was taken for, in words; `names`: of all servers in it, of which `index` was read.
+
+    `problem`: why nothing could be read.
+    """
+
+    text: str
+    kind: str = ""
+    names: tuple[str, ...] = ()
+    index: int = 0
+    entry: Entry | None = None
+    remarks: tuple[str, ...] = ()
+    problem: str = ""
+    access: Proposal | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def registration(self) -> Registration | None:
+        return self.entry.registration if self.entry else None
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return self.entry.needs if self.entry else ()
+
+    @property
+    def unmet(self) -> list[Need]:
+        """Values that are still missing."""
+        return [need for need in self.needs if not self.given.get(need.key)]
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether its connection can be tried without asking: nothing is missing or wrong, and nothing would be started."""
+        found = self.registration
+        if found is None or self.entry is None or found.transport == TransportKind.STDIO:
+            return False
+        return not (self.entry.problems or self.unmet)
+
+    @property
+    def digest(self) -> str:
+        """Of what the fields were filled from; secrets that were typed count as given or not."""
+        given = sorted((need.key, need.secret or self.given.get(need.key, "")) for need in self.needs)
+        whole = f"{self.index} {given} {self.text}"
+        return hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()[:32]
+
+    @property
+    def holds_secret(self) -> bool:
+        """Whether the text must not be sent back to the page."""
+        found = self.registration
+        if found is None:
+            return True
+        query = found.url.partition("?")[2].partition("#")[0]
+        return (
+            any(isinstance(value.value, Secret) for value in found.values)
+            or bool(secret_arguments(found.arguments))
+            or any(is_secret_parameter(item) for item in query.split("&"))
+        )
+
+
+def read_source(text: str, index: int = 0, typed: Mapping[int, str] | None = None) -> Reading:
+    """`typed`: the values that the text needs, by their place in `needs`; a default counts where nothing was posted."""
+    text = text.strip()
+    try:
+        kind, document = _document(text)
+    except ValidationError as problem:
+        return Reading(text, problem=" ".join(problem.messages))
+    names = tuple(name for name, _ in document.servers)
+    index = index if 0 <= index < len(names) else 0
+    name, raw = document.servers[index]
+    entry = parse(document, name, raw)
+    given = {need.key: _given(need, number, typed) for number, need in enumerate(entry.needs)}
+    if given := {key: value for key, value in given.items() if value}:
+        entry = parse(document, name, raw, given)
+    return _with_access(Reading(text, kind, names, index, entry, document.remarks, given=given))
+
+
+def _given(need: Need, number: int, typed: Mapping[int, str] | None) -> str:
+    return need.default if typed is None or number not in typed else typed[number]
+
+
+def _document(text: str) -> tuple[str, ImportedDocument]:
+    """Raises ValidationError."""
+    if not text:
+        raise ValidationError("Enter a URL, a command line or a configuration.", code="required")
+    if _CONFIGURATION.match(text) or len(text) > _LONGEST_LINE:
+        document = read(text)
+        return document.dialect, document
+    if "\n" in re.sub(r"\\\r?\n", " ", text):
+        document = read(text)
+        return document.dialect, document
+    suggestion = suggest(text)
+    if suggestion.transport != TransportKind.STDIO:
+        return "URL", ImportedDocument("URL", [(_of_host(suggestion.url), {"url": suggestion.url})])
+    line = read_command_line(text)
+    name = line.name or (_of_host(line.entry["url"]) if line.entry.get("url") else _of_package(line.entry))
+    return line.words, ImportedDocument(line.words, [(name, line.entry)])
+
+
+def _of_host(url: str) -> str:
+    """`https://mcp.linear.app/mcp` is Linear; an address or a host of one word names itself."""
+    host = re.sub(r"^[a-z]+://|[/?#].*$", "", url, flags=re.IGNORECASE).rpartition("@")[2]
+    parts = [part for part in host.partition(":")[0].split(".")[:-1] if part.lower() not in _COMMON]
+    if re.fullmatch(r"[\d.]+(?::\d+)?|localhost(?::\d+)?|\[.*", host) or not parts:
+        return host or "Server"
+    return parts[-1].capitalize()
+
+
+def _of_package(entry: Mapping[str, Any]) -> str:
+    """`npx -y @modelcontextprotocol/server-filesystem /srv` is Filesystem."""
+    words = [str(word) for word in (entry.get("command", ""), *entry.get("args", ())) if word]
+    named = [word for word in words[1:] if not word.startswith(("-", "run"))] or words
+    last = re.sub(r"(?<=.)(?:@|==).*$", "", named[0].rstrip("/").rpartition("/")[2]) if named else ""
+    stem = re.sub(r"\.(?:py|js|mjs|ts|sh)$", "", last)
+    parts = [part for part in re.split(r"[-_.]", stem) if part and part.lower() not in _COMMON]
+    return " ".join(parts).capitalize() or stem or "Server"
+
+
+def _with_access(reading: Reading) -> Reading:
+    """What a known server needs beyond the defaults, unless the text says it itself."""
+    found = reading.registration
+    if found is None or reading.entry is None or found.transport != TransportKind.STDIO:
+        return reading
+    if found.readable_paths or found.writable_paths or found.network_hosts or reading.unmet:
+        return reading
+    variables = {value.name: value.text() for value in found.values if not value.secret and value.value is not None}
+    access = proposed(found.command, found.arguments, variables)
+    if access is None:
+        return reading
+    granted = replace(
+        found,
+        readable_paths=list(access.readable_paths),
+        writable_paths=list(access.writable_paths),
+        network_hosts=list(access.network_hosts),
+    )
+    return replace(reading, entry=replace(reading.entry, registration=granted), access=access)

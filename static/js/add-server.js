@@ -1,0 +1,110 @@
+/* Add server: while one writes in the box, the server says what it understood and fills the fields; a URL is then tested beside
+   it. A command starts a process, so it is tested only when the person asks. */
+import { form, showForm } from './server-form.js';
+import { explain, send } from './sign-in.js';
+
+const READ_MS = 350;
+const TEST_MS = 900;
+/* A person has a number of tests a minute: these leave most of them. */
+const UNASKED_A_MINUTE = 4;
+const source = document.getElementById('source');
+const testButton = form.querySelector('[data-test-connection]');
+const corrected = new Set();
+let readTimer = 0;
+let testTimer = 0;
+let reading = 0;
+let tested = '';
+let unasked = [];
+
+const part = (id) => document.getElementById(id);
+
+/* What the connection depends on. */
+function connection() {
+  const names = /^(transport|url|command|arguments|values-.*|need-.*|credentials|source)$/;
+  return JSON.stringify([...new FormData(form)].filter(([name]) => names.test(name)));
+}
+
+function isWebAddress() {
+  const { transport, url } = form.elements;
+  if (transport.value === 'stdio' || !URL.canParse(url.value)) return false;
+  const { hostname, protocol } = new URL(url.value);
+  return /^(https?|wss?):$/.test(protocol) && hostname !== '';
+}
+
+/* Without being asked: only an address, only where nothing is missing, and the same one only once. */
+function testSoon() {
+  clearTimeout(testTimer);
+  testTimer = setTimeout(() => {
+    if (!isWebAddress() || [...form.querySelectorAll('[data-need]')].some((field) => !field.value.trim())) return;
+    if (testButton.disabled) return testSoon();
+    if (connection() === tested) return;
+    unasked = unasked.filter((at) => performance.now() - at < 60_000);
+    if (unasked.length >= UNASKED_A_MINUTE) return;
+    unasked.push(performance.now());
+    form.requestSubmit(testButton);
+  }, TEST_MS);
+}
+
+form.addEventListener('submit', (event) => {
+  if (event.submitter === testButton) tested = connection();
+});
+
+/* Corrections of single fields outlast a new reading; what names the server's place does not. */
+function corrections() {
+  return [...corrected].map((name) => [name, form.elements[name]?.type === 'checkbox' ? form.elements[name].checked : form.elements[name]?.value]);
+}
+
+function restore(kept) {
+  for (const [name, value] of kept) {
+    const field = form.elements[name];
+    if (!field || value === undefined) continue;
+    if (field.type === 'checkbox') field.checked = value;
+    else field.value = value;
+  }
+}
+
+async function read({ keepUnderstood }) {
+  const turn = ++reading;
+  const body = new FormData(form);
+  try {
+    const response = await send(form.dataset.read, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
+    if (turn !== reading || !response.ok) return;
+    const parts = new DOMParser().parseFromString(await response.text(), 'text/html');
+    if (turn !== reading) return;
+    const kept = corrections();
+    const open = new Set([...form.querySelectorAll('[data-kept-open][open]')].map((details) => details.dataset.keptOpen));
+    if (!keepUnderstood) part('understood').replaceWith(parts.getElementById('understood'));
+    part('server-fields').replaceWith(parts.getElementById('server-fields'));
+    for (const details of form.querySelectorAll('[data-kept-open]')) details.open ||= open.has(details.dataset.keptOpen);
+    restore(kept);
+    if (form.querySelector('.understood')) form.querySelector('.usual').open = false;
+    showForm();
+    if (form.querySelector('[data-testable]')) testSoon();
+  } catch (problem) {
+    explain(problem);
+  }
+}
+
+function readSoon(options, delay = READ_MS) {
+  clearTimeout(readTimer);
+  clearTimeout(testTimer);
+  readTimer = setTimeout(() => read(options), delay);
+}
+
+form.addEventListener('input', (event) => {
+  const field = event.target;
+  if (field === source) {
+    corrected.clear();
+    readSoon({ keepUnderstood: false }, event.inputType === 'insertFromPaste' ? 0 : READ_MS);
+  } else if (field.id === 'source-index') {
+    corrected.clear();
+    readSoon({ keepUnderstood: false }, 0);
+  } else if (field.hasAttribute('data-need')) {
+    readSoon({ keepUnderstood: true });
+  } else if (part('server-fields').contains(field)) {
+    if (!/^(values|roots|transport|url|command|arguments)/.test(field.name)) corrected.add(field.name);
+    if (/^(transport|url|values-)/.test(field.name)) testSoon();
+  }
+});
+
+if (form.querySelector('[data-testable]')) testSoon();

@@ -1,0 +1,168 @@
+"""*Add server* in the browser: one box, the test beside it, the sign-in that the test asks for, and the clicks it takes."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.e2e.walk import Walk
+from tests.peers.peers import free_port, peer_command, start_peer
+from tests.tools.stack import Stack
+
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300)]
+MOST_CLICKS = 4
+COUNTER = """if (!window.countsClicks) addEventListener('click', (event) => {
+  if (event.isTrusted) sessionStorage.setItem('clicks', Number(sessionStorage.getItem('clicks') ?? 0) + 1);
+}, true);
+window.countsClicks = true;"""
+
+
+@pytest.fixture(scope="module")
+def faces() -> Iterator[str]:
+    peer = start_peer("sdk1", "all")
+    yield peer.url.removesuffix("/mcp")
+    peer.stop()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[str]:
+    """A server behind the SDK's authorization server, which consents at once."""
+    peer = start_peer("protected", port=free_port(), env={"PROTECTED_LOG": str(tmp_path / "gate.log")})
+    yield peer.url
+    peer.kill()
+
+
+@pytest.fixture
+def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
+    person = walker(stack, signed_in=True)
+    person.page.context.add_init_script(COUNTER)
+    return person
+
+
+def from_the_list(person: Walk) -> Page:
+    """Where a person starts: nothing is clicked yet."""
+    person.open("/servers/")
+    person.page.evaluate("sessionStorage.setItem('clicks', '0')")
+    person.page.get_by_role("link", name="Add server").first.click()
+    expect(person.page.get_by_label("URL, command or configuration")).to_be_focused()
+    return person.page
+
+
+def clicks(page: Page) -> int:
+    return int(page.evaluate("sessionStorage.getItem('clicks')"))
+
+
+def box(page: Page, text: str) -> None:
+    page.get_by_label("URL, command or configuration").fill(text)
+
+
+def test_from_the_list_to_a_connected_server_takes_at_most_four_clicks(ada: Walk, faces: str) -> None:
+    taken = {}
+    page = from_the_list(ada)
+    box(page, f"{faces}/mcp")
+    expect(page.locator("#test-result")).to_contain_text("Works")
+    ada.save()
+    ada.wait_for_state("Ready")
+    taken["a URL"] = clicks(page)
+
+    page = from_the_list(ada)
+    command, arguments = peer_command("demo")
+    box(page, json.dumps({"mcpServers": {"Pasted": {"command": command, "args": arguments}}}))
+    expect(page.locator("#understood")).to_contain_text("Pasted")
+    ada.save()
+    ada.wait_for_state("Ready")
+    taken["pasted JSON"] = clicks(page)
+
+    page = from_the_list(ada)
+    page.get_by_role("link", name="Everything").click()
+    expect(page.locator("#understood")).to_contain_text("npx -y @modelcontextprotocol/server-everything")
+    ada.save()
+    expect(page.get_by_role("heading", name="Everything")).to_be_visible()
+    taken["a template"] = clicks(page)
+    print(f"clicks from the list to a connected server: {taken}")
+    assert max(taken.values()) <= MOST_CLICKS
+
+
+def test_a_command_is_started_by_nothing_but_a_press_of_test_connection(ada: Walk, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    page = from_the_list(ada)
+    script = f"open({str(started)!r}, 'w')"
+    box(page, f'{sys.executable} -c "{script}"')
+    expect(page.locator("#understood")).to_contain_text("stdio")
+    page.locator("[data-kept-open=more] > summary").click()
+    page.get_by_label("Files it may read and change").fill(str(tmp_path))
+    tests = []
+    page.on("request", lambda request: tests.append(request.url) if request.url.endswith("/servers/test/") else None)
+    page.wait_for_timeout(1500)  # longer than the pause after which a URL would be tested
+    assert tests == []
+    assert not started.exists()
+    ada.test_connection()
+    ada.until(started.exists)
+
+
+def test_what_was_understood_is_corrected_before_it_is_registered(ada: Walk, faces: str) -> None:
+    page = from_the_list(ada)
+    ada.complaints.allow("422")
+    box(
+        page,
+        json.dumps({"servers": {"first": {"url": f"{faces}/mcp"}, "second": {"url": f"{faces}/sse", "type": "sse"}}}),
+    )
+    page.get_by_label("Server", exact=True).select_option("second")
+    expect(page.get_by_label("URL", exact=True)).to_have_value(f"{faces}/sse")
+    expect(page.locator("#test-result")).to_contain_text("over HTTP+SSE")
+    page.locator("#server-form input[name=name]").fill("Corrected by hand")
+    page.get_by_label("Server", exact=True).select_option("first")
+    expect(page.get_by_label("URL", exact=True)).to_have_value(f"{faces}/mcp")
+    page.locator("#server-form input[name=name]").fill("Corrected by hand")
+    ada.save()
+    expect(page.get_by_role("heading", name="Corrected by hand")).to_be_visible()
+
+
+def test_nonsense_is_said_beside_the_box_and_nothing_is_tested(ada: Walk) -> None:
+    page = from_the_list(ada)
+    box(page, '{"mcpServers": {')
+    expect(page.locator("#understood")).to_contain_text("Invalid JSON at line 1")
+    expect(page.locator("#test-result")).to_contain_text("A URL is tested while you type")
+
+
+def test_the_sign_in_that_a_test_asks_for_starts_from_the_test(ada: Walk, gate: str) -> None:
+    host = gate.removeprefix("http://").removesuffix("/mcp")
+    ada.complaints.allow(f"request to another host: http://{host}/authorize?")
+    page = from_the_list(ada)
+    box(page, gate)
+    beside = page.locator("#test-result")
+    expect(beside).to_contain_text("The server requires a credential", timeout=30_000)
+    beside.get_by_role("button", name="Save and sign in").click()
+    page.get_by_role("link", name=f"Continue to {host}").click(timeout=60_000)
+    expect(page.get_by_text(f"Signed in at {host}")).to_be_visible(timeout=60_000)
+    ada.wait_for_state("Ready", 60)
+    print(f"clicks with a sign-in: {clicks(page)}")
+    assert clicks(page) <= MOST_CLICKS
+
+
+def test_a_token_that_a_test_asks_for_is_entered_where_it_belongs(ada: Walk, gate: str) -> None:
+    page = from_the_list(ada)
+    box(page, gate)
+    page.locator("#test-result").get_by_role("button", name="Enter a token").click(timeout=30_000)
+    row = page.locator("[data-value-row]:visible").first
+    expect(row.locator("input[name$=-name]")).to_have_value("Authorization")
+    expect(row.locator("input[name$=-value]")).to_be_focused()
+    expect(row.get_by_text("Keep as a credential")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["wide", "narrow"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_accessible_in_both_themes_and_widths(
+    stack: Stack, walker: Callable[..., Walk], size: tuple[int, int], scheme: str
+) -> None:
+    person = walker(stack, signed_in=True, viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    person.open("/servers/add/?template=github")
+    expect(person.page.locator("#need-0")).to_be_visible()
+    box(person.page, "TOKEN=sk-example00000000000001 npx -y @modelcontextprotocol/server-filesystem /srv/data")
+    expect(person.page.locator("#understood")).to_contain_text("may read and change /srv/data")
+    assert Axe().run(person.page).response["violations"] == []
+    assert person.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
