@@ -1,5 +1,6 @@
 """What a connected server does not offer, and why: nothing is missing from its pages without a reason."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,25 @@ def why(session: McpSession | None, capability: str) -> str:
     if session is None or not session.revision or declares(session.server_capabilities, capability):
         return ""
     return f"The server did not declare {capability}."
+
+
+def tab_reasons(session: McpSession | None, counts: Mapping[str, int]) -> dict[str, str]:
+    """Why a tab of the server has nothing to show: capabilities that it did not declare. A list that was read while it
+    still did stays open."""
+    revision = REVISIONS.get(session.revision) if session else None
+    if session is None or revision is None:
+        return {}
+    kinds = {"tools": ("tool",), "resources": ("resource", "template"), "prompts": ("prompt",)}
+    found = {
+        capability: why(session, capability)
+        for capability, listed in kinds.items()
+        if not any(counts.get(kind, 0) for kind in listed)
+    }
+    return {
+        name: words
+        for name, words in (found | {"tasks": _tasks(session.server_capabilities, revision)}).items()
+        if words
+    }
 
 
 def no_subscriptions(session: McpSession | None) -> str:

@@ -16,6 +16,7 @@ from sessions.connections.lifecycle import Failure, Lease
 from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.calls import outcomes
+from sessions.host.calls.orphaned_tasks import OrphanedTasks
 from sessions.host.cancelling import cancel_all
 from sessions.host.catalog.refresh import Catalog
 from sessions.host.db import Database
@@ -140,7 +141,12 @@ class Live:
         self._log_level = log_level
         self.catalog.opened(refresh_order)
         self._spawn(self._measure())
+        if self.client.tasks_offer.call:
+            self._spawn(OrphanedTasks(self._db, self.lease, self.client, self.redactor, self._is_serving).run())
         self._spawn(self._ask_for_news(connected, watch_order))
+
+    def _is_serving(self) -> bool:
+        return self.accepting and not self.over.done()
 
     async def close(self) -> None:
         """End the connection and everything that depends on it. The client ends the calls in flight with an error."""

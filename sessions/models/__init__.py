@@ -9,6 +9,7 @@ from sessions.models.question import Question
 from sessions.models.retention import RetentionLimit, StorageHour
 from sessions.models.saved_call import SavedCall
 from sessions.models.saved_view import SavedView
+from sessions.models.server_task import ServerTask
 from sessions.models.session import McpSession
 from sessions.models.statistics import CallRollup, RollupCursor, UncountedCall
 from sessions.models.subscription import (
@@ -40,6 +41,7 @@ __all__ = [
     "RollupCursor",
     "SavedCall",
     "SavedView",
+    "ServerTask",
     "StorageHour",
     "Subscription",
     "SubscriptionGap",

@@ -16,7 +16,7 @@ from servers.audit.statements import database
 from servers.models import Payload, Unredacted
 from servers.signals import rows_removed
 from sessions.enums import CallState, QuestionState, StoredKind
-from sessions.models import AgentCall, AgentRound, Approval, Attempt, Call, Question, ResourceVersion
+from sessions.models import AgentCall, AgentRound, Approval, Attempt, Call, Question, ResourceVersion, ServerTask
 from sessions.retention import ledger
 from sessions.retention.kinds import stored_kinds
 from sessions.retention.plan import Removal
@@ -66,6 +66,7 @@ def _remove_calls(ids: Sequence[int]) -> None:
     _forget_call(Question, "call_id", ids)
     _forget_call(Call, "repeats_id", ids)
     _delete(Attempt, "call_id", ids)
+    _delete(ServerTask, "call_id", ids)
     _delete(AgentRound, "call_id", ids)
     _delete(Approval, "call_id", ids)
     AgentCall.objects.filter(continues__call__in=ids).update(continues=None)

@@ -130,6 +130,7 @@ def server_context(request: HttpRequest, header: server_page.ServerHeader, tab: 
         "mcp_session": header.mcp_session,
         "explanation": header.explanation,
         "counts": header.counts,
+        "tab_reasons": not_offered.tab_reasons(header.mcp_session, header.counts),
         "live": header.topic,
         "rights": access.rights(request.user),
         "may_control": access.may_control(request.user, header.server),

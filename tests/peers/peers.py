@@ -85,6 +85,9 @@ def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
         return sys.executable, [str(HERE / "evil_stdio.py"), name.removeprefix("evil:")]
     if name == "asking":
         return str(peer_python("sdk2")), [str(HERE / "asking_server.py")]
+    if name in ("sdk1-tasks", "sdk2-tasks"):
+        python = peer_python(name.partition("-")[0])
+        return str(python), [str(HERE / f"{name.replace('-', '_')}.py"), "http"]
     if name == "protected":
         return str(peer_python("sdk2")), [str(HERE / "protected_server.py"), "http"]
     if name == "media":
@@ -202,7 +205,12 @@ class Peer:
 def start_peer(name: str, transport: str = "http", *, port: int = 0, env: Mapping[str, str] | None = None) -> Peer:
     """Start a peer over HTTP and wait until it accepts connections. The caller stops it."""
     command, args = peer_command(name, transport)
-    if name in PYTHON_PEERS or name in NODE_PEERS or name in ("evil", "telltale", "protected"):
+    if (
+        name in PYTHON_PEERS
+        or name in NODE_PEERS
+        or name in ("evil", "telltale", "protected")
+        or name.endswith("-tasks")
+    ):
         args = [*args, "--port", str(port)]
     if name in BRIDGES:
         port = port or free_port()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from sessions import hints
-from sessions.calls import claims
+from sessions.calls import claims, server_tasks
 from sessions.connections.lifecycle import Lease
 from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database
@@ -60,6 +60,7 @@ class CallProgress:
         self._db, self._call, self._lease, self._redactor = db, call, lease, redactor
         self._newest: tuple[float | None, float | None, str | None] = (None, None, None)
         self.request_id = ""
+        self._writing: set[asyncio.Future[None]] = set()
         self._throttles = (_Throttle(PUSH_SECONDS, self._push, PUSH_BURST), _Throttle(SAVE_SECONDS, self._save))
 
     def __call__(self, progress: float | None, total: float | None, message: str | None) -> None:
@@ -72,7 +73,10 @@ class CallProgress:
         self.request_id = str(request_id)
 
     def task(self, state: TaskState) -> None:
-        """The call became a task: until it is over, its status is shown in place of progress messages."""
+        """The call became a task: until it is over, its status is shown in place of progress messages. Its row outlives us."""
+        writing = asyncio.ensure_future(self._db.persist(partial(server_tasks.seen, self._call, self._lease, state)))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
         if not state.over:
             done, total, _ = self._newest
             self(done, total, " ".join(filter(None, (_TASK_WORDS[state.status], state.message))))

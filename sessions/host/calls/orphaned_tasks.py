@@ -1,0 +1,83 @@
+"""Tasks whose call has ended without an answer, because its worker or session was lost: followed on by the next session."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from sessions.calls import server_tasks
+from sessions.calls.claims import CallOutcome
+from sessions.calls.server_tasks import Orphan
+from sessions.connections.lifecycle import Lease
+from sessions.host.answer_redaction import Redactor
+from sessions.host.calls import outcomes
+from sessions.host.db import Database
+from sessions.mcp.client import Client, TaskOptions, TaskState
+from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
+
+log = structlog.get_logger(__name__)
+
+#: between two looks at the rows, while there are any: a new orphan, a person who cancels
+LOOK_SECONDS: Final = 2.0
+#: these say how the task ended; any other failure is the connection's, and the next session tries again
+_ENDS: Final = frozenset({Fault.TASK_CANCELLED, Fault.TASK_LOST, Fault.INPUT_REFUSED, Fault.INPUT_NOT_OFFERED})
+
+
+class OrphanedTasks:
+    def __init__(
+        self, db: Database, lease: Lease, client: Client, redactor: Redactor, is_open: Callable[[], bool]
+    ) -> None:
+        self._db, self._lease, self._client, self._redactor, self._is_open = db, lease, client, redactor, is_open
+        self._following: dict[int, asyncio.Task[None]] = {}
+        self._cancelled: set[int] = set()
+
+    async def run(self) -> None:
+        """Until none is left, or the session ends. A session that ends cancels none of them at the server."""
+        while self._is_open():
+            rows = await self._db.read(partial(server_tasks.orphans, self._lease.session_id))
+            if not rows and not self._following:
+                return
+            for orphan in rows:
+                self._take_up(orphan)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _take_up(self, orphan: Orphan) -> None:
+        pk = orphan.call.pk
+        if pk not in self._following:
+            follower = asyncio.create_task(self._follow(orphan), name="mcp orphaned task")
+            self._following[pk] = follower
+            follower.add_done_callback(lambda _: self._following.pop(pk, None))
+        if orphan.cancel and pk not in self._cancelled:
+            self._cancelled.add(pk)
+            asyncio.create_task(self._cancel(orphan)).add_done_callback(lambda _: None)  # noqa: RUF006  ends by itself
+
+    async def _follow(self, orphan: Orphan) -> None:
+        call = orphan.call
+        masks = outcomes.ResultMasks.of(call, self._lease, self._redactor)
+        await self._db.persist(partial(server_tasks.followed, call, self._lease))
+        try:
+            result = await self._client.resume_task(
+                orphan.task_id,
+                options=TaskOptions(on_task=partial(self._seen, orphan)),
+                total_timeout=server_tasks.FOLLOWED_FOR.total_seconds(),
+                tag=call,
+            )
+            outcome: CallOutcome = outcomes.of_result(result.raw, masks)
+        except McpError as error:
+            if not (isinstance(error, RpcError | ProtocolError) or error.fault in _ENDS):
+                log.info("host.task_not_followed", call=str(call.uid), fault=str(error.fault))
+                await asyncio.sleep(LOOK_SECONDS)
+                return
+            outcome = outcomes.of_error(error, masks)
+        await self._db.persist(partial(server_tasks.ended, call, self._lease, outcome), list)
+
+    def _seen(self, orphan: Orphan, state: TaskState) -> None:
+        self._db.post(partial(server_tasks.seen, orphan.call, self._lease, state))
+
+    async def _cancel(self, orphan: Orphan) -> None:
+        try:
+            await self._client.cancel_task(orphan.task_id)
+        except McpError as error:
+            log.info("host.task_not_cancelled", call=str(orphan.call.uid), fault=str(error.fault))

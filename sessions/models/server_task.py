@@ -1,0 +1,30 @@
+from django.db import models
+
+from sessions.models.call import Call
+from sessions.models.session import McpSession
+
+
+class ServerTask(models.Model):
+    """A call that the server runs as a task. It outlives the worker that began it: whoever holds the session next follows
+    it on. Its result is the call's."""
+
+    call = models.OneToOneField(Call, on_delete=models.CASCADE, related_name="task")
+    session = models.ForeignKey(McpSession, null=True, on_delete=models.SET_NULL, related_name="+")
+    task_id = models.TextField()  # the server's own
+    status = models.CharField(max_length=20)  # sessions.mcp.core.tasks.Status
+    message = models.TextField(blank=True)
+    ttl_seconds = models.FloatField(null=True)  # from its beginning; null: unlimited
+    begun_at = models.DateTimeField()
+    changed_at = models.DateTimeField()
+    seen_at = models.DateTimeField()
+    followed_since = models.DateTimeField(null=True)  # by a session after the one that began it
+    ended_at = models.DateTimeField(null=True)  # of following it on
+    detail = models.TextField(blank=True)  # why following it on ended without a result
+    cancel_requested_at = models.DateTimeField(null=True)
+    cancel_requested_by = models.CharField(max_length=150, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.call_id} {self.status}"

@@ -1,0 +1,46 @@
+"""The *Tasks* tab of a server: calls that it runs as tasks, live, also those whose worker is gone."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from servers import access
+from servers.audit.record import Actor
+from servers.audit.writer import AuditUnavailable
+from servers.requests import WebRequest
+from sessions.calls import placing, server_tasks
+from sessions.enums import CallState
+from sessions.overview import server_page
+from sessions.views.servers import server_context
+from sessions.views.visible_calls import visible_call
+
+
+@require_safe
+def index(request: HttpRequest, slug: str) -> HttpResponse:
+    server = access.server_for(request.user, slug)
+    context = server_context(request, server_page.header(server), "tasks")
+    return render(request, "server_tasks/index.html", context | {"lines": server_tasks.lines(request.user, server)})
+
+
+@require_POST
+def cancel(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
+    call = visible_call(request, uid)
+    if call.server is None or call.server.slug != slug:
+        raise Http404("This server has no such task.")
+    actor = Actor.of(request)
+    try:
+        if call.state == CallState.SENT:
+            asked = placing.cancel(actor, request.user, call)
+        else:
+            asked = server_tasks.request_cancel(actor, request.user, call)
+    except AuditUnavailable as problem:
+        messages.error(request, str(problem))
+    else:
+        if asked:
+            messages.success(request, "Cancellation sent to the server.")
+        else:
+            messages.info(request, "The task is over, or its cancellation was requested already.")
+    return HttpResponse(status=204) if request.htmx else redirect("servers:tasks", slug)
