@@ -77,6 +77,7 @@ server_patterns = [
     path("<slug:slug>/agents/change/", agent_policies.change_server, name="change_agent_policy"),
     path("<slug:slug>/agents/rules/", agent_policies.add_server_rule, name="add_agent_rule"),
     path("<slug:slug>/agents/rules/<uuid:uid>/remove/", agent_policies.remove_server_rule, name="remove_agent_rule"),
+    path("<slug:slug>/roots/", registration.roots, name="roots"),
     path("<slug:slug>/clone/", registration.clone, name="clone"),
     path("<slug:slug>/saved/", saved_calls.index, name="saved"),
     path("<slug:slug>/saved/add/", saved_calls.save_form, name="save_form"),

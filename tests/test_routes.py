@@ -196,6 +196,8 @@ LOOKS = {
     ("servers:settings", "post"): "change_server",
     ("servers:clone", "get"): "add_server",
     ("servers:clone", "post"): "add_server",
+    ("servers:roots", "post"): "change_server",
+    ("servers:cancel_task", "post"): "call_tool",
     ("servers:enable", "post"): "change_server",
     ("servers:disable", "get"): "change_server",
     ("servers:disable", "post"): "change_server",

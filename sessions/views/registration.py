@@ -20,11 +20,13 @@ from servers.credentials.forms.vault import VaultForm
 from servers.crypto import SealError
 from servers.enums import SignsInAs, TransportKind
 from servers.models import Server
+from servers.numbers import whole_number
 from servers.registration import drafts, needed_credentials, registering
 from servers.registration.adding.posted import reading_of, with_secrets
 from servers.registration.forms import ServerForm
 from servers.registration.registering import Conflict, Registration
 from servers.requests import WebRequest
+from servers.validators import Root, root_uri
 from sessions.connections import commands
 from sessions.connections.test_report import draft_context
 from sessions.overview import server_page
@@ -113,6 +115,26 @@ def saved_or_refused(form: ServerForm, save: Any) -> Server | None:
     except SealError as problem:
         form.refuse(ValidationError(str(problem)))
     return None
+
+
+@require_POST
+def roots(request: WebRequest, slug: str) -> HttpResponse:
+    """The roots alone, one per line, from the server's page. A name that a root had stays with it."""
+    server = access.server_for(request.user, slug, "change")
+    names = {root["uri"]: root["name"] for root in server.roots}
+    lines = [line.strip() for line in request.POST.get("roots", "").splitlines() if line.strip()]
+    given: list[Root] = [{"uri": uri, "name": names.get(uri, "")} for uri in dict.fromkeys(map(root_uri, lines))]
+    data = replace(Registration.of_server(server), roots=given)
+    version = whole_number(request.POST.get("version", "")) or 0
+    try:
+        saved = registering.change(Actor.of(request), request.user, server, data, version)
+    except ValidationError as problem:
+        messages.error(request, " ".join(problem.messages))
+    except Conflict:
+        messages.error(request, "Someone else changed this server meanwhile. Check the roots, then set them again.")
+    else:
+        messages.success(request, _saved_words(server, saved))
+    return redirect("servers:info", slug)
 
 
 @require_http_methods(["GET", "POST"])

@@ -13,6 +13,8 @@ from servers.numbers import uuids, whole_number
 from sessions.catalog import not_offered
 from sessions.catalog.search import Listed, listing, words_of
 from sessions.connections import process_page, refusals, timeline
+from sessions.connections.log_page import LEVELS
+from sessions.mcp.core.capabilities import declares
 from sessions.overview import server_list, server_page
 from sessions.views import bulk
 from sessions.views.forms import ServerListFilter
@@ -99,6 +101,9 @@ def info(request: HttpRequest, slug: str) -> HttpResponse:
         "instructions": instructions,
         "missing": not_offered.missing(session) if session else [],
         "cuts": server_page.cuts(session),
+        "logs_offered": session is not None and declares(session.server_capabilities, "logging"),
+        "levels": LEVELS,
+        "root_lines": "\n".join(root["uri"] for root in server.roots),
         "timeline": timeline.lines(session),
         "process": process_page.process_page(session),
         "refusals": refusals.refusals(session),

@@ -134,7 +134,8 @@ def log_level(request: WebRequest, slug: str) -> HttpResponse:
         "{name} will send " + words + ".",
         "{name} already uses this log level.",
     )
-    return redirect("servers:logs", slug) if answer.status_code == 302 else answer
+    back = "servers:info" if request.POST.get("back") == "info" else "servers:logs"
+    return redirect(back, slug) if answer.status_code == 302 else answer
 
 
 @require_POST

@@ -25,11 +25,19 @@ async def list_tools():
     return [types.Tool(name="slow", inputSchema={"type": "object"}, execution=execution)]
 
 
-async def slow(task):
+def note_the_start() -> None:
     with Path(os.environ["TASK_LOG"]).open("a") as log:
         log.write("started\n")
+
+
+def is_released() -> bool:
+    return Path(os.environ["TASK_RELEASE"]).exists()
+
+
+async def slow(task):
+    note_the_start()
     await task.update_status("waiting for the release")
-    while not Path(os.environ["TASK_RELEASE"]).exists():
+    while not is_released():  # noqa: ASYNC110  a file makes no event
         await anyio.sleep(0.1)
     return types.CallToolResult(content=[types.TextContent(type="text", text="released at last")])
 

@@ -14,6 +14,15 @@ from mcp.types import RequestParams
 from serving import serve
 
 
+def note_the_start() -> None:
+    with Path(os.environ["TASK_LOG"]).open("a") as log:
+        log.write("started\n")
+
+
+def is_released() -> bool:
+    return Path(os.environ["TASK_RELEASE"]).exists()
+
+
 class About(RequestParams):
     taskId: str
 
@@ -29,8 +38,7 @@ class Tasks(Extension):
         return [MethodBinding("tasks/get", About, self.get), MethodBinding("tasks/cancel", About, self.cancel)]
 
     async def intercept_tool_call(self, params, ctx, call_next):
-        with Path(os.environ["TASK_LOG"]).open("a") as log:
-            log.write("started\n")
+        note_the_start()
         return {"resultType": "task", **self.state(f"task-{next(self._numbers)}", "working")}
 
     def state(self, task_id: str, status: str) -> dict[str, Any]:
@@ -42,7 +50,7 @@ class Tasks(Extension):
     async def get(self, ctx, params):
         if params.taskId in self._cancelled:
             return self.state(params.taskId, "cancelled")
-        if not Path(os.environ["TASK_RELEASE"]).exists():
+        if not is_released():
             return self.state(params.taskId, "working")
         result = {"content": [{"type": "text", "text": "released at last"}]}
         return self.state(params.taskId, "completed") | {"result": result}

@@ -51,7 +51,7 @@ class OrphanedTasks:
             follower.add_done_callback(lambda _: self._following.pop(pk, None))
         if orphan.cancel and pk not in self._cancelled:
             self._cancelled.add(pk)
-            asyncio.create_task(self._cancel(orphan)).add_done_callback(lambda _: None)  # noqa: RUF006  ends by itself
+            asyncio.create_task(self._cancel(orphan)).add_done_callback(lambda _: None)
 
     async def _follow(self, orphan: Orphan) -> None:
         call = orphan.call
