@@ -197,7 +197,6 @@ LOOKS = {
     ("servers:clone", "get"): "add_server",
     ("servers:clone", "post"): "add_server",
     ("servers:roots", "post"): "change_server",
-    ("servers:cancel_task", "post"): "call_tool",
     ("servers:enable", "post"): "change_server",
     ("servers:disable", "get"): "change_server",
     ("servers:disable", "post"): "change_server",
@@ -318,6 +317,7 @@ LOOKS = {
     },
 }
 CALLS_TOO = {
+    ("servers:cancel_task", "post"): "call_tool",
     ("agents:use", "get"): "call_tool",
     ("agents:use", "post"): "call_tool",
     ("agents:issue", "get"): "call_tool",

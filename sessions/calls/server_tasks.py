@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.utils import timezone
 
 from servers import rights
@@ -143,7 +143,7 @@ class TaskLine:
         return self.task.status in TERMINAL
 
 
-_WORDS: Final = {
+_WORDS: Final[dict[str, str]] = {
     Status.WORKING: "Working",
     Status.INPUT_REQUIRED: "Input required",
     Status.COMPLETED: "Completed",
@@ -154,16 +154,17 @@ _WORDS: Final = {
 
 def lines(user: Any, server: Server) -> Sequence[TaskLine]:
     """The newest tasks of the calls that this user may see."""
-    calls: QuerySet[Call] = Call.objects.filter(statements.seen(user), server=server, task__isnull=False)
-    newest = calls.select_related("task", "user").order_by("-id")[:MOST_SHOWN]
-    return [TaskLine(call.task, call, _is_running(call)) for call in newest]
+    calls = Call.objects.filter(statements.seen(user), server=server)
+    newest = ServerTask.objects.filter(call__in=calls).select_related("call__user").order_by("-call_id")[:MOST_SHOWN]
+    return [TaskLine(task, task.call, _is_running(task)) for task in newest]
 
 
-def _is_running(call: Call) -> bool:
-    if call.task.status in TERMINAL:
+def _is_running(task: ServerTask) -> bool:
+    if task.status in TERMINAL:
         return False
-    orphaned = call.state == CallState.OUTCOME_UNKNOWN and call.task.ended_at is None and call.late_result_id is None
-    return call.state == CallState.SENT or orphaned
+    call = task.call
+    orphaned = call.state == CallState.OUTCOME_UNKNOWN and task.ended_at is None and call.late_result_id is None
+    return bool(call.state == CallState.SENT or orphaned)
 
 
 def request_cancel(actor: Actor, user: Any, call: Call) -> bool:
