@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import environ
-
-from mcpadmin import __version__, hardening, installation, keys
+from mcpadmin import __version__, hardening, installation, keys, variables
 from mcpadmin.up import valkey
 
 BASE_DIR = installation.ROOT
-env = environ.Env()
-env.ENVIRON = hardening.variables
+env = variables.Environment()
 PRIVATE_VARIABLES = hardening.private  # what was in the environment and shows there no more
 
 # --- where things live -------------------------------------------------------------------------------------------
@@ -58,9 +55,9 @@ if _https and TRUSTED_PROXIES:
 SECURE_SSL_REDIRECT = _https
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 # For this host alone: covering subdomains, or the browsers' preload list, is an explicit choice of the operator.
-SECURE_HSTS_INCLUDE_SUBDOMAINS = _https and env.bool("MCPADMIN_HSTS_SUBDOMAINS", default=False)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("MCPADMIN_HSTS_SUBDOMAINS", default=False) and _https
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # which want both for everybody
-SECURE_HSTS_PRELOAD = _https and env.bool("MCPADMIN_HSTS_PRELOAD", default=False)
+SECURE_HSTS_PRELOAD = env.bool("MCPADMIN_HSTS_PRELOAD", default=False) and _https
 # Not "no-referrer": Chromium then sends "Origin: null" with forms, which the CSRF check refuses.
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
@@ -424,3 +421,9 @@ LOG_LEVEL = env.str("MCPADMIN_LOG_LEVEL", default="INFO")
 LOG_FORMAT = env.str("MCPADMIN_LOG_FORMAT", default="auto")  # auto: words on a terminal, JSON elsewhere
 LOGGING_CONFIG = "mcpadmin.logging.configure"
 LOGGING = {"configured": True}  # Django asks LOGGING_CONFIG only when there is something in it
+
+# --- what was read ------------------------------------------------------------------------------------------------
+VARIABLES = variables.VARIABLES
+VARIABLES_READ = env.read
+VARIABLES_SET_BY_UP = variables.set_by_up()
+SECRET_VARIABLES = frozenset(one.name for known in VARIABLES.values() for one in known if hardening.is_secret(one.name))

@@ -49,7 +49,10 @@ class ProductLimit:
     def in_words(self, server: "WithLimits | None" = None) -> str:
         """The value with its unit, for `server` where it may override it."""
         overrides = server.limits if server is not None and self.of_server else {}
-        value = overrides.get(self.name, self.value)
+        return self.words_of(overrides.get(self.name, self.value))
+
+    def words_of(self, value: float) -> str:
+        """2621440 -> 2.5 MiB, 30 -> 30 s."""
         if self.unit == "bytes":
             return size(int(value))
         return f"{value:,g} {self.unit}" if value != int(value) else f"{int(value):,} {self.unit}"

@@ -35,6 +35,7 @@ from sessions.views import (
     server_tasks,
     servers,
     sessions,
+    settings,
     storage,
     subscription_verbs,
     subscriptions,
@@ -138,6 +139,11 @@ storage_patterns = [
     path("try/", storage.dry_run, name="try"),
 ]
 
+settings_patterns = [
+    path("", settings.index, name="index"),
+    path("<str:key>/", settings.change, name="change"),
+]
+
 agent_patterns = [
     path("", agents.index, name="list"),
     path("tokens/new/", agents.issue, name="issue"),
@@ -216,6 +222,7 @@ urlpatterns = [
     path("saved-calls/", include((saved_call_patterns, "saved_calls"))),
     path("agents/", include((agent_patterns, "agents"))),
     path("storage/", include((storage_patterns, "storage"))),
+    path("settings/", include((settings_patterns, "settings"))),
     path("payloads/<str:digest>/erase/", erasing.erase, name="erase_payload"),
     path("explorer/", include((explorer_patterns, "explorer"))),
     path("inbox/", include((inbox_patterns, "inbox"))),

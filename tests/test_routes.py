@@ -54,6 +54,7 @@ SAMPLES = {
     "<str:stream>": "calls",
     "<int:key>": "987654321",
     "<slug:digest>": "0" * 64,
+    "<str:key>": "registration",
     "<str:digest>": "0" * 64,
 }
 ARGUMENT, RESULT, DRAFTED = "argument-nobody-may-read", "result-nobody-may-read", "draft-nobody-may-read"
@@ -227,6 +228,8 @@ LOOKS = {
     **{(f"oauth:{name}", method): "administer" for name in ("add", "delete") for method in ("get", "post")},
     **{("storage:index", method): "administer" for method in ("get", "post")},
     **{(f"storage:{name}", "post"): "administer" for name in ("run", "try")},
+    ("settings:index", "get"): "administer",
+    ("settings:change", "post"): "administer",
     ("erase_payload", "get"): "erase_payload",
     ("erase_payload", "post"): "erase_payload",
     ("calls:result", "get"): "view_payload",

@@ -117,6 +117,8 @@ def environment(options: Options, public_url: str, socket_file: Path, on_termina
     env.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
     if on_terminal and env.get("MCPADMIN_LOG_FORMAT", "auto") == "auto":
         env["MCPADMIN_LOG_FORMAT"] = "plain"
+    written = [name for name, value in env.items() if name.startswith("MCPADMIN_") and os.environ.get(name) != value]
+    env["MCPADMIN_SET_BY_UP"] = ",".join(sorted(written))
     return env
 
 

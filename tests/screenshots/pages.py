@@ -217,6 +217,8 @@ SHOTS = [
     Shot("privacy", at("/privacy/"), prepare=try_path),
     Shot("privacy-rule", at("/privacy/rules/add/?path=$..password")),
     Shot("privacy-rule-errors", at("/privacy/rules/add/"), prepare=add_bad_rule, allow=("422",)),
+    Shot("settings-instance", at("/settings/")),
+    Shot("settings-instance-none", at("/settings/?text=nothing-has-this-name")),
     Shot("storage-empty", at("/storage/"), Stage.EMPTY),
     Shot("storage", at("/storage/")),
     Shot("storage-errors", at("/storage/"), prepare=keep_nothing, allow=("422",)),

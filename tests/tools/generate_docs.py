@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")  # the defaults, whatever this shell exports
 
-from servers import limits as product_limits  # noqa: E402  the path to the project is set above
+from mcpadmin import variables  # noqa: E402  the path to the project is set above
+from servers import limits as product_limits  # noqa: E402  as above
+from servers.validators import LIMITS as SERVER_LIMITS  # noqa: E402  as above
+from tests import settings  # noqa: E402  as above
 from sessions.calls import rpc_codes  # noqa: E402  the path to the project is set above
 from sessions.mcp.core import limits, offered, state, tasks, versions  # noqa: E402  as above
 from sessions.mcp.transports import registry  # noqa: E402  as above
@@ -112,6 +116,27 @@ def bounds() -> str:
             rows[-1][0] += f"<br>`{name}`"
             rows[-1][1] += f"<br>{value}"
     return table(["limit", "default", "what it bounds (and the fault that names it)"], rows)
+
+
+def settings_of(section: str) -> str:
+    """The variables of one section, with their default; of limits also their bounds."""
+    bounds = {f"MCPADMIN_LIMIT_{name.upper()}": (one.least, one.most) for name, one in SERVER_LIMITS.items()}
+    rows: list[tuple[object, ...]] = []
+    for one in variables.VARIABLES[section]:
+        rows.append((f"`{one.name}`", default_of(one), *bounds.get(one.name, ()), one.about))
+    return table(["variable", "default", *(("at least", "at most") if len(rows[0]) == 5 else ()), "meaning"], rows)
+
+
+def default_of(variable: variables.Variable) -> str:
+    if variable.default:
+        return variable.default
+    default = settings.VARIABLES_READ[variable.name].default
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, list):
+        default = ",".join(default)
+    text = f"{default:.15g}" if isinstance(default, float) else str("" if default is None else default)
+    return f"`{text}`" if text else "none"
 
 
 def refusals() -> str:
@@ -237,6 +262,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "transports": transports,
     "limits": bounds,
     "refusals": refusals,
+    **{f"variables, {section}": partial(settings_of, section) for section in variables.VARIABLES},
     "offers": offers,
     "task states": task_states,
     "rooms of servers": lambda: rooms("servers"),

@@ -1,0 +1,587 @@
+"""Every environment variable that mcpadmin reads: what it does, its default, and what this process read.
+
+docs/configuration.md and the page *Settings* are made from this. No Django here: the settings import it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import environ
+
+from mcpadmin import hardening
+
+#: names of the variables that `up` itself wrote into the environment of its parts, separated by commas
+SET_BY_UP = "MCPADMIN_SET_BY_UP"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """`about` and `default` are Markdown. `default` stands where the code has no fixed one."""
+
+    name: str
+    about: str
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a process took: `value` is the default where the variable was not `given`."""
+
+    default: Any
+    value: Any
+    given: bool
+
+
+class Environment(environ.Env):
+    """Keeps what was read, so that nothing has to list the settings a second time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ENVIRON = hardening.variables
+        self.read: dict[str, Read] = {}
+
+    def get_value(
+        self, var: str, cast: Any = None, default: Any = environ.Env.NOTSET, parse_default: bool = False
+    ) -> Any:
+        value = super().get_value(var, cast=cast, default=default, parse_default=parse_default)
+        self.read[var] = Read(default, value, var in self.ENVIRON)
+        return value
+
+
+def set_by_up() -> frozenset[str]:
+    return frozenset(filter(None, hardening.variables.get(SET_BY_UP, "").split(",")))
+
+
+#: by section of the page
+VARIABLES: dict[str, tuple[Variable, ...]] = {
+    "Where things live": (
+        Variable(
+            "MCPADMIN_DATA_DIR",
+            "Holds the database, keys, embedded Valkey, collected static files, and in `servers/` the private"
+            " folders of stdio servers. Back it up as a whole. Same as `--data-dir`. Its mode is 700 and that"
+            " of the files in it 600; `up` tightens an existing directory and says so. mcpadmin serves the "
+            "static files itself. If another web server must serve them, copy `static/` to a directory that "
+            "it can read after each upgrade.",
+            default="`data` in the checkout; of a [package](command-line.md#good-to-know) a folder of the user",
+        ),
+        Variable(
+            "MCPADMIN_PUBLIC_URL",
+            "The address that browsers use. With `https://`, cookies are Secure and get the `__Host-` prefix,"
+            " responses carry HSTS, and plain http redirects to https. With `http://`, cookies are Secure "
+            "only if the request came over TLS (according to its scheme, `Origin` or a proxy header) or used "
+            "another host name. This lets Safari, which rejects Secure cookies on plain http loopback, sign "
+            "in. If unset, `up` derives it from `--host` and `--port`.",
+        ),
+        Variable(
+            "MCPADMIN_INSTANCE_NAME",
+            "Name shown in the page title and side bar, to tell installations apart.",
+        ),
+        Variable(
+            "MCPADMIN_HOST",
+            "Default of `--host`.",
+            default="`127.0.0.1`",
+        ),
+        Variable(
+            "MCPADMIN_WEB_PROCESSES",
+            "Default of `--web-processes`.",
+            default="`1`",
+        ),
+        Variable(
+            "MCPADMIN_USER",
+            "Default of `--user`.",
+            default="see below",
+        ),
+    ),
+    "Keys": (
+        Variable(
+            "MCPADMIN_SECRET_KEY",
+            "Django's secret key: signs sessions and links.",
+            default="`secret_key` in the data directory, created at first start",
+        ),
+        Variable(
+            "MCPADMIN_KEYRING_FILE",
+            "The keys that encrypt credentials. Without them, encrypted values are lost: keep a copy, "
+            "separate from the database backups.",
+            default="`keyring.json` in the data directory, created at first start",
+        ),
+        Variable(
+            "MCPADMIN_KEYRING",
+            'The key ring as JSON, instead of a file: `{"current": "k1", "keys": {"k1": "<32 bytes in '
+            'base64>"}}`. Read when a process starts.',
+        ),
+        Variable(
+            "MCPADMIN_KEYRING_COMMAND",
+            "A command that prints that JSON, for a KMS or secret manager: the choice for production, see "
+            "below. mcpadmin runs it again once the result is a minute old.",
+        ),
+    ),
+    "Proof of the audit log": (
+        Variable(
+            "MCPADMIN_CHECKPOINT_KEY_FILE",
+            "The key that signs checkpoints of the audit log. With this file and the database, the log can be"
+            " forged: keep it on another volume, and a copy in a safe place. With workers on several "
+            "machines, copy it to each.",
+            default="`checkpoint_key.json` in the data directory, created at first start",
+        ),
+        Variable(
+            "MCPADMIN_CHECKPOINT_FILE",
+            "Where signed checkpoints are appended. Name a file outside the data directory, best one that can"
+            " only be appended to.",
+            default="`checkpoints.jsonl` in the data directory",
+        ),
+        Variable(
+            "MCPADMIN_CHECKPOINT_SECONDS",
+            "An event is covered by a checkpoint at the latest after so long.",
+        ),
+        Variable(
+            "MCPADMIN_CHECKPOINT_EVENTS",
+            "So many events without a checkpoint are covered at once.",
+        ),
+        Variable(
+            "MCPADMIN_WITNESSES",
+            "Other places that get each checkpoint: `https://witness.example.com/path` (POST), "
+            "`syslog://logs.example.com:6514` (RFC 5424 over TLS), "
+            "`s3://s3.example.com/bucket/prefix?region=eu-central-1&days=365` (one object each, object lock "
+            "for so many days). The outbound guard applies.",
+        ),
+        Variable(
+            "MCPADMIN_WITNESS_S3_ACCESS_KEY",
+            "Access key of the S3 witness. It needs to be allowed to put objects, and nothing else.",
+        ),
+        Variable(
+            "MCPADMIN_WITNESS_S3_SECRET_KEY",
+            "Its secret key.",
+        ),
+    ),
+    "Database and Redis": (
+        Variable(
+            "DATABASE_URL",
+            "`postgres://user:password@host:5432/name` uses PostgreSQL.",
+            default="SQLite in the data directory",
+        ),
+        Variable(
+            "REDIS_URL",
+            "`redis://:password@host:6379/0` uses your Redis or Valkey (`rediss://` for TLS, "
+            "`unix:///path?db=0` for a socket). It needs `maxmemory-policy noeviction` and a password, see "
+            "below.",
+            default="an embedded Valkey",
+        ),
+        Variable(
+            "REDIS_URL_WEB",
+            "The address with the ACL user of the web processes. Read by `up`, as is the next one.",
+            default="`REDIS_URL`",
+        ),
+        Variable(
+            "REDIS_URL_WORKER",
+            "The address with the ACL user of the workers, the first of which runs beat.",
+            default="`REDIS_URL`",
+        ),
+        Variable(
+            "MCPADMIN_REDIS_WITHOUT_PASSWORD",
+            "Start even if a Redis on another host has no password. Only where nothing but mcpadmin can reach it.",
+        ),
+        Variable(
+            "MCPADMIN_VALKEY_SOCKET",
+            "Socket of the embedded Valkey. Only `manage.py` commands need it, and only if the path of the "
+            "data directory is too long for a socket.",
+            default="chosen by `up`",
+        ),
+    ),
+    "Web": (
+        Variable(
+            "MCPADMIN_ALLOWED_HOSTS",
+            "Additional host names that mcpadmin serves.",
+            default="the public URL's host and loopback",
+        ),
+        Variable(
+            "MCPADMIN_TRUSTED_ORIGINS",
+            "Additional origins (`https://name`) from which mcpadmin accepts forms and sockets.",
+            default="the public URL",
+        ),
+        Variable(
+            "MCPADMIN_HSTS_SUBDOMAINS",
+            "With an `https://` public URL: HSTS also covers all subdomains (`includeSubDomains`). Set it "
+            "only if all of them serve https.",
+        ),
+        Variable(
+            "MCPADMIN_HSTS_PRELOAD",
+            "With an `https://` public URL: allows browsers to add this name to their built-in HSTS list "
+            "(`preload`). Hard to undo. The list also requires `MCPADMIN_HSTS_SUBDOMAINS`.",
+        ),
+        Variable(
+            "MCPADMIN_TRUSTED_PROXIES",
+            "Number of proxies in front of mcpadmin. If above 0, mcpadmin takes the client address from "
+            "`X-Forwarded-For`, and with an https public URL the scheme from `X-Forwarded-Proto`.",
+        ),
+        Variable(
+            "MCPADMIN_REQUEST_SECONDS",
+            "How long a request may take to arrive, headers and body, and how long a connection may wait for "
+            "the next one. A slower one gets 408 and is closed. Live connections are not affected.",
+        ),
+        Variable(
+            "MCPADMIN_CONNECTIONS",
+            "How many connections one web process keeps. At the limit, the connection that has been idle "
+            "longest is closed. Lower if the process may open fewer files: at its start, each web process "
+            "raises its own limit as far as the system allows (`ulimit -Hn`).",
+        ),
+        Variable(
+            "MCPADMIN_CONNECTIONS_PER_ADDRESS",
+            "The same for one client address (an IPv6 /64 counts as one). Not applied if "
+            "`MCPADMIN_TRUSTED_PROXIES` is set, because all connections then come from the proxy: limit them "
+            "there. `0`: no limit.",
+        ),
+        Variable(
+            "MCPADMIN_IMPORT_SECONDS",
+            "How much processor time reading one configuration may take in an import. Plain JSON is not affected.",
+        ),
+        Variable(
+            "MCPADMIN_SESSION_SECONDS",
+            "How long a user stays signed in.",
+        ),
+        Variable(
+            "MCPADMIN_INVITATION_DAYS",
+            "How many days an invitation link works. Password links work for 24 hours.",
+        ),
+        Variable(
+            "MCPADMIN_EMAIL_URL",
+            "Mail server for invitations and password links: `smtp+tls://user:password@host:587` (STARTTLS), "
+            "`smtp+ssl://…:465` or `smtp://host:25`. Without it, the administrator passes the link on. The "
+            "web process waits up to 10 s for it.",
+        ),
+        Variable(
+            "MCPADMIN_EMAIL_FROM",
+            "Sender of these mails.",
+            default="`mcpadmin@` and the public host",
+        ),
+        Variable(
+            "MCPADMIN_TRIES_PER_MINUTE",
+            "How many addresses one user can have tried per minute through connection tests, server sign-ins "
+            "and webhook tests. Each server of an import counts toward the next import, never toward its own."
+            " `0`: no limit.",
+        ),
+        Variable(
+            "MCPADMIN_SOCKETS_PER_USER",
+            "How many live connections (open tabs) one user can have across all web processes. Further tabs "
+            "work without live updates.",
+        ),
+        Variable(
+            "MCPADMIN_DEBUG",
+            "Django's debug pages. Never enable it on a machine that others can reach.",
+        ),
+    ),
+    "Sessions with MCP servers": (
+        Variable(
+            "MCPADMIN_HEARTBEAT_SECONDS",
+            "How often a worker writes its heartbeat.",
+        ),
+        Variable(
+            "MCPADMIN_STALE_SECONDS",
+            "A worker silent for this long counts as dead: other workers take over its sessions, and its "
+            "calls become *outcome unknown*.",
+        ),
+        Variable(
+            "MCPADMIN_TIME_SCALE",
+            "Scales all recovery times: heartbeat, stale period, reconnect delays, circuit breaker, "
+            "keep-alive, process sampling, resource polling, webhook retries and the first scheduled tasks "
+            "after a start. `0.1` makes all of them ten times faster, for fault tests. Server time-outs and "
+            "the drain time are not scaled.",
+        ),
+        Variable(
+            "MCPADMIN_DRAIN_SECONDS",
+            "How long a stopping worker waits for calls in flight. `up` sets it to 7.",
+        ),
+        Variable(
+            "MCPADMIN_WORKERS",
+            "How many workers start together (`up --workers` sets it). For the stale period after its start, "
+            "a worker leaves the others their share of the sessions.",
+        ),
+        Variable(
+            "MCPADMIN_WORKER_LABELS",
+            "Labels of the workers started with this environment (`up --label gpu` sets them too). Only "
+            "workers with a server's label connect to that server.",
+        ),
+        Variable(
+            "MCPADMIN_WIRE_MIB",
+            "How much of the recorded protocol of one server is kept, in MiB: of all its sessions together, "
+            "those of personal identities too. The oldest messages go first.",
+        ),
+        Variable(
+            "MCPADMIN_WIRE_DAYS",
+            "Replaced by *Storage* in the side bar, *Protocol messages*: 7 days at first. The upgrade takes "
+            "the value of this variable over, rounded up to whole days; then it has no effect, and `up` says "
+            "so: unset it.",
+        ),
+        Variable(
+            "MCPADMIN_WIRE_BODY_KIB",
+            "How much of one recorded message is kept, in KiB. Of a longer one only the beginning is kept, as"
+            " text; the whole arguments and results are with the call.",
+        ),
+        Variable(
+            "MCPADMIN_PACKAGE_CHECK_HOURS",
+            "How often each [pinned package](packages.md) is compared with its registry, to offer updates. "
+            "Spread over a fifth of that time, at most 20 every ten minutes. `0`: only when a person asks.",
+        ),
+        Variable(
+            "MCPADMIN_EXPORT_DIRECTORIES",
+            "Directories on the workers into which [scheduled exports](forwarding.md) may be written, "
+            "separated by commas.",
+        ),
+        Variable(
+            "MCPADMIN_EXPORT_HOURS",
+            "How long the file of an export can be downloaded, in hours.",
+        ),
+        Variable(
+            "MCPADMIN_FORWARDING_ALERT_SECONDS",
+            "For how long nothing may reach a [sink](forwarding.md#forwarding) before administrators are "
+            "warned and the audit log has an event.",
+        ),
+        Variable(
+            "MCPADMIN_INBOX_SECONDS",
+            "How long a server request waits in the inbox, and how much *Extend deadline* adds, up to ten "
+            "times. A request that belongs to a call never waits longer than the call's total time-out "
+            "allows.",
+        ),
+        Variable(
+            "MCPADMIN_INBOX_OPEN",
+            "How many requests of one server can wait at once. Further requests are refused.",
+        ),
+        Variable(
+            "MCPADMIN_INBOX_PER_MINUTE",
+            "How many inbox requests one server can send per minute. Further requests are refused.",
+        ),
+        Variable(
+            "MCPADMIN_RECONNECT_EARLY_CEILING_SECONDS",
+            "Longest delay between reconnect attempts in the first minutes of an outage, so that restarted "
+            "servers are back soon. It grows if hundreds of sessions of one worker fail at once. A call that "
+            "waits for the session triggers an attempt at once.",
+        ),
+        Variable(
+            "MCPADMIN_RECONNECT_EARLY_MINUTES",
+            "How many minutes those first minutes are. After that, the longest delay doubles with each attempt.",
+        ),
+        Variable(
+            "MCPADMIN_RECONNECT_CEILING_SECONDS",
+            "Longest delay between reconnect attempts, however long the outage. mcpadmin never gives up on its own.",
+        ),
+        Variable(
+            "MCPADMIN_RESOURCE_POLL_SECONDS",
+            "How often to read a subscribed resource if its server does not report changes (it refuses "
+            "subscriptions, or its stream ended). `0`: never.",
+        ),
+        Variable(
+            "MCPADMIN_STDIO_MEMORY_MIB",
+            "Memory limit of one stdio server with all its children. A server that exceeds it is stopped and "
+            "restarted with the usual delays. Checked every 5 s. `0`: no limit.",
+        ),
+        Variable(
+            "MCPADMIN_STDIO_PROCESSES",
+            "The same for the number of processes. Besides, the kernel refuses more than four times as many "
+            "threads where it counts them for each server.",
+        ),
+        Variable(
+            "MCPADMIN_STDIO_FILE_MIB",
+            "Largest file that a stdio server can write.",
+        ),
+        Variable(
+            "MCPADMIN_STDIO_DISK_MIB",
+            "What the private folders of one stdio server (home, temporary folder, working directory) can "
+            "take on disk. A server that exceeds it is stopped and restarted with the usual delays. Measured "
+            "when the disk gets fuller, at most every 5 s. `0`: no limit.",
+        ),
+        Variable(
+            "MCPADMIN_STDIO_OPEN_FILES",
+            "How many files each process of a stdio server can hold open.",
+        ),
+        Variable(
+            "MCPADMIN_STDIO_HOSTS",
+            "Hosts that every stdio server can reach unless its network is *none*, even on a private network:"
+            " package mirrors and proxies, for example "
+            "`mirror.corp.example,*.pypi.corp.example,10.0.0.5:8080`. Public package registries need no "
+            "entry, unless a server is limited to listed hosts.",
+        ),
+        Variable(
+            "MCPADMIN_CONTAINER_RUNTIME",
+            "Runs every stdio server in a container of this runtime: `podman`, a path, or a command line with"
+            " options such as `podman --storage-driver=overlay`. The worker tries it at its start; if it does"
+            " not work, *Sessions* says why, and the worker confines commands without it. See "
+            "[Containers](architecture.md#containers).",
+        ),
+        Variable(
+            "MCPADMIN_CONTAINER_IMAGE",
+            "An image on the worker's machine that takes the place of its `/usr`, `/bin`, `/lib` and `/etc` "
+            "in these containers. It needs `python3` (3.8 or newer) and the programs that servers run; it is "
+            "never pulled. Without it, servers run the machine's own programs, mounted read-only. Runtimes "
+            "that run images only, such as Docker, need it.",
+        ),
+        Variable(
+            "MCPADMIN_STDIO_UNCONFINED",
+            "Runs stdio servers without confinement: each can then do all that mcpadmin can. Every page warns"
+            " administrators while it is set. Without it, a worker that cannot confine commands starts none "
+            "(see *Confinement of commands* in [architecture.md](architecture.md)).",
+        ),
+        Variable(
+            "MCPADMIN_ALLOW_LOOPBACK",
+            "Whether HTTP connections to this machine's own addresses are allowed.",
+            default="true when the public URL is on loopback",
+        ),
+        Variable(
+            "MCPADMIN_PERSONAL_SESSIONS",
+            "How many users can have a personal identity, and so a session of their own, on one server.",
+        ),
+        Variable(
+            "MCPADMIN_AGENT_REQUESTS_PER_SECOND",
+            "How many requests a second one token may make at the [endpoint for agents](agents.md). Those of "
+            "4 s may come at once.",
+        ),
+        Variable(
+            "MCPADMIN_AGENT_REQUESTS_PER_PERSON",
+            "The same for all tokens of one user together. Raise it for a service account that many programs share.",
+        ),
+        Variable(
+            "MCPADMIN_AGENT_CALLS_IN_FLIGHT",
+            "How many requests of one token may run at once.",
+        ),
+        Variable(
+            "MCPADMIN_AGENT_PERSON_IN_FLIGHT",
+            "How many requests of all tokens of one user may run at once.",
+        ),
+        Variable(
+            "MCPADMIN_PLAIN_HTTP_HOSTS",
+            "Hosts (`host:port`) to which credentials may be sent without TLS. Loopback is always allowed.",
+        ),
+        Variable(
+            "MCPADMIN_REFERENCE_VARIABLES",
+            "Patterns of worker variables that `${NAME}` can refer to: in headers, variables, arguments, the "
+            "working directory, the path and query of a URL, and the tokens of workload identity and "
+            "enterprise-managed authorization. In arguments and the working directory variables of the "
+            "server itself take precedence, whatever the patterns say. `$${` is a literal `${`. Which of these a "
+            "person may use is granted by name, under *Credentials*, *References* or with `manage.py "
+            "grant_reference`; superusers may use all.",
+        ),
+        Variable(
+            "MCPADMIN_REFERENCE_FOLDERS",
+            "Directories on the workers whose files `${file:/path}` can refer to.",
+        ),
+        Variable(
+            "MCPADMIN_INHERITED_VARIABLES",
+            "Patterns of worker variables passed to every stdio server: what a machine needs to reach the "
+            "internet and its package mirrors, for example "
+            "`HTTP_PROXY,HTTPS_PROXY,NO_PROXY,http_proxy,https_proxy,no_proxy,SSL_CERT_FILE,NODE_EXTRA_CA_CERTS,npm_config_*,UV_*,PIP_*`."
+            " The form of a stdio server lists the names. Variables of the server itself take precedence. "
+            "mcpadmin's own variables are never passed on. Without this setting a server gets the worker's "
+            "`PATH`, `LANG` and `TZ`, a home of its own, and its own variables. Servers can reach the hosts "
+            "of URLs in these variables (a proxy can lead them further) and read the files that they name.",
+        ),
+        Variable(
+            "MCPADMIN_ALLOWED_NETWORKS",
+            "Private networks (`10.1.0.0/16`) to which HTTP and WebSocket connections are allowed. Add a port"
+            " to allow only that one (`10.1.0.5:8080`, `[fd00::5]:8080`). Cloud metadata services stay "
+            "blocked.",
+        ),
+        Variable(
+            "MCPADMIN_OUTBOUND_PROXY",
+            "An HTTP proxy (`http://user:password@proxy.example:3128`) for every connection to servers over "
+            "HTTP, HTTP+SSE and WebSocket, to authorization servers and to webhooks. Each connection is a "
+            "`CONNECT` tunnel, plain `http://` too. mcpadmin resolves the name, checks the addresses as "
+            "without a proxy, and passes the address and port to the proxy, so the proxy cannot be sent "
+            "elsewhere; TLS and the `Host` header carry the name. Workers therefore need DNS that resolves "
+            "the servers, and the proxy must allow `CONNECT` to their addresses and ports. The proxy's own "
+            "address is not checked. Local (stdio) servers have their own environment.",
+        ),
+        Variable(
+            "MCPADMIN_OUTBOUND_PROXY_EXCEPT",
+            "What to reach without the proxy: host names, each including its subdomains (`corp.example`), and"
+            " networks (`10.0.0.0/8`). Loopback never uses the proxy.",
+        ),
+    ),
+    "Limits on what a server may send": (
+        Variable(
+            "MCPADMIN_LIMIT_MESSAGE_BYTES",
+            "One JSON-RPC message, in both directions. Larger messages are not read.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_MESSAGE_VALUES",
+            "Members, elements, arrays and objects of one message in total.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_BATCH_MESSAGES",
+            "Messages of one batch (revision 2025-03-26 only).",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_DEPTH",
+            "Depth of nested arrays and objects.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_INFLATED_BYTES",
+            "One HTTP response or WebSocket message after decompression. Never below the message size.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_INFLATED_RATIO",
+            "Maximum ratio of decompressed to compressed size of a response, checked beyond 1 MiB.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_STREAM_BYTES",
+            "An event stream between two messages: comments, ids, other events.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_LINE_BYTES",
+            "One line on stdout. Bytes beyond the message size are read and discarded; beyond this limit the "
+            "connection ends.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_HEADER_COUNT",
+            "Header lines of one HTTP response.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_HEADER_BYTES",
+            "All headers of one HTTP response.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_LIST_ITEMS",
+            "Entries of one list (tools, resources, prompts). A longer list is cut; the entries read so far are kept.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_LIST_PAGES",
+            "Pages of one list.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_LIST_BYTES",
+            "All pages of one list in total.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_PENDING_REQUESTS",
+            "Our own requests in flight in one session.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_OPEN_SERVER_REQUESTS",
+            "Server requests waiting for an answer. Further requests get an error.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_SERVER_REQUESTS_PER_MINUTE",
+            "Requests that the server can send per minute.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_ROUNDS",
+            "Rounds in which one call can ask for more input.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_REQUEST_STATE_BYTES",
+            "State that the client returns to the server from round to round.",
+        ),
+        Variable(
+            "MCPADMIN_LIMIT_EVENTS_PER_SECOND",
+            "Events (log messages, notifications) handled per second; the rest is counted and dropped. Bursts"
+            " of up to five times as many pass.",
+        ),
+    ),
+    "Logs": (
+        Variable(
+            "MCPADMIN_LOG_LEVEL",
+            "`DEBUG`, `INFO`, `WARNING` or `ERROR`.",
+        ),
+        Variable(
+            "MCPADMIN_LOG_FORMAT",
+            "`plain` (text), `json`, or `auto`: text on a terminal, JSON elsewhere.",
+        ),
+    ),
+}

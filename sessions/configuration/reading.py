@@ -1,0 +1,197 @@
+"""Every setting and limit with its value and source, made from their definitions: mcpadmin/variables.py for variables,
+servers/limits.py for limits, and the verbs of the pages that change the rest."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db.models import TextChoices
+from django.urls import reverse
+from django.utils.safestring import SafeString, mark_safe
+
+from servers.agents.oauth import registration
+from servers.kit.markdown import render_markdown
+from servers.kit.words import byte_words
+from servers.limits import LIMITS, ProductLimit
+from servers.models import Server
+from servers.privacy import changing as privacy
+from servers.privacy.forms import PrivacySettingsForm
+from servers.variables import variable
+from sessions.configuration.changing import Change, Kept, Switch
+from sessions.retention import limits as retention
+from sessions.retention.forms import LimitsForm
+
+
+class Source(TextChoices):
+    DEFAULT = "default", "Default"
+    ENVIRONMENT = "environment", "Environment"
+    UP = "up", "manage.py up"
+    FILE = "file", "File"
+    PAGE = "page", "Page"
+    FIXED = "fixed", "Fixed"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`about` is Markdown. `default` is empty where it is the value. `change`: how this page changes it."""
+
+    name: str
+    about: str
+    value: str
+    source: Source
+    default: str = ""
+    place: str = ""
+    change: Change | None = None
+    overrides: int = 0
+
+    @property
+    def about_html(self) -> SafeString:
+        """Without its links, which lead to pages of the documentation."""
+        rendered = render_markdown(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", self.about))
+        return mark_safe(rendered or "")  # noqa: S308  # sanitised by nh3
+
+    def matches(self, words: str) -> bool:
+        text = f"{self.name} {self.about} {self.value}".lower()
+        return all(word in text for word in words.lower().split())
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    rows: list[Setting]
+
+
+def sections(words: str = "", source: str = "") -> list[Section]:
+    found = [
+        Section("Set on pages", list(_of_pages())),
+        *(Section(title, list(_of_variables(title))) for title in settings.VARIABLES),
+        Section("Fixed limits", list(_fixed())),
+    ]
+    shown = [
+        Section(one.title, [row for row in one.rows if (not source or row.source == source) and row.matches(words)])
+        for one in found
+    ]
+    return [one for one in shown if one.rows]
+
+
+# --- variables ---------------------------------------------------------------------------------------------------------
+def _of_variables(section: str) -> Iterator[Setting]:
+    limits = {limit.variable: limit for limit in LIMITS.values() if limit.variable}
+    overrides = Counter(
+        name for row in Server.objects.exclude(limits={}).values_list("limits", flat=True) for name in row
+    )
+    for one in settings.VARIABLES[section]:
+        limit = limits.get(one.name)
+        source, place = _source(one.name)
+        yield Setting(
+            one.name,
+            one.about,
+            limit.in_words() if limit else _value(one.name, source),
+            source,
+            _default(one, limit) if source != Source.DEFAULT else "",
+            place,
+            overrides=overrides[limit.name] if limit and limit.of_server else 0,
+        )
+
+
+def _source(name: str) -> tuple[Source, str]:
+    """And the file, if it comes from one."""
+    if name in settings.VARIABLES_SET_BY_UP:
+        return Source.UP, ""
+    read = settings.VARIABLES_READ.get(name)
+    if read.given if read else variable(name):
+        return Source.ENVIRONMENT, ""
+    if file := _files().get(name):
+        return Source.FILE, str(file)
+    return Source.DEFAULT, ""
+
+
+def _files() -> dict[str, Path]:
+    """Of values that a file holds where no variable does."""
+    found = {"MCPADMIN_SECRET_KEY": settings.DATA_DIR / "secret_key"}
+    if not settings.KEYRING_COMMAND:
+        found["MCPADMIN_KEYRING"] = settings.KEYRING_FILE
+    return found
+
+
+def _value(name: str, source: Source) -> str:
+    if name in settings.SECRET_VARIABLES:
+        return "Not set" if source == Source.DEFAULT else "Set, not shown"
+    read = settings.VARIABLES_READ.get(name)
+    return without_secrets(in_words(read.value if read else variable(name)))
+
+
+def _default(one: Any, limit: ProductLimit | None) -> str:
+    read = settings.VARIABLES_READ.get(one.name)
+    if limit is not None and read is not None:
+        return limit.words_of(read.default)
+    return one.default or (in_words(read.default) if read else "")
+
+
+def in_words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "On" if value else "Off"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "None"
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return "None" if value is None or value == "" else str(value)
+
+
+def without_secrets(text: str) -> str:
+    """Addresses without what may be a password in them."""
+    return re.sub(r"\?\S*", "?…", re.sub(r"://\S*@", "://…@", text))
+
+
+# --- limits without a setting --------------------------------------------------------------------------------------------
+def _fixed() -> Iterator[Setting]:
+    for limit in LIMITS.values():
+        if not limit.variable:
+            about = f"{limit.area}: {limit.about}."
+            yield Setting(limit.name.replace("_", " ").capitalize(), about, limit.in_words(), Source.FIXED)
+
+
+# --- what pages change -----------------------------------------------------------------------------------------------
+def _of_pages() -> Iterator[Setting]:
+    place = reverse("storage:index")
+    about = "How long rows are kept, and how much of them: the oldest go first. Empty: keep everything."
+    kept = retention.limits()
+    for kind, days, megabytes in LimitsForm().pairs():
+        limit = kept[kind]
+        parts = [f"{limit.days} days"] if limit.days is not None else []
+        parts += [byte_words(limit.bytes)] if limit.bytes is not None else []
+        yield Setting(
+            f"Storage: {kind.label.lower()}",
+            about,
+            " and ".join(parts) or "Everything",
+            Source.PAGE if parts else Source.DEFAULT,
+            "Everything" if parts else "",
+            place,
+            Kept(kind, days, megabytes),
+        )
+    row, defaults = privacy.settings_now(), type(privacy.settings_now())()
+    for name, field in PrivacySettingsForm.base_fields.items():
+        on, default = getattr(row, name), getattr(defaults, name)
+        yield Setting(
+            f"Privacy: {str(field.label or name).rstrip('.')}",
+            str(field.help_text),
+            in_words(on),
+            Source.DEFAULT if on == default else Source.PAGE,
+            in_words(default) if on != default else "",
+            change=Switch(f"privacy-{name}", on),
+            place=reverse("privacy:index"),
+        )
+    is_open = registration.is_open()
+    yield Setting(
+        "Agents: registration by programs",
+        "Whether any program that reaches this instance can register itself as an OAuth client (RFC 7591).",
+        in_words(is_open),
+        Source.PAGE if is_open else Source.DEFAULT,
+        in_words(False) if is_open else "",
+        change=Switch("registration", is_open),
+        place=reverse("oauth:clients"),
+    )
