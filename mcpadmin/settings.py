@@ -275,7 +275,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 
 # --- sign-in -----------------------------------------------------------------------------------------------------
-AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTHENTICATION_BACKENDS = ["mcpadmin.accounts.Backend"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},

@@ -9,7 +9,6 @@ from servers.urls import (
     job_patterns,
     link_patterns,
     oauth_patterns,
-    own_patterns,
     privacy_patterns,
     user_patterns,
 )
@@ -38,7 +37,6 @@ urlpatterns = [
     path("privacy/", include((privacy_patterns, "privacy"))),
     path("exports/", include((export_patterns, "exports"))),
     path("users/", include((user_patterns, "users"))),
-    path("account/", include((own_patterns, "own"))),
     path("link/", include(link_patterns)),
     path("oauth/", include((oauth_patterns, "oauth"))),
     path(".well-known/", include(discovery_patterns)),

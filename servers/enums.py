@@ -149,6 +149,12 @@ class DraftState(TextChoices):
     FAILED = "failed", "Failed"
 
 
+class Theme(TextChoices):
+    SYSTEM = "system", "As the system"
+    LIGHT = "light", "Light"
+    DARK = "dark", "Dark"
+
+
 class LinkPurpose(TextChoices):
     INVITATION = "invitation", "Invitation"
     PASSWORD = "password", "Password reset"

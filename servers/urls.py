@@ -1,5 +1,5 @@
 """The audit log, mounted at /audit/, credentials, at /credentials/, background jobs, at /jobs/, privacy, at /privacy/, exports
-and forwarding, at /exports/, users, at /users/, one's own account, at /account/, one-time links, at /link/, OAuth for
+and forwarding, at /exports/, users, at /users/, one-time links, at /link/, OAuth for
 agents, at /oauth/, and its discovery, at /.well-known/."""
 
 from django.urls import path
@@ -97,12 +97,6 @@ user_patterns = [
     path("<int:user_id>/hand-over/", users.hand_over, name="hand_over"),
     path("<int:user_id>/identities/<uuid:uid>/remove/", users.end_identity, name="end_identity"),
     path("<int:user_id>/delete/", users.delete, name="delete"),
-]
-
-own_patterns = [
-    path("", users.account, name="account"),
-    path("sign-ins/end/", users.end_own_sign_ins, name="end_sign_ins"),
-    path("sign-ins/<int:number>/end/", users.end_own_sign_in, name="end_sign_in"),
 ]
 
 link_patterns = [path("<str:token>/", account_links.open_link, name="account_link")]

@@ -3,6 +3,7 @@
 from django.urls import include, path
 
 from sessions.views import (
+    account,
     adding,
     agent_policies,
     agents,
@@ -139,6 +140,14 @@ storage_patterns = [
     path("try/", storage.dry_run, name="try"),
 ]
 
+own_patterns = [
+    path("", account.index, name="account"),
+    path("profile/", account.profile, name="profile"),
+    path("preferences/", account.preferences, name="preferences"),
+    path("sign-ins/end/", account.end_sign_ins, name="end_sign_ins"),
+    path("sign-ins/<int:number>/end/", account.end_sign_in, name="end_sign_in"),
+]
+
 settings_patterns = [
     path("", settings.index, name="index"),
     path("<str:key>/", settings.change, name="change"),
@@ -222,6 +231,7 @@ urlpatterns = [
     path("saved-calls/", include((saved_call_patterns, "saved_calls"))),
     path("agents/", include((agent_patterns, "agents"))),
     path("storage/", include((storage_patterns, "storage"))),
+    path("account/", include((own_patterns, "own"))),
     path("settings/", include((settings_patterns, "settings"))),
     path("payloads/<str:digest>/erase/", erasing.erase, name="erase_payload"),
     path("explorer/", include((explorer_patterns, "explorer"))),

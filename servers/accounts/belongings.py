@@ -5,9 +5,10 @@ from typing import Any, cast
 
 from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from servers.enums import IdentityKind
-from servers.models import Credential, Identity, Server
+from servers.models import AgentToken, Credential, Identity, Server
 from servers.signals import belongings_asked
 
 NAMED = 5
@@ -15,13 +16,15 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Belonging:
-    """`title` names what and how many. `moves`: can be handed over. `blocks`: the account stays until it is gone."""
+    """`title` names what and how many. `moves`: can be handed over. `blocks`: the account stays until it is gone.
+    `ends`: deleting the account deletes it, or leaves it without an owner."""
 
     title: str
     note: str
     moves: bool
     blocks: bool
     names: tuple[str, ...] = ()
+    ends: bool = False
 
     @property
     def more(self) -> int:
@@ -35,7 +38,7 @@ class Belonging:
 def of(user: Any, servers: QuerySet[Server] | None = None) -> list[Belonging]:
     """All of it; with `servers`, only what concerns these: what a viewer may not see is not counted for them."""
     seen = Server.objects.all() if servers is None else servers
-    found = [*_owned(user, seen), *_identities(user, seen)]
+    found = [*_owned(user, seen), *_identities(user, seen), *_tokens(user)]
     for _, items in belongings_asked.send(get_user_model(), user=user, servers=seen):
         found += cast("list[Belonging]", items)
     return found
@@ -57,6 +60,15 @@ def _identities(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
     note = f"With {stored}. It acts as this person and can't be handed over: remove it before deleting the account."
     names = tuple(row.server.name for row in rows)
     return [Belonging(counted(len(rows), "personal identity", "personal identities"), note, False, True, names)]
+
+
+def _tokens(user: Any) -> list[Belonging]:
+    usable = AgentToken.objects.filter(user_id=user.pk, revoked_at=None, expires_at__gt=timezone.now())
+    names = tuple(usable.order_by("name").values_list("name", flat=True))
+    if not names:
+        return []
+    note = "They stop working when the account is deleted."
+    return [Belonging(counted(len(names), "token") + " of programs", note, False, False, names, ends=True)]
 
 
 def identities_in_use(user: Any, servers: QuerySet[Server]) -> list[Identity]:

@@ -13,6 +13,7 @@ from django.core.exceptions import ValidationError
 
 from servers.accounts import catalog
 from servers.accounts.authority import Authority
+from servers.enums import Theme
 from servers.kit.filters import Ignored, ignored
 
 
@@ -56,6 +57,44 @@ class NewPasswordForm(SetPasswordForm):
 
     def validate_password_for_user(self, user: Any, *_: str) -> None:
         super().validate_password_for_user(user, "new_password1")
+
+
+class ProfileForm(forms.Form):
+    """Of one's own account. Links to a new password are mailed to this address, so a new one needs the password."""
+
+    name = forms.CharField(
+        required=False, max_length=150, label="Name", widget=forms.TextInput(attrs={"autocomplete": "name"})
+    )
+    email = forms.EmailField(required=False, label="E-mail", widget=forms.EmailInput(attrs={"autocomplete": "email"}))
+    password = forms.CharField(
+        required=False,
+        label="Current password",
+        help_text="Only needed to change the e-mail address.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+
+    def __init__(self, user: Any, data: Any = None) -> None:
+        self.user = user
+        super().__init__(data, initial={"name": user.get_full_name(), "email": user.email})
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean() or {}
+        if "email" in found and found["email"] != self.user.email and not self.user.check_password(found["password"]):
+            self.add_error("password", "Enter your current password to change the e-mail address.")
+        return found
+
+
+class PreferencesForm(forms.Form):
+    """Each field alone may be given: the switches of the shell send one."""
+
+    time_zone = forms.RegexField(
+        r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$",
+        required=False,
+        max_length=64,
+        error_messages={"invalid": "Choose a time zone from the list."},
+    )
+    utc = forms.BooleanField(required=False)
+    theme = forms.ChoiceField(required=False, choices=Theme.choices)
 
 
 class UserListFilter(forms.Form):

@@ -1,9 +1,10 @@
 """The tables of servers, credentials, definitions and the audit log."""
 
-from servers.models.account import AccountLink, ServiceAccount
+from servers.models.account import AccountLink, Preferences, ServiceAccount
 from servers.models.agent_policy import AgentPolicy, AgentRule
 from servers.models.agent_token import AgentToken
 from servers.models.audit import AuditEvent, AuditHead
+from servers.models.browser_report import BrowserReport
 from servers.models.bundle import Bundle, BundleMember, ExposedName
 from servers.models.catalog import Definition, DefinitionVersion
 from servers.models.credential import Credential, CredentialUse
@@ -32,6 +33,7 @@ __all__ = [
     "AuditEvent",
     "AuditHead",
     "BackgroundJob",
+    "BrowserReport",
     "Bundle",
     "BundleMember",
     "Checkpoint",
@@ -51,6 +53,7 @@ __all__ = [
     "Payload",
     "PayloadReading",
     "PinnedPackage",
+    "Preferences",
     "PrivacySettings",
     "RedactionRule",
     "ReferenceGrant",

@@ -5,7 +5,7 @@ from django.contrib.auth.models import Group, Permission
 from django.db import models
 from django.utils import timezone
 
-from servers.enums import LinkPurpose, LinkState
+from servers.enums import LinkPurpose, LinkState, Theme
 
 
 class ServiceAccount(models.Model):
@@ -20,6 +20,21 @@ class ServiceAccount(models.Model):
 
     def __str__(self) -> str:
         return self.user.get_username()
+
+
+class Preferences(models.Model):
+    """How pages look for one person, in every browser. Without a row: the browser's own zone and colours."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="preferences")
+    time_zone = models.CharField(max_length=64, blank=True)  # a name of the IANA database; empty: the browser's
+    utc = models.BooleanField(default=False)  # the switch: UTC instead of that zone
+    theme = models.CharField(max_length=10, choices=Theme, blank=True)  # empty: what each browser keeps
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"preferences of user {self.user_id}"
 
 
 class AccountLink(models.Model):

@@ -1,4 +1,4 @@
-"""Users, groups, and what a person sees of their own account.
+"""Users and groups.
 
 A link is shown in the answer to the request that issued it and nowhere else: it is stored as a digest only.
 """
@@ -328,8 +328,14 @@ def delete(request: HttpRequest, user_id: int) -> HttpResponse:
         messages.success(request, f"{name} is deleted.")
         return redirect("users:list")
     blocking = [item for item in belongings.of(user) if item.blocks]
-    shown = [item for item in belongings.of(user, _visible(request)) if item.blocks]
-    context = {"nav": "users", "person": user, "blocking": shown, "blocked": bool(blocking)}
+    shown = belongings.of(user, _visible(request))
+    context = {
+        "nav": "users",
+        "person": user,
+        "blocking": [item for item in shown if item.blocks],
+        "ending": [item for item in shown if item.ends],
+        "blocked": bool(blocking),
+    }
     return render(request, "users/delete.html", context)
 
 
@@ -417,34 +423,6 @@ def _group(request: HttpRequest, group_id: int) -> Group:
     if found is None:
         raise Http404("This group does not exist.")
     return found
-
-
-# --- one's own account -----------------------------------------------------------------------------------------------
-@require_safe
-def account(request: HttpRequest) -> HttpResponse:
-    context = {
-        "nav": "account",
-        "groups": request.user.groups.order_by("name"),
-        "sections": catalog.effective(request.user),
-        "browsers": sign_ins.browsers(request.user, request.session.session_key),
-    }
-    return render(request, "users/account.html", context)
-
-
-@require_POST
-def end_own_sign_in(request: HttpRequest, number: int) -> HttpResponse:
-    return _end_own(request, [number], "That browser is signed out.")
-
-
-@require_POST
-def end_own_sign_ins(request: HttpRequest) -> HttpResponse:
-    return _end_own(request, None, "All other browsers are signed out.")
-
-
-def _end_own(request: HttpRequest, ids: list[int] | None, words: str) -> HttpResponse:
-    people.end_own_sign_ins(Actor.of(request), request.user, ids, request.session.session_key or "")
-    messages.success(request, words)
-    return redirect("own:account")
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What refers to a person here: subscriptions and inbox items, handed over or in the way of a deletion."""
+"""What refers to a person here: subscriptions, inbox items and saved calls, handed over or in the way of a deletion."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from sessions import hints
 from sessions.calls import final_states
 from sessions.enums import UNSENT, QuestionState
 from sessions.inbox.questions import notify
-from sessions.models import Call, Question, Subscription
+from sessions.models import Call, Question, SavedCall, SavedView, Subscription
 
 
 def belongings(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
@@ -28,6 +28,23 @@ def belongings(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
         note = "Stored versions that only this person may read. Deleting these subscriptions deletes them."
         title = counted(number, "personal subscription") + " with history"
         found.append(Belonging(title, note, False, True))
+    return [*found, *_saved(user, servers)]
+
+
+def _saved(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
+    """Names only of what is shared."""
+    found = []
+    rows = SavedCall.objects.filter(owner_id=user.pk, server__in=servers)
+    if number := rows.filter(shared=False).count():
+        found.append(
+            Belonging(counted(number, "private saved call"), "Deleted with the account.", False, False, ends=True)
+        )
+    if shared := tuple(rows.filter(shared=True).order_by("name").values_list("name", flat=True)):
+        note = "They stay, without an owner."
+        found.append(Belonging(counted(len(shared), "shared saved call"), note, True, False, shared, ends=True))
+    if number := SavedView.objects.filter(owner_id=user.pk).count():
+        note = "Deleted with the account, shared ones too."
+        found.append(Belonging(counted(number, "saved view") + " of the explorer", note, False, False, ends=True))
     return found
 
 
@@ -54,7 +71,8 @@ def hand_over(user: Any, to: Any) -> dict[str, int]:
     moved = open_ones.update(owner=to, owner_name=name[:150], version=F("version") + 1)
     for pk in questions:
         notify(pk)
-    return {"subscriptions": len(subscriptions), "inbox": moved}
+    saved = SavedCall.objects.filter(owner_id=user.pk, shared=True).update(owner=to)
+    return {"subscriptions": len(subscriptions), "inbox": moved, "saved_calls": saved}
 
 
 def cancel_waiting_calls(user_id: int) -> None:

@@ -1,4 +1,5 @@
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -8,13 +9,19 @@ from servers.models import Payload, Server
 from sessions.enums import ArgumentDoubt
 
 
+def shared_stay(collector: Any, field: Any, rows: Any, using: str) -> None:
+    """When their owner is deleted: others use the shared ones."""
+    models.SET_NULL(collector, field, rows.filter(shared=True), using)
+    models.CASCADE(collector, field, rows.filter(shared=False), using)
+
+
 class SavedCall(models.Model):
     """A call under a name, of one server: what to call and with which arguments. Shared with all who may call its server,
-    or of its owner alone. Calls name it in `Call.saved`."""
+    or of its owner alone. A shared one outlives its owner. Calls name it in `Call.saved`."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="saved_calls")
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=shared_stay, related_name="+")
     name = models.CharField(max_length=80)
     shared = models.BooleanField(default=False)
     method = models.CharField(max_length=60)

@@ -57,10 +57,25 @@ def may_change(user: access.User, saved: SavedCall) -> bool:
     return saved.owner_id == user.pk or (saved.shared and access.may(user, "change"))
 
 
+def may_share(user: access.User, saved: SavedCall) -> bool:
+    """Its owner decides; of one that outlived its owner, whoever may change it."""
+    return saved.owner_id == user.pk or (saved.owner_id is None and may_change(user, saved))
+
+
+def own(user: access.User) -> list[Entry]:
+    """Of all servers, by server."""
+    rows = seen(user).filter(owner_id=user.pk).order_by("server__name", "name", "pk")
+    return _entries(user, list(rows))
+
+
 def entries(user: access.User, server: Server, method: str = "", target: str = "") -> list[Entry]:
     """Two queries beside the rights, however many rows."""
     found = seen(user).filter(server=server)
     rows = list(found.filter(method=method, target=target) if method else found)
+    return _entries(user, rows)
+
+
+def _entries(user: access.User, rows: list[SavedCall]) -> list[Entry]:
     calls = Call.objects.filter(statements.seen(user), saved__in=[row.uid for row in rows]).order_by()
     newest = calls.values("saved").annotate(newest=Max("pk")).values("newest")
     last = {call.saved: call for call in Call.objects.filter(pk__in=newest)} if rows else {}

@@ -19,7 +19,7 @@ from sessions.calls.operations import OPERATIONS, operation_of, schema_of
 from sessions.mcp.core.methods import COMPLETE, TOOLS_CALL
 from sessions.models import Call, SavedCall
 from sessions.overview import server_page
-from sessions.saved_calls.reading import may_change
+from sessions.saved_calls.reading import may_change, may_share
 
 #: of one server
 MOST = 500
@@ -111,7 +111,7 @@ def change(actor: Actor, user: Any, saved: SavedCall, name: str, *, shared: bool
     name, old = _name(name), {"name": saved.name, "shared": saved.shared}
     if old == {"name": name, "shared": shared}:
         return False
-    if shared != saved.shared and saved.owner_id != user.pk:
+    if shared != saved.shared and not may_share(user, saved):
         raise Unsaved("Only its owner can change with whom it is shared.")
     saved.name, saved.shared = name, shared
     try:

@@ -131,7 +131,7 @@ def change(request: WebRequest, uid: UUID) -> HttpResponse:
     problem, name, shared = "", saved.name, saved.shared
     if request.method == "POST":
         name, shared = request.POST.get("_name", ""), "_shared" in request.POST
-        if saved.owner_id != request.user.pk:
+        if not reading.may_share(request.user, saved):
             shared = saved.shared
         try:
             if saving.change(Actor.of(request), request.user, saved, name, shared=shared):
@@ -140,7 +140,7 @@ def change(request: WebRequest, uid: UUID) -> HttpResponse:
         except Unsaved as refusal:
             problem = str(refusal)
     context = {"nav": "servers", "saved": saved, "name": name, "shared": shared, "problem": problem}
-    context |= {"own": saved.owner_id == request.user.pk, "heading": f"Rename “{saved.name}”"}
+    context |= {"own": reading.may_share(request.user, saved), "heading": f"Rename “{saved.name}”"}
     return render(request, "saved_calls/change.html", context, status=422 if problem else 200)
 
 

@@ -3,13 +3,12 @@ import { announce } from './dom.js';
 import { live } from './live.js';
 import { startCompletion } from './query-completion.js';
 import { stackedBars } from './time-chart.js';
-import { zone } from './time.js';
+import { chosenZone, momentOf, wallClock, zone } from './time.js';
 
 const GIVE_UP_MS = 30_000;
 const EACH_MS = 2_000; // at most one look for newer rows in this time
 const WITHOUT_SOCKET_MS = 10_000;
 const CHART_MS = 30_000;
-const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 const page = document.querySelector('[data-explorer]');
 const main = document.getElementById('explorer-main');
@@ -87,26 +86,21 @@ async function loadFacets() {
 const since = form.querySelector('[data-range-since]');
 const until = form.querySelector('[data-range-until]');
 
-function localForm(date) {
-  const shift = zone() ? 0 : date.getTimezoneOffset() * 60_000;
-  return new Date(date.getTime() - shift).toISOString().slice(0, 19);
-}
-
 function fillRange() {
   for (const [field, text] of [[since, since.dataset.rangeSince], [until, until.dataset.rangeUntil]]) {
     const date = new Date(text);
-    if (text && !Number.isNaN(date.getTime())) field.value = localForm(date);
+    if (text && !Number.isNaN(date.getTime())) field.value = wallClock(date);
   }
   for (const button of form.querySelectorAll('[data-zone-choice]')) {
-    button.setAttribute('aria-pressed', String((button.dataset.zoneChoice === 'utc') === Boolean(zone())));
+    button.setAttribute('aria-pressed', String((button.dataset.zoneChoice === 'utc') === (document.documentElement.dataset.utc === 'true')));
   }
-  form.querySelector('[data-zone-local]').textContent = `Local (${OWN_ZONE})`;
-  form.querySelector('[data-zone-field]').value = zone() ?? OWN_ZONE;
+  form.querySelector('[data-zone-local]').textContent = `Local (${chosenZone()})`;
+  form.querySelector('[data-zone-field]').value = zone();
 }
 
 function entered(field) {
   if (!field.value) return null;
-  const date = new Date(zone() ? `${field.value}Z` : field.value);
+  const date = momentOf(field.value);
   return Number.isNaN(date.getTime()) ? null : date;
 }
 
@@ -138,7 +132,7 @@ for (const field of [since, until]) {
   });
 }
 document.addEventListener('click', (event) => {
-  if (event.target.closest('[data-zone-choice]')) fillRange();
+  if (event.target.closest('[data-zone-choice], [data-zone-switch]')) fillRange();
 });
 fillRange();
 startCompletion(form.querySelector('#query'), page.dataset.complete);

@@ -99,7 +99,7 @@ class TimeChart {
         height: 150,
         padding: [8, 26, 0, 0],
         legend: { show: false },
-        tzDate: (seconds) => (zone() ? uPlot.tzDate(new Date(seconds * 1000), zone()) : new Date(seconds * 1000)),
+        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone()),
         cursor: { y: false, points: { show: false }, drag: { x: Boolean(onRange), y: false, setScale: false } },
         hooks: {
           setCursor: [(plot) => this.#showTip(plot, this.#made.tip)],
@@ -237,5 +237,5 @@ function redraw() {
 new MutationObserver(redraw).observe(document.documentElement, { attributes: true, attributeFilter: ['data-bs-theme'] });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
 document.addEventListener('click', (event) => {
-  if (event.target.closest('[data-zone-choice]')) redraw();
+  if (event.target.closest('[data-zone-choice], [data-zone-switch]')) redraw();
 });

@@ -1,15 +1,43 @@
 /* Rewrites every <time data-time> in the reader's zone; the server wrote UTC. Works for whatever is added later, too.
    <time data-elapsed> counts the seconds since then. */
-import { storage } from './dom.js';
-
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 const SELECTOR = 'time[data-time]';
 const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const root = document.documentElement;
 
+/* The account's zone: the switch for UTC, else the one that the person chose, else the browser's. */
 export function zone() {
-  return storage('zone') === 'utc' ? 'UTC' : undefined;
+  return root.dataset.utc === 'true' ? 'UTC' : chosenZone();
+}
+
+let known = null;
+
+export function chosenZone() {
+  const name = root.dataset.zone ?? '';
+  if (known?.name !== name) known = { name, zone: isZone(name) ? name : OWN_ZONE };
+  return known.zone;
+}
+
+function isZone(name) {
+  try {
+    return Boolean(name && Intl.DateTimeFormat('en', { timeZone: name }));
+  } catch {
+    return false; // another browser may know other zones
+  }
+}
+
+/* What a clock in the zone shows, as 2026-11-26T13:45:00, and the moment at which it shows that. */
+export function wallClock(date) {
+  return date.toLocaleString('sv-SE', { timeZone: zone() }).replace(' ', 'T');
+}
+
+export function momentOf(text) {
+  const given = Date.parse(`${text}Z`);
+  let moment = given;
+  for (let round = 0; round < 2; round += 1) moment = given - (Date.parse(`${wallClock(new Date(moment))}Z`) - moment);
+  return new Date(moment);
 }
 
 /* A formatter costs far more to make than to use, and a busy feed writes thousands of times. */
@@ -69,7 +97,7 @@ export function paintTime(element) {
   if (Number.isNaN(date.getTime())) return;
   const words = (FORMS[element.dataset.time] ?? relative)(date);
   if (element.textContent !== words) element.textContent = words;
-  const title = `${exact(date)} ${zone() ?? OWN_ZONE} · ${date.toISOString()}`;
+  const title = `${exact(date)} ${zone()} · ${date.toISOString()}`;
   if (element.title !== title) element.title = title;
 }
 
@@ -109,9 +137,6 @@ export function startTimes() {
   }, 1_000);
   addEventListener('storage', () => paintAll(document.body));
   document.addEventListener('click', (event) => {
-    const button = event.target.closest('[data-zone-choice]');
-    if (!button) return;
-    storage('zone', button.dataset.zoneChoice);
-    paintAll(document.body);
+    if (event.target.closest('[data-zone-choice], [data-zone-switch]')) paintAll(document.body);
   });
 }

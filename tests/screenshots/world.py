@@ -134,7 +134,7 @@ Identity.objects.create(server=Server.objects.get(slug="calendar"), kind="person
 for agent, ip in (("Windows NT 10.0) Firefox/140.0", "203.0.113.7"), ("Linux; Android 16) Chrome/142 Safari/537", "2001:db8::17")):
     session = SessionStore()
     session[SESSION_KEY], session[HASH_SESSION_KEY] = str(olga.pk), olga.get_session_auth_hash()
-    session[BACKEND_SESSION_KEY] = "allauth.account.auth_backends.AuthenticationBackend"
+    session[BACKEND_SESSION_KEY] = "mcpadmin.accounts.Backend"
     session.create()
     UserSession.objects.create(user=olga, session_key=session.session_key, ip=ip, user_agent="Mozilla/5.0 (" + agent)
 open_one = links.invite(actor, ada, Invitation("Nina Novak", "nina@example.com", False, [callers], ("view_payload",)))

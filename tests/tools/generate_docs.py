@@ -22,10 +22,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")  # the default
 from mcpadmin import variables  # noqa: E402  the path to the project is set above
 from servers import limits as product_limits  # noqa: E402  as above
 from servers.validators import LIMITS as SERVER_LIMITS  # noqa: E402  as above
-from tests import settings  # noqa: E402  as above
 from sessions.calls import rpc_codes  # noqa: E402  the path to the project is set above
 from sessions.mcp.core import limits, offered, state, tasks, versions  # noqa: E402  as above
 from sessions.mcp.transports import registry  # noqa: E402  as above
+from tests import settings  # noqa: E402  as above
 
 PAGES = (
     "docs/architecture.md",
@@ -121,9 +121,9 @@ def bounds() -> str:
 def settings_of(section: str) -> str:
     """The variables of one section, with their default; of limits also their bounds."""
     bounds = {f"MCPADMIN_LIMIT_{name.upper()}": (one.least, one.most) for name, one in SERVER_LIMITS.items()}
-    rows: list[tuple[object, ...]] = []
-    for one in variables.VARIABLES[section]:
-        rows.append((f"`{one.name}`", default_of(one), *bounds.get(one.name, ()), one.about))
+    rows = [
+        (f"`{one.name}`", default_of(one), *bounds.get(one.name, ()), one.about) for one in variables.VARIABLES[section]
+    ]
     return table(["variable", "default", *(("at least", "at most") if len(rows[0]) == 5 else ()), "meaning"], rows)
 
 

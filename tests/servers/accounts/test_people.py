@@ -208,7 +208,12 @@ def test_what_can_be_handed_over_moves_and_the_rest_is_named() -> None:
     asked = question(session, vera)
     own = Identity.objects.create(server=session.server, kind="personal", name="vera", user=vera)
     Credential.objects.create(name="own", kind="bearer", owner=vera, sealed_at=timezone.now()).uses.create(identity=own)
-    assert people.hand_over(SYSTEM, None, vera, heir) == {"servers": 1, "subscriptions": 1, "inbox": 1}
+    assert people.hand_over(SYSTEM, None, vera, heir) == {
+        "servers": 1,
+        "subscriptions": 1,
+        "inbox": 1,
+        "saved_calls": 0,
+    }
     server = Server.objects.get(pk=session.server_id)
     assert (server.owner, server.version) == (heir, version + 1)
     subscription = Subscription.objects.get(pk=subscription.pk)
@@ -220,7 +225,7 @@ def test_what_can_be_handed_over_moves_and_the_rest_is_named() -> None:
     assert "1 personal credential" in rest.note
     event, details = newest()
     assert event.action == AuditAction.USER_HAND_OVER
-    assert details == {"to": "heir", "servers": 1, "subscriptions": 1, "inbox": 1}
+    assert details == {"to": "heir", "servers": 1, "subscriptions": 1, "inbox": 1, "saved_calls": 0}
 
 
 @pytest.mark.parametrize("to", ["oneself", "a disabled person"])

@@ -42,7 +42,7 @@ def with_session(rf: RequestFactory) -> HttpRequest:
 
 def test_signing_in_and_out_names_user_and_address(rf: RequestFactory) -> None:
     request, vera = with_session(rf), person("vera")
-    login(request, vera, backend="allauth.account.auth_backends.AuthenticationBackend")
+    login(request, vera, backend="mcpadmin.accounts.Backend")
     event, _ = newest()
     assert (event.action, event.actor_name, event.ip) == (AuditAction.SIGN_IN, "vera", "192.0.2.7")
     request.user = vera

@@ -65,7 +65,7 @@ def sign_in(name: str) -> str:
     person = User.objects.get(username=name)
     session = SessionStore()
     session[SESSION_KEY] = str(person.pk)
-    session[BACKEND_SESSION_KEY] = "allauth.account.auth_backends.AuthenticationBackend"
+    session[BACKEND_SESSION_KEY] = "mcpadmin.accounts.Backend"
     session[HASH_SESSION_KEY] = person.get_session_auth_hash()
     session.create()
     return str(session.session_key)

@@ -1,0 +1,34 @@
+"""What people change of their own account: the profile, and how pages look for them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from servers.models import Preferences
+
+
+def change_profile(user: Any, name: str, email: str) -> bool:
+    """False if nothing changed. The audit log notes it as it does every change of an account."""
+    if (user.get_full_name(), user.email) == (name, email):
+        return False
+    user.first_name, user.last_name, user.email = name, "", email
+    with transaction.atomic():
+        user.save(update_fields=["first_name", "last_name", "email"])
+    return True
+
+
+def preferences(user: Any) -> Preferences:
+    """Without a query: mcpadmin.accounts.Backend reads them with the user."""
+    try:
+        found: Preferences = user.preferences
+    except Preferences.DoesNotExist:
+        return Preferences(user=user)
+    return found
+
+
+def change_preferences(user: Any, given: Mapping[str, Any]) -> Preferences:
+    """Only what is given. Not in the audit log: it is nobody else's business."""
+    known = {name: given[name] for name in ("time_zone", "utc", "theme") if name in given}
+    row, _ = Preferences.objects.update_or_create(user_id=user.pk, defaults=known)
+    return row
