@@ -14,8 +14,9 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.http.request import split_domain_port
 from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 
-from mcpadmin import health, known_browsers
+from mcpadmin import health, known_browsers, setup
 from mcpadmin.headers import security_headers
 from servers.audit.record import current_request
 from servers.requests import WebRequest
@@ -26,6 +27,8 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 # What proxies say of the connection in front of them: its scheme, or "on".
 _TLS_HINTS = ("X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme", "X-Url-Scheme", "Forwarded", "CF-Visitor")
 _TLS_SWITCHES = ("X-Forwarded-Ssl", "Front-End-Https")
+#: pages whose address is a secret
+_WITH_SECRETS = ("/link/", f"/{setup.PATH}")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -110,6 +113,18 @@ def _log(request: WebRequest, response: HttpResponseBase, seconds: float) -> Non
 def request_id(request: WebRequest) -> str:
     given = request.headers.get("X-Request-ID", "")
     return given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+class CompressedPages(GZipMiddleware):
+    """Pages only, and only answers to GET: secrets are shown in answers to POST alone, or at the address of a link. What a
+    page repeats of its address could otherwise be compared with a secret beside it by the length of the answer (BREACH).
+    The CSRF token is masked anew each time, and the length varies by up to 100 random bytes."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        page = response.headers.get("Content-Type", "").startswith("text/html") and not response.streaming
+        if request.method != "GET" or not page or request.path.startswith(_WITH_SECRETS):
+            return response
+        return super().process_response(request, response)
 
 
 class SecureCookieMiddleware(_SyncAndAsync):

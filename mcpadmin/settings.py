@@ -108,6 +108,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "mcpadmin.middleware.SecureCookieMiddleware",
+    "mcpadmin.middleware.CompressedPages",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -161,6 +162,7 @@ CONTENT_SECURITY_POLICY = {
         "form-action": ["'self'"],
         "base-uri": ["'none'"],
         "frame-ancestors": ["'none'"],
+        "report-uri": ["/browser-reports/"],
     }
 }
 

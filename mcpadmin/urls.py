@@ -10,6 +10,7 @@ from servers.urls import (
     link_patterns,
     oauth_patterns,
     privacy_patterns,
+    report_patterns,
     user_patterns,
 )
 from servers.views.instance import release
@@ -37,6 +38,7 @@ urlpatterns = [
     path("privacy/", include((privacy_patterns, "privacy"))),
     path("exports/", include((export_patterns, "exports"))),
     path("users/", include((user_patterns, "users"))),
+    path("browser-reports/", include((report_patterns, "browser_reports"))),
     path("link/", include(link_patterns)),
     path("oauth/", include((oauth_patterns, "oauth"))),
     path(".well-known/", include(discovery_patterns)),

@@ -1,5 +1,5 @@
 """The audit log, mounted at /audit/, credentials, at /credentials/, background jobs, at /jobs/, privacy, at /privacy/, exports
-and forwarding, at /exports/, users, at /users/, one-time links, at /link/, OAuth for
+and forwarding, at /exports/, users, at /users/, reports of browsers, at /browser-reports/, one-time links, at /link/, OAuth for
 agents, at /oauth/, and its discovery, at /.well-known/."""
 
 from django.urls import path
@@ -7,6 +7,7 @@ from django.urls import path
 from servers.views import (
     account_links,
     audit,
+    browser_reports,
     credentials,
     exports,
     issuer,
@@ -97,6 +98,12 @@ user_patterns = [
     path("<int:user_id>/hand-over/", users.hand_over, name="hand_over"),
     path("<int:user_id>/identities/<uuid:uid>/remove/", users.end_identity, name="end_identity"),
     path("<int:user_id>/delete/", users.delete, name="delete"),
+]
+
+report_patterns = [
+    path("", browser_reports.receive, name="receive"),
+    path("list/", browser_reports.index, name="list"),
+    path("clear/", browser_reports.clear, name="clear"),
 ]
 
 link_patterns = [path("<str:token>/", account_links.open_link, name="account_link")]

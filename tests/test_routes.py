@@ -35,7 +35,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 PROBES = {"healthz", "readyz"}
 #: asked by programs, which have no cookie that a form of another site could misuse
-OF_PROGRAMS = {"oauth:token", "oauth:revoke", "oauth:register"}
+OF_PROGRAMS = {"oauth:token", "oauth:revoke", "oauth:register", "browser_reports:receive"}
 DISCOVERY = {"oauth_client", "protected_resource", "authorization_server"}
 OPEN_TO_ALL = PROBES | OF_PROGRAMS | DISCOVERY | {"setup", "account_link"}
 UID = str(uuid4())
@@ -229,6 +229,8 @@ LOOKS = {
     **{("storage:index", method): "administer" for method in ("get", "post")},
     **{(f"storage:{name}", "post"): "administer" for name in ("run", "try")},
     ("settings:index", "get"): "administer",
+    ("browser_reports:list", "get"): "administer",
+    ("browser_reports:clear", "post"): "administer",
     ("settings:change", "post"): "administer",
     ("erase_payload", "get"): "erase_payload",
     ("erase_payload", "post"): "erase_payload",

@@ -9,6 +9,8 @@ from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 
 from mcpadmin.storage import HashedStorage
+from mcpadmin.up import bundles
+from servers.kit.styles import STYLES
 
 FINGERPRINT = ".fingerprint"
 MANIFEST = "staticfiles.json"
@@ -42,7 +44,8 @@ def _build(found: dict[str, Any], draft: Path) -> None:
     for path, source in found.items():
         with source.open(path) as file:
             target.save(path, file)
-    for original, _hashed, processed in target.post_process({path: (target, path) for path in found}):
+    paths = {*found, *bundles.write(draft)}
+    for original, _hashed, processed in target.post_process({path: (target, path) for path in paths}):
         if isinstance(processed, Exception):
             raise RuntimeError(f"static file {original} cannot be prepared") from processed
 
@@ -52,7 +55,7 @@ def _fingerprint(found: dict[str, Any]) -> str:
         (path, (stat := Path(storage.path(path)).stat()).st_size, stat.st_mtime_ns)
         for path, storage in sorted(found.items())
     ]
-    return hashlib.sha256(repr(stats).encode()).hexdigest()
+    return hashlib.sha256(Path(bundles.__file__).read_bytes() + repr((STYLES, stats)).encode()).hexdigest()
 
 
 def _read(path: Path) -> str:

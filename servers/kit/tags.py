@@ -7,13 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from django import template
+from django.conf import settings
 from django.forms import BoundField, CheckboxInput, RadioSelect, Select, Textarea, Widget
 from django.http import HttpRequest
 from django.template import Context
+from django.templatetags.static import static
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.html import escape, format_html
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from servers import access
@@ -22,6 +24,7 @@ from servers.kit.icons import icon_body
 from servers.kit.json_table import table_of
 from servers.kit.json_tree import NODES, Tree
 from servers.kit.markdown import looks_like_markdown, render_markdown
+from servers.kit.styles import BUNDLE, STYLES
 from servers.kit.visible import has_hidden, visible_html, visible_text
 from servers.kit.words import Look, byte_words, duration_words, elapsed_words, session_look, shortened
 from servers.models import Server
@@ -45,6 +48,13 @@ def _icon(name: str, label: str, css: str) -> SafeString:
 def _decorative_icon(name: str, css: str) -> SafeString:
     """Some hundred of them exist, and a card alone has five."""
     return _icon(name, "", css)
+
+
+@register.simple_tag
+def styles() -> SafeString:
+    """Links to the style sheets of every page: to one where static files are collected."""
+    found = [BUNDLE] if settings.STATIC_COLLECTED else STYLES
+    return format_html_join("\n", '<link rel="stylesheet" href="{}">', ((static(name),) for name in found))
 
 
 @register.simple_tag

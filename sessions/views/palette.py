@@ -1,5 +1,8 @@
-"""What the command palette finds: pages, servers and their tools."""
+"""What the command palette finds: servers and what they offer, calls by number, people, and actions."""
 
+from typing import Any
+
+from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, JsonResponse
 from django.urls import reverse
@@ -7,48 +10,107 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from servers import access
+from servers.accounts.catalog import MANAGE
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
+from servers.numbers import whole_number
+from sessions.saved_calls import reading
+from sessions.views.visible_calls import visible_calls
 
 _EACH = 8
+#: kind of a definition -> page of the server, and the parameter that chooses one there
+_PLACES = {
+    DefinitionKind.TOOL: ("Tool", "servers:tools", "tool"),
+    DefinitionKind.RESOURCE: ("Resource", "servers:resources", "uri"),
+    DefinitionKind.PROMPT: ("Prompt", "servers:prompts", "prompt"),
+}
+Result = dict[str, Any]
 
 
 @require_safe
 def palette(request: HttpRequest) -> JsonResponse:
-    """`{"results": [{"kind", "label", "hint", "url"}]}` for `?q=`; at most eight per kind."""
+    """`{"results": [{"kind", "label", "hint", "url"}]}` for `?q=`; at most eight per kind. With `post`, choosing it sends a
+    form to `url`. `?server=`: the short name of the server whose page is open."""
     words = request.GET.get("q", "").strip()[:100]
     servers = access.visible_servers(request.user).filter(archived_at=None)
-    found = _servers(servers, words) + (_tools(request, servers, words) if len(words) > 1 else [])
-    return JsonResponse({"results": found})
+    found = _servers(servers, words)
+    if len(words) > 1:
+        found = [*_actions(request, servers, words), *found, *_definitions(request, servers, words)]
+        found += _people(request, words)
+    return JsonResponse({"results": [*_calls(request, words), *found]})
 
 
-def _servers(servers: QuerySet[Server], words: str) -> list[dict[str, str]]:
-    matching = servers.filter(Q(name__icontains=words) | Q(slug__icontains=words)) if words else servers
+def _result(kind: str, label: str, hint: str, url: str, *, post: bool = False) -> Result:
+    return {"kind": kind, "label": label, "hint": hint, "url": url} | ({"post": True} if post else {})
+
+
+def _servers(servers: QuerySet[Server], words: str) -> list[Result]:
     return [
-        {
-            "kind": "Server",
-            "label": server.name,
-            "hint": server.endpoint[:80],
-            "url": reverse("servers:tools", args=[server.slug]),
-        }
-        for server in matching[:_EACH]
+        _result("Server", server.name, server.endpoint[:80], reverse("servers:tools", args=[server.slug]))
+        for server in _named(servers, words)[:_EACH]
     ]
 
 
-def _tools(request: HttpRequest, servers: QuerySet[Server], words: str) -> list[dict[str, str]]:
-    matching = Definition.objects.filter(
+def _named(servers: QuerySet[Server], words: str) -> QuerySet[Server]:
+    return servers.filter(Q(name__icontains=words) | Q(slug__icontains=words)) if words else servers
+
+
+def _actions(request: HttpRequest, servers: QuerySet[Server], words: str) -> list[Result]:
+    found = []
+    if access.may(request.user, "add_server") and words.lower() in "add server":
+        found.append(_result("Action", "Add server", "", reverse("servers:add")))
+    verb, _, rest = words.partition(" ")
+    if access.may(request.user, "change") and "reconnect".startswith(verb.lower()):
+        named = list(_named(servers.filter(enabled=True), rest.strip())[:_EACH])
+        named.sort(key=lambda server: server.slug != request.GET.get("server"))
+        found += [
+            _result("Action", f"Reconnect {one.name}", "", reverse("servers:reconnect", args=[one.slug]), post=True)
+            for one in named
+        ]
+    wanted = words.removeprefix("run ").strip()
+    saved = reading.seen(request.user).filter(name__icontains=wanted, server__in=servers).order_by("name", "pk")
+    return [
+        *found,
+        *(
+            _result("Action", f"Run {one.name}", one.server.name, reverse("saved_calls:run", args=[one.uid]), post=True)
+            for one in saved[:_EACH]
+        ),
+    ]
+
+
+def _definitions(request: HttpRequest, servers: QuerySet[Server], words: str) -> list[Result]:
+    rows = Definition.objects.filter(
         Q(key__icontains=words) | Q(title__icontains=words),
         server__in=servers,
-        kind=DefinitionKind.TOOL,
         removed_at=None,
         identity__in=access.identities_of(request.user),
     ).select_related("server")
+    found = []
+    for kind, (name, page, parameter) in _PLACES.items():
+        for row in rows.filter(kind=kind)[:_EACH]:
+            url = reverse(page, args=[row.server.slug]) + "?" + urlencode({parameter: row.key})
+            found.append(_result(name, row.key, row.server.name, url))
+    return found
+
+
+def _calls(request: HttpRequest, words: str) -> list[Result]:
+    number = whole_number(words.removeprefix("#"))
+    call = visible_calls(request.user).filter(pk=number).first() if number else None
+    if call is None:
+        return []
     return [
-        {
-            "kind": "Tool",
-            "label": definition.key,
-            "hint": definition.server.name,
-            "url": reverse("servers:tools", args=[definition.server.slug]) + "?" + urlencode({"tool": definition.key}),
-        }
-        for definition in matching[:_EACH]
+        _result("Call", f"#{call.pk} {call.target}"[:200], call.server_name, reverse("calls:detail", args=[call.uid]))
+    ]
+
+
+def _people(request: HttpRequest, words: str) -> list[Result]:
+    if not access.may(request.user, MANAGE):
+        return []
+    named = Q(username__icontains=words) | Q(first_name__icontains=words) | Q(email__icontains=words)
+    people = get_user_model()._default_manager.filter(named).order_by("username")
+    return [
+        _result(
+            "Person", user.get_username(), user.get_full_name() or user.email, reverse("users:detail", args=[user.pk])
+        )
+        for user in people[:_EACH]
     ]

@@ -4,11 +4,13 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.audit.record import Actor
 from servers.kit.filters import ignored
+from servers.models import BrowserReport
 from servers.requests import WebRequest
 from sessions.configuration import changing, reading
 
@@ -29,7 +31,7 @@ def index(request: WebRequest) -> HttpResponse:
         "sources": reading.Source.choices,
         "ignored_filters": ignored(request.GET, {"source": source}),
         "sections": found,
-        "count": sum(len(section.rows) for section in found),
+        "reports": BrowserReport.objects.count(),
     }
     return render(request, "settings/index.html", context)
 
@@ -43,4 +45,5 @@ def change(request: WebRequest, key: str) -> HttpResponse:
         messages.error(request, " ".join(problem.messages))
     else:
         messages.success(request, "Saved.") if changed else messages.info(request, "Nothing changed.")
-    return redirect("settings:index")
+    query = request.GET.urlencode()
+    return redirect(f"{reverse('settings:index')}{'?' if query else ''}{query}#setting-{key}")

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import Http404
 from django.urls import reverse
 
@@ -20,14 +20,18 @@ from sessions.saved_calls.reading import saved_call
 
 def visible_call(request: WebRequest, uid: UUID) -> Call:
     """Calls outlive their servers: one without a server is visible to everyone who may view servers."""
-    if not access.may(request.user, "view"):
+    found = visible_calls(request.user).filter(uid=uid).first()
+    if found is None:
         raise Http404("This call does not exist, or you don't have access to it.")
-    seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
+    return found
+
+
+def visible_calls(user: access.User) -> QuerySet[Call]:
+    if not access.may(user, "view"):
+        return Call.objects.none()
+    seen = Q(server__in=access.visible_servers(user)) | Q(server=None)
     rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result")
-    try:
-        return rows.filter(seen, statements.seen(request.user)).get(uid=uid)
-    except Call.DoesNotExist:
-        raise Http404("This call does not exist, or you don't have access to it.") from None
+    return rows.filter(seen, statements.seen(user))
 
 
 def scripted(request: WebRequest) -> bool:

@@ -1,3 +1,76 @@
+/* Loaded in <head> without defer.
+
+   Colours, so that the first paint has the chosen ones. The account's choice counts in every
+   browser; this browser keeps a copy for pages without a sign-in. */
+(() => {
+  const root = document.documentElement;
+  const system = matchMedia('(prefers-color-scheme: dark)');
+
+  function kept(key, value) {
+    try {
+      if (value !== undefined) localStorage.setItem(key, value);
+      return localStorage.getItem(key);
+    } catch {
+      return null; // storage may be forbidden
+    }
+  }
+
+  function paint() {
+    const choice = root.dataset.theme ?? kept('theme') ?? 'system';
+    const dark = choice === 'dark' || (choice !== 'light' && system.matches);
+    root.dataset.bsTheme = dark ? 'dark' : 'light';
+    for (const button of document.querySelectorAll('[data-theme-choice]')) {
+      button.setAttribute('aria-pressed', String(button.dataset.themeChoice === choice));
+    }
+    for (const button of document.querySelectorAll('[data-zone-switch]')) {
+      button.setAttribute('aria-pressed', String(root.dataset.utc === 'true'));
+    }
+  }
+
+  function keep(name, value) {
+    const { preferences, csrf } = document.body.dataset;
+    if (!preferences) return;
+    fetch(preferences, {
+      method: 'POST',
+      body: new URLSearchParams({ [name]: value }),
+      headers: { 'X-CSRFToken': csrf, 'X-Requested-With': 'XMLHttpRequest' },
+      keepalive: true,
+    }).catch(() => {});
+  }
+
+  if (root.dataset.theme) kept('theme', root.dataset.theme);
+  root.dataset.utc ??= String(kept('zone') === 'utc');
+  paint();
+  /* How texts and values of servers are shown (views.js), also before the first paint. */
+  for (const view of ['text', 'json']) {
+    const choice = kept(`view-${view}`);
+    if (choice) root.dataset[`view${view}`] = choice;
+  }
+  system.addEventListener('change', paint);
+  addEventListener('storage', ({ key, newValue }) => {
+    if (key === 'theme') root.dataset.theme = newValue;
+    if (key === 'zone') root.dataset.utc = String(newValue === 'utc');
+    paint();
+  });
+  document.addEventListener('DOMContentLoaded', paint);
+  /* Before the handlers of the modules, which paint times anew. */
+  addEventListener('click', (event) => {
+    const button = event.target.closest?.('[data-theme-choice], [data-zone-choice], [data-zone-switch]');
+    if (!button) return;
+    if (button.dataset.themeChoice) {
+      root.dataset.theme = button.dataset.themeChoice;
+      kept('theme', root.dataset.theme);
+      keep('theme', root.dataset.theme);
+    } else {
+      const utc = button.dataset.zoneChoice ? button.dataset.zoneChoice === 'utc' : root.dataset.utc !== 'true';
+      root.dataset.utc = String(utc);
+      kept('zone', utc ? 'utc' : 'local');
+      keep('utc', utc ? 'on' : '');
+    }
+    paint();
+  }, true);
+})();
+
 /* A form that is sent before the modules have loaded would leave the page: the press waits until they can take it. */
 (() => {
   let pressed = null;

@@ -17,7 +17,11 @@ function paintCount(entry, count) {
   badge.setAttribute('aria-label', `${count} waiting`);
   badge.hidden = !count;
   for (const mark of document.querySelectorAll('[data-inbox-mark]')) mark.hidden = !count;
-  if ('inboxAnswers' in entry.dataset) document.title = count ? `(${count}) ${title}` : title;
+  if (!('inboxAnswers' in entry.dataset)) return;
+  document.title = count ? `(${count}) ${title}` : title;
+  const icon = document.querySelector('link[rel=icon]');
+  icon.dataset.plain ??= icon.href;
+  icon.href = count ? icon.dataset.waiting : icon.dataset.plain;
 }
 
 function paintServers() {

@@ -1,7 +1,18 @@
 /* Keyboard shortcuts. Keys without Ctrl never fire in inputs and can be switched off (WCAG 2.1.4). */
 import { storage } from './dom.js';
 
-const GO = { o: 'overview', s: 'servers', e: 'explorer', a: 'explorer', i: 'inbox' };
+/* After g: the section of the page. */
+const GO = {
+  o: 'overview', s: 'servers', n: 'sessions', i: 'inbox', u: 'subscriptions', g: 'agents', b: 'bundles', c: 'credentials',
+  e: 'explorer', a: 'explorer', x: 'exports', p: 'users', j: 'jobs', t: 'storage', v: 'privacy', ',': 'settings', m: 'account',
+};
+/* The first visible one is pressed. */
+const PRESS = {
+  f: '[name=_switch][aria-pressed=false]',
+  y: '[data-copy-json]',
+  Y: '[data-copy-curl]',
+  l: '[data-follow], [data-console-pause]',
+};
 const ROWS = '.tbl tbody tr, .tl li, [data-row-nav] > *';
 const CHORD_MS = 1_200;
 let chord = 0;
@@ -12,7 +23,7 @@ function openPalette() {
   if (!palette) return false;
   palette.querySelector('input').value = '';
   palette.showModal();
-  import('./palette.js').then((module) => module.search());
+  import(document.body.dataset.paletteModule).then((module) => module.search());
   return true;
 }
 
@@ -30,9 +41,15 @@ function focusFilter() {
 }
 
 function go(key) {
-  const link = [...document.querySelectorAll('.side nav a')].find((a) => a.dataset.section === GO[key]);
+  const link = document.querySelector(`.side a[data-section="${GO[key]}"]`);
   if (link) location.assign(link.href);
   return Boolean(link);
+}
+
+function press(selector) {
+  const button = [...document.querySelectorAll(selector)].find((one) => one.checkVisibility());
+  button?.click();
+  return Boolean(button);
 }
 
 function moveRow(step) {
@@ -100,7 +117,7 @@ function single(key) {
     case ']':
       return moveTab(1);
     default:
-      return false;
+      return key in PRESS && press(PRESS[key]);
   }
 }
 

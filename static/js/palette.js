@@ -1,6 +1,6 @@
-/* The palette, which keys.js opens by Ctrl K and which is loaded then: pages from the side bar and the account menu at
-   once, servers and tools from the server while one types. */
-import { fromTemplate } from './dom.js';
+/* The palette, which keys.js opens by Ctrl K and which is loaded then: pages from the side bar and the account menu and
+   what buttons of the shell do at once; the rest from the server while one types. */
+import { csrfToken, fromTemplate } from './dom.js';
 
 const WAIT_MS = 120;
 let found = [];
@@ -18,22 +18,41 @@ function pages(words) {
     .filter((page) => page.label.toLowerCase().includes(words.toLowerCase()));
 }
 
+/* Choosing one presses the button. */
+const BUTTONS = [
+  ['Light theme', '[data-theme-choice=light]'],
+  ['Dark theme', '[data-theme-choice=dark]'],
+  ['System theme', '[data-theme-choice=system]'],
+  ['Times in UTC: on or off', '[data-zone-switch]'],
+  ['Keyboard shortcuts', '[data-open-dialog=shortcuts]'],
+  ['Sign out', '[data-sign-out] [type=submit]'],
+];
+
+function buttons(words) {
+  return BUTTONS.filter(([label, selector]) => words && label.toLowerCase().includes(words.toLowerCase()) && document.querySelector(selector))
+    .map(([label, selector]) => ({ kind: 'Action', label, hint: '', selector }));
+}
+
 export async function search() {
   const words = input().value.trim();
-  const local = pages(words);
+  const local = [...pages(words), ...buttons(words)];
   show(local, '');
   const url = document.querySelector('[data-palette-open]').dataset.paletteUrl;
   if (!url) return;
   request?.abort();
   request = new AbortController();
   try {
-    const response = await fetch(`${url}?q=${encodeURIComponent(words)}`, { signal: request.signal });
+    const response = await fetch(`${url}?${new URLSearchParams({ q: words, server: openServer() })}`, { signal: request.signal });
     if (!response.ok) throw new Error(String(response.status));
     const answer = await response.json();
     show([...local, ...answer.results], '');
   } catch (problem) {
     if (problem.name !== 'AbortError') show(local, 'Server search is not available right now. The pages above still work.');
   }
+}
+
+function openServer() {
+  return /^\/servers\/([^/]+)\//.exec(location.pathname)?.[1] ?? '';
 }
 
 function show(results, note) {
@@ -61,8 +80,28 @@ function row(result, index) {
 
 /* Results are this site's own pages; anything else is not followed. */
 function open(result) {
+  if (result.selector) {
+    dialog().close();
+    document.querySelector(result.selector)?.click();
+    return;
+  }
   const url = new URL(result.url, location.href);
-  if (url.origin === location.origin) location.assign(url.href);
+  if (url.origin !== location.origin) return;
+  if (result.post) send(url);
+  else location.assign(url.href);
+}
+
+function send(url) {
+  const form = document.createElement('form');
+  form.method = 'post';
+  form.action = url.href;
+  form.hidden = true;
+  const token = document.createElement('input');
+  token.name = 'csrfmiddlewaretoken';
+  token.value = csrfToken();
+  form.append(token);
+  document.body.append(form);
+  form.submit();
 }
 
 function mark() {

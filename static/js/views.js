@@ -1,5 +1,5 @@
 /* How texts and values of servers are shown: rendered or source, tree or table. One choice for all, kept for the viewer.
-   css/tools.css shows the chosen view; theme.js reads the choice before the first paint. */
+   css/tools.css shows the chosen view; early.js reads the choice before the first paint. */
 import { storage } from './dom.js';
 
 const root = document.documentElement;
@@ -16,8 +16,8 @@ function press(within) {
 /* What only some results need is loaded by the first page that has one. */
 function look() {
   press(document);
-  if (document.querySelector('[data-json-view]')) import('./json-view.js');
-  if (document.querySelector('[data-read-link]')) import('./result-links.js');
+  if (document.querySelector('[data-json-view]')) import(document.body.dataset.jsonViewModule);
+  if (document.querySelector('[data-read-link]')) import(document.body.dataset.resultLinksModule);
 }
 
 export function startViews() {

@@ -201,6 +201,7 @@ def test_everybody_sees_what_waits_and_the_faster_answer_wins(
     expect(ada.page.get_by_role("navigation", name="Main").get_by_role("link", name="Inbox")).to_be_visible()
     expect(ada.page.locator("[data-inbox-count]")).to_have_attribute("aria-label", "1 waiting")
     ada.until(lambda: ada.page.title().startswith("(1) "))
+    assert "favicon-waiting" in ada.page.locator("link[rel=icon]").get_attribute("href")
     bob.open("/inbox/")
     bob.page.locator("#inbox-open").get_by_role("link", name="Input request from “Contended”").click()
     bob.page.get_by_role("button", name="Assign to me").click()
@@ -220,6 +221,7 @@ def test_everybody_sees_what_waits_and_the_faster_answer_wins(
     expect(bob.page.locator("#question-body")).to_contain_text("have permission to view the answer")
     expect(ada.page.locator("[data-inbox-count]")).to_be_hidden()
     assert not ada.page.title().startswith("(")
+    assert "favicon-waiting" not in ada.page.locator("link[rel=icon]").get_attribute("href")
 
 
 def test_a_call_that_is_cancelled_takes_its_question_back_from_the_open_page(

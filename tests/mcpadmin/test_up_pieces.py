@@ -155,14 +155,12 @@ def test_a_new_up_waits_until_the_guard_of_the_killed_one_is_done(tmp_path: Path
     preflight.release_lock(tmp_path, held)
 
 
-def test_static_files_are_collected_once_and_modules_import_each_other_by_hash(
-    settings: object, tmp_path: Path
-) -> None:
+def test_static_files_are_collected_once_and_pages_import_the_shell_by_hash(settings: object, tmp_path: Path) -> None:
     settings.STATIC_ROOT = tmp_path / "static"
     assert assets.collect() > 0
     manifest = json.loads((settings.STATIC_ROOT / assets.MANIFEST).read_text())["paths"]
-    app = (settings.STATIC_ROOT / manifest["js/app.js"]).read_text()
-    assert Path(manifest["js/live.js"]).name in app
+    page = (settings.STATIC_ROOT / manifest["js/servers.js"]).read_text()
+    assert Path(manifest["js/app.js"]).name in page
     assert (settings.STATIC_ROOT / f"{manifest['js/app.js']}.br").exists()
     assert assets.collect() == 0
 

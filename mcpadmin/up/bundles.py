@@ -1,0 +1,127 @@
+"""One style sheet and one script for all signed-in pages, and one script more for each page: made of the single files when
+static files are collected. Without a collection (tests, plain manage.py) browsers load the single files.
+
+The modules are small and plain, so that no JavaScript tool is needed: static imports and exports by name, no default
+exports, no exported variable that changes, no cycles. Anything else stops the collection.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from servers.kit.styles import BUNDLE, STYLES
+
+SHELL = "app"
+#: loaded with the shell although only pages import them: a page and what the shell loads later must share one instance
+SHARED = ("refresh", "countdown", "call-cards", "sending")
+#: loaded in <head>, before any module
+PLAIN = ("early",)
+
+_IMPORT = re.compile(r"^import (?:\{([^}]*)\} from )?'\./([\w-]+)\.js';\n", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async function|function|const|class)\s+([\w$]+))", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*/\*(?!!).*?\*/[ \t]*\n", re.MULTILINE | re.DOTALL)
+_EXPORT_LIST = re.compile(r"^export \{([^}]*)\};\n", re.MULTILINE)
+
+
+class BundleError(Exception):
+    """A file cannot be bundled. The message names it."""
+
+
+class Module:
+    """`imports`: module -> [(name there, name here)]. `exports`: name outside -> name inside."""
+
+    def __init__(self, name: str, source: str) -> None:
+        self.name = name
+        source = _COMMENT.sub("", source)
+        self.imports: dict[str, list[tuple[str, str]]] = {}
+        for found in _IMPORT.finditer(source):
+            self.imports.setdefault(found[2], []).extend(_pairs(found[1] or ""))
+        self.exports = {found[1]: found[1] for found in _EXPORT.finditer(source)}
+        for found in _EXPORT_LIST.finditer(source):
+            self.exports |= {outside: inside for inside, outside in _pairs(found[1])}
+        self.body = _EXPORT_LIST.sub("", _EXPORT.sub("", _IMPORT.sub("", source)))
+        if left := re.search(r"^(?:import|export)\b.*", self.body, re.MULTILINE):
+            raise BundleError(f"js/{name}.js: cannot be bundled: {left[0]}")
+
+    @property
+    def variable(self) -> str:
+        return "$" + self.name.replace("-", "_")
+
+    def wrapped(self) -> str:
+        """As a function that runs once and returns what it exports."""
+        lines = [
+            f"const {{ {', '.join(_renamed(there, here) for there, here in names)} }} = ${other.replace('-', '_')};"
+            for other, names in self.imports.items()
+            if names
+        ]
+        exported = ", ".join(out if out == inside else f"{out}: {inside}" for out, inside in self.exports.items())
+        inside = "\n".join([*lines, self.body.strip(), *([f"return {{ {exported} }};"] if exported else [])])
+        return f"const {self.variable} = (() => {{\n{inside}\n}})();\n"
+
+
+def _pairs(names: str) -> list[tuple[str, str]]:
+    """`a, b as c` -> [(a, a), (b, c)]."""
+    found = []
+    for one in filter(None, (name.strip() for name in names.split(","))):
+        first, _, second = one.partition(" as ")
+        found.append((first, second or first))
+    return found
+
+
+def _renamed(there: str, here: str) -> str:
+    return there if there == here else f"{there}: {here}"
+
+
+def write(folder: Path) -> set[str]:
+    """In the folder with copies of all static files: the bundles in place of their files. Returns what is new."""
+    modules = {
+        path.stem: Module(path.stem, path.read_text())
+        for path in sorted((folder / "js").glob("*.js"))
+        if path.stem not in PLAIN
+    }
+    shell = list(dict.fromkeys(name for entry in (*SHARED, SHELL) for name in _with_imports(modules, entry)))
+    (folder / "js" / f"{SHELL}.js").write_text(_shell(modules, shell))
+    for name, module in modules.items():
+        if name not in shell:
+            (folder / "js" / f"{name}.js").write_text(_page(modules, module, frozenset(shell)))
+    (folder / BUNDLE).write_text("".join(_without_comments((folder / style).read_text()) for style in STYLES))
+    return {BUNDLE}
+
+
+def _without_comments(text: str) -> str:
+    """Licenses stay (`/*!`). Only what begins a line: nothing else may look like a comment there."""
+    return re.sub(r"^\s+", "", _COMMENT.sub("", text), flags=re.MULTILINE)
+
+
+def _shell(modules: dict[str, Module], shell: Iterable[str]) -> str:
+    """With the modules in one export, from which pages take theirs."""
+    parts = [modules[name].wrapped() for name in shell]
+    exported = ", ".join(modules[name].variable for name in shell if modules[name].exports)
+    return "".join(parts) + f"export const modules = {{ {exported} }};\n"
+
+
+def _page(modules: dict[str, Module], module: Module, shell: frozenset[str]) -> str:
+    """The module with those that it alone needs, and what they need from the shell."""
+    own = list(dict.fromkeys(_with_imports(modules, module.name, shell)))
+    needed = sorted(
+        {other for name in own for other in modules[name].imports if other in shell and modules[other].exports}
+    )
+    lines = ["import { modules } from './app.js';\n"] if needed else []
+    lines += [f"const {{ {', '.join(modules[name].variable for name in needed)} }} = modules;\n"] if needed else []
+    parts = [modules[name].wrapped() for name in own]
+    exports = [f"export const {out} = {module.variable}.{out};\n" for out in module.exports]
+    return "".join([*lines, *parts, *exports])
+
+
+def _with_imports(
+    modules: dict[str, Module], name: str, stop: frozenset[str] = frozenset(), above: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """What it imports comes before it."""
+    if name in above:
+        raise BundleError(f"js/{name}.js imports itself through {' and '.join(above)}")
+    if name not in modules:
+        raise BundleError(f"js/{above[-1]}.js imports {name}, which does not exist")
+    for other in modules[name].imports:
+        if other not in stop:
+            yield from _with_imports(modules, other, stop, (*above, name))
+    yield name

@@ -1,0 +1,1 @@
+"""What browsers refuse because of the content security policy, as they report it: stored, bounded, for administrators."""

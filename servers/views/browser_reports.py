@@ -1,0 +1,41 @@
+"""The place to which browsers send reports of the content security policy, and the page that shows them."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST, require_safe
+
+from servers import access
+from servers.accounts import attempts
+from servers.browser_reports import receiving
+from servers.models import BrowserReport
+from servers.requests import WebRequest
+
+RIGHT = "administer"
+
+
+@csrf_exempt  # browsers send it by themselves, without a token; it changes nothing but this list
+@login_not_required  # the page for signing in has the policy too
+@require_POST
+def receive(request: WebRequest) -> HttpResponse:
+    """Always the same answer: the sender learns nothing."""
+    report = receiving.read(request.body) if len(request.body) <= receiving.MOST_BYTES else None
+    if report and attempts.count("browser-report", request.client_ip, "browser_reports_per_address") is None:
+        receiving.store(report, request.headers.get("User-Agent", ""))
+    return HttpResponse(status=204)
+
+
+@require_safe
+def index(request: WebRequest) -> HttpResponse:
+    access.require(request.user, RIGHT)
+    return render(request, "settings/reports.html", {"nav": "settings", "rows": BrowserReport.objects.all()})
+
+
+@require_POST
+def clear(request: WebRequest) -> HttpResponse:
+    access.require(request.user, RIGHT)
+    BrowserReport.objects.all().delete()
+    messages.success(request, "Cleared.")
+    return redirect("browser_reports:list")

@@ -1,0 +1,95 @@
+"""Work without a mouse: the palette finds and does, `g` and a letter reach every page."""
+
+import sys
+
+import pytest
+from playwright.sync_api import expect
+
+from mcpadmin.settings import DEMO_COMMAND
+from tests.kit.test_pages import faults
+
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+PAGES = {
+    **{"s": "/servers/", "n": "/sessions/", "i": "/inbox/", "u": "/subscriptions/", "g": "/agents/"},
+    **{"b": "/agents/bundles/", "c": "/credentials/", "e": "/explorer/", "a": "/explorer/", "x": "/exports/"},
+    **{
+        "p": "/users/",
+        "j": "/jobs/",
+        "t": "/storage/",
+        "v": "/privacy/",
+        ",": "/settings/",
+        "m": "/account/",
+        "o": "/",
+    },
+}
+
+
+def choose(person, words: str) -> None:
+    person.page.keyboard.press("Control+k")
+    person.page.keyboard.type(words)
+    expect(person.page.locator("#palette [role=option]").first).to_contain_text(words.split()[-1], ignore_case=True)
+    person.page.keyboard.press("Enter")
+
+
+def test_g_and_a_letter_reach_every_page_of_the_side_bar(own_stack, walker) -> None:
+    ada = walker(own_stack, signed_in=True)
+    ada.open("/")
+    listed = ada.page.locator(".side nav a").evaluate_all("links => links.map(link => link.pathname)")
+    assert set(listed) | {"/account/"} == set(PAGES.values())
+    for letter, path in PAGES.items():
+        ada.page.locator("h1").first.click()
+        ada.page.keyboard.press("g")
+        ada.page.keyboard.press(letter)
+        ada.page.wait_for_url(lambda url, path=path: url.split("?")[0].endswith(own_stack.base_url.rstrip("/") + path))
+
+
+def test_the_palette_does_things(own_stack, walker) -> None:
+    ada = walker(own_stack, signed_in=True)
+    ada.register_stdio("Orders", sys.executable, DEMO_COMMAND[1:])
+    ada.wait_for_state("Ready")
+    ada.open_tool("orders", "greet")
+    ada.page.keyboard.press("f")
+    expect(ada.page.get_by_role("button", name="JSON", exact=True)).to_have_attribute("aria-pressed", "true")
+    ada.page.locator("h2", has_text="Greet").first.click()
+    ada.page.keyboard.press("f")
+    expect(ada.page.get_by_role("button", name="Form", exact=True)).to_have_attribute("aria-pressed", "true")
+    ada.fill_argument("name", "Ada")
+    ada.run_tool()
+    expect(ada.result()).to_contain_text("Succeeded")
+    number = own_stack.rows("SELECT max(id) AS id FROM mcp_sessions_call")[0]["id"]
+    choose(ada, f"#{number}")
+    expect(ada.page.get_by_text(f"Call #{number}").first).to_be_visible()
+    ada.page.get_by_role("button", name="Save").first.click()
+    ada.page.get_by_label("Name").fill("Say hello")
+    ada.page.get_by_role("button", name="Save", exact=True).last.click()
+    expect(ada.page.get_by_text("Saved as")).to_be_visible()
+    choose(ada, "say hello")
+    expect(ada.page.get_by_text(f"Call #{number + 1}").first).to_be_visible()
+    choose(ada, "reconnect orders")
+    expect(ada.page.get_by_text("Reconnecting Orders")).to_be_visible()
+    choose(ada, "add server")
+    expect(ada.page.get_by_role("heading", name="Add server")).to_be_visible()
+    choose(ada, "dark")
+    expect(ada.page.locator("html")).to_have_attribute("data-bs-theme", "dark")
+    choose(ada, "light")
+    choose(ada, "sign out")
+    expect(ada.page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_palette_and_help_are_accessible(own_stack, walker) -> None:
+    found = []
+    for width in (1440, 390):
+        for theme in ("light", "dark"):
+            ada = walker(own_stack, signed_in=True, viewport={"width": width, "height": 900}, color_scheme=theme)
+            ada.open("/")
+            ada.page.keyboard.press("?")
+            expect(ada.page.locator("#shortcuts")).to_be_visible()
+            found += faults(ada.page)
+            ada.page.keyboard.press("Escape")
+            ada.page.keyboard.press("Control+k")
+            ada.page.keyboard.type("theme")
+            expect(ada.page.locator("#palette [role=option]")).to_have_count(3)
+            found += faults(ada.page)
+            ada.page.keyboard.press("Escape")
+            expect(ada.page.locator("#palette")).not_to_be_visible()
+    assert found == []

@@ -1,0 +1,75 @@
+"""What a page of each class costs a browser: with an empty cache, and when it was open before."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from mcpadmin.settings import DEMO_COMMAND
+
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+COLD_BYTES, COLD_REQUESTS, WARM_BYTES = 150_000, 12, 30_000
+#: charts are drawn by a library of 20 kB
+WITH_CHARTS = 170_000
+CHARTS = ("/", "/explorer/", "/explorer/charts/")
+PAGES = (
+    *("/servers/", "/servers/add/", "/servers/import/", "/sessions/", "/inbox/", "/subscriptions/", "/agents/"),
+    *("/agents/bundles/", "/credentials/", "/exports/", "/audit/proof/", "/users/", "/jobs/", "/storage/", "/privacy/"),
+    *("/settings/", "/browser-reports/list/", "/account/", "/servers/orders/tools/?tool=greet"),
+    *("/servers/orders/resources/", "/servers/orders/prompts/", "/servers/orders/logs/", "/servers/orders/protocol/"),
+    *("/servers/orders/network/", "/servers/orders/history/", "/servers/orders/settings/", "/servers/orders/info/"),
+    *("/servers/orders/saved/", "/servers/orders/package/", "/servers/orders/definitions/tool/?key=greet"),
+)
+
+
+@contextmanager
+def weighed(page: Any) -> Iterator[dict[str, float]]:
+    """Bytes on the wire and requests, without those that the cache answered and those of the live connection."""
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    total, cached, kinds = {"bytes": 0.0, "requests": 0}, set(), {}
+
+    def answered(event: dict[str, Any]) -> None:
+        kinds[event["requestId"]] = event["response"]["url"]
+        if event["response"].get("fromDiskCache"):
+            cached.add(event["requestId"])
+
+    def finished(event: dict[str, Any]) -> None:
+        if event["requestId"] not in cached and not kinds.get(event["requestId"], "data:").startswith("data:"):
+            total["bytes"] += event["encodedDataLength"]
+            total["requests"] += 1
+
+    session.on("Network.responseReceived", answered)
+    session.on("Network.requestServedFromCache", lambda event: cached.add(event["requestId"]))
+    session.on("Network.loadingFinished", finished)
+    yield total
+    session.detach()
+
+
+def test_every_page_is_light_at_first_and_lighter_the_second_time(own_stack, walker, capsys) -> None:
+    ada = walker(own_stack, signed_in=True)
+    ada.register_stdio("Orders", sys.executable, DEMO_COMMAND[1:])
+    ada.wait_for_state("Ready")
+    ada.open_tool("orders", "greet")
+    ada.fill_argument("name", "Ada")
+    ada.run_tool()
+    expect(ada.result()).to_contain_text("Succeeded")
+    problems, most = [], {"cold": (0.0, ""), "warm": (0.0, ""), "requests": (0, "")}
+    for path in (*CHARTS, *PAGES):
+        person = walker(own_stack, signed_in=True)
+        with weighed(person.page) as cold:
+            person.page.goto(path, wait_until="networkidle")
+        with weighed(person.page) as warm:
+            person.page.goto(path, wait_until="networkidle")
+        limit = WITH_CHARTS if path in CHARTS else COLD_BYTES
+        if cold["bytes"] > limit or cold["requests"] > COLD_REQUESTS or warm["bytes"] > WARM_BYTES:
+            problems.append(f"{path}: cold {cold}, warm {warm}")
+        for name, value in (("cold", cold["bytes"]), ("warm", warm["bytes"]), ("requests", cold["requests"])):
+            most[name] = max(most[name], (value, path))
+        person.page.context.close()
+    with capsys.disabled():
+        print(f"\n{len(PAGES) + len(CHARTS)} pages, at most: {most}")
+    assert not problems, "\n".join(problems)
