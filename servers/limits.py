@@ -114,8 +114,6 @@ LIMITS: dict[str, ProductLimit] = {
         _fixed("body_import_bytes", _WEB, 5 * MIB // 2, "bytes", "per import request"),
         _fixed("request_head_bytes", _WEB, 16 * KIB, "bytes", "of address and headers per request"),
         _fixed("request_headers", _WEB, 500, "header lines", "per request"),
-        _fixed("browser_reports", _WEB, 200, "kinds of browser reports", "kept"),
-        _fixed("browser_reports_per_address", _WEB, 100, "browser reports", "per address in 10 minutes"),
         _fixed("form_fields", _WEB, 5_000, "fields", "per form"),
         _fixed("form_files", _WEB, 100, "files", "per form"),
         _set("request_seconds", _WEB, "s", "to send a whole request"),

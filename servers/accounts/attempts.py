@@ -18,12 +18,14 @@ class Refusal(Enum):
     UNCOUNTED = "uncounted"  # Redis is away: while nothing can be counted, no one gets in
 
 
-def count(what: str, ip: str, limit: str = "setup_attempts") -> Refusal | None:
-    """Counts one attempt. `what` names its kind; `limit` holds for ten minutes."""
+def count(what: str, ip: str, limit: str | int = "setup_attempts") -> Refusal | None:
+    """Counts one attempt. `what` names its kind; `limit`, a name or a number, holds for ten minutes."""
     key = f"{what}:{ip}"
     try:
         cache.add(key, 0, ATTEMPTS_SECONDS)
-        return Refusal.LIMITED if cache.incr(key) > limits.number(limit) else None
+        return (
+            Refusal.LIMITED if cache.incr(key) > (limit if isinstance(limit, int) else limits.number(limit)) else None
+        )
     except ValueError:
         return None  # the key expired between the two commands: a new period begins
     except RedisError as problem:

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 from django.db.models import F
 from django.utils import timezone
 
-from servers import limits
 from servers.accounts.sign_ins import browser_words
 from servers.models import BrowserReport
 
 MOST_BYTES: Final = 8 * 1024
+MOST_CAUSES: Final = 200
+#: of one address, in ten minutes
+MOST_REPORTS: Final = 100
 KEPT: Final = timedelta(days=30)
 
 
@@ -39,7 +41,7 @@ def store(report: dict[str, Any], user_agent: str) -> bool:
     if BrowserReport.objects.filter(digest=digest).update(count=F("count") + 1, last_at=now):
         return True
     BrowserReport.objects.filter(last_at__lt=now - KEPT).delete()
-    if BrowserReport.objects.count() >= limits.number("browser_reports"):
+    if BrowserReport.objects.count() >= MOST_CAUSES:
         return False
     facts = {"directive": directive, "blocked": blocked, "page": page, "source": source}
     BrowserReport.objects.get_or_create(

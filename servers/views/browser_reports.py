@@ -22,7 +22,7 @@ RIGHT = "administer"
 def receive(request: WebRequest) -> HttpResponse:
     """Always the same answer: the sender learns nothing."""
     report = receiving.read(request.body) if len(request.body) <= receiving.MOST_BYTES else None
-    if report and attempts.count("browser-report", request.client_ip, "browser_reports_per_address") is None:
+    if report and attempts.count("browser-report", request.client_ip, receiving.MOST_REPORTS) is None:
         receiving.store(report, request.headers.get("User-Agent", ""))
     return HttpResponse(status=204)
 

@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from servers.audit import writer as writing
 from servers.browser_reports import receiving
-from servers.limits import LIMITS
 from servers.models import BrowserReport
 from tests.servers.conftest import admin, person  # noqa: F401  fixtures
 
@@ -70,14 +69,14 @@ def test_a_report_of_odd_or_huge_values_is_cut_or_dropped() -> None:
 
 
 def test_one_address_sends_only_so_many() -> None:
-    most = int(LIMITS["browser_reports_per_address"].value)
+    most = receiving.MOST_REPORTS
     for number in range(most + 5):
         send(**{"blocked-uri": f"https://evil.example/{number % 3}"})
     assert sum(BrowserReport.objects.values_list("count", flat=True)) == most
 
 
 def test_only_so_many_causes_are_kept_and_old_ones_make_room() -> None:
-    now, most = timezone.now(), int(LIMITS["browser_reports"].value)
+    now, most = timezone.now(), receiving.MOST_CAUSES
     BrowserReport.objects.bulk_create(
         BrowserReport(digest=str(n), directive="img-src", blocked="b", page="p", browser="b", first_at=now, last_at=now)
         for n in range(most)
