@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from servers.accounts.sign_ins import browser_words
 from servers.models import BrowserReport
+from servers.schemas import jsontext
 
 MOST_BYTES: Final = 8 * 1024
 MOST_CAUSES: Final = 200
@@ -22,8 +23,8 @@ KEPT: Final = timedelta(days=30)
 def read(body: bytes) -> dict[str, Any] | None:
     """The report in a body as browsers send it to `report-uri`; None for anything else."""
     try:
-        found = json.loads(body)
-    except ValueError:
+        found = jsontext.loads(body.decode())
+    except (UnicodeDecodeError, jsontext.JsonProblem):
         return None
     report = found.get("csp-report") if isinstance(found, dict) else None
     return report if isinstance(report, dict) and report.get("violated-directive") else None

@@ -131,7 +131,7 @@ def roots(request: WebRequest, slug: str) -> HttpResponse:
     except ValidationError as problem:
         messages.error(request, " ".join(problem.messages))
     except Conflict:
-        messages.error(request, "Someone else changed this server meanwhile. Check the roots, then set them again.")
+        messages.error(request, "Someone else has changed this server. Check the roots, then set them again.")
     else:
         messages.success(request, _saved_words(server, saved))
     return redirect("servers:info", slug)

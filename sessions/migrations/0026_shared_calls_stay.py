@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('mcp_sessions', '0024_output_schema_verdict'),
+        ('mcp_sessions', '0025_server_tasks'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
