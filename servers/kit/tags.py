@@ -1,6 +1,7 @@
 """The page kit's tags and filters. Everything that a server sent goes through `visible` or `json_tree`."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -48,6 +49,16 @@ def _icon(name: str, label: str, css: str) -> SafeString:
 def _decorative_icon(name: str, css: str) -> SafeString:
     """Some hundred of them exist, and a card alone has five."""
     return _icon(name, "", css)
+
+
+#: as in static/js/console.js
+BLOCK_ROWS = 50
+
+
+@register.filter
+def in_blocks(rows: Sequence[object]) -> list[Sequence[object]]:
+    """Of a long list, for the browser to leave out those that are out of sight. One empty block for no rows."""
+    return [rows[start : start + BLOCK_ROWS] for start in range(0, max(len(rows), 1), BLOCK_ROWS)]
 
 
 @register.simple_tag

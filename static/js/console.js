@@ -1,16 +1,18 @@
 /* A box that shows the rows of a feed as they arrive, the newest at its end: filters, pause, and the way back to the
-   newest. At most 500 rows stay in the page, and a frame adds few of them, so that a flood never stops the page. */
+   newest. So that a flood never stops the page, a frame adds few rows, at most 500 stay, and they stand in blocks: the
+   browser leaves out the blocks that are out of sight, and the oldest rows go a block at a time. */
 import { announce, storage } from './dom.js';
 import { live } from './live.js';
+import { paintTime } from './time.js';
 
 const IN_PAGE = 500;
+const BLOCK = 50;
+const EMPTY_BLOCKS = 40;
 const HELD = 5_000;
 const A_FRAME = { least: 2, first: 8, most: 50 }; // rows that one frame adds
-const FRAME_MS = 12; // that one frame may take with style and layout
+const FRAME_MS = 16; // that one frame may take until it is painted
 const TYPING_MS = 250;
 const NEAR = 24; // pixels from the end that still count as the end
-
-const CHILDREN = '[data-part="children"] > li';
 
 export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
 
@@ -19,7 +21,11 @@ export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'
    A row for which `joins(row, form)` is true has no line of its own: `join(row)` puts it to that of another. It returns false
    if that is not in the page yet, and the new element if it made one. `listed(list)` is called for each list that the server made. */
 export function openConsole({ page, kind, noun, matches, element, joins = () => false, join = () => false, listed = () => {} }) {
-  const part = (name) => page.querySelector(`[data-console-${name}]`);
+  const parts = new Map(); // looked up once: the rows stand before some of them
+  const part = (name) => {
+    if (!parts.get(name)?.isConnected) parts.set(name, page.querySelector(`[data-console-${name}]`));
+    return parts.get(name);
+  };
   const form = part('filter');
   const topic = page.dataset.consoleTopic;
   const base = page.dataset.consoleBase;
@@ -28,12 +34,16 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
   let held = [];
   let loose = []; // what joins other rows, and is not there yet
   let fresh = 0; // rows shown since the last words for screen readers
-  let skipped = 0; // never shown, while a flood is being shown
+  let skipped = 0; // never shown: they came faster than the page could show them
+  let noted = 0; // of those, said
   let lost = 0; // of those held, fallen out of the page's memory; the database has them
   let paused = false;
   let recent = []; // what came last, whatever the filter: a list that is fetched may be older than it
   let seen = 0; // another reader of the topic may have old rows sent again
-  let frame = 0;
+  let frame = 0; // asked for
+  let painting = false; // one was worked on and is not painted yet
+  let rest = 0; // timer: the page has as much time for others as a frame took
+  let inPage = 0; // rows, with those of calls
   let aFrame = A_FRAME.first; // follows how fast this browser is
   let placed = Infinity; // where the box was last scrolled to its end
   let fetching = null;
@@ -64,7 +74,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
   }
 
   function later() {
-    frame ||= requestAnimationFrame(work);
+    if (!painting && !rest) frame ||= requestAnimationFrame(work);
   }
 
   function made(row) {
@@ -74,34 +84,67 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     return item;
   }
 
+  /* Before the first layout: what time.js writes later would be laid out again. */
+  function paintTimes(root) {
+    for (const time of root.querySelectorAll('time')) paintTime(time);
+  }
+
   /* One frame's part of what waits, into the page. */
   function work() {
     cancelAnimationFrame(frame);
-    frame = 0;
+    clearTimeout(rest);
+    frame = rest = 0;
     if (stop.signal.aborted) return;
     const follows = !paused && atEnd();
     const begun = performance.now();
     const shown = follows ? show() : 0;
     const unfinished = !paused && joinRows(begun + FRAME_MS, Math.max(aFrame - shown, 1));
     if (follows) settleAtEnd();
-    if (shown === aFrame) {
-      const fitting = Math.round((aFrame * FRAME_MS) / (performance.now() - begun + 1));
-      aFrame = Math.min(Math.max(fitting, A_FRAME.least), 2 * aFrame, A_FRAME.most);
-    }
-    if (unfinished || (follows && held.length)) later();
     tell(follows);
+    if (!painting) whenPainted(() => painted(performance.now() - begun, shown === aFrame, unfinished || (follows && held.length)));
+  }
+
+  function whenPainted(then) {
+    painting = true;
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = then;
+    port2.postMessage(null);
+  }
+
+  function painted(took, wasFull, more) {
+    painting = false;
+    if (wasFull) aFrame = Math.min(Math.max(Math.round((aFrame * FRAME_MS) / (took + 1)), A_FRAME.least), 2 * aFrame, A_FRAME.most);
+    if (!more || frame) return;
+    rest = setTimeout(() => {
+      rest = 0;
+      later();
+    }, took);
   }
 
   /* What the limit would remove at once never becomes an element; it is still in the database. */
   function show() {
     skipped += lost + held.splice(0, Math.max(0, held.length - IN_PAGE)).length;
     lost = 0;
-    const added = document.createDocumentFragment();
     const rows = held.splice(0, aFrame);
-    added.append(...rows.map(made));
-    list().append(added);
+    for (let from = 0; from < rows.length;) {
+      const block = lastBlock();
+      const upTo = from + BLOCK - block.childElementCount;
+      const added = document.createDocumentFragment();
+      added.append(...rows.slice(from, upTo).map(made));
+      paintTimes(added);
+      block.append(added);
+      from = upTo;
+    }
     fresh += rows.length;
+    inPage += rows.length;
     return rows.length;
+  }
+
+  function lastBlock() {
+    const last = list().lastElementChild;
+    if (last.childElementCount < BLOCK) return last;
+    list().append(last.cloneNode(false));
+    return list().lastElementChild;
   }
 
   /* Whether a row is left for the next frame. What belongs to a row that still waits stays with it. */
@@ -115,27 +158,49 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
         return true;
       }
       const joined = join(row);
-      if (joined instanceof Element) room -= 1;
-      else if (!joined && held.length) loose.push(row);
+      if (joined instanceof Element) {
+        paintTimes(joined);
+        inPage += 1;
+        room -= 1;
+      } else if (!joined && held.length) loose.push(row);
     }
     return false;
   }
 
-  /* The rows of calls count too: the oldest goes first. */
+  /* The rows of calls count too. The oldest go first, those of a call before its own. An empty block stays for a while:
+     without it, the browser lays out again all that follow. */
+  function removeOldest() {
+    const first = list().querySelector(':scope > :not([hidden])');
+    const children = first.firstElementChild.querySelector(':scope > [data-part="children"]');
+    const oldest = children?.childElementCount >= BLOCK ? children : first;
+    const range = document.createRange();
+    range.setStart(oldest, 0);
+    const end = oldest.children[BLOCK];
+    if (end) range.setEndBefore(end);
+    else range.setEndAfter(oldest.lastChild);
+    range.deleteContents();
+    first.hidden = !first.childElementCount;
+    const empty = list().querySelectorAll(':scope > [hidden]');
+    if (empty.length > EMPTY_BLOCKS) for (const block of empty) block.remove();
+    count();
+  }
+
   function settleAtEnd() {
-    const children = list().querySelectorAll(CHILDREN).length;
-    const over = list().childElementCount + children - IN_PAGE;
-    for (let index = 0; index < over; index += 1) {
-      const oldest = list().firstElementChild;
-      ((children && oldest.querySelector(CHILDREN)) || oldest).remove();
+    const isFull = inPage > IN_PAGE;
+    if (isFull) removeOldest();
+    if (isFull || skipped !== noted) {
+      noted = skipped;
+      note(`At most ${IN_PAGE} ${noun}s stay in this list${skipped ? `; ${plural(skipped, noun)} arrived too fast to be shown` : ''}. Reload to see older ${noun}s.`);
     }
-    part('none').hidden = list().childElementCount > 0;
-    if (over > 0) note(`The newest ${IN_PAGE} ${noun}s are shown${skipped ? `; ${plural(skipped, noun)} in between went by unseen` : ''}. Reload to see older ${noun}s.`);
+    part('none').hidden = inPage > 0;
     toEnd();
     if (held.length) return;
     if (fresh) announce(plural(fresh, `new ${noun}`));
     fresh = 0;
-    skipped = 0;
+  }
+
+  function count() {
+    inPage = list().querySelectorAll('li[data-seq]').length;
   }
 
   function toEnd() {
@@ -184,11 +249,12 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     if (!whole || mine.signal.aborted) return;
     history.replaceState(null, '', url);
     part('list').replaceChildren(...document.importNode(whole, true).childNodes);
+    count();
     listed(list());
     const head = Number(list().dataset.consoleHead);
     held = [];
     loose = [];
-    lost = 0;
+    lost = skipped = noted = 0;
     hold(recent.filter((row) => row.seq > head));
     note('');
     catchUp();
@@ -223,11 +289,14 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     clearTimeout(timer);
     timer = setTimeout(() => form.requestSubmit(), TYPING_MS);
   });
+  count();
   listed(list());
   if (page.dataset.liveTopic) startLive();
 
   function close() {
     stop.abort();
+    clearTimeout(rest);
+    clearTimeout(timer);
     fetching?.abort();
     for (const end of listening) end();
   }

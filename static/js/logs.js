@@ -4,7 +4,6 @@ import { openConsole, plural, startTab } from './console.js';
 function element(row, line, ranks) {
   const slot = (name) => line.querySelector(`[data-part="${name}"]`);
   slot('at').dateTime = row.at;
-  slot('at').textContent = row.at;
   slot('level').textContent = row.level;
   if (ranks.includes(row.level)) slot('level').classList.add(row.level);
   slot('source').textContent = row.source;
@@ -31,7 +30,7 @@ export function start(page) {
   const { list, note, close } = openConsole({ page, kind: 'line', noun: 'line', matches, element: (row, line) => element(row, line, ranks) });
 
   async function copy() {
-    const lines = [...list().children].map(textOf);
+    const lines = [...list().querySelectorAll('li')].map(textOf);
     try {
       await navigator.clipboard.writeText(`${lines.join('\n')}\n`);
       note(`Copied ${plural(lines.length, 'line')}.`);

@@ -52,7 +52,6 @@ export function start(page) {
 
   function element(row, item) {
     slot(item, 'at').dateTime = row.at;
-    slot(item, 'at').textContent = row.at;
     for (const name of ['method', 'target', 'duration', 'size']) slot(item, name).textContent = row[name];
     setWord(item, row.word, row.tone);
     Object.assign(item.dataset, { exchange: row.exchange, messages: 0, sent: 0, received: row.bytes });
@@ -78,7 +77,7 @@ export function start(page) {
 
   function listed(list) {
     items.clear();
-    for (const item of list.children) if (item.dataset.exchange) items.set(item.dataset.exchange, item);
+    for (const item of list.querySelectorAll('li[data-exchange]:not([data-exchange=""])')) items.set(item.dataset.exchange, item);
   }
 
   const { close } = openConsole({ page, kind: 'message', noun: 'request', matches, element, joins, join, listed });

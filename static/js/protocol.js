@@ -4,6 +4,7 @@ import { openConsole, startTab } from './console.js';
 import { outdated, setWord, unfolding } from './wire.js';
 
 const ANSWERS = new Set(['result', 'error']);
+const ROW = '[data-console-rows] > ol > li';
 const KNOWN = 5_000; // requests whose answers may still come
 
 const isAbout = (row, text) => {
@@ -49,7 +50,7 @@ export function start(page) {
     item.dataset.pair = row.pair;
     item.className = row.direction;
     slot(item, 'at').dateTime = row.at;
-    slot(item, 'at').textContent = row.at;
+    direction(slot(item, 'direction'), row.direction === 'sent');
     for (const name of ['method', 'target', 'duration', 'size']) slot(item, name).textContent = row[name];
     slot(item, 'id').textContent = row.id ? `#${row.id}` : '';
     setWord(item, row.word, row.tone);
@@ -57,6 +58,11 @@ export function start(page) {
     if (!row.answered) pending(item);
     remember(requests, row.pair, item);
     if (row.call && row.direction === 'sent' && !calls.get(row.call)?.isConnected) remember(calls, row.call, item);
+  }
+
+  function direction(place, sent) {
+    place.textContent = sent ? '→' : '←';
+    place.title = place.ariaLabel = sent ? 'Sent' : 'Received';
   }
 
   function pending(item) {
@@ -136,14 +142,13 @@ export function start(page) {
 
   /* The request of an answer, and the other way round. */
   function mark(item) {
+    if (paired()) return; // one row has both
     const pair = item?.dataset.pair;
-    for (const other of page.querySelectorAll('[data-console-rows] > li')) {
-      other.classList.toggle('paired', Boolean(pair) && other.dataset.pair === pair && !paired());
-    }
+    for (const other of page.querySelectorAll(ROW)) other.classList.toggle('paired', Boolean(pair) && other.dataset.pair === pair);
   }
 
   for (const kind of ['pointerover', 'focusin']) {
-    page.addEventListener(kind, (event) => mark(event.target.closest('[data-console-rows] > li')));
+    page.addEventListener(kind, (event) => mark(event.target.closest(ROW)));
   }
   return close;
 }

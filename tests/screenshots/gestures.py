@@ -206,7 +206,7 @@ def open_event(page: Page) -> None:
 
 
 def open_message(page: Page) -> None:
-    page.locator("[data-console-rows] > li").last.locator("summary").first.click()
+    page.locator("[data-console-rows] > ol > li").last.locator("summary").first.click()
     page.locator(".wire-facts").wait_for()
     settle_scroll(page)
 
