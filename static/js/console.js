@@ -247,7 +247,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     if (!response.ok || response.redirected) return; // signed out: the live pill says so
     const whole = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('[data-console-list]');
     if (!whole || mine.signal.aborted) return;
-    history.replaceState(null, '', url);
+    if (!page.closest('.wire-pane')) history.replaceState(null, '', url);
     part('list').replaceChildren(...document.importNode(whole, true).childNodes);
     count();
     listed(list());

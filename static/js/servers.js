@@ -1,6 +1,7 @@
 /* Live state of servers, on the overview and on each server's pages: pills in lists, the actions of a server's head, the
    notice that its tools, resources or prompts changed (hint "catalog"), its call history, the connection test. */
 import { startCountdowns } from './countdown.js';
+import { storage } from './dom.js';
 import { live } from './live.js';
 import { refreshSoon, refreshSoonFrom } from './refresh.js';
 import { explain, send } from './sign-in.js';
@@ -15,6 +16,42 @@ function refreshOverview() {
 }
 
 startCountdowns();
+
+/* The protocol beside a tab: open or not is remembered for this person in this browser. Its script comes when it opens. */
+const paneButton = document.querySelector('button[data-wire-pane]');
+if (paneButton) {
+  const remembered = `wire-pane.${document.body.dataset.user}`;
+  let closePane = null;
+  const showPane = async (takesFocus) => {
+    paneButton.setAttribute('aria-pressed', 'true');
+    const opening = (closePane = () => {});
+    const { openPane } = await import('./wire-pane.js');
+    if (closePane === opening) closePane = openPane(paneButton, { takesFocus, onClose: hidePane });
+  };
+  const hidePane = () => {
+    storage(remembered, 'closed');
+    paneButton.setAttribute('aria-pressed', 'false');
+    closePane();
+    closePane = null;
+    paneButton.focus();
+  };
+  const togglePane = () => {
+    if (closePane) {
+      hidePane();
+      return;
+    }
+    storage(remembered, 'open');
+    showPane(true);
+  };
+  paneButton.addEventListener('click', togglePane);
+  document.addEventListener('keydown', (event) => {
+    const typing = event.target.matches?.('input, textarea, select, [role=combobox]') || document.querySelector('dialog[open]');
+    if (event.key !== 'p' || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing || storage('single-keys') === 'off') return;
+    event.preventDefault();
+    togglePane();
+  });
+  if (storage(remembered) === 'open') showPane(false);
+}
 
 /* A page that is being left is not loaded again: the reload would win over the link that was clicked. */
 let leaving = false;

@@ -126,7 +126,9 @@ def test_ten_thousand_messages_do_not_stop_the_page(ada: Walk, stack: Stack) -> 
     ada.until(lambda: ada.page.evaluate(LAST_IS_SHOWN), seconds=60)  # a locator's own reading would be measured
     seen = ada.page.evaluate("seen")
     print(f"{len(seen['longTasks'])} long tasks, ms: {seen['longTasks']}")
-    assert (seen["mostInFrame"] <= 50, seen["mostInPage"] <= 500 + 50, seen["mostInBlock"] <= 50) == (True, True, True), seen
+    assert seen["mostInFrame"] <= 50, seen
+    assert seen["mostInPage"] <= 500 + 50, seen
+    assert seen["mostInBlock"] <= 50, seen
     note = ada.page.locator("[data-console-note]")
     expect(note).to_contain_text("At most 500 messages stay in this list")
     skipped = re.search(r"(\d+) messages arrived too fast", note.inner_text())

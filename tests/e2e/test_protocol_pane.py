@@ -1,0 +1,153 @@
+"""The protocol pane stays open beside any tab of a server, and shows what is sent and answered at once. The Network tab
+shows the HTTP requests that carried it. The server is one of the official SDK, over HTTP."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, expect
+
+from tests.e2e.walk import SECONDS, Walk
+from tests.kit.test_pages import AXE_OPTIONS
+from tests.peers.peers import run_peer
+from tests.tools.stack import Stack
+
+pytestmark = pytest.mark.browser
+
+
+TOO_WIDE = """document.documentElement.scrollWidth > innerWidth
+    && [...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+        .map((one) => `${one.localName}.${one.className}`).slice(0, 5)"""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with run_peer("sdk2", "http") as address:
+        yield address
+
+
+@pytest.fixture
+def ada(own_stack: Stack, walker: Callable[..., Walk], url: str) -> Walk:
+    person = walker(own_stack, signed_in=True)
+    if not own_stack.rows("SELECT 1 FROM servers_server WHERE slug = 'docked'"):
+        person.register_http("Docked", url)
+        person.wait_for_state("Ready")
+    person.open_tool("docked", "echo")
+    return person
+
+
+def pane(person: Walk) -> Locator:
+    return person.page.locator(".wire-pane")
+
+
+def rows(person: Walk, words: str) -> Locator:
+    return pane(person).locator("[data-console-rows] > ol > li").filter(has_text=words)
+
+
+def run_echo(person: Walk, text: str) -> None:
+    person.fill_argument("text", text)
+    person.run_tool()
+    expect(person.result()).to_contain_text(text)
+
+
+def test_a_call_appears_in_the_open_pane_with_its_answer_and_without_a_reload(ada: Walk) -> None:
+    asked: list[str] = []
+    ada.page.on("request", lambda request: asked.append(request.url))
+    ada.page.wait_for_load_state("networkidle")
+    assert not [address for address in asked if "protocol" in address], "nothing is loaded before it opens"
+    ada.page.get_by_role("button", name="Protocol pane").click()
+    expect(rows(ada, "tools/list").first).to_be_visible()
+    ada.page.evaluate("window.stayed = true")
+    for number in range(1, 4):
+        before = rows(ada, "tools/call").count()
+        run_echo(ada, f"call number {number}")
+        expect(rows(ada, "tools/call")).to_have_count(before + 1)
+        expect(rows(ada, "tools/call").last).to_contain_text("Result")
+    rows(ada, "tools/call").last.locator("summary").first.click()
+    expect(rows(ada, "tools/call").last.locator(".wire-details")).to_contain_text("call number 3")
+    assert ada.page.evaluate("window.stayed")
+    assert "open=" not in ada.page.url, "the address stays that of the tab"
+
+
+def test_the_pane_stays_open_on_the_other_tabs_and_closes_by_esc(ada: Walk) -> None:
+    button = ada.page.get_by_role("button", name="Protocol pane", exact=True)
+    ada.page.locator("#main").focus()
+    ada.page.keyboard.press("p")
+    expect(pane(ada).locator("[data-console-box]")).to_be_focused()
+    for tab in ("Logs", "Network", "History"):
+        ada.page.locator(".tabs").get_by_role("link", name=tab).click()
+        expect(rows(ada, "initialize").or_(rows(ada, "tools/list")).first).to_be_visible()
+    pane(ada).get_by_label("Filter by method or name").fill("tools/list")
+    expect(rows(ada, "resources/list")).to_have_count(0)
+    assert "text=" not in ada.page.url
+    pane(ada).get_by_label("Filter by method or name").press("Escape")
+    expect(pane(ada)).to_have_count(0)
+    expect(button).to_be_focused()
+    expect(button).to_have_attribute("aria-pressed", "false")
+    ada.page.reload()
+    expect(button).to_be_visible()
+    ada.page.wait_for_load_state("networkidle")
+    expect(pane(ada)).to_have_count(0)
+    button.click()
+    expect(rows(ada, "tools/list").first).to_be_visible()
+    pane(ada).get_by_role("button", name="Close the protocol pane").click()
+    expect(button).to_be_focused()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_pane_has_no_accessibility_fault_and_fits_the_window(ada: Walk, theme: str, width: int) -> None:
+    ada.page.set_viewport_size({"width": width, "height": 844})
+    ada.page.evaluate("(theme) => document.documentElement.setAttribute('data-bs-theme', theme)", theme)
+    ada.page.get_by_role("button", name="Protocol pane").click()
+    expect(rows(ada, "tools/list").first).to_be_visible()
+    rows(ada, "tools/list").first.locator("summary").first.click()
+    expect(pane(ada).locator(".wire-facts")).to_be_visible()
+    result = Axe().run(ada.page, options=AXE_OPTIONS)
+    assert result.violations_count == 0, result.generate_report()
+    wide = ada.page.evaluate(TOO_WIDE)
+    assert not wide, wide
+    pane(ada).get_by_role("button", name="Close the protocol pane").click()
+
+
+def test_the_network_tab_shows_the_http_request_of_a_call_while_it_happens(ada: Walk) -> None:
+    ada.page.locator(".tabs").get_by_role("link", name="Network").click()
+    requests = ada.page.locator(".network > li")
+    expect(requests.filter(has_text="POST").first).to_be_visible()
+    before = requests.filter(has_text="POST").count()
+    other = ada.page.context.new_page()
+    other.goto(ada.base_url + "/servers/docked/tools/?tool=echo")
+    caller = Walk(other, ada.base_url, ada.complaints)
+    expect(other.get_by_role("status").filter(has_text="Live").first).to_be_visible()
+    run_echo(caller, "over the network")
+    expect(requests.filter(has_text="POST")).to_have_count(before + 1, timeout=20 * SECONDS)
+    newest = requests.filter(has_text="POST").last
+    expect(newest).to_contain_text("200")
+    newest.locator("summary").first.click()
+    expect(newest.get_by_text("Request headers")).to_be_visible()
+    expect(newest.locator(".wire-carried")).to_contain_text("tools/call")
+    expect(newest.locator(".wire-heads")).to_contain_text(re.compile("content-type", re.IGNORECASE))
+    ada.page.get_by_label("Outcome").select_option("failed")
+    expect(ada.page.get_by_role("heading", name="No matching requests")).to_be_visible()
+
+
+def test_two_calls_of_two_servers_are_compared_from_their_histories(ada: Walk, own_stack: Stack, url: str) -> None:
+    run_echo(ada, "from the first")
+    if not own_stack.rows("SELECT 1 FROM servers_server WHERE slug = 'second'"):
+        ada.register_http("Second", url)
+        ada.wait_for_state("Ready")
+    ada.open_tool("second", "echo")
+    run_echo(ada, "from the second")
+    for slug in ("docked", "second"):
+        ada.open(f"/servers/{slug}/history/")
+        ada.page.get_by_role("checkbox", name=re.compile("Compare call #")).first.check()
+    bar = ada.page.locator("[data-compare-bar]")
+    expect(bar).to_contain_text("Docked: echo")
+    expect(bar).to_contain_text("Second: echo")
+    bar.get_by_role("link", name="Compare").click()
+    expect(ada.page.get_by_text("from the first").first).to_be_visible()
+    expect(ada.page.get_by_text("from the second").first).to_be_visible()
+    ada.page.go_back()
+    ada.page.get_by_role("button", name="Clear").click()
+    expect(bar).to_be_hidden()
