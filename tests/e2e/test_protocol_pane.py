@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import APIResponse, Locator, Route, expect
 
 from tests.e2e.walk import SECONDS, Walk
 from tests.kit.test_pages import AXE_OPTIONS
@@ -68,6 +68,20 @@ def test_a_call_appears_in_the_open_pane_with_its_answer_and_without_a_reload(ad
     expect(rows(ada, "tools/call").last.locator(".wire-details")).to_contain_text("call number 3")
     assert ada.page.evaluate("window.stayed")
     assert "open=" not in ada.page.url, "the address stays that of the tab"
+
+
+def test_a_call_made_while_the_pane_loads_appears_in_it(ada: Walk) -> None:
+    held: list[tuple[Route, APIResponse]] = []
+    ada.page.route("**/servers/docked/protocol/", lambda route: held.append((route, route.fetch())))
+    ada.page.get_by_role("button", name="Protocol pane").click()
+    ada.until(lambda: bool(held))
+    run_echo(ada, "while it loads")
+    route, response = held[0]
+    before = response.text().count('data-of-call="')
+    route.fulfill(response=response)
+    expect(rows(ada, "tools/call")).to_have_count(before + 1)
+    expect(rows(ada, "tools/call").last).to_contain_text("Result")
+    ada.page.unroute_all()
 
 
 def test_the_pane_stays_open_on_the_other_tabs_and_closes_by_esc(ada: Walk) -> None:
