@@ -137,7 +137,7 @@ def test_the_one_call_among_thousands_is_found_shared_erased_exported_and_proved
 
 
 @pytest.mark.long
-@pytest.mark.deadline(1200)
+@pytest.mark.deadline(2400)
 def test_the_one_call_among_a_hundred_thousand_is_found_shared_erased_exported_and_proved(
     make_stack: Callable[..., Stack], walker, browser: Browser, tmp_path: Path
 ) -> None:
