@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from servers.secret import MIN_LENGTH, live_values, variants
+from servers.secret import MASK, MIN_LENGTH, live_values, variants
 
-MASK = "[redacted]"
 _HEAD = MIN_LENGTH
 
 _NAMES = r"authorization|cookie|set-cookie|token|secret|password|passwd|passphrase|api[_-]?key|private[_-]?key|credentials?|csrf[a-z]*|sessionid"

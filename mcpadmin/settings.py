@@ -259,10 +259,10 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BEAT_SCHEDULE = {
     "housekeeping": {"task": "sessions.housekeeping", "schedule": 300.0, "options": {"expires": 240}},
     "call-statistics": {"task": "sessions.count_calls", "schedule": 60.0, "options": {"expires": 50}},
-    # Daily: each message asks whether a day is over, so that one that is lost costs an hour and not a day.
     "package-checks": {"task": "sessions.check_packages", "schedule": 600.0, "options": {"expires": 500}},
     "retention": {"task": "sessions.retention", "schedule": 600.0, "options": {"expires": 500}},
     "exports": {"task": "servers.run_export_schedules", "schedule": 60.0, "options": {"expires": 50}},
+    # Daily: each message asks whether a day is over, so that one that is lost costs an hour and not a day.
     "audit-verification": {"task": "servers.verify_audit_log", "schedule": 3600.0, "options": {"expires": 3000}},
 }
 # Measured by default: a dead Redis blocks a publish for 6 s, a hung one for ever. A publish is a hint, so it fails fast.

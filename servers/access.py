@@ -1,4 +1,6 @@
-"""The only road from a request to a row: what a user may see and do. Deny by default.
+"""From a request to a row: what a user may see and do. Deny by default. Each view reads its rows through this module
+or, where more than the server decides, through a query of the feature that uses it: `sessions.calls.visibility` has
+the rules for calls.
 
 A row that the user may not even see answers like one that does not exist (Http404); a right that is lacking on a row
 that is visible raises Denied, which `servers.views.denied` writes into the audit log.

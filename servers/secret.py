@@ -50,7 +50,7 @@ class Secret:
 
 
 def live_values() -> Iterator[str]:
-    """Every secret value now alive in this process, for the redaction of logs and results."""
+    """Every secret value now alive in this process, for the redaction of logs."""
     with _guard:
         present = list(_live)
     return (secret.reveal() for secret in present if secret)

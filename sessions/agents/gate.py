@@ -47,7 +47,7 @@ class _Known:
 
 
 class Gate:
-    """`look()` drops what is known of every token: rights or tokens changed."""
+    """Whether a request's token counts, and whether another request or stream is taken on. `forget()` drops what is known of every token: rights or tokens changed."""
 
     def __init__(self, hub: Hub) -> None:
         self._reader = hub.reader

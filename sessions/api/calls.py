@@ -8,13 +8,12 @@ from datetime import UTC
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from django.db.models import Q
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from ninja import Header, Query, Router
 
-from servers import access, rights
+from servers import rights
 from servers.audit import payloads
 from servers.enums import AgentScope
 from servers.models import Payload, Server
@@ -27,7 +26,7 @@ from sessions.agents.judging import place_of
 from sessions.api.asking import Caller, caller_of, work
 from sessions.api.problems import Problem, not_found
 from sessions.api.shapes import CallError, CallIn, CallOut, CallPage, CallProgress, CallRow
-from sessions.calls import placing, statements
+from sessions.calls import placing, visibility
 from sessions.calls.reading import record_reading
 from sessions.enums import CallState
 from sessions.explorer import language, search
@@ -190,10 +189,9 @@ def _cancel(caller: Caller, uid: UUID) -> CallOut:
 
 def _visible(caller: Caller, uid: UUID) -> Call:
     """Raises Problem (404) for one that the person or the token may not see."""
-    seen = Q(server__in=access.visible_servers(caller.user)) | Q(server=None)
-    rows = Call.objects.select_related("server", "arguments", "result", "agent")
-    call = rows.filter(seen, statements.seen(caller.user), uid=uid).first()
-    if call is None or not access.may(caller.user, "view"):
+    rows = visibility.visible(caller.user).select_related("server", "arguments", "result", "agent")
+    call = rows.filter(uid=uid).first()
+    if call is None:
         raise not_found("call")
     if not _is_own(caller, call) and not (
         caller.principal.has(AgentScope.HISTORY.value) and caller.reaches(call.server)
@@ -209,7 +207,7 @@ def _is_own(caller: Caller, call: Call) -> bool:
 def _detail(caller: Caller, uid: UUID) -> CallOut:
     call = _visible(caller, uid)
     state = CallState(call.state)
-    readable = placing.may_read(caller.user, call)
+    readable = visibility.may_read(caller.user, call)
     if readable:
         record_reading(caller.actor, call, call.arguments, call.result)
     failed = state is CallState.RPC_ERROR

@@ -11,7 +11,7 @@ from django.utils import timezone
 from servers import access
 from servers.audit import payloads
 from sessions.approvals import deciding, validity
-from sessions.calls import statements
+from sessions.calls import visibility
 from sessions.enums import ApprovalState
 from sessions.models import Approval, Call
 
@@ -46,7 +46,7 @@ def seen(user: Any) -> QuerySet[Approval]:
     rows = Approval.objects.select_related("call__server", "call__agent", "call__arguments", "token", "bundle")
     if not access.may(user, "view"):
         return rows.none()
-    calls = Call.objects.filter(statements.seen(user))
+    calls = Call.objects.filter(visibility.seen_by(user))
     return rows.filter(Q(call__server__in=access.visible_servers(user)) | Q(call__server=None), call__in=calls)
 
 
@@ -70,7 +70,7 @@ def ended_rows(user: Any) -> list[Approval]:
 def card_of(user: Any, approval: Approval) -> ApprovalCard:
     call = approval.call
     why_not = deciding.why_not(user, approval)
-    readable = call.user_id == user.pk or access.may_read_payloads(user)
+    readable = visibility.may_read(user, call)
     readable = readable or (approval.state == ApprovalState.OPEN and not why_not)
     text = payloads.read(call.arguments) if readable else None
     return ApprovalCard(

@@ -1,7 +1,7 @@
 """The worker's side of a call: the claim before its bytes leave, its attempts, its one final state.
 
 Each change is one conditional UPDATE in the caller's transaction and returns its audit events. No events means that
-another process was faster and nothing may follow. `final_states` has the final states that the web side may set.
+another process was faster and nothing may follow. `final_states` has the final states that are set without an answer, by any process.
 """
 
 from collections.abc import Mapping

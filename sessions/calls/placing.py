@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from servers import access, rights
+from servers import rights
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
@@ -225,8 +225,3 @@ def _cancelled(call: Call) -> None:
     notify(call)
     if call.worker_uid is not None:
         hints.wake_worker(call.worker_uid, "cancel", call.uid, call.epoch)
-
-
-def may_read(user: Any, call: Call) -> bool:
-    """The person who made the call, and everyone with the right, may read arguments and results."""
-    return call.user_id == user.pk or access.may_read_payloads(user)

@@ -13,7 +13,8 @@ from servers.audit.record import Actor
 from servers.definitions.listing import compatibility_of
 from servers.models import Definition, Server
 from sessions.calls.operations import OPERATIONS
-from sessions.calls.placing import Given, Origin, Rejected, may_read, place
+from sessions.calls.placing import Given, Origin, Rejected, place
+from sessions.calls.visibility import may_read
 from sessions.enums import CallState
 from sessions.models import Call
 

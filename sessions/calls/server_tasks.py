@@ -21,7 +21,7 @@ from servers.audit.record import Actor, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from sessions import hints
-from sessions.calls import claims, statements
+from sessions.calls import claims, visibility
 from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.connections.lifecycle import Lease, storable
 from sessions.enums import CallState
@@ -154,7 +154,7 @@ _WORDS: Final[dict[str, str]] = {
 
 def lines(user: Any, server: Server) -> Sequence[TaskLine]:
     """The newest tasks of the calls that this user may see."""
-    calls = Call.objects.filter(statements.seen(user), server=server)
+    calls = Call.objects.filter(visibility.seen_by(user), server=server)
     newest = ServerTask.objects.filter(call__in=calls).select_related("call__user").order_by("-call_id")[:MOST_SHOWN]
     return [TaskLine(task, task.call, _is_running(task)) for task in newest]
 

@@ -11,10 +11,8 @@ from functools import cache
 from typing import Any, cast
 from uuid import UUID
 
-from django.db.models import Q
 from django.utils import timezone
 
-from servers import access
 from servers.audit.statements import Columns, Fields, Insert, database, param
 from servers.enums import DefinitionKind
 from servers.models import AgentToken, Definition, Payload, Server
@@ -25,11 +23,6 @@ from sessions.models import AgentCall, AgentRound, Approval, Attempt, Call, LogL
 _MODELS = (AgentCall, AgentRound, AgentToken, Approval, Call, Definition, LogLine, McpSession, Payload, Server)
 _TABLES = {model.__name__: model._meta.db_table for model in _MODELS}
 insert_attempt = Insert(Attempt)
-
-
-def seen(user: access.User) -> Q:
-    """Calls through a person's own session are visible to that person and to those who may see all."""
-    return access.seen_of_people(user, Q(personal=True), Q(user_id=user.pk))
 
 
 def _rows(sql: str, values: Sequence[Any]) -> list[Any]:

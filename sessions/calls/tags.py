@@ -8,7 +8,7 @@ from django.template import Context
 from django.utils.safestring import SafeString, mark_safe
 
 from sessions.calls import card
-from sessions.calls.placing import may_read
+from sessions.calls.visibility import may_read
 from sessions.models import Call
 
 register = template.Library()

@@ -26,6 +26,7 @@ from servers.audit import query as audit
 from servers.enums import AuditAction, AuditOutcome, Way
 from servers.models import AuditEvent, Server
 from servers.models.audit import CALL_STEPS
+from sessions.calls import visibility
 from sessions.enums import CallState, LogSource, WireDirection, WireKind
 from sessions.explorer.fulltext import Match
 from sessions.explorer.language import CHOICES, FREE_TEXT, Query, Term, Value
@@ -342,7 +343,7 @@ class Calls(Stream):
 
     def row(self, user: access.User, found: Call) -> Row:
         outcome = OUTCOME_OF_STATE.get(found.state, "")
-        readable = found.user_id == user.pk or access.may_read_payloads(user)
+        readable = visibility.may_read(user, found)
         return Row(
             stream=self.name,
             key=found.pk,

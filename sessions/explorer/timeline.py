@@ -11,6 +11,7 @@ from servers import access
 from servers.audit import query as audit
 from servers.enums import AuditAction
 from servers.models import AuditEvent
+from sessions.calls import visibility
 from sessions.calls.card import without_words
 from sessions.explorer.rows import TimelineEntry
 from sessions.models import Approval, Call
@@ -60,7 +61,7 @@ def _of_event(event: AuditEvent) -> TimelineEntry:
 
 
 def _of_row(user: access.User, call: Call) -> Iterator[TimelineEntry]:
-    shown = call if call.user_id == user.pk or access.may_read_payloads(user) else without_words(call)
+    shown = call if visibility.may_read(user, call) else without_words(call)
     yield TimelineEntry(call.created_at, "request", "Call requested", who=call.user_name)
     for attempt in call.attempts.all()[:MOST]:
         first = attempt.number == 1

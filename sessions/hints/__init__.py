@@ -6,6 +6,7 @@ Redis, or all of its content, costs time and never an event.
 Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "wire.<server uid>", "draft.<uid>",
          "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs",
          "bundle.<uid>";
+         a page may follow more (`live.topics`): each of those listens to a topic of this list.
          "users" is internal to web processes: a user's rights or sign-in changed. So is "policies": what programs may
          do changed. So is "lost": some process could not
          send its hints for a while, so every listener compares everything with the database.

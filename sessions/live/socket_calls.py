@@ -11,7 +11,7 @@ from django.http import Http404
 
 from servers import limits
 from servers.audit.writer import WriterBusy
-from sessions.calls import placing, statements
+from sessions.calls import placing, visibility
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.live import sources
 from sessions.live.hub import Hub
@@ -77,7 +77,7 @@ async def cancel(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> Non
     ref = body.get("ref")
     try:
         uid = _uid(body.get("call"))
-        seen = statements.seen(socket.viewer.user)
+        seen = visibility.seen_by(socket.viewer.user)
         found = await reader.run(lambda: Call.objects.select_related("server").filter(seen, uid=uid).first())
         if found is None:
             return socket.send(_rejected(ref, _NO_CALL))

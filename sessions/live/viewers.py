@@ -6,15 +6,13 @@ from typing import Any
 
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.contrib.sessions.models import Session
-from django.db.models import Q
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from servers import access
 from servers.models import ServerDraft
-from sessions.calls import statements
+from sessions.calls import visibility
 from sessions.live.topics import Topic, TopicKind
-from sessions.models import Call
 from sessions.subscriptions import board
 
 
@@ -79,9 +77,7 @@ def sees_row(viewer: Viewer, topic: Topic) -> bool:
         own = access.own_identities(viewer.user).filter(server__in=servers, server__uid=topic.row, uid=topic.identity)
         return servers.filter(uid=topic.row).exists() if topic.identity is None else own.exists()
     if topic.kind is TopicKind.CALL:
-        return Call.objects.filter(
-            Q(server__in=servers) | Q(server=None), statements.seen(viewer.user), uid=topic.row
-        ).exists()
+        return visibility.visible(viewer.user).filter(uid=topic.row).exists()
     if topic.kind is TopicKind.SUBSCRIPTION:
         return board.subscriptions(viewer.user, servers).filter(uid=topic.row).exists()
     if topic.kind is TopicKind.SIGN_INS:  # only for users who could sign in there

@@ -9,7 +9,7 @@ from django.db.models.functions import Coalesce
 from servers import access
 from servers.enums import SignsInAs
 from servers.models import AuditHead, Server
-from sessions.calls import statements
+from sessions.calls import visibility
 from sessions.connections.diagnosis import Explanation, explain
 from sessions.connections.lifecycle import IN_SERVICE
 from sessions.connections.worker_board import seen_sessions
@@ -87,7 +87,7 @@ def attention(user: access.User, servers: QuerySet[Server]) -> Attention:
 
 def latest_calls(user: access.User, servers: QuerySet[Server], count: int = 10) -> list[Call]:
     """Without completions, which a form requests by itself: only the history lists them."""
-    calls = _at(servers, Call.objects.filter(statements.seen(user))).exclude(method=COMPLETE)
+    calls = _at(servers, Call.objects.filter(visibility.seen_by(user))).exclude(method=COMPLETE)
     return list(calls.select_related("server")[:count])
 
 

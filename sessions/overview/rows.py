@@ -11,7 +11,7 @@ from django.db.models import Count, Max, Prefetch, Q, QuerySet
 from servers import access
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Server
-from sessions.calls import statements
+from sessions.calls import statements, visibility
 from sessions.calls.pausing import RETRYABLE
 from sessions.enums import UNSENT, CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession
@@ -138,7 +138,7 @@ def dependents(user: access.User, server: Server) -> Dependents:
     session = server.sessions.filter(identity__kind=IdentityKind.SHARED).first()
     own, personal = Q(identity__user_id=user.pk), Q(identity__kind=IdentityKind.PERSONAL)
     subscriptions = server.subscriptions.filter(access.seen_of_people(user, personal, own))
-    calls = server.calls.filter(statements.seen(user)).aggregate(
+    calls = server.calls.filter(visibility.seen_by(user)).aggregate(
         all=Count("id"), open=Count("id", filter=Q(state__in=_OPEN_CALLS))
     )
     return Dependents(

@@ -13,7 +13,7 @@ from servers.definitions import versions
 from servers.enums import DefinitionKind
 from servers.kit.pages import RowsPage, page_before
 from servers.models import Definition, Server
-from sessions.calls import statements
+from sessions.calls import visibility
 from sessions.calls.operations import OPERATIONS
 from sessions.connections.diagnosis import Explanation, explain
 from sessions.mcp.core.methods import COMPLETE, TOOLS_CALL
@@ -151,7 +151,7 @@ HISTORY_METHODS = [("", "All except completions"), *((method, method) for method
 
 
 def history(user: access.User, server: Server, before: int | None, method: str = "") -> RowsPage[Call]:
-    calls = server.calls.filter(statements.seen(user)).select_related("user")
+    calls = server.calls.filter(visibility.seen_by(user)).select_related("user")
     if method in OPERATIONS:
         calls = calls.filter(method=method)
     elif method != "all":

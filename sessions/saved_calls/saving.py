@@ -13,7 +13,7 @@ from servers.enums import AuditAction, PayloadKind, RedactedPart
 from servers.models import Definition, Payload, Server
 from servers.privacy import redaction
 from servers.schemas import jsontext, secrets
-from sessions.calls import placing
+from sessions.calls import visibility
 from sessions.calls.arguments import Given, Rejected
 from sessions.calls.operations import OPERATIONS, operation_of, schema_of
 from sessions.mcp.core.methods import COMPLETE, TOOLS_CALL
@@ -70,7 +70,7 @@ def _subject(row: SavedCall, definition: Definition | None, described: dict[str,
 def save_call(actor: Actor, user: Any, call: Call, name: str, *, shared: bool) -> SavedCall:
     """The arguments of a call as they are stored: what was masked stays masked. Raises Unsaved and access.Denied."""
     server = call.server
-    if not placing.may_read(user, call):
+    if not visibility.may_read(user, call):
         raise access.Denied("view_payload", server)
     rights.require(user, actor, "call_tool", server, subject=call.target)
     if server is None or call.method not in METHODS:

@@ -23,7 +23,7 @@ from servers.kit.json_tree import Tree, value_at
 from servers.models import AuditEvent, Payload, Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
-from sessions.calls import placing, repeating, result_files, statements
+from sessions.calls import placing, repeating, result_files, visibility
 from sessions.calls.operations import words_of
 from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Given, Rejected
 from sessions.calls.reading import record_reading
@@ -168,7 +168,7 @@ def cancel(request: WebRequest, uid: UUID) -> HttpResponse:
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 def _page(request: WebRequest, call: Call) -> dict[str, Any]:
-    may_read = placing.may_read(request.user, call)
+    may_read = visibility.may_read(request.user, call)
     if may_read:
         record_reading(Actor.of(request), call, call.arguments, call.result or call.late_result)
     return {
@@ -195,7 +195,7 @@ def detail(request: WebRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
     context = _page(request, call) | {
         "attempts": call.attempts.all(),
-        "repetitions": call.repeated_by.filter(statements.seen(request.user)).order_by("id")[:20],
+        "repetitions": call.repeated_by.filter(visibility.seen_by(request.user)).order_by("id")[:20],
         "timeline": _timeline(request, call),
         "stored": [one for one in (call.arguments, call.result, call.late_result) if one is not None],
     }
@@ -216,7 +216,7 @@ def _timeline(request: WebRequest, call: Call) -> list[tuple[AuditEvent, str]]:
 @require_safe
 def card(request: WebRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
-    may_read = placing.may_read(request.user, call)
+    may_read = visibility.may_read(request.user, call)
     if may_read:
         record_reading(Actor.of(request), call, call.result or call.late_result)
     return render(request, "calls/_card.html", {"call": call, "may_read": may_read})
@@ -322,7 +322,7 @@ def _result_text(request: WebRequest, call: Call) -> str:
 
 
 def _result_payload(request: WebRequest, call: Call) -> Payload:
-    if not placing.may_read(request.user, call):
+    if not visibility.may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
     payload = call.result or call.late_result
     record_reading(Actor.of(request), call, payload)

@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.db.models import Q
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
@@ -18,7 +17,7 @@ from servers.crypto import SealError
 from servers.models import Payload
 from servers.numbers import whole_number
 from servers.requests import WebRequest
-from sessions.calls import placing, statements
+from sessions.calls import visibility
 from sessions.calls.compared import Parts, argument_parts, result_parts
 from sessions.calls.operations import words_of
 from sessions.calls.reading import record_reading
@@ -46,8 +45,7 @@ class Side:
 def choose(request: WebRequest, uid: UUID) -> HttpResponse:
     """Calls of the same target, on all servers; the one before it is selected. `?with=` or `?number=` chooses."""
     call = visible_call(request, uid)
-    seen = Q(server__in=access.visible_servers(request.user)) | Q(server=None)
-    every = Call.objects.filter(seen, statements.seen(request.user)).exclude(pk=call.pk)
+    every = visibility.visible(request.user).exclude(pk=call.pk)
     if number := whole_number(request.GET.get("number", "").strip().removeprefix("#")):
         if (found := every.filter(pk=number).first()) is not None:
             return redirect("calls:compare", call.uid, found.uid)
@@ -77,7 +75,7 @@ def page(request: WebRequest, uid: UUID, other: UUID) -> HttpResponse:
     """The older call is on the left."""
     one, two = sorted((visible_call(request, uid), visible_call(request, other)), key=lambda call: call.pk)
     for call in (one, two):
-        if not placing.may_read(request.user, call):
+        if not visibility.may_read(request.user, call):
             raise access.Denied("view_payload", call.server)
         record_reading(Actor.of(request), call, call.arguments, call.result or call.late_result)
     left, right = _side(one), _side(two)

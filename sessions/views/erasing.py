@@ -20,7 +20,7 @@ from servers.privacy import erasing
 from servers.privacy.erasing import StillNeeded
 from servers.privacy.reading import PayloadContext
 from servers.requests import WebRequest
-from sessions.calls import statements
+from sessions.calls import visibility
 from sessions.calls.reading import context_of
 from sessions.enums import CallState, QuestionState
 from sessions.models import Call, Question, ResourceVersion
@@ -82,10 +82,10 @@ def erase(request: WebRequest, digest: str) -> HttpResponse:
 
 def _owner(user: Any, payload: Payload) -> Owner | None:
     """None where the user may not see what it belongs to. Who reads the audit log knows of all of it."""
-    servers = Q(server__in=access.visible_servers(user)) | Q(server=None)
+    servers = visibility.on_visible_servers(user)
     everything = access.may(user, "view_auditevent")
     calls = Call.objects.filter(Q(arguments=payload) | Q(result=payload) | Q(late_result=payload), servers)
-    call = (calls if everything else calls.filter(statements.seen(user))).select_related("server").first()
+    call = (calls if everything else calls.filter(visibility.seen_by(user))).select_related("server").first()
     if call is not None:
         over = CallState(call.state).final or call.arguments_id != payload.pk
         return Owner(

@@ -25,7 +25,7 @@ from servers.models import AuditEvent
 from servers.numbers import whole_number
 from servers.requests import WebRequest
 from servers.views.audit import shown_event
-from sessions.calls import placing, statements
+from sessions.calls import visibility
 from sessions.calls.operations import words_of
 from sessions.calls.reading import record_reading
 from sessions.explorer import columns, language, numbers, saved_views, search, streams, timeline
@@ -361,7 +361,7 @@ def _permalink(request: WebRequest, found: Row) -> str:
 
 def _call(request: WebRequest, uid: UUID) -> dict[str, Any]:
     call = visible_call(request, uid)
-    may_read = placing.may_read(request.user, call)
+    may_read = visibility.may_read(request.user, call)
     if may_read:
         record_reading(Actor.of(request), call, call.arguments, call.result or call.late_result)
     return {
@@ -380,7 +380,7 @@ def _neighbours(request: WebRequest, call: Call) -> list[dict[str, Any]]:
     """The calls of the same session just before and after, newest first, with the call itself."""
     if call.session_id is None or call.server_id is None:
         return []
-    same = Call.objects.filter(statements.seen(request.user), server=call.server_id, session=call.session_id)
+    same = Call.objects.filter(visibility.seen_by(request.user), server=call.server_id, session=call.session_id)
     after = list(same.filter(pk__gt=call.pk).order_by("pk")[:_NEIGHBOURS])[::-1]
     before = list(same.filter(pk__lt=call.pk).order_by("-pk")[:_NEIGHBOURS])
     around = [*after, call, *before] if after or before else []

@@ -20,7 +20,7 @@ from servers.kit.filters import ignored
 from servers.models import Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
-from sessions.calls import statements
+from sessions.calls import visibility
 from sessions.calls.operations import OPERATIONS
 from sessions.calls.reading import record_reading
 from sessions.enums import WireDirection, WireKind
@@ -130,7 +130,7 @@ def _again(user: access.User, server: Server, message: WireMessage, text: str) -
         return {"again": reverse("servers:refresh", args=[server.slug])}
     if message.method not in OPERATIONS or message.call_uid is None:
         return {}
-    if not Call.objects.filter(statements.seen(user), uid=message.call_uid).exists():
+    if not Call.objects.filter(visibility.seen_by(user), uid=message.call_uid).exists():
         return {}
     found = {"repeat": reverse("calls:repeat", args=[message.call_uid])}
     if message.method == methods.TOOLS_CALL:

@@ -19,7 +19,7 @@ from servers.models import Server
 from servers.privacy import reading
 from servers.privacy.reading import PayloadContext
 from servers.requests import WebRequest
-from sessions.calls import placing
+from sessions.calls import placing, visibility
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.calls.plain_arguments import FIELD
 from sessions.calls.reading import record_reading
@@ -112,7 +112,7 @@ def _chosen_context(
     return context | {
         "kept": kept,
         "latest": latest,
-        "hidden": latest is not None and not placing.may_read(request.user, latest),
+        "hidden": latest is not None and not visibility.may_read(request.user, latest),
         "subscription": resource_page.subscription_of(server, chosen.uri),
         "no_subscriptions": not_offered.no_subscriptions(header.mcp_session),
     }

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 
@@ -11,7 +11,7 @@ from servers.audit.record import Actor, ServerRef
 from servers.privacy import reading
 from servers.privacy.reading import PayloadContext
 from servers.requests import WebRequest
-from sessions.calls import placing, statements
+from sessions.calls import visibility
 from sessions.calls.prefilling import Prefill, prefill_of
 from sessions.calls.reading import record_reading
 from sessions.models import Call
@@ -19,7 +19,6 @@ from sessions.saved_calls.reading import saved_call
 
 
 def visible_call(request: WebRequest, uid: UUID) -> Call:
-    """Calls outlive their servers: one without a server is visible to everyone who may view servers."""
     found = visible_calls(request.user).filter(uid=uid).first()
     if found is None:
         raise Http404("This call does not exist, or you don't have access to it.")
@@ -27,11 +26,8 @@ def visible_call(request: WebRequest, uid: UUID) -> Call:
 
 
 def visible_calls(user: access.User) -> QuerySet[Call]:
-    if not access.may(user, "view"):
-        return Call.objects.none()
-    seen = Q(server__in=access.visible_servers(user)) | Q(server=None)
-    rows = Call.objects.select_related("server", "session__owner", "arguments", "result", "late_result")
-    return rows.filter(seen, statements.seen(user))
+    rows = visibility.visible(user)
+    return rows.select_related("server", "session__owner", "arguments", "result", "late_result")
 
 
 def scripted(request: WebRequest) -> bool:
@@ -54,7 +50,7 @@ def prefill(request: WebRequest, method: str, target: str) -> Prefill | None:
     whose, url = f"call #{call.pk}", reverse("calls:detail", args=[call.uid])
     if (call.method, call.target) != (method, target):
         return Prefill(whose, url, problem="It is a call of something else.")
-    if not placing.may_read(request.user, call):
+    if not visibility.may_read(request.user, call):
         return Prefill(whose, url, problem="You don't have permission to view its arguments.")
     record_reading(Actor.of(request), call, call.arguments)
     return prefill_of(call.arguments, whose, url, as_task=call.as_task)

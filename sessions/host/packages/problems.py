@@ -1,4 +1,4 @@
-"""Why a package cannot be installed, in words for a page. The only place that raises these faults."""
+"""Why a package cannot be installed, in words for a page."""
 
 from servers.packages.commands import PackageCommand
 from servers.packages.pins import Pin

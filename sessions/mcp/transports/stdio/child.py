@@ -72,7 +72,7 @@ class Child(asyncio.SubprocessProtocol):
         confinement: Confinement,
         on_refused: Callable[[str], None],
     ) -> None:
-        """LaunchError, OSError or ValueError if the program cannot be started. `on_refused`: see reach.Gate."""
+        """LaunchError, OSError or ValueError if the program cannot be started. `on_refused`: see connect_gate.Gate."""
         tier = await tiers.confines()
         if not tier.alone:
             self._swept_user = confinement.uid

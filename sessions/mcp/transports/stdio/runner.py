@@ -248,7 +248,7 @@ class _Program(ctypes.Structure):
 
 
 def install_filter(*, modes: bool, others: bool, ipc: bool) -> int:
-    """The listener of the calls that reach.Gate answers."""
+    """The listener of the calls that connect_gate.Gate answers."""
     raw = filter_code(os.uname().machine, modes=modes, others=others, ipc=ipc)
     code = ctypes.create_string_buffer(raw, len(raw))
     program = _Program(len(raw) // 8, ctypes.cast(code, ctypes.c_void_p))
@@ -714,7 +714,7 @@ def received(control: _socket.socket) -> dict[str, Any]:
 
 
 def confine(job: dict[str, Any], control: int, alive: int) -> int:
-    """The listener of the calls that reach.Gate answers."""
+    """The listener of the calls that connect_gate.Gate answers."""
     close_others({control, alive})
     if job["view"]:
         mask = os.umask(0o022)
